@@ -1,0 +1,1 @@
+"""Host-only privacy accounting: sees events and integers, never an array of records, never jax."""

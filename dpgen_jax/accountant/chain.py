@@ -1,0 +1,196 @@
+"""The lines of a ledger file: canonical JSON in a hash chain, and the totals that follow from them.
+
+A line holds its record, `prev`, the hash of the line before (64 zeros for the first), and `hash`,
+SHA-256 over prev and the canonical JSON of the record (sorted keys, no spaces, ASCII). The chain
+shows accidents and careless edits; it cannot show that an older copy of the whole file was put
+back.
+
+  header   epsilon ("inf" for none), delta and whatever else fixes the meaning of the run
+  open     incarnation: the run was resumed; reservations left open before stay charged in full
+  reserve  id, steps, events: the worst case of a block
+  settle   id, steps, events: what it came to, never more than was reserved
+  torn     raw (base64), steps, events: a crash cut the last line; its bytes, and what is charged
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import hashlib
+import json
+import operator
+from pathlib import Path
+from typing import Any
+
+from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant.events import Event, Events, from_json, merge, to_json
+from dpgen_jax.errors import UserError
+
+START = "0" * 64
+Record = dict[str, Any]
+
+# What a damaged line can raise while it is read
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+_EVENTS_FIRST = b'{"events":'
+
+
+def canonical(value: Any) -> str:
+    """Strict JSON with one spelling. Raises ValueError for NaN, TypeError for what is not JSON."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def line(previous: str, record: Record) -> tuple[bytes, str]:
+    """The line of a record that follows the hash `previous`, with its newline, and its hash."""
+    if {"prev", "hash"} & record.keys():
+        raise ValueError("the names prev and hash are the chain's own")
+    digest = hashlib.sha256((previous + canonical(record)).encode()).hexdigest()
+    return canonical({**record, "prev": previous, "hash": digest}).encode() + b"\n", digest
+
+
+def _record(previous: str, text: bytes) -> tuple[Record, str]:
+    """The inverse of `line`, without the newline; one of _DAMAGE unless it is equal to the byte."""
+    record = json.loads(text)
+    record.pop("hash")
+    record.pop("prev")
+    expected, digest = line(previous, record)
+    if expected != text + b"\n":
+        raise ValueError("the line does not continue the chain")
+    return record, digest
+
+
+def no_resume(path: Path, why: str) -> UserError:
+    return UserError(f"{path}: {why}; the run cannot be resumed, as what it spent is not known")
+
+
+def replay(path: Path, data: bytes) -> tuple[list[Record], list[str], bytes, Account]:
+    """Records, hashes, torn tail and totals of a file's bytes; `path` is only for messages.
+
+    A last line that lacks nothing but its newline is whole, as its hash proves.
+    Raises UserError, naming the line, if any other line is broken or the header is missing.
+    """
+    *lines, tail = data.split(b"\n")
+    records, hashes, account, previous = [], [], Account(), START
+    for number, text in enumerate([*lines, tail] if tail else lines, 1):
+        try:
+            record, digest = _record(previous, text)
+            account.apply(record)
+        except _DAMAGE as error:
+            if number > len(lines) and account.header:
+                return records, hashes, tail, account
+            raise no_resume(path, f"line {number} is broken ({_brief(error)})") from None
+        previous = digest
+        records.append(record)
+        hashes.append(digest)
+    if not records:
+        raise no_resume(path, "line 1, the header, is missing")
+    return records, hashes, b"", account
+
+
+def torn(tail: bytes, account: Account) -> Record:
+    """The record that charges a torn line: its events if they can still be read (sorted keys put
+    them first), but no less than the largest reservation so far. More than is needed: a reservation
+    whose line is torn never returned, so nothing was drawn on it."""
+    steps, events = account.largest
+    if tail.startswith(_EVENTS_FIRST):
+        try:
+            rows, _ = json.JSONDecoder().raw_decode(tail.decode("latin-1"), len(_EVENTS_FIRST))
+            readable = from_json(rows)
+            events = max(events, readable, key=_cost)
+            steps = max([steps, *(count for _, count in readable)])
+        except _DAMAGE:
+            pass  # not enough of it is left: the largest so far stands
+    return {"kind": "torn", "raw": base64.b64encode(tail).decode(), "steps": steps,
+            "events": to_json(events)}
+
+
+def _cost(events: Events) -> tuple[float, float]:
+    return gaussian.mu_squared(events), gaussian.total_variation(events)
+
+
+def whole(value: Any, least: int) -> int:
+    """A whole number of steps, at least `least`; ValueError or TypeError otherwise."""
+    if isinstance(value, bool) or operator.index(value) < least:
+        raise ValueError(f"steps must be a whole number, at least {least}, got {value!r}")
+    return operator.index(value)
+
+
+def _brief(error: BaseException) -> str:
+    return str(error).splitlines()[0][:80] if str(error) else type(error).__name__
+
+
+class Account:
+    """Running totals over the records of a ledger; `apply` costs the same at any length."""
+
+    def __init__(self) -> None:
+        self.header: Record = {}
+        self.incarnation = 0
+        self.steps = 0
+        self.next_id = 0
+        self.counts: dict[Event, int] = {}
+        self.pending: dict[int, tuple[int, Events]] = {}
+        self.largest: tuple[int, Events] = (1, ())
+
+    def after(self, record: Record) -> Account:
+        """A copy with one more record."""
+        account = copy.copy(self)
+        account.counts, account.pending = dict(self.counts), dict(self.pending)
+        account.apply(record)
+        return account
+
+    def spent(self) -> Events:
+        """Settled blocks as settled, all others in full, equal events added up."""
+        return merge(tuple(self.counts.items()))
+
+    def epsilon(self) -> float:
+        """Epsilon of `spent` at the header's delta; inf after a release without noise."""
+        return gaussian.epsilon(self.spent(), self.header["delta"])
+
+    def apply(self, record: Record) -> None:
+        """Takes in one record. Raises ValueError, KeyError or TypeError if it cannot come next."""
+        kind = record["kind"]
+        if (kind == "header") == bool(self.header):
+            raise ValueError("a header must come first, and once")
+        steps = {"header": self._header, "open": self._open, "reserve": self._reserve,
+                 "settle": self._settle, "torn": self._torn}
+        steps[kind](record)
+
+    def _header(self, record: Record) -> None:
+        if not float(record["epsilon"]) > 0 or not 0 < record["delta"] < 1:
+            raise ValueError("a header needs epsilon > 0 and 0 < delta < 1")
+        self.header = {**record, "epsilon": float(record["epsilon"])}
+
+    def _open(self, record: Record) -> None:
+        if record["incarnation"] != self.incarnation + 1:
+            raise ValueError(f"incarnation {record['incarnation']} after {self.incarnation}")
+        self.incarnation += 1
+        self.pending = {}  # lost steps stay charged: nobody may settle them any more
+
+    def _reserve(self, record: Record) -> None:
+        steps, events = whole(record["steps"], 1), from_json(record["events"])
+        if record["id"] != self.next_id or not events:
+            raise ValueError("a reservation needs the next id and at least one event")
+        self._charge(steps, events)
+        self.pending[self.next_id] = (steps, events)
+        self.next_id += 1
+        # the larger in each respect, were a short block ever to cost more than a long one
+        self.largest = (max(self.largest[0], steps), max(self.largest[1], events, key=_cost))
+
+    def _settle(self, record: Record) -> None:
+        steps, events = whole(record["steps"], 0), from_json(record["events"])
+        if record["id"] not in self.pending:
+            raise ValueError(f"reservation {record['id']} is not open")
+        most, reserved = self.pending[record["id"]]
+        allowed = dict(reserved)
+        if steps > most or any(count > allowed.get(event, 0) for event, count in events):
+            raise ValueError(f"reservation {record['id']} settled for more than was reserved")
+        del self.pending[record["id"]]
+        self._charge(-most, reserved, sign=-1)
+        self._charge(steps, events)
+
+    def _torn(self, record: Record) -> None:
+        self._charge(whole(record["steps"], 1), from_json(record["events"]))
+
+    def _charge(self, steps: int, events: Events, sign: int = 1) -> None:
+        self.steps += steps
+        for event, count in events:
+            self.counts[event] = self.counts.get(event, 0) + sign * count

@@ -1,0 +1,104 @@
+"""What a mechanism tells the accountant about one of its steps.
+
+Everywhere in this folder `events` is a tuple of pairs (event, count): a step that happened, or may
+happen, `count` times.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import operator
+from typing import Any
+
+from dpgen_jax.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class GaussianEvent:
+    """One release of an integer vector plus rounded Gaussian noise.
+
+    round(v + sigma Z) = v + round(sigma Z) for integer v, so the release is post-processing of the
+    Gaussian mechanism and exactly mu-GDP with mu = sensitivity / sigma.
+
+    sigma: standard deviation of the noise, in units of the integer grid.
+    squared_sensitivity: squared L2 sensitivity of the WHOLE message of one step, an integer in
+      squared grid units (all fakes times all coordinates).
+    grid: value of one grid unit (a public scale; 1 for votes).
+    total_variation: distance between the law that is drawn (a finite table) and the ideal one,
+      for one step; charged to delta.
+
+    Raises UserError for a sigma, a grid, a sensitivity or a distance that no mechanism can have.
+    """
+
+    sigma: float
+    squared_sensitivity: int
+    grid: float = 1.0
+    total_variation: float = 0.0
+    mechanism: str = "rounded-gaussian"
+
+    def __post_init__(self):
+        # Plain Python numbers, so that equal events are equal in the ledger too.
+        for name in ("sigma", "grid", "total_variation"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+        squared = operator.index(self.squared_sensitivity)
+        object.__setattr__(self, "squared_sensitivity", squared)
+        if not 0 < self.sigma < math.inf:
+            raise UserError(f"sigma must be positive and finite, got {self.sigma}")
+        if not 0 < self.grid < math.inf:
+            raise UserError(f"grid must be positive and finite, got {self.grid}")
+        if squared < 0:
+            raise UserError(f"squared_sensitivity must not be negative, got {squared}")
+        if not 0 <= self.total_variation <= 1:
+            raise UserError(f"total_variation must be in [0, 1], got {self.total_variation}")
+
+    @property
+    def sensitivity(self) -> float:
+        return math.sqrt(self.squared_sensitivity)
+
+    @property
+    def mu_squared(self) -> float:
+        return self.squared_sensitivity / self.sigma**2
+
+
+@dataclasses.dataclass(frozen=True)
+class NonPrivateEvent:
+    """A release without noise: its epsilon is infinite, never 0."""
+
+    mechanism: str = "none"
+
+
+Event = GaussianEvent | NonPrivateEvent
+Events = tuple[tuple[Event, int], ...]
+
+KINDS: dict[str, type] = {"gaussian": GaussianEvent, "non-private": NonPrivateEvent}
+
+
+def merge(events: Events) -> Events:
+    """Equal events added up, those of count 0 left out. Raises UserError for a bad count."""
+    counts: dict[Event, int] = {}
+    for event, count in events:
+        if not isinstance(event, tuple(KINDS.values())):
+            raise UserError(f"{event!r} is no privacy event")
+        # bool is an int to Python, but "True steps" is a slip
+        if isinstance(count, bool) or (count := operator.index(count)) < 0:
+            raise UserError(f"the count of an event must be a whole number >= 0, got {count!r}")
+        counts[event] = counts.get(event, 0) + count
+    return tuple((event, count) for event, count in counts.items() if count)
+
+
+def to_json(events: Events) -> list[dict[str, Any]]:
+    """Plain dicts, one per (event, count): the fields, `kind` and `count`."""
+    names = {cls: kind for kind, cls in KINDS.items()}
+    return [{"kind": names[type(event)], "count": count, **dataclasses.asdict(event)}
+            for event, count in merge(events)]
+
+
+def from_json(rows: list[dict[str, Any]]) -> Events:
+    """The inverse of `to_json`. Raises ValueError, KeyError or TypeError for anything else."""
+    pairs = []
+    for row in rows:
+        fields = dict(row)
+        cls, count = KINDS[fields.pop("kind")], fields.pop("count")
+        pairs.append((cls(**fields), count))
+    return merge(tuple(pairs))

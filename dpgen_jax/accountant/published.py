@@ -1,0 +1,74 @@
+"""The accounting that each paper used, for the column "as published" beside "proven".
+
+Nothing here decides a budget: a run is accounted by `gaussian.epsilon`. A method adds one function
+that returns its `Published`, and its line in PUBLISHED.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dpgen_jax.accountant.gaussian import zcdp_epsilon
+from dpgen_jax.errors import BudgetExceeded
+
+
+@dataclasses.dataclass(frozen=True)
+class Published:
+    """A paper's accounting of one configuration.
+
+    epsilon: number of steps -> epsilon, not decreasing; 0.0 for 0 steps.
+    formula: what it computes, in one line, with its source.
+    """
+
+    formula: str
+    epsilon: Callable[[int], float]
+
+    def max_steps(self, epsilon: float) -> int:
+        """The largest number of steps within `epsilon`, at most 2^40.
+
+        Raises BudgetExceeded where the paper's formula does not allow one step.
+        """
+        if not self.epsilon(1) <= epsilon:
+            raise BudgetExceeded(f"epsilon {epsilon:g} allows no step by the published accounting; "
+                                 f"one step costs {self.epsilon(1):.4g}")
+        steps = 1
+        for bit in (1 << k for k in range(39, -1, -1)):
+            if self.epsilon(steps + bit) <= epsilon:
+                steps += bit
+        return steps
+
+
+DATALENS_ORDERS = (1.1, *range(2, 200))
+
+
+def datalens(top_k: int, batch: int, sigma: float, delta: float) -> Published:
+    """DataLens (Wang et al., "DataLens: Scalable Privacy Preserving Training via Gradient
+    Compression and Aggregation", CCS 2021): Theorem 3 for one fake, added up over the batch as the
+    authors' code does.
+
+    top_k: coordinates a teacher votes on; batch: fakes of one step; sigma: noise, in votes; without
+    noise epsilon is inf.
+    """
+    def epsilon(steps: int) -> float:
+        if steps == 0:
+            return 0.0
+        if sigma == 0:
+            return math.inf
+        rdp_per_order = 2 * top_k * batch * steps / sigma**2
+        return zcdp_epsilon(rdp_per_order, delta, "classic", np.asarray(DATALENS_ORDERS))
+
+    return Published(
+        formula=f"min over a in [1.1, 2, 3, ..., 199] of T * 2 k B a / sigma^2 + ln(1/delta)/(a-1),"
+                f" k={top_k}, B={batch}, sigma={sigma:g}, delta={delta:g} (DataLens, Theorem 3)",
+        epsilon=epsilon)
+
+
+# method name -> (its complete configuration, delta) -> what its paper would say
+PUBLISHED: dict[str, Callable[[Any, float], Published]] = {
+    "datalens": lambda config, delta: datalens(config.top_k, config.batch, config.sigma, delta),
+}

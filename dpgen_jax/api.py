@@ -1,0 +1,176 @@
+"""What the commands and a notebook share: `fit` on arrays, and `run` on a loaded data set."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from dpgen_jax import methods, presets, resume
+from dpgen_jax.accountant import calibrate
+from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.aggregation.bits import OsBits, SeededBits
+from dpgen_jax.config import Budget, Runtime, to_json
+from dpgen_jax.data import Dataset, from_arrays
+from dpgen_jax.loop import State, train
+from dpgen_jax.plan import complete
+from dpgen_jax.private import partition, teachers
+from dpgen_jax.private import records as sealing
+from dpgen_jax.run import bundle, folder, plots
+from dpgen_jax.run.bundle import Release, load
+from dpgen_jax.run.metrics import MetricsWriter
+from dpgen_jax.run.progress import Bar, clock, interruptible
+from dpgen_jax.types import Method, UserError
+
+__all__ = ["Release", "Run", "fit", "load", "run"]
+
+
+def fit(method: str, x: np.ndarray, y: np.ndarray, *, epsilon: float | None = None,
+        delta: float | None = None, preset: str | None = None, classes: int | None = None,
+        out: str | Path | None = None, resume: bool = False, seed: int | None = None,
+        runtime: Runtime = Runtime(), **fields: Any) -> Release:
+    """Trains `method` on images x uint8 (or float in [0, 1]) [n, H, W(, ch)], labels y int [n].
+
+    epsilon, delta: the promise; the preset's by default. fields: any field of the method's Config.
+    classes: how many there are; read from the labels where it is not declared, which the privacy
+    statement then says. Returns the release; the run folder is `out`, or runs/METHOD-arrays-TIME.
+    Errors: UserError, BudgetExceeded.
+    """
+    name, chosen = presets.get(method, preset)
+    known = {f.name for f in dataclasses.fields(chosen.config)}
+    for field in fields.keys() - known:
+        raise UserError(f"unknown field {field!r} of {method}{methods.nearest(field, list(known))}")
+    budget = Budget(chosen.epsilon if epsilon is None else epsilon,
+                    chosen.delta if delta is None else delta)
+    return run(Run(method, name, dataclasses.replace(chosen.config, **fields), budget, runtime,
+                   Path(out) if out else None, resume, seed), from_arrays(x, y, classes))
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What the user asked for. seed: None for the operating system's randomness."""
+
+    method: str
+    preset: str
+    config: Any
+    budget: Budget
+    runtime: Runtime = Runtime()
+    out: Path | None = None
+    resume: bool = False
+    seed: int | None = None
+
+
+def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Release:
+    """One training run, from sealed records to the release folder. Errors: as `fit`."""
+    if asked.resume and asked.out is None:
+        raise UserError("--resume needs --out, the folder of the run to go on with")
+    config = complete(asked.method, asked.config, data.spec, asked.budget)
+    for line in data.notes + _warnings(asked.budget, len(data.y_train)):
+        say(f"note: {line}")
+    records = sealing.seal(data.x_train, data.y_train, data.spec)
+    partition.check(sealing.count(records), config.teachers)
+    method = methods.get(asked.method).build(config, data.spec, asked.runtime)
+    layout = choose_layout(method, asked.runtime)
+    root = asked.out or folder.default_root(asked.method, data.name)
+    public = _public_config(asked, config, data)
+    files = (folder.reopen if asked.resume else folder.create)(root, public)
+    say(f"run folder: {root}")
+    key = resume.identity(files, records, asked.resume, asked.seed)
+    with resume.ledger(files, method.mechanism, public, asked.resume) as ledger, \
+            interruptible() as stop:
+        say(_summary(method, config, layout, asked.budget, sealing.count(records)))
+        dealt = partition.assign(sealing.count(records), config.teachers, key)
+        placed = teachers.place(sealing.deal(records, dealt), layout)
+        state = resume.start(files, method, layout, ledger, asked.resume, asked.seed)
+        bits = OsBits() if asked.seed is None else SeededBits(asked.seed, ledger.incarnation)
+        with _recorder(files, ledger, layout, asked.runtime, config.steps, state) as record:
+            state = train(method, placed, state, layout, ledger, bits, steps=config.steps,
+                          steps_per_call=asked.runtime.steps_per_call, on_block=record, stop=stop)
+        if not state.step:
+            raise UserError("interrupted before the first step: there is no generator to release")
+        if state.step < config.steps:
+            why = "you interrupted it" if stop() else "the budget allows no further step"
+            say(f"stopped at step {state.step} of {config.steps}: {why}")
+        model = jax.jit(method.refine)(jax.random.fold_in(state.key, config.steps), state.public)
+        privacy = bundle.statement(
+            method=asked.method, preset=asked.preset, budget=asked.budget,
+            mechanism=method.mechanism, spent=ledger.spent(), steps=state.step,
+            noise_source=bits.label, n_records=sealing.count(records), notes=data.notes)
+    release = Release(asked.method, config, data.spec, jax.device_get(model), privacy)
+    release.save(files.release)
+    plots.sampled_grid(release, files.release / "samples.png")
+    plots.curves(files.metrics, files.root / "curves.png")
+    say(f"release: {files.release} (epsilon {asked.budget.epsilon:g}, delta "
+        f"{asked.budget.delta:g}, {state.step} steps)")
+    return release
+
+
+@contextmanager
+def _recorder(files: folder.RunFolder, ledger: Ledger, layout: teachers.Layout, runtime: Runtime,
+              steps: int, state: State) -> Iterator[Callable[[State, dict[str, float]], None]]:
+    """After each block: a line of public metrics, the progress bar, and now and then a checkpoint;
+    at the end, however it comes, a checkpoint of the last whole block."""
+    latest = saved = state
+    elapsed, next_save = clock(), 60 * runtime.checkpoint_minutes
+
+    def save():
+        nonlocal saved, next_save
+        if latest.step > saved.step:
+            resume.save(files, latest, layout, ledger, runtime.keep_checkpoints)
+        saved, next_save = latest, elapsed() + 60 * runtime.checkpoint_minutes
+
+    with MetricsWriter(files.metrics, resume_step=state.step) as writer:
+        bar = Bar(steps, state.step)
+
+        def record(now: State, metrics: dict[str, float]) -> None:
+            nonlocal latest
+            epsilon = ledger.epsilon()
+            writer.write({"step": now.step, "epsilon": epsilon, "seconds": elapsed(), **metrics})
+            bar.advance(now.step - latest.step, {"epsilon": f"{epsilon:.3f}"})
+            latest = now
+            if elapsed() > next_save:
+                save()
+
+        try:
+            yield record
+        finally:
+            bar.close()
+            save()
+
+
+def choose_layout(method: Method, runtime: Runtime) -> teachers.Layout:
+    """Devices and chunk: what Runtime says, or what was measured to be best."""
+    available = jax.devices()
+    if runtime.devices > len(available):
+        raise UserError(f"--devices {runtime.devices}: only {len(available)} are there")
+    devices = tuple(available[:runtime.devices or len(available)])
+    large = teachers.unit_bytes(method) > 2**20
+    chunk = runtime.chunk or ((1 if large else 4) if devices[0].platform == "cpu" else 64)
+    return teachers.Layout(method.mechanism.n_units, chunk, devices, runtime.parallel)
+
+
+def _warnings(budget: Budget, n_records: int) -> tuple[str, ...]:
+    if math.isfinite(budget.epsilon):
+        return tuple(calibrate.check_budget(budget.epsilon, budget.delta, n_records))
+    return ("epsilon is infinite: this run gives no privacy",)
+
+
+def _public_config(asked: Run, config: Any, data: Dataset) -> dict[str, Any]:
+    return to_json({"method": asked.method, "preset": asked.preset, "dataset": data.name,
+                    "records": len(data.y_train), "spec": data.spec, "config": config,
+                    "budget": asked.budget, "runtime": asked.runtime,
+                    "seed": asked.seed, "data_notes": data.notes})
+
+
+def _summary(method: Method, config: Any, layout: teachers.Layout, budget: Budget, n: int) -> str:
+    size = teachers.unit_bytes(method) * layout.padded / 1e9
+    kind = layout.devices[0].platform
+    return (f"{n:,} records, {config.teachers:,} teachers ({size:.2f} GB of state), "
+            f"{config.steps:,} steps, sigma {config.sigma:g} for epsilon {budget.epsilon:g} at "
+            f"delta {budget.delta:g}; {len(layout.devices)} {kind} devices, chunks of {layout.chunk}")

@@ -1,0 +1,97 @@
+"""What the commands share: one clear line for an error, exit codes, and flags from dataclasses."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import os
+import re
+import sys
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import tyro
+
+from dpgen_jax import methods
+from dpgen_jax.errors import UserError
+
+
+def main(command: Callable[[list[str]], None]) -> None:
+    """Runs a command: 0 on success, 2 on a usage or data error, 3 when the budget allows no step."""
+    try:
+        command(sys.argv[1:])
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+def split_method(argv: Sequence[str], default: str) -> tuple[str, list[str]]:
+    """METHOD is the first argument unless that starts with '-'."""
+    if argv and not argv[0].startswith("-"):
+        return argv[0], list(argv[1:])
+    return default, list(argv)
+
+
+def peek(argv: Sequence[str], flag: str) -> str | None:
+    """The value of a flag before the real parsing: the preset decides the defaults."""
+    for i, word in enumerate(argv):
+        if word == flag and i + 1 < len(argv):
+            return argv[i + 1]
+        if word.startswith(flag + "="):
+            return word.split("=", 1)[1]
+    return None
+
+
+def parse(cls: Any, argv: Sequence[str], prog: str, description: str) -> Any:
+    """Parses `argv` into the dataclass `cls`; `--help` prints and exits.
+
+    Errors: UserError with the parser's message in one line.
+    """
+    caught = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(caught):
+            return tyro.cli(cls, args=list(argv), prog=prog, description=description)
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        raise UserError(_one_line(caught.getvalue(), cls) + f" (see: {prog} --help)") from None
+
+
+def _one_line(box: str, cls: type) -> str:
+    """The first message of the parser's framed text, with the nearest flag where one is unknown."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", box)
+    rows = [re.sub(r"[^\x20-\x7e]", " ", row).strip() for row in
+            re.split(r"\n\W*\u2500{8}", text)[0].splitlines()[1:]]
+    message = " ".join(row for row in rows if row)
+    unknown = re.match(r"Unrecognized options: --?([\w.-]+)", message)
+    if unknown:
+        known = [name.replace("_", "-") for name in _flags(cls)]
+        message += methods.nearest(unknown[1].replace("_", "-"), known)
+    return message
+
+
+def _flags(cls: type) -> Iterator[str]:
+    for name, kind in typing.get_type_hints(cls).items():
+        yield from _flags(kind) if dataclasses.is_dataclass(kind) else [name]
+
+
+def use_all_cores() -> None:
+    """On CPU, one JAX device a core: small networks do not use more than one core each.
+
+    Must run before JAX touches a backend; what the user set in the environment is left alone.
+    """
+    import jax
+
+    if ("JAX_NUM_CPU_DEVICES" not in os.environ
+            and "host_platform_device_count" not in os.environ.get("XLA_FLAGS", "")):
+        with contextlib.suppress(RuntimeError):  # a backend is already up: keep its devices
+            jax.config.update("jax_num_cpu_devices", min(16, len(os.sched_getaffinity(0))
+                              if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))
+

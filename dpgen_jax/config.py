@@ -1,0 +1,71 @@
+"""Budget (the promise) and Runtime (speed only). A method's Config (meaning) lies in its file."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from typing import Any, Literal
+
+from dpgen_jax.types import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """The claim, fixed before the first release."""
+
+    epsilon: float = 10.0
+    delta: float = 1e-5
+
+
+@dataclasses.dataclass(frozen=True)
+class Runtime:
+    """Speed and memory. Nothing here changes what is computed or what it costs in privacy."""
+
+    devices: int = 0
+    """devices to use; 0: all"""
+    chunk: int = 0
+    """teachers in one batched product; 0: chosen for the device"""
+    parallel: Literal["shard_map", "pmap"] = "shard_map"
+    """how the per-device function is mapped over devices"""
+    moments: Literal["float32", "bfloat16"] = "float32"
+    """precision in which the teachers' Adam moments are stored"""
+    steps_per_call: int = 0
+    """steps in one compiled call; 0: as many as take about a second"""
+    checkpoint_minutes: float = 5.0
+    """time between checkpoints; one is always written at the end"""
+    keep_checkpoints: int = 2
+    """checkpoints to keep"""
+
+
+def to_json(value: Any) -> Any:
+    """Dataclasses to plain JSON values; infinity becomes the string "inf" (strict JSON)."""
+    if dataclasses.is_dataclass(value):
+        return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {k: to_json(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def from_json(cls: type, value: Any) -> Any:
+    """The inverse of `to_json` for a dataclass with plain or dataclass fields. Errors: UserError."""
+    kinds = {f.name: f.default_factory if f.default_factory is not dataclasses.MISSING else None
+             for f in dataclasses.fields(cls)}
+    unknown = sorted(set(value) - set(kinds))
+    if unknown:
+        raise UserError(f"unknown field {unknown[0]!r} in the configuration of {cls.__module__}")
+    def one(name, item):
+        if isinstance(item, dict):
+            return from_json(kinds[name], item)
+        return float(item) if item in ("inf", "-inf") else item
+    return cls(**{k: one(k, v) for k, v in value.items()})
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of the canonical JSON."""
+    return hashlib.sha256(json.dumps(to_json(value), sort_keys=True).encode()).hexdigest()

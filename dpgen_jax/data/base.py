@@ -1,0 +1,146 @@
+"""What every image source shares: the `Dataset`, its checks, and small helpers for loaders."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from dpgen_jax.types import ImageSpec, UserError
+
+Arrays = tuple[np.ndarray, np.ndarray]
+MIN_SIDE = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """Labelled images. Arrays are read-only.
+
+    name: short and safe for a folder name.
+    spec: the declared, public schema.
+    x_train uint8 [n, H, W, ch], y_train int32 [n]; x_test, y_test alike, or None.
+    notes: what was taken from the data or from its public structure, one line each.
+    """
+
+    name: str
+    spec: ImageSpec
+    x_train: np.ndarray
+    y_train: np.ndarray
+    x_test: np.ndarray | None = None
+    y_test: np.ndarray | None = None
+    notes: tuple[str, ...] = ()
+
+
+def assemble(name: str, classes: int, train: Arrays, test: Arrays | None,
+             notes: Iterable[str] = (), image_size: int | None = None) -> Dataset:
+    """Checks both parts against one schema, resizes if asked, freezes the arrays.
+
+    train, test: (images uint8 [n, H, W] or [n, H, W, ch], integer labels [n]).
+    Errors: UserError, naming the row if a single record is at fault.
+    """
+    if classes < 1:
+        raise UserError(f"{name}: {classes} classes declared; declare 1 or more")
+    x_train, y_train = _checked(f"{name}, train", *train, classes, image_size)
+    x_test = y_test = None
+    if test is not None:
+        x_test, y_test = _checked(f"{name}, test", *test, classes, image_size)
+        if x_test.shape[1:] != x_train.shape[1:]:
+            raise UserError(f"{name}: test images are {x_test.shape[1:]}, train images "
+                            f"{x_train.shape[1:]}; both need the same height, width and channels")
+    return Dataset(safe_name(name), ImageSpec(*x_train.shape[1:], classes),
+                   x_train, y_train, x_test, y_test, tuple(notes))
+
+
+def _checked(part: str, x: np.ndarray, y: np.ndarray, classes: int,
+             image_size: int | None) -> Arrays:
+    if x.dtype != np.uint8:
+        raise UserError(f"{part}: images are {x.dtype}, expected uint8 in 0..255")
+    if x.ndim == 3:
+        x = x[..., None]
+    if x.ndim != 4 or x.shape[3] not in (1, 3):
+        raise UserError(f"{part}: images have shape {x.shape}, expected [n, H, W] or [n, H, W, ch] "
+                        "with 1 or 3 channels")
+    if not len(x):
+        raise UserError(f"{part}: no records; at least 1 is needed")
+    if y.shape != x.shape[:1]:
+        raise UserError(f"{part}: {len(x)} images but labels of shape {y.shape}; "
+                        "one label an image is needed")
+    if not np.issubdtype(y.dtype, np.integer):
+        raise UserError(f"{part}: labels are {y.dtype}, expected integers 0..{classes - 1}")
+    outside = np.flatnonzero((y < 0) | (y >= classes))
+    if outside.size:
+        raise UserError(f"{part}: label {y[outside[0]]} in row {outside[0]} is outside the "
+                        f"declared 0..{classes - 1}; mend the row or declare more classes")
+    if image_size is not None and x.shape[1:3] != (image_size, image_size):
+        x = stack(((f"row {i}", fit(row, image_size)) for i, row in enumerate(x)), len(x))
+    if min(x.shape[1:3]) < MIN_SIDE:
+        raise UserError(f"{part}: images are {x.shape[1]} x {x.shape[2]} pixels, expected at least "
+                        f"{MIN_SIDE} x {MIN_SIDE} in the order [n, H, W, ch]")
+    return _frozen(x, np.uint8), _frozen(y, np.int32)
+
+
+def _frozen(array: np.ndarray, dtype) -> np.ndarray:
+    """A contiguous, read-only array; copied if a view, since its base could still be written."""
+    array = np.ascontiguousarray(array, dtype)
+    if array.base is not None and array.flags.writeable:
+        array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def fit(image: np.ndarray | Image.Image, size: int) -> np.ndarray:
+    """Centre-crops to a square and resizes with antialiasing: uint8 [size, size, ch]."""
+    if isinstance(image, np.ndarray):
+        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] not in (1, 3):
+            raise UserError(f"cannot resize {image.dtype} images of shape {image.shape}, expected "
+                            "uint8 [H, W, ch] with 1 or 3 channels")
+        image = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
+    resized = ImageOps.fit(image, (size, size), Image.Resampling.BICUBIC)
+    return np.asarray(resized).reshape(size, size, -1)
+
+
+def stack(images: Iterable[tuple[str, np.ndarray]], count: int) -> np.ndarray:
+    """Fills one array [count, H, W, ch] from (name, image [H, W, ch]) pairs of one shape.
+
+    Errors: UserError naming the first image whose shape differs from that of image 0.
+    """
+    out = None
+    for i, (name, image) in enumerate(images):
+        if out is None:
+            out = np.empty((count, *image.shape), image.dtype)
+        if image.shape != out.shape[1:]:
+            raise UserError(f"{name} has shape {image.shape}, the first image {out.shape[1:]}; "
+                            "pass --image-size N to resize all")
+        out[i] = image
+    if out is None:
+        raise UserError("no images; at least 1 is needed")
+    return out
+
+
+def fixed_classes(name: str, actual: int, declared: int | None) -> int:
+    """The class count of a source that publishes its own; a different declaration is an error."""
+    if declared not in (None, actual):
+        raise UserError(f"{name} has {actual} classes, --classes {declared} was given; "
+                        "drop the option")
+    return actual
+
+
+def locate(given: str) -> Path:
+    """The path as given, or under the folder DPGEN_DATA (default ../shared/data) if only there."""
+    here = Path(given).expanduser()
+    fallback = Path(os.environ.get("DPGEN_DATA", "../shared/data")) / given
+    for path in (here, fallback):
+        if path.exists():
+            return path
+    raise UserError(f"{given} not found: looked at {here.absolute()} and {fallback.absolute()}; "
+                    "mend the path or set DPGEN_DATA")
+
+
+def safe_name(name: str) -> str:
+    """Letters, digits, dot, dash and underscore only, with no leading dot or dash."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip(".-") or "data"

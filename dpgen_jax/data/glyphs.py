@@ -1,0 +1,110 @@
+"""`glyphs`: the ten digits drawn from the fonts that matplotlib ships, randomly deformed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFilter, ImageFont
+
+from dpgen_jax.data.base import MIN_SIDE, Dataset, assemble
+from dpgen_jax.types import UserError
+
+# Named one by one: the other fonts there hold no digits, or symbols in their place, or (cmmi10)
+# old-style figures of unequal height.
+FONTS = (
+    *(f"DejaVu{face}{style}"
+      for face in ("Sans", "SansMono") for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
+    *(f"DejaVuSerif{style}" for style in ("", "-Bold", "-Italic", "-BoldItalic")),
+    *(f"STIXGeneral{style}" for style in ("", "Bol", "Italic", "BolIta")),
+    "cmb10", "cmr10", "cmss10", "cmti10", "cmtt10",
+)
+DIGITS = 10
+TILE = 192  # pixels on a side of a master drawing
+GLYPH = 128  # pixels of the longer side of the digit in it; the rest is margin for the blur
+FILL = (0.84, 1.0)  # longer side of the deformed digit's box, as a part of the frame
+MAX_SHIFT = 0.1  # part of the frame
+
+
+def glyphs(size: int = 16, n_train: int = 30000, n_test: int = 6000, seed: int = 0) -> Dataset:
+    """White digits on black, uint8 [n, size, size, 1]; classes balanced within 1 and shuffled.
+
+    Each is a random font, rotated by up to 15 degrees, slanted, stretched, scaled and shifted
+    inside the frame. The same arguments give the same images; n_train does not change the test
+    part. Public data: nothing here needs protection. 36,000 images take about a second.
+    """
+    if size < MIN_SIDE or n_train < 1 or n_test < 0:
+        raise UserError(f"glyphs: size {size}, n_train {n_train}, n_test {n_test}; at least "
+                        f"{MIN_SIDE} pixels, 1 train and 0 test images are needed")
+    masters = _masters(size)
+    rng_train, rng_test = (np.random.default_rng([seed, part]) for part in range(2))
+    test = _draw(rng_test, masters, size, n_test) if n_test else None
+    return assemble("glyphs", DIGITS, _draw(rng_train, masters, size, n_train), test,
+                    ["drawn from public fonts; no private data"])
+
+
+def _masters(size: int) -> list[Image.Image]:
+    """One large drawing for each font and digit, index font * 10 + digit, centred on its tile.
+
+    Blurred once by the width of an output pixel, so that point samples of it are antialiased.
+    """
+    import matplotlib  # only for the folder of its fonts; slow to import
+
+    folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+    blur = ImageFilter.BoxBlur(max(0.0, (GLYPH / (sum(FILL) / 2 * size) - 1) / 2))
+    masters = []
+    for name in FONTS:
+        font = ImageFont.truetype(folder / f"{name}.ttf", 2 * GLYPH,
+                                  layout_engine=ImageFont.Layout.BASIC)
+        masters += [_master(font, str(digit)).filter(blur) for digit in range(DIGITS)]
+    return masters
+
+
+def _master(font: ImageFont.FreeTypeFont, text: str) -> Image.Image:
+    left, top, right, bottom = font.getbbox(text)
+    drawing = Image.new("L", (right - left, bottom - top))
+    ImageDraw.Draw(drawing).text((-left, -top), text, fill=255, font=font)
+    drawing = drawing.crop(drawing.getbbox())
+    shrink = GLYPH / max(drawing.size)
+    drawing = drawing.resize([max(1, round(side * shrink)) for side in drawing.size],
+                             Image.Resampling.LANCZOS)
+    tile = Image.new("L", (TILE, TILE))
+    tile.paste(drawing, [(TILE - side) // 2 for side in drawing.size])
+    return tile
+
+
+def _draw(rng: np.random.Generator, masters: list[Image.Image], size: int,
+          n: int) -> tuple[np.ndarray, np.ndarray]:
+    """n images uint8 [n, size, size, 1] and their labels int [n]."""
+    y = rng.permutation(np.arange(n) % DIGITS)
+    which = rng.integers(len(FONTS), size=n) * DIGITS + y
+    boxes = np.array([np.subtract(tile.getbbox()[2:], tile.getbbox()[:2]) / 2 for tile in masters])
+    coefficients = _inverse_maps(rng, boxes[which], size).tolist()
+    x = np.empty((n, size, size, 1), np.uint8)
+    for i, (tile, row) in enumerate(zip(which, coefficients, strict=True)):
+        image = masters[tile].transform((size, size), Image.Transform.AFFINE, row,
+                                        Image.Resampling.BILINEAR)
+        x[i, ..., 0] = image
+    return x, y
+
+
+def _inverse_maps(rng: np.random.Generator, half: np.ndarray, size: int) -> np.ndarray:
+    """Affine maps [n, 6] from output to tile pixels, for digits of half width and height [n, 2].
+
+    The deformed box is scaled to a random part of the frame and shifted inside it, so that no
+    digit is cut off.
+    """
+    n = len(half)
+    angle = np.deg2rad(rng.uniform(-15, 15, n))
+    stretch = np.exp(rng.uniform(-0.15, 0.15, n))
+    slant = rng.uniform(-0.2, 0.25, n)
+    rotate = np.stack([np.cos(angle), -np.sin(angle), np.sin(angle), np.cos(angle)], -1)
+    deform = np.stack([stretch, slant, np.zeros(n), 1 / stretch], -1)
+    forward = rotate.reshape(n, 2, 2) @ deform.reshape(n, 2, 2)
+    extent = (np.abs(forward) @ half[..., None])[..., 0]
+    scale = rng.uniform(*FILL, n) * size / 2 / extent.max(-1)
+    slack = size / 2 - extent * scale[:, None]
+    shift = rng.uniform(-1, 1, (n, 2)) * np.minimum(slack, MAX_SHIFT * size)
+    inverse = np.linalg.inv(forward * scale[:, None, None])
+    offset = TILE / 2 - (inverse @ (size / 2 + shift)[..., None])
+    return np.concatenate([inverse, offset], -1).reshape(n, 6)

@@ -1,0 +1,184 @@
+"""The conditional image networks of G-PATE and DataLens: one generator, many discriminators.
+
+Source: the networks of the published G-PATE and DataLens codes (two linear layers and two 5x5
+deconvolutions; two 5x5 convolutions and two linear layers), with the label joined to the input of
+every layer. The generator is public and runs once for all units. The discriminator is written for
+one unit and is vmapped over units, each with its own weights: see `Discriminator` for its form.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from dpgen_jax.nets.blocks import (
+    batch_norm,
+    blocks,
+    convolve,
+    first_kernel,
+    label_maps,
+    leaky_relu,
+    windows,
+)
+from dpgen_jax.types import Array, ImageSpec, UserError
+
+_INIT = nn.initializers.normal(0.02)
+_CONV_INIT = nn.initializers.truncated_normal(0.02)
+
+
+@dataclasses.dataclass(frozen=True)
+class GeneratorNet:
+    """Widths of the generator; the defaults are the published ones (latent 50 or 100)."""
+
+    latent: int = 50
+    hidden: int = 1024
+    channels: int = 128
+    """Channels of both inner maps, at a quarter and at half of the image's size."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DiscriminatorNet:
+    """Widths of the discriminator. None means the published width, which depends on the data."""
+
+    channels1: int | None = None
+    """Output channels of the first convolution; published: image channels + classes."""
+    channels2: int | None = None
+    """Output channels of the second convolution; published: 32 + classes."""
+    hidden: int = 256
+
+    def resolve(self, spec: ImageSpec) -> tuple[int, int, int]:
+        """(channels1, channels2, hidden) for these data."""
+        return (self.channels1 or spec.channels + spec.classes,
+                self.channels2 or 32 + spec.classes, self.hidden)
+
+
+def check_size(spec: ImageSpec) -> None:
+    """Raises UserError unless height and width are multiples of 4: both networks halve twice."""
+    if spec.height % 4 or spec.width % 4 or min(spec.height, spec.width) < 4:
+        raise UserError(f"images: {spec.height} x {spec.width} pixels are not multiples of 4; "
+                        "resize them, for example with --image-size "
+                        f"{max(4, 4 * round(max(spec.height, spec.width) / 4))}")
+
+
+class Generator(nn.Module):
+    """Images from latents and labels, for public use.
+
+    Batch normalisation keeps the statistics of exactly one call: after one call with `train=True`
+    and `mutable=['batch_stats']` on a large public batch, calls with `train=False` give each image
+    as a function of its own latent and label alone.
+    """
+
+    net: GeneratorNet
+    spec: ImageSpec
+
+    @nn.compact
+    def __call__(self, z: Array, labels: Array, train: bool) -> Array:
+        """z float [N, latent] in (-1, 1), labels int [N] -> images [N, H, W, ch] in [0, 1]."""
+        check_size(self.spec)
+        net, spec = self.net, self.spec
+        height, width = spec.height // 4, spec.width // 4
+        onehot = jax.nn.one_hot(labels, spec.classes)
+
+        def joined(h):
+            maps = onehot.reshape(len(onehot), *[1] * (h.ndim - 2), spec.classes)
+            return jnp.concatenate([h, jnp.broadcast_to(maps, (*h.shape[:-1], spec.classes))], -1)
+
+        def normed(h):
+            return nn.relu(nn.BatchNorm(use_running_average=not train, momentum=0.0, epsilon=1e-5,
+                                        use_fast_variance=False)(h))
+
+        def deconv(h, channels):
+            return nn.ConvTranspose(channels, (5, 5), (2, 2), "SAME", kernel_init=_INIT)(h)
+
+        h = normed(nn.Dense(net.hidden, kernel_init=_INIT)(joined(z)))
+        h = normed(nn.Dense(height * width * net.channels, kernel_init=_INIT)(joined(h)))
+        h = h.reshape(-1, height, width, net.channels)
+        h = normed(deconv(joined(h), net.channels))
+        return nn.sigmoid(deconv(joined(h), spec.channels))
+
+
+def latents(key: Array, n: int, net: GeneratorNet) -> Array:
+    """z [n, latent], uniform on (-1, 1) as in the published codes."""
+    return jax.random.uniform(key, (n, net.latent), minval=-1.0, maxval=1.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Discriminator:
+    """One unit's discriminator, conditional on integer labels, as functions of a dict of weights.
+
+    The function is the published one: conv 5x5 stride 2 SAME, leaky ReLU 0.2; the same with batch
+    normalisation; linear, batch normalisation, leaky ReLU; linear to one logit; the label joined
+    to the input of every layer. The form is another, because under vmap a convolution with
+    per-unit weights is slow: a label joined as constant maps adds a bias that depends only on the
+    class, the output channel and the border a pixel lies at, and a strided convolution of small
+    images is a matrix product on blocks of pixels.
+
+    Batch normalisation always uses the statistics of the call, separately for each group g (real
+    and fake records are two groups), so that no state outside the weights belongs to a unit.
+    """
+
+    net: DiscriminatorNet
+    spec: ImageSpec
+
+    def __post_init__(self):
+        check_size(self.spec)
+
+    def init(self, key: Array) -> dict[str, Array]:
+        """The weights: kernels (truncated) normal 0.02, offsets 0, scales 1.
+
+        `conv1`, `conv2` [5, 5, in, out] and `linear1`, `linear2` [in, out] act on the image
+        features, `label1..4` are the rows of the same layer that act on the one-hot label.
+        """
+        c1, c2, hidden = self.net.resolve(self.spec)
+        ch, classes = self.spec.channels, self.spec.classes
+        flat = self.spec.height // 4 * (self.spec.width // 4) * c2
+        kernels = {
+            "conv1": (_CONV_INIT, (5, 5, ch, c1)), "label1": (_CONV_INIT, (5, 5, classes, c1)),
+            "conv2": (_CONV_INIT, (5, 5, c1, c2)), "label2": (_CONV_INIT, (5, 5, classes, c2)),
+            "linear1": (_INIT, (flat, hidden)), "label3": (_INIT, (classes, hidden)),
+            "linear2": (_INIT, (hidden,)), "label4": (_INIT, (classes,)),
+        }
+        keys = jax.random.split(key, len(kernels))
+        weights = {name: init(k, shape)
+                   for k, (name, (init, shape)) in zip(keys, kernels.items(), strict=True)}
+        zeros = {"bias1": (c1,), "bias2": (c2,), "offset2": (c2,), "bias3": (hidden,),
+                 "offset3": (hidden,), "bias4": ()}
+        ones = {"scale2": (c2,), "scale3": (hidden,)}
+        return (weights | {n: jnp.zeros(s) for n, s in zeros.items()}
+                | {n: jnp.ones(s) for n, s in ones.items()})
+
+    def apply(self, params: dict[str, Array], x: Array, labels: Array) -> Array:
+        """x [G, m, H, W, ch], labels int [G, m] -> logits [G, m]; statistics per g."""
+        return self.apply_patches(params, self.patches(x), labels)
+
+    def patches(self, x: Array) -> Array:
+        """x [..., H, W, ch] -> [..., H/4 * W/4, 64 ch]: what the first layer reads of each block.
+
+        Depends on the images alone, so it can be computed once for many steps.
+        """
+        return windows(x)
+
+    def apply_patches(self, params: dict[str, Array], patches: Array, labels: Array) -> Array:
+        """`apply` from `patches(x)` [G, m, H/4 * W/4, 64 ch]."""
+        groups, m, area, _ = patches.shape
+        n, p = groups * m, params
+        height, width = self.spec.height // 4, self.spec.width // 4
+        c1, c2, hidden = self.net.resolve(self.spec)
+        onehot = jax.nn.one_hot(labels.reshape(n), self.spec.classes)
+
+        maps = blocks(label_maps(p["label1"], p["bias1"], 2 * height, 2 * width), height, width)
+        h = patches.reshape(n * area, -1) @ first_kernel(p["conv1"])
+        h = leaky_relu(h + (onehot @ maps).reshape(n * area, 4 * c1))
+
+        maps = label_maps(p["label2"], p["bias2"], height, width).reshape(self.spec.classes, -1)
+        h = convolve(h.reshape(n, height, width, 4 * c1), p["conv2"])
+        h = (h.reshape(n, -1) + onehot @ maps).reshape(groups, m * area, c2)
+        h = leaky_relu(batch_norm(h, p["scale2"], p["offset2"]))
+
+        h = h.reshape(n, area * c2) @ p["linear1"] + onehot @ p["label3"] + p["bias3"]
+        h = leaky_relu(batch_norm(h.reshape(groups, m, hidden), p["scale3"], p["offset3"]))
+        h = h.reshape(n, hidden) @ p["linear2"] + onehot @ p["label4"] + p["bias4"]
+        return h.reshape(groups, m)

@@ -1,0 +1,50 @@
+"""From a budget to a complete configuration: the noise or the number of steps is found, never both."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from dpgen_jax import methods
+from dpgen_jax.accountant import calibrate, gaussian
+from dpgen_jax.config import Budget
+from dpgen_jax.types import BudgetExceeded, ImageSpec, UserError
+
+
+def complete(method: str, config: Any, spec: ImageSpec, budget: Budget) -> Any:
+    """`config` with both `sigma` and `steps`.
+
+    One of them may be None and is found from the budget; with epsilon = inf, sigma None means no
+    noise. Errors: UserError where both are open, BudgetExceeded where the budget allows no step
+    or not the steps that were asked for.
+    """
+    mechanism = methods.get(method).mechanism
+    if not budget.epsilon > 0:
+        raise UserError(f"epsilon must be above 0, got {budget.epsilon}; for example --epsilon 1")
+    if math.isfinite(budget.epsilon):
+        calibrate.check_budget(budget.epsilon, budget.delta)
+    elif config.sigma is None:
+        config = dataclasses.replace(config, sigma=0.0)
+    if config.sigma is None and config.steps is None:
+        raise UserError("neither sigma nor steps is set; pass --steps, and the noise is found, or "
+                        "--sigma, and the steps are found")
+
+    def events(config, steps):
+        return mechanism(config, spec).events(steps)
+
+    if config.sigma is None:
+        sigma = calibrate.sigma_for(
+            lambda sigma: events(dataclasses.replace(config, sigma=sigma), 1), config.steps,
+            budget.epsilon, budget.delta)
+        return dataclasses.replace(config, sigma=sigma)
+    if config.steps is None:
+        steps = calibrate.max_steps(lambda n: events(config, n), budget.epsilon, budget.delta)
+        return dataclasses.replace(config, steps=steps)
+    needed = gaussian.epsilon(events(config, config.steps), budget.delta)
+    if not needed <= budget.epsilon:
+        raise BudgetExceeded(
+            f"{config.steps} steps with sigma {config.sigma:g} need epsilon {needed:.4g} at delta "
+            f"{budget.delta:g}, above the budget of {budget.epsilon:g}; leave out --sigma or "
+            "--steps to have it found")
+    return config

@@ -1,0 +1,57 @@
+"""Named configurations of DataLens, each with its source.
+
+"command" is the command line in the authors' README, which differs from the paper's tables for
+epsilon 10 (paper: MNIST and Fashion-MNIST k 350, sigma 900). Batch is min(30, n / teachers), as
+there. The published discriminator and generator are the defaults of `nets.image`.
+"""
+
+import dataclasses
+
+from dpgen_jax.methods.datalens import Config
+from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
+from dpgen_jax.presets import Preset
+from dpgen_jax.types import ImageSpec
+
+COMMAND = "README command of AI-secure/DataLens; Wang et al. 2021, section 5.1"
+MNIST = ImageSpec(28, 28, 1, 10)
+GENDER = ImageSpec(64, 64, 3, 2)
+HAIR = ImageSpec(64, 64, 3, 3)
+
+
+def _published(epsilon: float, spec: ImageSpec, records: int, latent: int = 50,
+               source: str = COMMAND, **fields) -> Preset:
+    config = Config(generator=GeneratorNet(latent=latent), **fields)
+    return Preset(config, spec, epsilon, 1e-5, records, source)
+
+
+def _mean(preset: Preset) -> Preset:
+    """The same votes at the same cost, used as they are instead of through the threshold."""
+    return dataclasses.replace(
+        preset, config=dataclasses.replace(preset.config, decode="mean"),
+        source="this library: whole noisy votes in place of the threshold; otherwise "
+               + preset.source)
+
+
+_celeba = {"d_steps_first": 30, "latent": 100}
+
+PRESETS = {
+    "glyphs": Preset(
+        Config(teachers=1500, batch=20, top_k=40, steps=150, decode="mean",
+               generator=GeneratorNet(20, 256, 32), discriminator=DiscriminatorNet(8, 16, 32)),
+        ImageSpec(12, 12, 1, 10), 10.0, 1e-5, 30000, "benchmarks/glyphs.py of this repository"),
+    "mnist-eps1": _published(1.0, MNIST, 60000, top_k=200, sigma=5000.0, threshold=0.7),
+    "mnist-eps10": _published(10.0, MNIST, 60000, top_k=300, sigma=800.0, threshold=0.2),
+    "fashion-eps1": _published(1.0, MNIST, 60000, top_k=200, sigma=5000.0, threshold=0.9),
+    "fashion-eps10": _published(10.0, MNIST, 60000, latent=64, top_k=350, sigma=1000.0,
+                                threshold=0.27),
+    "gender-eps1": _published(1.0, GENDER, 189018, teachers=6000, batch=30, top_k=700,
+                              sigma=9000.0, threshold=0.85, **_celeba),
+    "gender-eps10": _published(10.0, GENDER, 189018, teachers=6000, batch=30, top_k=500,
+                               sigma=700.0, threshold=0.12, clip=float("inf"), **_celeba),
+    "hair-eps1": _published(1.0, HAIR, 120000, teachers=8000, batch=15, top_k=700, sigma=9000.0,
+                            threshold=0.9, **_celeba),
+    "hair-eps10": _published(10.0, HAIR, 120000, teachers=4000, batch=30, top_k=500, sigma=700.0,
+                             threshold=0.25, clip=float("inf"), **_celeba),
+}
+PRESETS |= {f"{name}-mean": _mean(PRESETS[name])
+            for name in ("mnist-eps1", "mnist-eps10", "fashion-eps1", "fashion-eps10")}

@@ -1,0 +1,208 @@
+"""Stacked units: `vmap` inside a chunk, a loop over chunks, one `psum` over devices.
+
+The only module that knows about units in the plural. Everything a unit keeps lies in `Units`, each
+array with a leading unit axis, and is written back in place; [U, B, D] is never held.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec, SingleDeviceSharding
+
+from dpgen_jax.types import Array, Method, Private, Records, UserError, unseal
+
+AXIS = "units"
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Units:
+    """state: the method's unit pytree, leaves [U, ...]; key uint32 [U, 2]; id int32 [U]."""
+
+    state: Any
+    key: Array
+    id: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How units lie on devices. It changes speed and memory, never a vote sum or an epsilon.
+
+    Units are padded to a multiple of chunk x devices; padded units cast zero votes.
+    parallel: "shard_map", or "pmap": the same per-device function under `jax.pmap`.
+    """
+
+    n_units: int
+    chunk: int
+    devices: tuple[jax.Device, ...]
+    parallel: str = "shard_map"
+
+    def __post_init__(self):
+        if self.parallel not in ("shard_map", "pmap"):
+            raise UserError(f"parallel is {self.parallel!r}; use 'shard_map' or 'pmap'")
+        if self.chunk < 1 or not self.devices:
+            raise UserError(f"chunk is {self.chunk} on {len(self.devices)} devices; at least 1 each")
+
+    @property
+    def padded(self) -> int:
+        multiple = self.chunk * len(self.devices)
+        return -(-self.n_units // multiple) * multiple
+
+    @property
+    def mesh(self) -> jax.sharding.Mesh:
+        return jax.make_mesh((len(self.devices),), (AXIS,), axis_types=(AxisType.Auto,),
+                             devices=self.devices)
+
+    @property
+    def by_unit(self) -> NamedSharding:
+        return NamedSharding(self.mesh, PartitionSpec(AXIS))
+
+    def fold(self, tree: Any) -> Any:
+        """[U, ...] leaves to the form that the per-device function takes: `pmap` wants
+        [devices, U / devices, ...]; `shard_map` takes them as they are."""
+        if self.parallel == "shard_map":
+            return tree
+        shape = (len(self.devices), self.padded // len(self.devices))
+        fold = jax.jit(lambda t: jax.tree.map(lambda a: a.reshape(shape + a.shape[1:]), t),
+                       out_shardings=self.by_unit, donate_argnums=0)
+        return fold(tree)
+
+    @property
+    def replicated(self) -> NamedSharding:
+        return NamedSharding(self.mesh, PartitionSpec())
+
+
+def stack(method: Method, key: Array, layout: Layout) -> Private[Units]:
+    """Initialises all units, on their devices and by chunk: no second copy of the state."""
+    ids = jax.device_put(jnp.arange(layout.padded, dtype=jnp.int32), layout.by_unit)
+
+    def local(ids):
+        def one(unit_id):
+            first, later = jax.random.split(jax.random.fold_in(key, unit_id))
+            return Units(method.init_unit(first), jax.random.key_data(later), unit_id)
+
+        return lax.map(one, ids, batch_size=layout.chunk)
+
+    return Private(layout.fold(jax.jit(_shard_map(local, layout, (True,), True))(ids)))
+
+
+def pack(units: Private[Units], layout: Layout) -> Private[Units]:
+    """[padded, ...] leaves, whatever the layout: the form that checkpoints hold."""
+    if layout.parallel == "shard_map":
+        return units
+    return jax.tree.map(lambda a: a.reshape((-1, *a.shape[2:])), units)
+
+
+def packed_like(method: Method, layout: Layout, padded: int) -> Private[Units]:
+    """Shapes of `pack` under the layout that saved it, to read it back into this one's devices."""
+    def one(unit_id):
+        key = jax.random.key(0)
+        return Units(method.init_unit(key), jax.random.key_data(key), unit_id)
+
+    whole = padded == layout.padded
+    sharding = layout.by_unit if whole else SingleDeviceSharding(layout.devices[0])
+    shapes = jax.eval_shape(jax.vmap(one), jnp.arange(padded, dtype=jnp.int32))
+    return Private(jax.tree.map(
+        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding), shapes))
+
+
+def unpack(packed: Private[Units], layout: Layout) -> Private[Units]:
+    """The inverse of `pack`, from any number of padded units."""
+    def repad(a):
+        if a.shape[0] == layout.padded:
+            return a
+        a = np.asarray(a[:layout.n_units])
+        pad = [(0, layout.padded - layout.n_units)] + [(0, 0)] * (a.ndim - 1)
+        return jax.device_put(np.pad(a, pad), layout.by_unit)
+
+    held = jax.tree.map(repad, unseal(packed))
+    ids = jax.device_put(jnp.arange(layout.padded, dtype=jnp.int32), layout.by_unit)
+    return Private(layout.fold(dataclasses.replace(held, id=ids)))
+
+
+def unit_bytes(method: Method) -> int:
+    """Bytes that one unit's state takes."""
+    state = jax.eval_shape(method.init_unit, jax.random.key(0))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+
+
+def place(records: Private[Records], layout: Layout) -> Private[Records]:
+    """Puts records [U, m, ...] on the devices of their units. Padded units get zeros."""
+    def one(array):
+        padding = [(0, layout.padded - layout.n_units)] + [(0, 0)] * (array.ndim - 1)
+        return jax.device_put(np.pad(array, padding), layout.by_unit)
+
+    return Private(layout.fold(jax.tree.map(one, unseal(records))))
+
+
+def bounded_sum(method: Method, layout: Layout, units: Private[Units], records: Private[Records],
+                query: Any, step: Array) -> tuple[Private[Units], Private[Array]]:
+    """One visit to every unit on this device: learn, answer, bound, and add up.
+
+    Per device, inside `on_devices`. Returns the new units and the int32 [B, D] sum over all units
+    of all devices. Holds one chunk of messages [chunk, B, D] at a time. Integer sums do not depend
+    on order, so the layout cannot change the total.
+    """
+    held, data = unseal(units), unseal(records)
+
+    def one(unit, own):
+        key = jax.random.fold_in(jax.random.wrap_key_data(unit.key), step)
+        k_learn, k_answer, k_bound = jax.random.split(key, 3)
+        state = method.learn(k_learn, unit.state, own, query)
+        message = method.answer(k_answer, state, own, query)
+        votes = method.mechanism.bound.project(k_bound, message)
+        return dataclasses.replace(unit, state=state), votes * (unit.id < layout.n_units)
+
+    def visit(i, carry):
+        held, total = carry
+        chunk, own = (jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, i * layout.chunk,
+                                                                       layout.chunk), tree)
+                      for tree in (held, data))
+        chunk, votes = _vmap(one, layout.chunk)(chunk, own)
+        held = jax.tree.map(lambda a, new: lax.dynamic_update_slice_in_dim(
+            a, new, i * layout.chunk, 0), held, chunk)
+        return held, total + votes.sum(0)
+
+    total = jnp.zeros(method.mechanism.shape, jnp.int32)
+    held, total = lax.fori_loop(0, held.id.shape[0] // layout.chunk, visit, (held, total))
+    return Private(held), Private(lax.psum(total, AXIS))
+
+
+def _vmap(one: Callable, chunk: int) -> Callable:
+    """`vmap`, except that a chunk of one keeps plain matrix products instead of batched ones."""
+    if chunk > 1:
+        return jax.vmap(one)
+    add, drop = (lambda a: a[None]), (lambda a: a[0])
+    return lambda *args: jax.tree.map(add, one(*jax.tree.map(drop, args)))
+
+
+def on_devices(local: Callable, layout: Layout, by_unit: tuple[bool, ...],
+               out_by_unit: Any, donate: tuple[int, ...]) -> Callable:
+    """Compiles a per-device function that calls `bounded_sum`.
+
+    by_unit: for each argument, True where its leading axis is the unit axis, False where it is
+    replicated; out_by_unit likewise for the (tuple of) results. Donated arguments are updated in
+    place.
+    """
+    if layout.parallel == "pmap":
+        return jax.pmap(local, axis_name=AXIS, devices=layout.devices, donate_argnums=donate,
+                        in_axes=jax.tree.map(lambda f: 0 if f else None, by_unit),
+                        out_axes=jax.tree.map(lambda f: 0 if f else None, out_by_unit))
+    return jax.jit(_shard_map(local, layout, by_unit, out_by_unit), donate_argnums=donate)
+
+
+def _shard_map(local, layout, by_unit, out_by_unit):
+    def spec(flags):
+        return jax.tree.map(lambda f: PartitionSpec(AXIS) if f else PartitionSpec(), flags)
+
+    # check_vma=False: under the default, the gradient with respect to a replicated input (the
+    # query images) is silently summed over devices, which would mix the teachers' answers.
+    return jax.shard_map(local, mesh=layout.mesh, in_specs=spec(by_unit),
+                         out_specs=spec(out_by_unit), check_vma=False)

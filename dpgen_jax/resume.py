@@ -1,0 +1,94 @@
+"""How a run starts, and starts again: its identity, its ledger, its state.
+
+Rules: the records must be those of the first start (a keyed fingerprint in private state); the
+ledger must contain the line at which the checkpoint was taken; steps that were charged and lost
+stay charged; noise bits are always fresh.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import jax
+import numpy as np
+
+from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.config import digest
+from dpgen_jax.loop import State, initial_state
+from dpgen_jax.private import teachers
+from dpgen_jax.private.records import fingerprint
+from dpgen_jax.run import checkpoint
+from dpgen_jax.run.folder import MEANING, RunFolder, read_json, write_json
+from dpgen_jax.types import Method, Private, Records, UserError
+
+
+def identity(files: RunFolder, records: Private[Records], resumed: bool, seed: int | None) -> bytes:
+    """The partition key, made at the first start and kept in private/ with the fingerprint.
+
+    Errors: UserError when a resume brings other records.
+    """
+    if resumed and files.identity.exists():
+        held = read_json(files.identity)
+        key = bytes.fromhex(held["partition_key"])
+        if fingerprint(records, key) != held["fingerprint"]:
+            raise UserError(f"the records are not those that {files.root} was started with; other "
+                            "records need a new run, and its epsilon adds to this one's")
+        return key
+    key = secrets.token_bytes(32) if seed is None else np.random.default_rng(seed).bytes(32)
+    write_json(files.identity, {"partition_key": key.hex(),
+                                "fingerprint": fingerprint(records, key)}, mode=0o600)
+    return key
+
+
+def ledger(files: RunFolder, mechanism: Mechanism, public: dict[str, Any], resumed: bool) -> Ledger:
+    """Opens the run's ledger, or creates it before anything can be released.
+
+    Errors: UserError when a checkpoint exists and the ledger does not.
+    """
+    if resumed and (files.ledger.exists() or checkpoint.steps(files.checkpoints)):
+        return Ledger.open(files.ledger)
+    budget = public["budget"]
+    return Ledger.create(files.ledger, {
+        "epsilon": float(budget["epsilon"]), "delta": budget["delta"],
+        "relation": mechanism.relation, "unit": mechanism.unit,
+        "config_hash": digest({name: public[name] for name in MEANING})})
+
+
+def start(files: RunFolder, method: Method, layout: teachers.Layout, held: Ledger, resumed: bool,
+          seed: int | None) -> State:
+    """A fresh state, or that of the newest checkpoint.
+
+    Errors: UserError for a damaged checkpoint, or one that the ledger does not know.
+    """
+    key = jax.random.key((secrets.randbits(32) if seed is None else seed) % 2**32)
+    taken = checkpoint.steps(files.checkpoints) if resumed else []
+    return restore(files, method, layout, held, taken[-1]) if taken else \
+        initial_state(method, key, layout)
+
+
+def save(files: RunFolder, state: State, layout: teachers.Layout, held: Ledger, keep: int) -> None:
+    """Writes a checkpoint that names the ledger line at which it was taken."""
+    tree = {"public": state.public, "key": jax.random.key_data(state.key),
+            "units": teachers.pack(state.units, layout)}
+    checkpoint.save(files.checkpoints, state.step, tree, keep=keep, note={
+        "ledger_head": held.head, "ledger_lines": held.n_lines, "padded": layout.padded})
+
+
+def restore(files: RunFolder, method: Method, layout: teachers.Layout, held: Ledger,
+            step: int) -> State:
+    """The state at checkpoint `step`, laid out for these devices."""
+    note = checkpoint.note(files.checkpoints, step)
+    if not held.contains(note["ledger_head"], note["ledger_lines"]):
+        raise UserError(f"{files.ledger} is shorter than, or another than, the ledger at checkpoint "
+                        f"{step}: spent budget would be forgotten; bring back the file that "
+                        "belongs to this run")
+    public = jax.eval_shape(method.init, jax.random.key(0))
+    like = {"public": checkpoint.like(public, layout.replicated),
+            "key": checkpoint.like(jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0))),
+                                   layout.replicated),
+            "units": teachers.packed_like(method, layout, note["padded"])}
+    tree = checkpoint.restore(files.checkpoints, step, like)
+    return State(tree["public"], teachers.unpack(tree["units"], layout),
+                 jax.random.wrap_key_data(tree["key"]), step)

@@ -1,0 +1,47 @@
+"""Synthetic records to files: npz (which `--dataset npz:` reads back), csv, png grid, image folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from dpgen_jax.errors import UserError
+from dpgen_jax.run.plots import samples_grid
+
+Writer = Callable[[Path, np.ndarray, np.ndarray, int], None]
+
+
+def writer(out: Path) -> Writer:
+    """The writer for a path, by its ending. Errors: UserError for an ending that is not known."""
+    known: dict[str, Writer] = {".npz": _npz, ".csv": _csv, ".png": _png, "": _folder}
+    if out.suffix not in known:
+        raise UserError(f"{out}: the ending must be .npz, .csv, .png or none (a folder)")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    return known[out.suffix]
+
+
+def _npz(out: Path, x: np.ndarray, y: np.ndarray, classes: int) -> None:
+    np.savez_compressed(out, x_train=x, y_train=y, classes=np.int64(classes))
+
+
+def _csv(out: Path, x: np.ndarray, y: np.ndarray, classes: int) -> None:
+    """label, then the pixels in rows, top left first."""
+    flat = x.reshape(len(x), -1)
+    header = ",".join(["label", *(f"pixel{i}" for i in range(flat.shape[1]))])
+    np.savetxt(out, np.column_stack([y, flat]), fmt="%d", delimiter=",", header=header, comments="")
+
+
+def _png(out: Path, x: np.ndarray, y: np.ndarray, classes: int) -> None:
+    samples_grid(x, y, out)
+
+
+def _folder(out: Path, x: np.ndarray, y: np.ndarray, classes: int) -> None:
+    """out/train/CLASS/NUMBER.png, which `--dataset folder:` reads back."""
+    for label in np.unique(y):
+        (out / "train" / str(label)).mkdir(parents=True, exist_ok=True)
+    for i, (image, label) in enumerate(zip(x, y, strict=True)):
+        Image.fromarray(image.squeeze(-1) if image.shape[-1] == 1 else image).save(
+            out / "train" / str(label) / f"{i:06d}.png")

@@ -1,0 +1,125 @@
+"""metrics.jsonl: one line of public scalars a block of steps, and TensorBoard if asked for."""
+
+from __future__ import annotations
+
+import json
+import math
+import numbers
+import os
+from pathlib import Path
+from typing import Any
+
+from dpgen_jax.types import UserError
+
+
+class MetricsWriter:
+    """Appends rows to a JSONL file, each flushed, so that a run can be watched and interrupted.
+
+    resume_step: the step a run goes on from; later rows are dropped, for their steps will be
+    written again. None keeps all rows. A torn last line, as a crash leaves it, goes either way.
+    tensorboard: a folder to mirror the scalars to. Errors: UserError where the file cannot be
+    read or written, or where tensorboard is asked for and tensorboardX is not installed.
+    """
+
+    def __init__(self, path: str | Path, resume_step: int | None = None,
+                 tensorboard: str | Path | None = None):
+        path = Path(path)
+        self._board = _board(tensorboard, resume_step) if tensorboard is not None else None
+        try:
+            _keep_until(path, math.inf if resume_step is None else resume_step)
+            self._file = path.open("a", encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"cannot write {path}: {error.strerror}") from error
+
+    def write(self, row: dict[str, Any]) -> None:
+        """One line. row: JSON values and scalars, `step` among them; NaN and infinities become
+        null. Errors: UserError for anything else, before a byte is written."""
+        row = _strict(row)
+        self._file.write(_line(row))
+        self._file.flush()
+        if self._board:
+            for name, value in row.items():
+                if name != "step" and isinstance(value, int | float):
+                    self._board.add_scalar(name, value, row["step"])
+
+    def close(self) -> None:
+        self._file.close()
+        if self._board:
+            self._board.close()
+
+    def __enter__(self) -> MetricsWriter:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+
+def read(path: str | Path) -> list[dict[str, Any]]:
+    """The rows; a missing file has none, and a torn last line is left out.
+
+    Errors: UserError for a damaged line before the last, naming it.
+    """
+    path = Path(path)
+    if not path.exists():
+        return []
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    rows = []
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+            if not isinstance(row, dict):
+                raise ValueError("not an object")
+        except ValueError as error:
+            if number == len(lines):
+                break
+            raise UserError(f"{path}, line {number} is damaged ({error}); delete that line"
+                            ) from error
+        rows.append(row)
+    return rows
+
+
+def _keep_until(path: Path, step: float) -> None:
+    """Drops later rows and a torn line; through another file, so a crash leaves old or new."""
+    rows = read(path)
+    kept = "".join(_line(row) for row in rows if row.get("step", 0) <= step)
+    if not path.exists() or kept.encode() == path.read_bytes():
+        return
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("w", encoding="utf-8") as out:
+        out.write(kept)
+        out.flush()
+        os.fsync(out.fileno())
+    os.replace(temporary, path)
+
+
+def _line(row: dict[str, Any]) -> str:
+    return json.dumps(row, allow_nan=False) + "\n"
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _strict(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(v) for v in value]
+    if value is None or isinstance(value, bool | str):
+        return value
+    if getattr(value, "shape", None) == ():  # scalars of numpy and JAX
+        return _strict(value.item())
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value) if math.isfinite(value) else None
+    raise UserError(f"a metric is {type(value).__name__}; expected a number, a text or a scalar")
+
+
+def _board(folder: str | Path, resume_step: int | None) -> Any:
+    try:
+        from tensorboardX import SummaryWriter
+    except ImportError as error:
+        raise UserError("TensorBoard output needs tensorboardX; install it with "
+                        "pip install 'dpgen_jax[tensorboard]', or leave it out") from error
+    # Hides what an interrupted run wrote after the step that is resumed from.
+    return SummaryWriter(str(folder), purge_step=None if resume_step is None else resume_step + 1)

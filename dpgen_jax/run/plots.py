@@ -1,0 +1,137 @@
+"""Pictures of a run: grids of samples and curves of public metrics, as PNG files.
+
+Grids are drawn pixel by pixel with Pillow, each image pixel a square of whole screen pixels;
+curves with matplotlib's Agg canvas. Neither needs a display nor touches global plotting state.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import font_manager
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from PIL import Image, ImageDraw, ImageFont
+
+from dpgen_jax.types import UserError
+
+TILE = 56
+"""The least side of an image in a grid, in screen pixels."""
+GAP = 4
+BACKGROUND, INK = (255, 255, 255), (60, 60, 60)
+BUDGET_COLOUR = "#c1440e"
+
+
+def samples_grid(images: np.ndarray, path: str | Path, rows: int,
+                 labels: Sequence[str] | None = None) -> Path:
+    """Draws `rows` rows of images, each with its label on the left.
+
+    images [rows * columns, H, W] or [..., ch] with 1 or 3 channels, row by row; uint8, or float
+    where values outside [0, 1] are clipped and NaN is black. labels: 0, 1, ... by default.
+    Returns the path. Errors: UserError for another shape or number of labels.
+    """
+    pixels = _pixels(images)
+    labels = [str(i) for i in range(rows)] if labels is None else [str(s) for s in labels]
+    if rows < 1 or not len(pixels) or len(pixels) % rows or len(labels) != rows:
+        raise UserError(f"{len(pixels)} images and {len(labels)} labels do not fill {rows} rows")
+    height, width = pixels.shape[1:3]
+    scale = max(1, math.ceil(TILE / max(height, width)))
+    pixels = pixels.repeat(scale, 1).repeat(scale, 2)
+    height, width = height * scale + GAP, width * scale + GAP
+    columns = len(pixels) // rows
+    font = _font()
+    margin = math.ceil(max(font.getlength(label) for label in labels)) + 3 * GAP
+    canvas = Image.new("RGB", (margin + columns * width + GAP, rows * height + GAP), BACKGROUND)
+    draw = ImageDraw.Draw(canvas)
+    for row, label in enumerate(labels):
+        middle = GAP + row * height + (height - GAP) // 2
+        draw.text((margin - 2 * GAP, middle), label, INK, font, anchor="rm")
+        for column in range(columns):
+            canvas.paste(Image.fromarray(pixels[row * columns + column]),
+                         (margin + column * width, GAP + row * height))
+    path = Path(path)
+    canvas.save(path, "PNG")
+    return path
+
+
+def sampled_grid(images: np.ndarray, path: str | Path,
+                 class_names: Sequence[str] | None = None) -> Path:
+    """`samples_grid` of images [C, n, H, W, ch], a row of n for each class."""
+    images = np.asarray(images)
+    if images.ndim != 5:
+        raise UserError(f"images have shape {images.shape}, expected [C, n, H, W, ch]")
+    return samples_grid(images.reshape(-1, *images.shape[2:]), path, len(images), class_names)
+
+
+def curves(rows: Sequence[dict[str, Any]], path: str | Path) -> Path:
+    """Draws the metrics of a run over its steps: all public scalars above, epsilon below.
+
+    rows: those of metrics.jsonl, with keys step, epsilon, seconds and others; a value that is
+    absent or null is a gap. Returns the path. Errors: UserError without rows.
+    """
+    if not rows:
+        raise UserError("there are no metrics to draw; the run has made no step")
+    steps = [row["step"] for row in rows]
+    names = dict.fromkeys(name for row in rows for name, value in row.items()
+                          if name not in ("step", "epsilon", "seconds")
+                          and isinstance(value, int | float))
+    figure = Figure(figsize=(8, 6), dpi=120, layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    marker = {"marker": "o", "markersize": 3} if len(rows) < 40 else {}
+    ranges = []
+    for name in names:
+        values = _column(rows, name)
+        above.plot(steps, values, label=name.replace("_", " "), linewidth=1.5, **marker)
+        ranges.append(values[np.isfinite(values)])
+    if _wide(ranges):
+        above.set_yscale("log")
+    above.set_ylabel("public metrics")
+    if names:
+        above.legend(frameon=False)
+    below.plot(steps, _column(rows, "epsilon"), color=BUDGET_COLOUR, linewidth=1.5, **marker)
+    below.set_ylim(bottom=0)
+    below.set_ylabel("epsilon spent")
+    below.set_xlabel("step")
+    below.xaxis.set_major_locator(MaxNLocator(integer=True))
+    for axes in (above, below):
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    path = Path(path)
+    FigureCanvasAgg(figure).print_png(str(path))
+    return path
+
+
+def _column(rows: Sequence[dict[str, Any]], name: str) -> np.ndarray:
+    """One metric, NaN where a row has none."""
+    values = (row.get(name) for row in rows)
+    return np.array([v if isinstance(v, int | float) and math.isfinite(v) else math.nan
+                     for v in values], float)
+
+
+def _wide(ranges: list[np.ndarray]) -> bool:
+    """Whether values are all positive and so far apart that a linear scale would flatten some."""
+    values = np.concatenate([*ranges, []])
+    return bool(len(values)) and values.min() > 0 and values.max() / values.min() > 50
+
+
+def _pixels(images: np.ndarray) -> np.ndarray:
+    """uint8 [N, H, W, 3]."""
+    images = np.asarray(images)
+    images = images[..., None] if images.ndim == 3 else images
+    if images.ndim != 4 or images.shape[3] not in (1, 3):
+        raise UserError(f"images have shape {images.shape}, expected [N, H, W] or [N, H, W, ch] "
+                        "with 1 or 3 channels")
+    if images.dtype != np.uint8:
+        finite = np.nan_to_num(images.astype(np.float32), nan=0.0, posinf=1.0, neginf=0.0)
+        images = np.round(np.clip(finite, 0, 1) * 255).astype(np.uint8)
+    return np.broadcast_to(images, (*images.shape[:3], 3))
+
+
+def _font() -> ImageFont.FreeTypeFont:
+    """The font that matplotlib ships."""
+    return ImageFont.truetype(font_manager.findfont("DejaVu Sans"), 18)

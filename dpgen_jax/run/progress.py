@@ -1,0 +1,64 @@
+"""What a person sees of a run, and how it is stopped."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tqdm import tqdm
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C sets a flag that is read between blocks of steps; a second Ctrl-C stops at once.
+
+    Outside the main thread (some notebooks) signals are left as they are.
+    """
+    pressed = []
+
+    def note(*_):
+        if pressed:
+            raise KeyboardInterrupt
+        pressed.append(True)
+        print("\nstopping after this step (Ctrl-C again to stop at once)", file=sys.stderr)
+
+    try:
+        before = signal.signal(signal.SIGINT, note)
+    except ValueError:
+        yield lambda: False
+        return
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class Bar:
+    """A progress bar on a terminal, a line every ten seconds elsewhere; the first one at once."""
+
+    def __init__(self, total: int, start: int):
+        live = sys.stderr.isatty()
+        self._bar = tqdm(total=total, initial=start, unit="step", dynamic_ncols=live,
+                         mininterval=0.2 if live else 10, ascii=not live,
+                         bar_format=None if live else "{n_fmt}/{total_fmt} steps, {rate_fmt}, "
+                         "{elapsed} gone, {remaining} left{postfix}\n")
+
+    def advance(self, steps: int, shown: dict[str, Any]) -> None:
+        self._bar.set_postfix(shown, refresh=False)
+        first = self._bar.n == self._bar.initial
+        self._bar.update(steps)
+        if first:
+            self._bar.refresh()
+
+    def close(self) -> None:
+        self._bar.close()
+
+
+def clock() -> Callable[[], float]:
+    """Seconds since the call."""
+    started = time.monotonic()
+    return lambda: time.monotonic() - started

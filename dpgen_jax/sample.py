@@ -1,0 +1,44 @@
+"""python -m dpgen_jax.sample RUN_OR_RELEASE --n N [--label L ...] --out FILE.npz|.csv|.png|DIR"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from dpgen_jax import cli
+from dpgen_jax.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_RELEASE")]
+    """a run folder or a release folder"""
+    out: Path
+    """FILE.npz, FILE.csv, FILE.png (a grid) or a folder (one PNG an image)"""
+    n: int = 1000
+    """how many"""
+    label: tuple[int, ...] = ()
+    """classes to draw from; all, in equal shares, if left out"""
+    seed: int | None = None
+    """repeats a draw; sampling costs no privacy"""
+
+
+def command(argv: list[str]) -> None:
+    given = cli.parse(Sample, argv, "python -m dpgen_jax.sample",
+                      "Draws synthetic records from a release; costs no privacy.")
+    from dpgen_jax.run import bundle, export
+
+    write = export.writer(given.out)
+    if given.out.exists() and not (given.out.is_dir() and not any(given.out.iterdir())):
+        raise UserError(f"{given.out} exists; name another --out")
+    release = bundle.load(given.source)
+    x, y = release.sample(given.n, given.label or None, given.seed)
+    write(given.out, x, y, release.spec.classes)
+    print(f"{len(y):,} synthetic records: {given.out}")
+
+
+if __name__ == "__main__":
+    cli.main(command)

@@ -1,0 +1,100 @@
+"""`folder:DIR`: images in class folders."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from dpgen_jax.data import load
+from dpgen_jax.types import ImageSpec, UserError
+
+
+def draw(path, mode="L", size=(10, 8), value=100, **options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    colour = value if mode in ("L", "I;16") else (value,) * len(mode)
+    Image.new(mode, size, colour).save(path, **options)
+
+
+@pytest.fixture
+def root(tmp_path):
+    path = tmp_path / "pets"
+    draw(path / "train" / "dog" / "1.png", value=10)
+    draw(path / "train" / "dog" / "2.JPG", value=20)
+    draw(path / "train" / "cat" / "1.jpeg", value=30)
+    draw(path / "test" / "dog" / "1.png", value=40)
+    (path / "train" / "dog" / "readme.txt").write_text("ignored")
+    (path / "train" / "dog" / ".hidden.png").write_text("ignored")
+    (path / "train" / ".git").mkdir()
+    return path
+
+
+def test_gray(root):
+    data = load(f"folder:{root}")
+    assert data.name == "pets" and data.spec == ImageSpec(8, 10, 1, 2)
+    assert data.y_train.tolist() == [0, 1, 1] and data.y_test.tolist() == [1]
+    assert data.x_train[:, 0, 0, 0].tolist() == [30, 10, 20]
+    assert "class names are the folder names: cat, dog" in data.notes
+    assert not data.x_test.flags.writeable
+
+
+def test_one_colour_file_makes_all_rgb(root):
+    draw(root / "test" / "cat" / "9.png", mode="RGBA", value=50)
+    data = load(f"folder:{root}", classes=2)
+    assert data.spec == ImageSpec(8, 10, 3, 2) and (data.x_test[0] == 50).all()
+
+
+def test_odd_size_needs_image_size(root):
+    draw(root / "train" / "dog" / "3.png", size=(8, 8))
+    with pytest.raises(UserError, match=r"dog.3.png has shape \(8, 8, 1\).*--image-size N"):
+        load(f"folder:{root}")
+    assert load(f"folder:{root}", image_size=6).spec == ImageSpec(6, 6, 1, 2)
+
+
+def test_camera_orientation_is_applied(root):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turned by a quarter
+    draw(root / "train" / "dog" / "3.jpg", size=(8, 10), exif=exif)
+    assert len(load(f"folder:{root}").y_train) == 4
+
+
+@pytest.mark.parametrize("keep", [0, 0.1, 0.5])
+def test_unreadable_file(root, keep):
+    path = root / "train" / "cat" / "5.png"
+    pixels = np.random.default_rng(0).integers(256, size=(8, 10), dtype=np.uint8)
+    Image.fromarray(pixels).save(path)
+    data = path.read_bytes()
+    path.write_bytes(data[:int(keep * len(data))])
+    with pytest.raises(UserError, match="cat.5.png cannot be read as an image"):
+        load(f"folder:{root}")
+
+
+def test_deep_file_is_refused_also_after_a_colour_one(root):
+    draw(root / "train" / "cat" / "5.png", mode="RGB")
+    draw(root / "train" / "dog" / "5.png", mode="I;16", value=40000)
+    with pytest.raises(UserError, match="dog.5.png has more than 8 bits"):
+        load(f"folder:{root}")
+
+
+def test_test_class_not_in_train(root):
+    draw(root / "test" / "emu" / "1.png")
+    with pytest.raises(UserError, match="emu is a class that train/ lacks; known: cat, dog"):
+        load(f"folder:{root}")
+
+
+def test_other_class_count(root):
+    with pytest.raises(UserError, match="has 2 classes, --classes 3 was given"):
+        load(f"folder:{root}", classes=3)
+
+
+def test_empty_folders(tmp_path):
+    with pytest.raises(UserError, match="holds no class folders"):
+        load(f"folder:{tmp_path}")
+    (tmp_path / "train" / "cat").mkdir(parents=True)
+    with pytest.raises(UserError, match="holds no png, jpg or jpeg files"):
+        load(f"folder:{tmp_path}")
+
+
+def test_no_test_part_and_channels_last(root):
+    draw(root / "train" / "cat" / "0.png", mode="RGB", value=7)
+    (root / "test" / "dog" / "1.png").unlink()
+    data = load(f"folder:{root}")
+    assert data.x_test is None and np.unique(data.x_train[0]).tolist() == [7]

@@ -1,0 +1,138 @@
+"""The image networks: the fast discriminator equals the published form; the generator's parts."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpgen_jax.nets.image import (
+    Discriminator,
+    DiscriminatorNet,
+    Generator,
+    GeneratorNet,
+    latents,
+)
+from dpgen_jax.types import ImageSpec, UserError
+
+SPECS = [ImageSpec(28, 28, 1, 10), ImageSpec(16, 16, 1, 10), ImageSpec(12, 12, 1, 4),
+         ImageSpec(32, 32, 3, 2), ImageSpec(8, 12, 2, 3), ImageSpec(4, 4, 1, 2)]
+MNIST = SPECS[0]
+
+
+def count(tree):
+    return sum(leaf.size for leaf in jax.tree.leaves(tree))
+
+
+def close(a, b, tolerance=2e-4):
+    scale = float(jnp.max(jnp.abs(b)))
+    assert float(jnp.max(jnp.abs(a - b))) <= tolerance * scale + 1e-9
+
+
+def plain(p, x, labels, classes):
+    """The published form, one group: label maps joined to the images, convolutions, plain BN."""
+    onehot = jax.nn.one_hot(labels, classes)
+
+    def conv(h, kernel):
+        maps = jnp.broadcast_to(onehot[:, None, None], (*h.shape[:3], classes))
+        return jax.lax.conv_general_dilated(jnp.concatenate([h, maps], -1), kernel, (2, 2), "SAME",
+                                            dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+    def norm(h, scale, offset):
+        axes = tuple(range(h.ndim - 1))
+        return (h - h.mean(axes)) / jnp.sqrt(h.var(axes) + 1e-5) * scale + offset
+
+    def lrelu(h):
+        return jnp.where(h > 0, h, 0.2 * h)
+
+    h = lrelu(conv(x, jnp.concatenate([p["conv1"], p["label1"]], 2)) + p["bias1"])
+    h = conv(h, jnp.concatenate([p["conv2"], p["label2"]], 2)) + p["bias2"]
+    h = lrelu(norm(h, p["scale2"], p["offset2"])).reshape(len(x), -1)
+    h = jnp.concatenate([h, onehot], 1) @ jnp.concatenate([p["linear1"], p["label3"]]) + p["bias3"]
+    h = lrelu(norm(h, p["scale3"], p["offset3"]))
+    return jnp.concatenate([h, onehot], 1) @ jnp.concatenate([p["linear2"], p["label4"]]) \
+        + p["bias4"]
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_discriminator_equals_the_plain_form(spec):
+    d = Discriminator(DiscriminatorNet(), spec)
+    keys = jax.random.split(jax.random.key(0), 5)
+    params = {name: leaf + 0.1 * jax.random.normal(jax.random.fold_in(keys[0], i), leaf.shape)
+              for i, (name, leaf) in enumerate(d.init(keys[1]).items())}
+    x = jax.random.uniform(keys[2], (2, 6, *spec.shape))
+    labels = jax.random.randint(keys[3], (2, 6), 0, spec.classes)
+    weight = jax.random.normal(keys[4], (2, 6))
+
+    def value_and_grads(f):
+        logits = f(params, x)
+        return logits, jax.grad(lambda p, x: jnp.sum(weight * f(p, x)), (0, 1))(params, x)
+
+    got = jax.jit(lambda: value_and_grads(lambda p, x: d.apply(p, x, labels)))()
+    want = jax.jit(lambda: value_and_grads(lambda p, x: jnp.stack(
+        [plain(p, x[g], labels[g], spec.classes) for g in (0, 1)])))()
+    close(got[0], want[0])
+    # A bias before batch normalisation has no effect: its exact gradient is 0, both are rounding.
+    for name in set(params) - {"bias2", "bias3"}:
+        close(got[1][0][name], want[1][0][name])
+    close(got[1][1], want[1][1])
+
+
+def test_discriminator_parameter_count():
+    assert count(Discriminator(DiscriminatorNet(), MNIST).init(jax.random.key(0))) == 555_655
+
+
+def test_discriminator_initial_values():
+    params = Discriminator(DiscriminatorNet(), MNIST).init(jax.random.key(0))
+    assert all(float(jnp.abs(params[n]).max()) == 0 for n in params if n[:4] in ("bias", "offs"))
+    assert all(float(params[n].min()) == 1 for n in ("scale2", "scale3"))
+    for name in ("conv2", "label2"):  # truncated at two deviations, as TensorFlow does
+        assert 0.035 < float(jnp.abs(params[name]).max()) <= 0.04
+    assert abs(float(params["linear1"].std()) / 0.02 - 1) < 0.01
+
+
+def test_groups_do_not_mix():
+    d = Discriminator(DiscriminatorNet(), MNIST)
+    params = d.init(jax.random.key(0))
+    x = jax.random.uniform(jax.random.key(1), (2, 5, *MNIST.shape))
+    labels = jnp.zeros((2, 5), jnp.int32)
+    changed = d.apply(params, x.at[1].set(0.5), labels)
+    np.testing.assert_array_equal(d.apply(params, x, labels)[0], changed[0])
+
+
+def test_other_sizes_are_refused_in_one_line():
+    with pytest.raises(UserError, match="--image-size 28") as error:
+        Discriminator(DiscriminatorNet(), ImageSpec(27, 27, 1, 10))
+    assert "\n" not in str(error.value)
+
+
+@pytest.fixture(scope="module")
+def generator():
+    g = Generator(GeneratorNet(), MNIST)
+    z, labels = latents(jax.random.key(1), 6, g.net), jnp.arange(6)
+    return g, jax.jit(lambda: g.init(jax.random.key(0), z, labels, train=True))(), z, labels
+
+
+def test_generator_parameter_count(generator):
+    by_hand = ((50 + 10) * 1024 + 1024 + 2 * 1024 + (1024 + 10) * 6272 + 6272 + 2 * 6272
+               + 25 * (128 + 10) * 128 + 128 + 2 * 128 + 25 * (128 + 10) + 1)
+    assert count(generator[1]["params"]) == by_hand
+
+
+def test_stored_statistics_make_samples_independent(generator):
+    g, variables, z, labels = generator
+    trained, new = g.apply(variables, z, labels, train=True, mutable=["batch_stats"])
+    frozen = variables | new
+    sampled = g.apply(frozen, z, labels, train=False)
+    assert sampled.shape == (6, *MNIST.shape)
+    np.testing.assert_allclose(sampled, trained, atol=1e-5)
+    alone = g.apply(frozen, z[2:3], labels[2:3], train=False)
+    np.testing.assert_allclose(alone[0], sampled[2], atol=1e-5)
+
+
+@pytest.mark.parametrize("spec", [ImageSpec(32, 32, 3, 2), ImageSpec(12, 16, 1, 5)], ids=str)
+def test_generator_shapes(spec):
+    g = Generator(GeneratorNet(latent=8, hidden=16, channels=8), spec)
+    z, labels = latents(jax.random.key(1), 4, g.net), jnp.zeros(4, jnp.int32)
+    images, _ = g.init_with_output(jax.random.key(0), z, labels, train=True)
+    assert images.shape == (4, *spec.shape)
+    assert float(images.min()) >= 0 and float(images.max()) <= 1
