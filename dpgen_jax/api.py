@@ -22,11 +22,12 @@ from dpgen_jax.loop import State, train
 from dpgen_jax.plan import complete
 from dpgen_jax.private import partition, teachers
 from dpgen_jax.private import records as sealing
-from dpgen_jax.run import bundle, folder, plots
+from dpgen_jax.run import bundle, folder, metrics, plots
 from dpgen_jax.run.bundle import Release, load
-from dpgen_jax.run.metrics import MetricsWriter
 from dpgen_jax.run.progress import Bar, clock, interruptible
 from dpgen_jax.types import Method, UserError
+
+COLUMNS = 12
 
 __all__ = ["Release", "Run", "fit", "load", "run"]
 
@@ -104,11 +105,18 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
             noise_source=bits.label, n_records=sealing.count(records), notes=data.notes)
     release = Release(asked.method, config, data.spec, jax.device_get(model), privacy)
     release.save(files.release)
-    plots.sampled_grid(release, files.release / "samples.png")
-    plots.curves(files.metrics, files.root / "curves.png")
+    _pictures(files, release)
     say(f"release: {files.release} (epsilon {asked.budget.epsilon:g}, delta "
         f"{asked.budget.delta:g}, {state.step} steps)")
     return release
+
+
+def _pictures(files: folder.RunFolder, release: Release) -> None:
+    """samples.png, a row per class, and the curves of the public metrics."""
+    classes = release.spec.classes
+    x, _ = release.sample(classes * COLUMNS, np.repeat(np.arange(classes), COLUMNS))
+    plots.samples_grid(x, files.release / "samples.png", rows=classes)
+    plots.curves(metrics.read(files.metrics), files.root / "curves.png")
 
 
 @contextmanager
@@ -125,13 +133,13 @@ def _recorder(files: folder.RunFolder, ledger: Ledger, layout: teachers.Layout, 
             resume.save(files, latest, layout, ledger, runtime.keep_checkpoints)
         saved, next_save = latest, elapsed() + 60 * runtime.checkpoint_minutes
 
-    with MetricsWriter(files.metrics, resume_step=state.step) as writer:
+    with metrics.MetricsWriter(files.metrics, resume_step=state.step) as writer:
         bar = Bar(steps, state.step)
 
-        def record(now: State, metrics: dict[str, float]) -> None:
+        def record(now: State, values: dict[str, float]) -> None:
             nonlocal latest
             epsilon = ledger.epsilon()
-            writer.write({"step": now.step, "epsilon": epsilon, "seconds": elapsed(), **metrics})
+            writer.write({"step": now.step, "epsilon": epsilon, "seconds": elapsed(), **values})
             bar.advance(now.step - latest.step, {"epsilon": f"{epsilon:.3f}"})
             latest = now
             if elapsed() > next_save:

@@ -40,7 +40,9 @@ class State:
 def initial_state(method: Method, key: Array, layout: Layout) -> State:
     """The state before the first step."""
     k_public, k_units, k_steps = jax.random.split(key, 3)
-    return State(jax.jit(method.init)(k_public), stack(method, k_units, layout), k_steps)
+    # Replicated from the start: the compiled block takes its own output without a second trace.
+    public = jax.jit(method.init, out_shardings=layout.replicated)(k_public)
+    return State(public, stack(method, k_units, layout), k_steps)
 
 
 def compile_block(method: Method, layout: Layout) -> Callable:

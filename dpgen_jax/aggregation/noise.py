@@ -50,8 +50,9 @@ class RoundedGaussian:
 
     @property
     def max_abs(self) -> int:
-        """The largest magnitude that can be drawn: 11.3 sigma, beyond which lies about 2^-96."""
-        return len(thresholds(self.sigma))
+        """No larger magnitude is drawn: the table ends where its entries round to 1, before
+        11.5 sigma. A bound, and not the table's length, so that calibration builds no tables."""
+        return math.ceil(11.5 * self.sigma) + 1
 
     def bits_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the uint32 bits for draws of this shape."""
@@ -62,7 +63,7 @@ class RoundedGaussian:
         table = jnp.asarray(_padded_table(self.sigma))
         columns = table[:, 0], table[:, 1], table[:, 2]
         words = bits[..., 0] & 0x7FFFFFFF, bits[..., 1], bits[..., 2]
-        passes = self.max_abs.bit_length()
+        passes = len(table).bit_length()
 
         def descend(i, below):
             candidate = below + (1 << (passes - 1 - i))

@@ -1,10 +1,12 @@
-"""A discriminator's strided convolutions as matrix products on 4x4 blocks of pixels.
+"""Strided convolutions and deconvolutions of small images as matrix products.
 
 All convolutions here are 5x5, stride 2, SAME on an even size: output i reads inputs 2i-1 .. 2i+3.
-Two of them in a row turn each 4x4 block of pixels into one position, so an image is h x w blocks
-(h = H/4, w = W/4) and the map between them h x w blocks of 2x2 positions, stored as one vector
-(row, column, channel) of a block. Label maps are constant, so what they add depends on a position
-only through which of its 25 taps fall inside: the first, the middle ones or the last of an axis.
+Compilers for CPUs have no fast form of a convolution with weights per unit, nor of the gradients
+of a deconvolution: hence this file. Two convolutions in a row turn each 4x4 block of pixels into
+one position, so an image is h x w blocks (h = H/4, w = W/4) and the map between the two is h x w
+blocks of 2x2 positions, stored as one vector (row, column, channel) of a block. Label maps are
+constant, so what they add depends on a position only through which of its 25 taps fall inside:
+it lies at the first place, the last or between them along each axis.
 """
 
 from __future__ import annotations
@@ -69,16 +71,47 @@ def _convolve(x, kernel):
 
 def _convolve_back(saved, g):
     read, kernel = saved
-    n, h, w, out = g.shape
-    c = kernel.shape[2]
-    # A block is read by its neighbours through the same kernel, mirrored; tap 0 of 6 is none.
-    mirrored = jnp.pad(kernel, ((1, 0), (1, 0), (0, 0), (0, 0))).reshape(3, 2, 3, 2, c, out)
-    mirrored = mirrored[::-1, :, ::-1].transpose(0, 2, 5, 1, 3, 4).reshape(9 * out, 4 * c)
-    dx = (_neighbours(g) @ mirrored).reshape(n, h, w, 4 * c)
-    return dx, _join_taps(read.T @ g.reshape(n * h * w, out), c)
+    grads = _join_taps(read.T @ g.reshape(-1, g.shape[-1]), kernel.shape[2])
+    return convolve3(g, _mirrored(kernel)), grads
 
 
 convolve.defvjp(_convolve, _convolve_back)
+
+def deconvolve(x: Array, kernel: Array) -> Array:
+    """x [n, h, w, c], kernel [5, 5, out, c] -> [n, 2 h, 2 w, out]: the adjoint of a convolution
+    by that kernel, which is the published deconvolution (5x5, stride 2, SAME)."""
+    n, h, w, _ = x.shape
+    y = convolve3(x, _mirrored(kernel)).reshape(n, h, w, 2, 2, -1)
+    return y.transpose(0, 1, 3, 2, 4, 5).reshape(n, 2 * h, 2 * w, -1)
+
+
+@jax.custom_vjp
+def convolve3(x: Array, kernel: Array) -> Array:
+    """The plain 3x3 convolution: x [n, h, w, c], kernel [9 c, out] -> [n, h, w, out]."""
+    return _convolve3(x, kernel)[0]
+
+
+def _convolve3(x, kernel):
+    read = _neighbours(x)
+    return (read @ kernel).reshape(*x.shape[:3], -1), (read, kernel)
+
+
+def _convolve3_back(saved, g):
+    read, kernel = saved
+    out = g.shape[-1]
+    flipped = kernel.reshape(9, -1, out)[::-1].transpose(0, 2, 1).reshape(9 * out, -1)
+    return convolve3(g, flipped), read.T @ g.reshape(-1, out)
+
+
+convolve3.defvjp(_convolve3, _convolve3_back)
+
+
+def _mirrored(kernel: Array) -> Array:
+    """[5, 5, c, out] -> [9 out, 4 c]: how a block is read by its neighbours (tap 0 of 6: none)."""
+    c, out = kernel.shape[2:]
+    kernel = jnp.pad(kernel, ((1, 0), (1, 0), (0, 0), (0, 0))).reshape(3, 2, 3, 2, c, out)
+    return kernel[::-1, :, ::-1].transpose(0, 2, 5, 1, 3, 4).reshape(9 * out, 4 * c)
+
 
 # The taps of the 5x5 kernel that lie in the block before, in the block itself and after it.
 _NEIGHBOUR = (slice(0, 1), slice(1, 3), slice(3, 5))

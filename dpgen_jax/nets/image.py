@@ -9,6 +9,10 @@ one unit and is vmapped over units, each with its own weights: see `Discriminato
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Callable
 
 import flax.linen as nn
 import jax
@@ -18,6 +22,7 @@ from dpgen_jax.nets.blocks import (
     batch_norm,
     blocks,
     convolve,
+    deconvolve,
     first_kernel,
     label_maps,
     leaky_relu,
@@ -26,7 +31,6 @@ from dpgen_jax.nets.blocks import (
 from dpgen_jax.types import Array, ImageSpec, UserError
 
 _INIT = nn.initializers.normal(0.02)
-_CONV_INIT = nn.initializers.truncated_normal(0.02)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,14 +94,28 @@ class Generator(nn.Module):
             return nn.relu(nn.BatchNorm(use_running_average=not train, momentum=0.0, epsilon=1e-5,
                                         use_fast_variance=False)(h))
 
-        def deconv(h, channels):
-            return nn.ConvTranspose(channels, (5, 5), (2, 2), "SAME", kernel_init=_INIT)(h)
-
         h = normed(nn.Dense(net.hidden, kernel_init=_INIT)(joined(z)))
         h = normed(nn.Dense(height * width * net.channels, kernel_init=_INIT)(joined(h)))
         h = h.reshape(-1, height, width, net.channels)
-        h = normed(deconv(joined(h), net.channels))
-        return nn.sigmoid(deconv(joined(h), spec.channels))
+        h = normed(_Deconv(net.channels)(joined(h)))
+        return nn.sigmoid(_Deconv(spec.channels)(joined(h)))
+
+
+class _Deconv(nn.Module):
+    features: int
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        kernel = self.param("kernel", _INIT, (5, 5, self.features, x.shape[-1]))
+        bias = self.param("bias", nn.initializers.zeros, (self.features,))
+        return deconvolve(x, kernel) + bias
+
+
+def _cut(key: Array, draw: Callable, shapes: dict[str, tuple[int, ...]]) -> dict[str, Array]:
+    """Arrays of these shapes, cut from one draw, with standard deviation (or scale) 0.02."""
+    sizes = [math.prod(shape) for shape in shapes.values()]
+    pieces = jnp.split(0.02 * draw(key, shape=(sum(sizes),)), list(itertools.accumulate(sizes))[:-1])
+    return {n: piece.reshape(shape) for piece, (n, shape) in zip(pieces, shapes.items(), strict=True)}
 
 
 def latents(key: Array, n: int, net: GeneratorNet) -> Array:
@@ -136,14 +154,17 @@ class Discriminator:
         ch, classes = self.spec.channels, self.spec.classes
         flat = self.spec.height // 4 * (self.spec.width // 4) * c2
         kernels = {
-            "conv1": (_CONV_INIT, (5, 5, ch, c1)), "label1": (_CONV_INIT, (5, 5, classes, c1)),
-            "conv2": (_CONV_INIT, (5, 5, c1, c2)), "label2": (_CONV_INIT, (5, 5, classes, c2)),
-            "linear1": (_INIT, (flat, hidden)), "label3": (_INIT, (classes, hidden)),
-            "linear2": (_INIT, (hidden,)), "label4": (_INIT, (classes,)),
+            "conv1": (5, 5, ch, c1), "label1": (5, 5, classes, c1),
+            "conv2": (5, 5, c1, c2), "label2": (5, 5, classes, c2),
+            "linear1": (flat, hidden), "label3": (classes, hidden),
+            "linear2": (hidden,), "label4": (classes,),
         }
-        keys = jax.random.split(key, len(kernels))
-        weights = {name: init(k, shape)
-                   for k, (name, (init, shape)) in zip(keys, kernels.items(), strict=True)}
+        # Two draws for all kernels: a draw for each takes as long to compile as the training step.
+        k_conv, k_linear = jax.random.split(key)
+        truncated = functools.partial(jax.random.truncated_normal, lower=-2.0, upper=2.0)
+        names = list(kernels)
+        weights = (_cut(k_conv, truncated, {n: kernels[n] for n in names[:4]})
+                   | _cut(k_linear, jax.random.normal, {n: kernels[n] for n in names[4:]}))
         zeros = {"bias1": (c1,), "bias2": (c2,), "offset2": (c2,), "bias3": (hidden,),
                  "offset3": (hidden,), "bias4": ()}
         ones = {"scale2": (c2,), "scale3": (hidden,)}

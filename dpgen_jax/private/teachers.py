@@ -80,7 +80,7 @@ class Layout:
 
 
 def stack(method: Method, key: Array, layout: Layout) -> Private[Units]:
-    """Initialises all units, on their devices and by chunk: no second copy of the state."""
+    """Initialises all units on their devices, one by one: no second copy of the state."""
     ids = jax.device_put(jnp.arange(layout.padded, dtype=jnp.int32), layout.by_unit)
 
     def local(ids):
@@ -88,7 +88,7 @@ def stack(method: Method, key: Array, layout: Layout) -> Private[Units]:
             first, later = jax.random.split(jax.random.fold_in(key, unit_id))
             return Units(method.init_unit(first), jax.random.key_data(later), unit_id)
 
-        return lax.map(one, ids, batch_size=layout.chunk)
+        return lax.map(one, ids)
 
     return Private(layout.fold(jax.jit(_shard_map(local, layout, (True,), True))(ids)))
 

@@ -35,7 +35,11 @@ def _csv(out: Path, x: np.ndarray, y: np.ndarray, classes: int) -> None:
 
 
 def _png(out: Path, x: np.ndarray, y: np.ndarray, classes: int) -> None:
-    samples_grid(x, y, out)
+    """A row for each class, as many columns as every class fills."""
+    present = np.unique(y)
+    columns = min(int((y == label).sum()) for label in present)
+    picked = np.concatenate([x[y == label][:columns] for label in present])
+    samples_grid(picked, out, rows=len(present), labels=[str(label) for label in present])
 
 
 def _folder(out: Path, x: np.ndarray, y: np.ndarray, classes: int) -> None:

@@ -7,7 +7,7 @@ curves with matplotlib's Agg canvas. Neither needs a display nor touches global 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image, ImageDraw, ImageFont
 
+from dpgen_jax.run import metrics
 from dpgen_jax.types import UserError
 
 TILE = 56
-"""The least side of an image in a grid, in screen pixels."""
+"""The longer side of an image in a grid has at least so many screen pixels."""
 GAP = 4
 BACKGROUND, INK = (255, 255, 255), (60, 60, 60)
 BUDGET_COLOUR = "#c1440e"
@@ -31,32 +32,34 @@ def samples_grid(images: np.ndarray, path: str | Path, rows: int,
                  labels: Sequence[str] | None = None) -> Path:
     """Draws `rows` rows of images, each with its label on the left.
 
-    images [rows * columns, H, W] or [..., ch] with 1 or 3 channels, row by row; uint8, or float
+    images [rows * columns, H, W] or [..., ch] with 1 or 3 channels, row by row; uint8, or float,
     where values outside [0, 1] are clipped and NaN is black. labels: 0, 1, ... by default.
     Returns the path. Errors: UserError for another shape or number of labels.
     """
     pixels = _pixels(images)
     labels = [str(i) for i in range(rows)] if labels is None else [str(s) for s in labels]
     if rows < 1 or not len(pixels) or len(pixels) % rows or len(labels) != rows:
-        raise UserError(f"{len(pixels)} images and {len(labels)} labels do not fill {rows} rows")
-    height, width = pixels.shape[1:3]
-    scale = max(1, math.ceil(TILE / max(height, width)))
-    pixels = pixels.repeat(scale, 1).repeat(scale, 2)
-    height, width = height * scale + GAP, width * scale + GAP
-    columns = len(pixels) // rows
+        raise UserError(f"{len(pixels)} images and {len(labels)} labels do not fill {rows} rows of "
+                        "one length; give each row as many images, and one label")
+    _draw_grid(pixels.reshape(rows, -1, *pixels.shape[1:]), labels, Path(path))
+    return Path(path)
+
+
+def _draw_grid(pixels: np.ndarray, labels: Sequence[str], path: Path) -> None:
+    """pixels: uint8 [rows, columns, H, W, 3]."""
+    rows, columns, *sides = pixels.shape[:4]
+    scale = max(1, math.ceil(TILE / max(sides)))
+    height, width = (scale * side + GAP for side in sides)
     font = _font()
     margin = math.ceil(max(font.getlength(label) for label in labels)) + 3 * GAP
-    canvas = Image.new("RGB", (margin + columns * width + GAP, rows * height + GAP), BACKGROUND)
+    canvas = Image.new("RGB", (margin + columns * width, rows * height + GAP), BACKGROUND)
     draw = ImageDraw.Draw(canvas)
-    for row, label in enumerate(labels):
-        middle = GAP + row * height + (height - GAP) // 2
-        draw.text((margin - 2 * GAP, middle), label, INK, font, anchor="rm")
-        for column in range(columns):
-            canvas.paste(Image.fromarray(pixels[row * columns + column]),
-                         (margin + column * width, GAP + row * height))
-    path = Path(path)
+    for i, label in enumerate(labels):
+        top = GAP + i * height
+        draw.text((margin - 2 * GAP, top + (height - GAP) // 2), label, INK, font, anchor="rm")
+        for j, image in enumerate(pixels[i].repeat(scale, 1).repeat(scale, 2)):
+            canvas.paste(Image.fromarray(image), (margin + j * width, top))
     canvas.save(path, "PNG")
-    return path
 
 
 def sampled_grid(images: np.ndarray, path: str | Path,
@@ -68,35 +71,30 @@ def sampled_grid(images: np.ndarray, path: str | Path,
     return samples_grid(images.reshape(-1, *images.shape[2:]), path, len(images), class_names)
 
 
-def curves(rows: Sequence[dict[str, Any]], path: str | Path) -> Path:
+def curves(rows: Sequence[dict[str, Any]] | str | Path, path: str | Path) -> Path:
     """Draws the metrics of a run over its steps: all public scalars above, epsilon below.
 
-    rows: those of metrics.jsonl, with keys step, epsilon, seconds and others; a value that is
-    absent or null is a gap. Returns the path. Errors: UserError without rows.
+    rows: those of metrics.jsonl, or its path, with keys step, epsilon, seconds and others; a value
+    that is absent or null is a gap. Returns the path. Errors: UserError without rows.
     """
+    rows = metrics.read(rows) if isinstance(rows, str | Path) else rows
     if not rows:
         raise UserError("there are no metrics to draw; the run has made no step")
-    steps = [row["step"] for row in rows]
-    names = dict.fromkeys(name for row in rows for name, value in row.items()
-                          if name not in ("step", "epsilon", "seconds")
-                          and isinstance(value, int | float))
     figure = Figure(figsize=(8, 6), dpi=120, layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-    marker = {"marker": "o", "markersize": 3} if len(rows) < 40 else {}
-    ranges = []
-    for name in names:
-        values = _column(rows, name)
-        above.plot(steps, values, label=name.replace("_", " "), linewidth=1.5, **marker)
-        ranges.append(values[np.isfinite(values)])
-    if _wide(ranges):
+    steps = [row["step"] for row in rows]
+    style = {"linewidth": 1.5} | ({"marker": "o", "markersize": 3} if len(rows) < 40 else {})
+    scalars = {name: _column(rows, name) for name in _scalar_names(rows)}
+    for name, values in scalars.items():
+        above.plot(steps, values, label=name.replace("_", " "), **style)
+    if scalars:
+        figure.legend(loc="outside upper center", ncols=min(4, len(scalars)), frameon=False)
+    if _wide(scalars.values()):
         above.set_yscale("log")
     above.set_ylabel("public metrics")
-    if names:
-        above.legend(frameon=False)
-    below.plot(steps, _column(rows, "epsilon"), color=BUDGET_COLOUR, linewidth=1.5, **marker)
+    below.plot(steps, _column(rows, "epsilon"), color=BUDGET_COLOUR, **style)
     below.set_ylim(bottom=0)
-    below.set_ylabel("epsilon spent")
-    below.set_xlabel("step")
+    below.set(xlabel="step", ylabel="epsilon spent", xlim=(0, 1.02 * max(1, *steps)))
     below.xaxis.set_major_locator(MaxNLocator(integer=True))
     for axes in (above, below):
         axes.grid(alpha=0.3)
@@ -106,6 +104,12 @@ def curves(rows: Sequence[dict[str, Any]], path: str | Path) -> Path:
     return path
 
 
+def _scalar_names(rows: Sequence[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(
+        name for row in rows for name, value in row.items()
+        if name not in ("step", "epsilon", "seconds") and isinstance(value, int | float)))
+
+
 def _column(rows: Sequence[dict[str, Any]], name: str) -> np.ndarray:
     """One metric, NaN where a row has none."""
     values = (row.get(name) for row in rows)
@@ -113,9 +117,10 @@ def _column(rows: Sequence[dict[str, Any]], name: str) -> np.ndarray:
                      for v in values], float)
 
 
-def _wide(ranges: list[np.ndarray]) -> bool:
+def _wide(columns: Iterable[np.ndarray]) -> bool:
     """Whether values are all positive and so far apart that a linear scale would flatten some."""
-    values = np.concatenate([*ranges, []])
+    values = np.concatenate([*columns, []])
+    values = values[np.isfinite(values)]
     return bool(len(values)) and values.min() > 0 and values.max() / values.min() > 50
 
 

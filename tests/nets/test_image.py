@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpgen_jax.nets.blocks import deconvolve
 from dpgen_jax.nets.image import (
     Discriminator,
     DiscriminatorNet,
@@ -136,3 +137,21 @@ def test_generator_shapes(spec):
     images, _ = g.init_with_output(jax.random.key(0), z, labels, train=True)
     assert images.shape == (4, *spec.shape)
     assert float(images.min()) >= 0 and float(images.max()) <= 1
+
+
+def test_deconvolution_is_the_adjoint_of_the_strided_convolution():
+    keys = jax.random.split(jax.random.key(0), 3)
+    x, kernel = jax.random.normal(keys[0], (2, 3, 4, 5)), jax.random.normal(keys[1], (5, 5, 6, 5))
+    weight = jax.random.normal(keys[2], (2, 6, 8, 6))
+
+    def adjoint(x, kernel):
+        def conv(image):
+            return jax.lax.conv_general_dilated(image, kernel, (2, 2), "SAME",
+                                                dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        return jax.linear_transpose(conv, weight)(x)[0]
+
+    close(deconvolve(x, kernel), adjoint(x, kernel))
+    got, want = (jax.grad(lambda x, k, f=f: jnp.sum(weight * f(x, k)), (0, 1))(x, kernel)
+                 for f in (deconvolve, adjoint))
+    close(got[0], want[0])
+    close(got[1], want[1])

@@ -1,0 +1,95 @@
+"""Pictures: the right size, the right pixels in the right places, and never blank."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from dpgen_jax.run import plots
+from dpgen_jax.types import UserError
+
+
+def opened(path):
+    image = Image.open(path)
+    assert image.format == "PNG"
+    return np.asarray(image.convert("RGB"))
+
+
+def margin(picture, tile, columns):
+    return picture.shape[1] - columns * (tile + plots.GAP)
+
+
+def ticks(n):
+    return [{"step": s, "epsilon": s / n, "seconds": 1.0, "loss": 1 / s, "rms": 1e-3 * s}
+            for s in range(1, n + 1)]
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_grid_shows_each_pixel_as_a_crisp_square(tmp_path, channels):
+    images = np.random.default_rng(0).random((2, 3, 28, 28, channels))
+    picture = opened(plots.sampled_grid(images, tmp_path / "g.png", ["cat", "dog"]))
+    tile, gap = 56, plots.GAP
+    assert picture.shape[0] == 2 * (tile + gap) + gap
+    left = margin(picture, tile, 3)
+    row, column = 1, 2
+    top, start = gap + row * (tile + gap), left + column * (tile + gap)
+    expected = np.round(images[row, column] * 255).repeat(2, 0).repeat(2, 1)
+    shown = picture[top:top + tile, start:start + tile]
+    np.testing.assert_array_equal(shown, np.broadcast_to(expected, (tile, tile, 3)))
+
+
+def test_each_row_has_its_label(tmp_path):
+    picture = opened(plots.sampled_grid(np.zeros((3, 2, 8, 8, 1)), tmp_path / "g.png"))
+    left, height = margin(picture, 56, 2), 56 + plots.GAP
+    names = [picture[plots.GAP + i * height:(i + 1) * height, :left] for i in range(3)]
+    assert all((name < 128).any() for name in names)
+    assert not np.array_equal(names[0], names[1])
+
+
+def test_rows_are_filled_in_order(tmp_path):
+    x = np.stack([np.full((60, 60), value, np.uint8) for value in (10, 20, 30, 40)])
+    picture = opened(plots.samples_grid(x, tmp_path / "g.png", rows=2))
+    left, step = margin(picture, 60, 2), 60 + plots.GAP
+    shown = [[picture[plots.GAP + r * step, left + c * step, 0] for c in range(2)]
+             for r in range(2)]
+    assert shown == [[10, 20], [30, 40]]
+
+
+def test_values_outside_the_range_are_clipped(tmp_path):
+    images = np.full((1, 4, 64, 64, 1), [[[[-3.0]]]])
+    images[0, 1:] = np.array([2.0, np.nan, np.inf])[:, None, None, None]
+    picture = opened(plots.sampled_grid(images, tmp_path / "g.png"))
+    left = margin(picture, 64, 4)
+    assert [picture[20, left + 5 + i * (64 + plots.GAP), 0] for i in range(4)] == [0, 255, 0, 255]
+
+
+@pytest.mark.parametrize(("images", "rows"), [
+    (np.zeros((2, 8, 8, 2)), 2), (np.zeros((3, 8, 8)), 2), (np.zeros((0, 8, 8)), 2),
+    (np.zeros((2, 8, 8)), 0), (np.zeros((2, 8, 8)), 1)])
+def test_malformed_grids_are_refused(tmp_path, images, rows):
+    with pytest.raises(UserError):
+        plots.samples_grid(images, tmp_path / "g.png", rows, ["a", "b"])
+    with pytest.raises(UserError, match="C, n, H, W, ch"):
+        plots.sampled_grid(images, tmp_path / "g.png")
+    assert not (tmp_path / "g.png").exists()
+
+
+@pytest.mark.parametrize("n", [1, 100])
+def test_curves_draw_metrics_and_epsilon(tmp_path, n):
+    picture = opened(plots.curves(ticks(n), tmp_path / "c.png"))
+    assert picture.shape == (720, 960, 3)
+    orange = np.abs(picture.astype(int) - [0xC1, 0x44, 0x0E]).sum(-1) < 30
+    blue = np.abs(picture.astype(int) - [0x1F, 0x77, 0xB4]).sum(-1) < 30
+    assert orange[415:].any() and not orange[:400].any()  # epsilon, below
+    assert blue[45:400].any() and not blue[415:].any()  # the first metric, above
+
+
+def test_curves_leave_gaps_and_read_the_file(tmp_path):
+    (tmp_path / "m.jsonl").write_text('{"step": 1, "epsilon": 0.1, "loss": null}\n'
+                                      '{"step": 2, "epsilon": 0.2, "loss": 0.5}\n{"st')
+    picture = opened(plots.curves(tmp_path / "m.jsonl", tmp_path / "c.png"))
+    assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 10
+
+
+def test_no_rows_no_picture(tmp_path):
+    with pytest.raises(UserError, match="no metrics"):
+        plots.curves([], tmp_path / "c.png")
