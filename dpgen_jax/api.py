@@ -90,7 +90,8 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
         placed = teachers.place(sealing.deal(records, dealt), layout)
         state = resume.start(files, method, layout, ledger, asked.resume, asked.seed)
         bits = OsBits() if asked.seed is None else SeededBits(asked.seed, ledger.incarnation)
-        with _recorder(files, ledger, layout, asked.runtime, config.steps, state) as record:
+        with _recorder(files, ledger, method, layout, asked.runtime, config.steps,
+                       state) as record:
             state = train(method, placed, state, layout, ledger, bits, steps=config.steps,
                           steps_per_call=asked.runtime.steps_per_call, on_block=record, stop=stop)
         if not state.step:
@@ -120,8 +121,8 @@ def _pictures(files: folder.RunFolder, release: Release) -> None:
 
 
 @contextmanager
-def _recorder(files: folder.RunFolder, ledger: Ledger, layout: teachers.Layout, runtime: Runtime,
-              steps: int, state: State) -> Iterator[Callable[[State, dict[str, float]], None]]:
+def _recorder(files: folder.RunFolder, ledger: Ledger, method: Method, layout: teachers.Layout,
+              runtime: Runtime, steps: int, state: State) -> Iterator[Callable[[State, dict[str, float]], None]]:
     """After each block: a line of public metrics, the progress bar, and now and then a checkpoint;
     at the end, however it comes, a checkpoint of the last whole block."""
     latest = saved = state
@@ -130,7 +131,7 @@ def _recorder(files: folder.RunFolder, ledger: Ledger, layout: teachers.Layout, 
     def save():
         nonlocal saved, next_save
         if latest.step > saved.step:
-            resume.save(files, latest, layout, ledger, runtime.keep_checkpoints)
+            resume.save(files, latest, method, layout, ledger, runtime.keep_checkpoints)
         saved, next_save = latest, elapsed() + 60 * runtime.checkpoint_minutes
 
     with metrics.MetricsWriter(files.metrics, resume_step=state.step) as writer:

@@ -17,7 +17,7 @@ from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.config import digest
 from dpgen_jax.loop import State, initial_state
-from dpgen_jax.private import teachers
+from dpgen_jax.private import packing, teachers
 from dpgen_jax.private.records import fingerprint
 from dpgen_jax.run import checkpoint
 from dpgen_jax.run.folder import MEANING, RunFolder, read_json, write_json
@@ -68,12 +68,18 @@ def start(files: RunFolder, method: Method, layout: teachers.Layout, held: Ledge
         initial_state(method, key, layout)
 
 
-def save(files: RunFolder, state: State, layout: teachers.Layout, held: Ledger, keep: int) -> None:
+def save(files: RunFolder, state: State, method: Method, layout: teachers.Layout, held: Ledger,
+         keep: int) -> None:
     """Writes a checkpoint that names the ledger line at which it was taken."""
-    tree = {"public": state.public, "key": jax.random.key_data(state.key),
-            "units": teachers.pack(state.units, layout)}
-    checkpoint.save(files.checkpoints, state.step, tree, keep=keep, note={
-        "ledger_head": held.head, "ledger_lines": held.n_lines, "padded": layout.padded})
+    size = packing.block_size(method)
+
+    def parts():
+        yield "public", {"public": state.public, "key": jax.random.key_data(state.key)}
+        for i, block in enumerate(packing.blocks(state.units, layout, size)):
+            yield f"units-{i:05d}", block
+
+    checkpoint.save(files.checkpoints, state.step, parts(), keep=keep, note={
+        "ledger_head": held.head, "ledger_lines": held.n_lines, "block_size": size})
 
 
 def restore(files: RunFolder, method: Method, layout: teachers.Layout, held: Ledger,
@@ -84,11 +90,17 @@ def restore(files: RunFolder, method: Method, layout: teachers.Layout, held: Led
         raise UserError(f"{files.ledger} is shorter than, or another than, the ledger at checkpoint "
                         f"{step}: spent budget would be forgotten; bring back the file that "
                         "belongs to this run")
-    public = jax.eval_shape(method.init, jax.random.key(0))
-    like = {"public": checkpoint.like(public, layout.replicated),
-            "key": checkpoint.like(jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0))),
-                                   layout.replicated),
-            "units": teachers.packed_like(method, layout, note["padded"])}
-    tree = checkpoint.restore(files.checkpoints, step, like)
-    return State(tree["public"], teachers.unpack(tree["units"], layout),
-                 jax.random.wrap_key_data(tree["key"]), step)
+    key = jax.random.key(0)
+    shapes = jax.eval_shape(lambda: {"public": method.init(key), "key": jax.random.key_data(key)})
+    public = checkpoint.restore(files.checkpoints, step, "public", jax.tree.map(
+        lambda a: np.empty(a.shape, a.dtype), shapes))
+
+    def parts():
+        for i, first in enumerate(range(0, layout.n_units, note["block_size"])):
+            count = min(note["block_size"], layout.n_units - first)
+            yield checkpoint.restore(files.checkpoints, step, f"units-{i:05d}",
+                                     packing.like(method, count))
+
+    return State(jax.device_put(public["public"], layout.replicated),
+                 packing.assemble(parts(), method, layout),
+                 jax.random.wrap_key_data(public["key"]), step)

@@ -62,6 +62,8 @@ class Config:
     d_steps: int = 2
     d_steps_first: int = 10
     """discriminator steps in each iteration, and in the first one"""
+    ema: float = 0.0
+    """the generator that is released is a moving average of the weights; 0: the last ones"""
     generator: GeneratorNet = GeneratorNet()
     discriminator: DiscriminatorNet = DiscriminatorNet()
     d_optimiser: Adam = Adam()
@@ -71,6 +73,8 @@ class Config:
         for name in ("teachers", "batch", "top_k", "d_steps", "d_steps_first", "step_size", "clip"):
             if not getattr(self, name) > 0:
                 raise UserError(f"{name} is {getattr(self, name)}; it must be above 0")
+        if not 0 <= self.ema < 1:
+            raise UserError(f"ema is {self.ema}; it must lie in 0 <= ema < 1")
         if self.sigma is not None and not self.sigma >= 0:
             raise UserError(f"sigma is {self.sigma}; it must be 0 or above")
         if self.steps is not None and self.steps < 1:
@@ -80,9 +84,11 @@ class Config:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Public:
-    """The generator and its optimiser: a function of released values and public keys alone."""
+    """The generator, its moving average and its optimiser: a function of released values and
+    public keys alone."""
 
     params: Any
+    average: Any
     optimiser: Any
     step: Array
 
@@ -125,7 +131,7 @@ def build(config: Config, spec: ImageSpec, runtime: Runtime = Runtime()) -> Meth
     def init(key: Array) -> Public:
         shapes = latents(key, 1, config.generator), jnp.zeros(1, jnp.int32)
         params = net_g.init(key, *shapes, train=True)["params"]
-        return Public(params, g_adam.init(params), jnp.zeros((), jnp.int32))
+        return Public(params, params, g_adam.init(params), jnp.zeros((), jnp.int32))
 
     def init_unit(key: Array) -> Any:
         params = net_d.init(key)
@@ -183,17 +189,19 @@ def build(config: Config, spec: ImageSpec, runtime: Runtime = Runtime()) -> Meth
         value, grads = jax.value_and_grad(loss)(public.params)
         updates, optimiser = g_adam.update(grads, public.optimiser)
         params = optax.apply_updates(public.params, updates)
+        keep = jnp.minimum(config.ema, 1 - 1 / (public.step + 1))
+        average = jax.tree.map(lambda a, p: keep * a + (1 - keep) * p, public.average, params)
         metrics = {"generator_loss": value, "released_rms": jnp.sqrt(jnp.mean(released**2)),
                    "released_share": jnp.mean(released != 0)}
-        return Public(params, optimiser, public.step + 1), metrics
+        return Public(params, average, optimiser, public.step + 1), metrics
 
     def refine(key: Array, public: Public) -> Any:
         """Fixes the normalisation statistics to those of one large public batch."""
         labels = jnp.arange(REFINE_BATCH) % spec.classes
         z = latents(key, REFINE_BATCH, config.generator)
-        _, updated = net_g.apply({"params": public.params}, z, labels, train=True,
+        _, updated = net_g.apply({"params": public.average}, z, labels, train=True,
                                  mutable=["batch_stats"])
-        return {"params": public.params, "batch_stats": updated["batch_stats"]}
+        return {"params": public.average, "batch_stats": updated["batch_stats"]}
 
     def sample(model: Any, key: Array, labels: Array) -> Array:
         return net_g.apply(model, latents(key, len(labels), config.generator), labels, train=False)

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import AxisType, NamedSharding, PartitionSpec, SingleDeviceSharding
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from dpgen_jax.types import Array, Method, Private, Records, UserError, unseal
 
@@ -91,40 +91,6 @@ def stack(method: Method, key: Array, layout: Layout) -> Private[Units]:
         return lax.map(one, ids)
 
     return Private(layout.fold(jax.jit(_shard_map(local, layout, (True,), True))(ids)))
-
-
-def pack(units: Private[Units], layout: Layout) -> Private[Units]:
-    """[padded, ...] leaves, whatever the layout: the form that checkpoints hold."""
-    if layout.parallel == "shard_map":
-        return units
-    return jax.tree.map(lambda a: a.reshape((-1, *a.shape[2:])), units)
-
-
-def packed_like(method: Method, layout: Layout, padded: int) -> Private[Units]:
-    """Shapes of `pack` under the layout that saved it, to read it back into this one's devices."""
-    def one(unit_id):
-        key = jax.random.key(0)
-        return Units(method.init_unit(key), jax.random.key_data(key), unit_id)
-
-    whole = padded == layout.padded
-    sharding = layout.by_unit if whole else SingleDeviceSharding(layout.devices[0])
-    shapes = jax.eval_shape(jax.vmap(one), jnp.arange(padded, dtype=jnp.int32))
-    return Private(jax.tree.map(
-        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding), shapes))
-
-
-def unpack(packed: Private[Units], layout: Layout) -> Private[Units]:
-    """The inverse of `pack`, from any number of padded units."""
-    def repad(a):
-        if a.shape[0] == layout.padded:
-            return a
-        a = np.asarray(a[:layout.n_units])
-        pad = [(0, layout.padded - layout.n_units)] + [(0, 0)] * (a.ndim - 1)
-        return jax.device_put(np.pad(a, pad), layout.by_unit)
-
-    held = jax.tree.map(repad, unseal(packed))
-    ids = jax.device_put(jnp.arange(layout.padded, dtype=jnp.int32), layout.by_unit)
-    return Private(layout.fold(dataclasses.replace(held, id=ids)))
 
 
 def unit_bytes(method: Method) -> int:

@@ -1,27 +1,34 @@
-"""Checkpoints: all state of a run in one atomic directory, through orbax. Never part of a release.
+"""Checkpoints: all state of a run in one directory that appears whole or not at all.
 
-Private state passes through sealed. The ledger is not in here: a checkpoint only names the ledger
-line at which it was taken, which must still be in the file when it is resumed.
+private/checkpoints/STEP/{note.json, PART, PART, ...}: each part is written by orbax, with its
+checksums; large state comes in many parts, so that no second copy of it is held. Private state
+passes through sealed. The ledger is not in here: the note names the ledger line at which the
+checkpoint was taken, which must still be in the file when the run is resumed.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 import orbax.checkpoint as ocp
 
+from dpgen_jax.run.folder import write_json
 from dpgen_jax.types import UserError
 
 
+# Orbax warns, once a leaf, of things that concern its own authors.
+logging.getLogger("absl").setLevel(logging.ERROR)
+
+
 def _checkpointer() -> ocp.Checkpointer:
-    # Synchronous, a gigabyte at a time: the default holds a second copy of the teachers.
+    # Synchronous, a gigabyte at a time: the default may hold a second copy.
     return ocp.Checkpointer(ocp.PyTreeCheckpointHandler(
         save_concurrent_gb=1, restore_concurrent_gb=1))
 
@@ -31,38 +38,47 @@ def steps(folder: Path) -> list[int]:
     return sorted(int(p.name) for p in folder.glob("*") if p.is_dir() and p.name.isdigit())
 
 
-def save(folder: Path, step: int, state: Any, note: dict[str, Any], keep: int) -> None:
-    """Writes folder/STEP whole or not at all, then removes all but the newest `keep`.
+def save(folder: Path, step: int, parts: Iterable[tuple[str, Any]], note: dict[str, Any],
+         keep: int) -> None:
+    """Writes folder/STEP, then removes all but the newest `keep`.
 
-    note: JSON values that belong to the state. Errors: OSError or ValueError, the earlier
-    checkpoints being intact.
+    parts: (name, pytree of arrays), taken one at a time; note: JSON values. Errors: OSError or
+    ValueError, the earlier checkpoints being intact.
     """
     folder.mkdir(mode=0o700, exist_ok=True)
-    text = np.frombuffer(json.dumps(note).encode(), np.uint8)
-    _checkpointer().save((folder / str(step)).absolute(), {"state": state, "note": text},
-                         force=True)
+    unfinished = folder / f"{step}.unfinished"
+    for old in folder.glob("*.unfinished"):
+        shutil.rmtree(old)
+    unfinished.mkdir(mode=0o700)
+    for name, tree in parts:
+        _checkpointer().save((unfinished / name).absolute(), tree)
+    write_json(unfinished / "note.json", note, mode=0o600)
+    if (folder / str(step)).exists():
+        shutil.rmtree(folder / str(step))
+    unfinished.rename(folder / str(step))
     for old in steps(folder)[:-keep]:
         shutil.rmtree(folder / str(old))
 
 
 def note(folder: Path, step: int) -> dict[str, Any]:
-    """The note that was saved with a checkpoint. Errors: as `restore`."""
+    """The note that was saved with a checkpoint. Errors: UserError when it is damaged."""
     with _damage_named(folder, step) as path:
-        read = _checkpointer().restore(path, item={"note": np.zeros(0, np.uint8)}, transforms={},
-                                       restore_args={"note": ocp.RestoreArgs(np.ndarray)})
-        return json.loads(np.asarray(read["note"]).tobytes())
+        return json.loads((path / "note.json").read_text())
 
 
-def restore(folder: Path, step: int, like: Any) -> Any:
-    """The state of a checkpoint. like: its shapes, dtypes and shardings.
+def restore(folder: Path, step: int, name: str, like: Any) -> Any:
+    """One part. like: its shapes and dtypes, numpy arrays for numpy arrays.
 
     Errors: UserError naming the checkpoint when it is truncated, altered or of another shape.
     """
     with _damage_named(folder, step) as path:
-        target = {"state": like}
-        return _checkpointer().restore(
-            path, item=target, transforms={},
-            restore_args=ocp.checkpoint_utils.construct_restore_args(target))["state"]
+        read = _checkpointer().restore(
+            path / name, item=like,
+            restore_args=ocp.checkpoint_utils.construct_restore_args(like))
+        for got, wanted in zip(jax.tree.leaves(read), jax.tree.leaves(like), strict=True):
+            if got.shape != wanted.shape or got.dtype != wanted.dtype:
+                raise ValueError(f"{got.dtype}{got.shape} in place of {wanted.dtype}{wanted.shape}")
+        return read
 
 
 @contextmanager
@@ -76,8 +92,3 @@ def _damage_named(folder: Path, step: int) -> Iterator[Path]:
                 else "no earlier one is left, so start a new run")
         raise UserError(f"checkpoint {path} is damaged ({type(error).__name__}); {mend}. "
                         "What was spent stays spent") from error
-
-
-def like(tree: Any, sharding: Any) -> Any:
-    """Shapes and dtypes of `tree`, all leaves with one sharding, for `restore`."""
-    return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding), tree)
