@@ -28,7 +28,7 @@ Array = jax.Array
 
 @jax.tree_util.register_pytree_node_class
 class Private(Generic[T]):
-    """A value computed from private records. Nothing outside `private/` and `aggregation/` opens it.
+    """A value computed from private records; only `private/` and `aggregation/` open it.
 
     A pytree with one child, so it passes through `jit` and checkpoints unopened; its repr shows
     shapes and never values. `tests/test_boundary.py` walks the source for uses of `unseal`.

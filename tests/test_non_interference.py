@@ -59,22 +59,19 @@ def test_one_record_changes_one_message(chunk, devices, parallel):
 
 
 def messages(method, where, data):
-    """int32 [U, B, D]: each unit's votes after one visit, read off sums over one unit at a time."""
-    query = jax.jit(method.ask)(jax.random.key(1), method.init(jax.random.key(0)))
-    records = toy.placed(*data, where)
-    return np.stack([np.asarray(unseal(visit_of(method, where, unit)(
-        teachers.stack(method, jax.random.key(2), where), records, query))) for unit in range(11)])
-
-
-def visit_of(method, where, unit):
-    """A visit in which the other units count as padding, so that their votes count zero."""
-    def visit(units, records, query):
+    """int32 [U, B, D]: each unit's votes after one visit, read off sums over one unit at a time:
+    the other units are given ids beyond the last, as padding has, so that they count zero."""
+    def visit(units, records, query, only):
         held = unseal(units)
-        ids = jnp.where(held.id == unit, held.id, where.n_units)
-        alone = Private(dataclasses.replace(held, id=ids))
+        alone = Private(dataclasses.replace(
+            held, id=jnp.where(held.id == only, held.id, where.n_units)))
         return teachers.bounded_sum(method, where, alone, records, query, jnp.int32(0))[1]
 
-    return teachers.on_devices(visit, where, (True, True, False), False, donate=())
+    compiled = teachers.on_devices(visit, where, (True, True, False, False), False, donate=())
+    query = jax.jit(method.ask)(jax.random.key(1), method.init(jax.random.key(0)))
+    units, records = teachers.stack(method, jax.random.key(2), where), toy.placed(*data, where)
+    return np.stack([np.asarray(unseal(compiled(units, records, query, jnp.int32(unit))))
+                     for unit in range(where.n_units)])
 
 
 def test_unmuted_public_state_does_change(tmp_path):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dpgen_jax.data import glyphs, images, tfds
-from dpgen_jax.data.base import MIN_SIDE, Dataset, fixed_classes
+from dpgen_jax.data.base import MIN_SIDE, Dataset, assemble, fixed_classes
 from dpgen_jax.types import UserError
 
 __all__ = ["SPECS", "Dataset", "from_arrays", "load"]

@@ -30,6 +30,7 @@ Synthetic = Images | Callable[[int, int], Images]
 """Images and labels, or a function of (n, seed) that draws them, such as `Release.sample`."""
 
 CLASSIFIERS = {"cnn": nets.CNN, "mlp": nets.MLP}
+TASKS = ("gen2real", "real2gen", "real2real")
 VALIDATION_SHARE = 0.1
 TEST_CHUNK = 256
 
@@ -209,23 +210,31 @@ def real2real(x_real: np.ndarray, y_real: np.ndarray, x_test: np.ndarray, y_test
 
 
 def utility(synthetic: Synthetic, test: Images, real: Images | None = None, seeds: int = 3, *,
-            n_samples: int = 10_000, classifiers: Sequence[str] = tuple(CLASSIFIERS),
-            schedule: Schedule = FAST) -> dict[str, Any]:
+            tasks: Sequence[str] = TASKS, n_samples: int = 10_000,
+            classifiers: Sequence[str] = tuple(CLASSIFIERS), schedule: Schedule = FAST
+            ) -> dict[str, Any]:
     """The utility part of metrics.json.
 
-    test: real images that are in no training set; real: other real images to train on, without
-    which `real2gen` and `real2real` are left out. Returns `gen2real`, `real2gen`, `real2real` as
-    those functions do, and n_samples, n_test, seeds, schedule, and `not_covered_by_epsilon`: the
-    keys that were computed from real images, which the privacy statement of a release does not
-    cover and which nobody may use to choose between models. Errors: as `score`.
+    test: real images that are in no training set; real: other real images to train on, of which as
+    many are used as there are synthetic ones, and without which `real2gen` and `real2real` are
+    left out. tasks: which of the three to do. Returns them as those functions do, and n_samples,
+    n_test, seeds, schedule, and `not_covered_by_epsilon`: the keys that were computed from real
+    images, which the privacy statement of a release does not cover and which nobody may use to
+    choose between models. Errors: as `score`.
     """
     if not callable(synthetic):
         n_samples = len(synthetic[1])
     options = {"classifiers": classifiers, "schedule": schedule}
-    out = {"gen2real": gen2real(synthetic, *test, seeds, n_samples=n_samples, **options)}
+    out = {}
+    if "gen2real" in tasks:
+        out["gen2real"] = gen2real(synthetic, *test, seeds, n_samples=n_samples, **options)
     if real is not None:
-        out["real2gen"] = real2gen(synthetic, *real, seeds, n_samples=n_samples, **options)
-        out["real2real"] = real2real(*real, *test, seeds, **options)
+        picked = np.random.default_rng(0).permutation(len(real[1]))[:n_samples]
+        real = real[0][picked], real[1][picked]
+        if "real2gen" in tasks:
+            out["real2gen"] = real2gen(synthetic, *real, seeds, n_samples=n_samples, **options)
+        if "real2real" in tasks:
+            out["real2real"] = real2real(*real, *test, seeds, **options)
     seen = [f"{task}.{name}.accuracy" for task, found in out.items() for name in found]
     return out | {"n_samples": n_samples, "n_test": len(test[1]), "seeds": seeds,
                   "schedule": dataclasses.asdict(schedule), "not_covered_by_epsilon": seen}

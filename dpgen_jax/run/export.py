@@ -1,4 +1,4 @@
-"""Synthetic records to files: npz (which `--dataset npz:` reads back), csv, png grid, image folder."""
+"""Synthetic records to files: npz, csv, a png grid, an image folder."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ def writer(out: Path) -> Writer:
 
 
 def _npz(out: Path, x: np.ndarray, y: np.ndarray, classes: int) -> None:
+    """x_train, y_train, classes: what `--dataset npz:` reads back."""
     np.savez_compressed(out, x_train=x, y_train=y, classes=np.int64(classes))
 
 
