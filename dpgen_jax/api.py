@@ -25,9 +25,10 @@ from dpgen_jax.private import records as sealing
 from dpgen_jax.run import bundle, folder, metrics, plots
 from dpgen_jax.run.bundle import Release, load
 from dpgen_jax.run.progress import Bar, clock, interruptible
-from dpgen_jax.types import Method, UserError
+from dpgen_jax.types import BudgetExceeded, Method, UserError
 
 COLUMNS = 12
+OnBlock = Callable[[State, dict[str, float]], None]
 
 __all__ = ["Release", "Run", "fit", "load", "run"]
 
@@ -43,6 +44,7 @@ def fit(method: str, x: np.ndarray, y: np.ndarray, *, epsilon: float | None = No
     statement then says. Returns the release; the run folder is `out`, or runs/METHOD-arrays-TIME.
     Errors: UserError, BudgetExceeded.
     """
+    methods.get(method)
     name, chosen = presets.get(method, preset)
     known = {f.name for f in dataclasses.fields(chosen.config)}
     for field in fields.keys() - known:
@@ -94,8 +96,12 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
                        state) as record:
             state = train(method, placed, state, layout, ledger, bits, steps=config.steps,
                           steps_per_call=asked.runtime.steps_per_call, on_block=record, stop=stop)
-        if not state.step:
+        if not state.step and stop():
             raise UserError("interrupted before the first step: there is no generator to release")
+        if not state.step:
+            raise BudgetExceeded(f"what {files.ledger} holds leaves no budget for a step, and "
+                                 "there is no generator to release; start a new run, whose epsilon adds "
+                                 "to this one's")
         if state.step < config.steps:
             why = "you interrupted it" if stop() else "the budget allows no further step"
             say(f"stopped at step {state.step} of {config.steps}: {why}")
@@ -122,7 +128,7 @@ def _pictures(files: folder.RunFolder, release: Release) -> None:
 
 @contextmanager
 def _recorder(files: folder.RunFolder, ledger: Ledger, method: Method, layout: teachers.Layout,
-              runtime: Runtime, steps: int, state: State) -> Iterator[Callable[[State, dict[str, float]], None]]:
+              runtime: Runtime, steps: int, state: State) -> Iterator[OnBlock]:
     """After each block: a line of public metrics, the progress bar, and now and then a checkpoint;
     at the end, however it comes, a checkpoint of the last whole block."""
     latest = saved = state
@@ -130,7 +136,9 @@ def _recorder(files: folder.RunFolder, ledger: Ledger, method: Method, layout: t
 
     def save():
         nonlocal saved, next_save
-        if latest.step > saved.step:
+        # An interrupt inside a block leaves a state whose arrays were given away to that block.
+        lost = jax.tree.leaves(latest.public)[0].is_deleted()
+        if latest.step > saved.step and not lost:
             resume.save(files, latest, method, layout, ledger, runtime.keep_checkpoints)
         saved, next_save = latest, elapsed() + 60 * runtime.checkpoint_minutes
 
@@ -182,4 +190,5 @@ def _summary(method: Method, config: Any, layout: teachers.Layout, budget: Budge
     kind = layout.devices[0].platform
     return (f"{n:,} records, {config.teachers:,} teachers ({size:.2f} GB of state), "
             f"{config.steps:,} steps, sigma {config.sigma:g} for epsilon {budget.epsilon:g} at "
-            f"delta {budget.delta:g}; {len(layout.devices)} {kind} devices, chunks of {layout.chunk}")
+            f"delta {budget.delta:g}; {len(layout.devices)} {kind} devices, "
+            f"chunks of {layout.chunk}")

@@ -19,7 +19,7 @@ from dpgen_jax.errors import UserError
 
 
 def main(command: Callable[[list[str]], None]) -> None:
-    """Runs a command: 0 on success, 2 on a usage or data error, 3 when the budget allows no step."""
+    """Runs a command: exit 0, or 2 on a usage or data error, or 3 without budget for a step."""
     try:
         command(sys.argv[1:])
     except UserError as error:
@@ -27,6 +27,9 @@ def main(command: Callable[[list[str]], None]) -> None:
         sys.exit(error.exit_code)
     except BrokenPipeError:
         sys.exit(1)
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(UserError.exit_code)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)

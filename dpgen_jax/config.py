@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import typing
 from typing import Any, Literal
 
 from dpgen_jax.types import UserError
@@ -38,6 +39,12 @@ class Runtime:
     keep_checkpoints: int = 2
     """checkpoints to keep"""
 
+    def __post_init__(self):
+        for name, least in (("devices", 0), ("chunk", 0), ("steps_per_call", 0),
+                            ("checkpoint_minutes", 0), ("keep_checkpoints", 1)):
+            if not getattr(self, name) >= least:
+                raise UserError(f"{name} is {getattr(self, name)}; it must be {least} or above")
+
 
 def to_json(value: Any) -> Any:
     """Dataclasses to plain JSON values; infinity becomes the string "inf" (strict JSON)."""
@@ -53,9 +60,8 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(cls: type, value: Any) -> Any:
-    """The inverse of `to_json` for a dataclass with plain or dataclass fields. Errors: UserError."""
-    kinds = {f.name: f.default_factory if f.default_factory is not dataclasses.MISSING else None
-             for f in dataclasses.fields(cls)}
+    """The inverse of `to_json` for a dataclass of plain and dataclass fields. Errors: UserError."""
+    kinds = typing.get_type_hints(cls)
     unknown = sorted(set(value) - set(kinds))
     if unknown:
         raise UserError(f"unknown field {unknown[0]!r} in the configuration of {cls.__module__}")

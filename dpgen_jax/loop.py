@@ -1,4 +1,4 @@
-"""THE loop: afford? -> reserve in the ledger -> compiled block of steps -> settle -> log -> checkpoint.
+"""THE loop: afford? -> reserve in the ledger -> compiled block of steps -> settle -> log -> save.
 
 Written once for all methods. It handles private values sealed, and tells the world only what the
 method's public side computed from released values.

@@ -1,4 +1,4 @@
-"""From a budget to a complete configuration: the noise or the number of steps is found, never both."""
+"""From a budget to a complete configuration: the noise is found, or the number of steps."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.accountant.ledger import Ledger, read
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.config import digest
 from dpgen_jax.loop import State, initial_state
@@ -27,16 +27,22 @@ from dpgen_jax.types import Method, Private, Records, UserError
 def identity(files: RunFolder, records: Private[Records], resumed: bool, seed: int | None) -> bytes:
     """The partition key, made at the first start and kept in private/ with the fingerprint.
 
-    Errors: UserError when a resume brings other records.
+    Errors: UserError when a resume brings other records, or when the file is damaged or missing
+    from a run that has begun: new keys would deal the records to other teachers.
     """
-    if resumed and files.identity.exists():
+    if resumed and (files.identity.exists() or _begun(files)):
         held = read_json(files.identity)
-        key = bytes.fromhex(held["partition_key"])
-        if fingerprint(records, key) != held["fingerprint"]:
+        try:
+            key, known = bytes.fromhex(held["partition_key"]), held["fingerprint"]
+        except (KeyError, TypeError, ValueError):
+            raise UserError(f"{files.identity} is damaged: bring back the file that belongs to "
+                            "this run, or start a new run") from None
+        if fingerprint(records, key) != known:
             raise UserError(f"the records are not those that {files.root} was started with; other "
                             "records need a new run, and its epsilon adds to this one's")
         return key
-    key = secrets.token_bytes(32) if seed is None else np.random.default_rng(seed).bytes(32)
+    key = (secrets.token_bytes(32) if seed is None
+           else np.random.default_rng(seed % 2**64).bytes(32))
     write_json(files.identity, {"partition_key": key.hex(),
                                 "fingerprint": fingerprint(records, key)}, mode=0o600)
     return key
@@ -45,15 +51,25 @@ def identity(files: RunFolder, records: Private[Records], resumed: bool, seed: i
 def ledger(files: RunFolder, mechanism: Mechanism, public: dict[str, Any], resumed: bool) -> Ledger:
     """Opens the run's ledger, or creates it before anything can be released.
 
-    Errors: UserError when a checkpoint exists and the ledger does not.
+    Errors: UserError when a checkpoint exists and the ledger does not, or when the ledger is that
+    of another configuration.
     """
-    if resumed and (files.ledger.exists() or checkpoint.steps(files.checkpoints)):
+    meaning = digest({name: public[name] for name in MEANING})
+    if resumed and _begun(files):
+        if read(files.ledger)[0].get("config_hash") != meaning:
+            raise UserError(f"{files.ledger} is the ledger of another configuration than "
+                            f"{files.config}; bring back the file that belongs to this run")
         return Ledger.open(files.ledger)
     budget = public["budget"]
     return Ledger.create(files.ledger, {
         "epsilon": float(budget["epsilon"]), "delta": budget["delta"],
         "relation": mechanism.relation, "unit": mechanism.unit,
-        "config_hash": digest({name: public[name] for name in MEANING})})
+        "config_hash": meaning})
+
+
+def _begun(files: RunFolder) -> bool:
+    """Whether anything may have been drawn: the ledger is made before the first draw."""
+    return files.ledger.exists() or bool(checkpoint.steps(files.checkpoints))
 
 
 def start(files: RunFolder, method: Method, layout: teachers.Layout, held: Ledger, resumed: bool,
@@ -85,9 +101,9 @@ def save(files: RunFolder, state: State, method: Method, layout: teachers.Layout
 def restore(files: RunFolder, method: Method, layout: teachers.Layout, held: Ledger,
             step: int) -> State:
     """The state at checkpoint `step`, laid out for these devices."""
-    note = checkpoint.note(files.checkpoints, step)
+    note = checkpoint.note(files.checkpoints, step, "ledger_head", "ledger_lines", "block_size")
     if not held.contains(note["ledger_head"], note["ledger_lines"]):
-        raise UserError(f"{files.ledger} is shorter than, or another than, the ledger at checkpoint "
+        raise UserError(f"{files.ledger} is shorter than, or not, the ledger at checkpoint "
                         f"{step}: spent budget would be forgotten; bring back the file that "
                         "belongs to this run")
     key = jax.random.key(0)

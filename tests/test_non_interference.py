@@ -1,23 +1,28 @@
-"""Change one record: one teacher's state changes, nothing else, bit for bit, through the real loop.
+"""Change one record: one teacher's state and message change, and nothing else, bit for bit.
 
-With the mechanism muted, public state does not change at all; with it, public state changes only
-through the noisy votes.
+Through the real loop, on one device and several. With the generator told nothing, public state
+does not change at all; told of the votes, it changes through them only.
 """
 
 import dataclasses
+import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+import observed
 import pytest
+import tiny
 import toy
 
-from dpgen_jax.methods import datalens
-from dpgen_jax.private import partition, teachers
-from dpgen_jax.types import Private, unseal
+from dpgen_jax import loop
+from dpgen_jax.private import partition
+from dpgen_jax.types import unseal
 
 RECORD = 17
 OWNER = int(np.argwhere(partition.assign(50, 11, toy.KEY).index == RECORD)[0][0])
+LAYOUTS = [(1, 1, "shard_map"), (2, 2, "shard_map"), (2, 8, "shard_map"), (2, 2, "pmap")]
+layouts = pytest.mark.parametrize("where", [toy.layout(*parts) for parts in LAYOUTS],
+                                  ids=lambda w: f"{len(w.devices)}-{w.parallel}")
 
 
 def neighbours(kind: str):
@@ -30,53 +35,69 @@ def neighbours(kind: str):
     return (x, y), (x2, y2)
 
 
-LAYOUTS = [(1, 1, "shard_map"), (2, 2, "shard_map"), (2, 8, "shard_map"), (2, 2, "pmap")]
+def two_runs(monkeypatch, tmp_path, kind, where, told):
+    states = [observed.train(monkeypatch, tmp_path / name, data, where, told)
+              for name, data in zip("ab", neighbours(kind), strict=True)]
+    return [toy.held(state, where) for state in states]
 
 
+@layouts
 @pytest.mark.parametrize("kind", ["content", "label"])
-@pytest.mark.parametrize(("chunk", "devices", "parallel"), LAYOUTS)
-def test_one_record_changes_one_unit_and_no_public_state_when_muted(
-        tmp_path, kind, chunk, devices, parallel):
-    method, where = toy.muted(datalens.build(toy.CONFIG, toy.SPEC)), toy.layout(
-        chunk, devices, parallel)
-    results = []
-    for name, data in zip("ab", neighbours(kind), strict=True):
-        (tmp_path / name).mkdir()
-        results.append(toy.held(toy.run(tmp_path / name, *data, method, where)[0], where))
-    (public, units), (public2, units2) = results
-    assert toy.equal(public, public2)
+def test_one_record_changes_one_unit_and_no_public_state(monkeypatch, tmp_path, kind, where):
+    (public, units), (public2, units2) = two_runs(monkeypatch, tmp_path, kind, where, told=0.0)
+    assert toy.equal(public.inner, public2.inner)
+    assert int(public.inner.step) == 4 and np.any(public.seen)
     assert toy.differing_units(units, units2) == {OWNER}
 
 
-@pytest.mark.parametrize(("chunk", "devices", "parallel"), LAYOUTS)
-def test_one_record_changes_one_message(chunk, devices, parallel):
-    """The unit's bounded message itself, not only its state: a gradient summed over devices by
-    mistake would leave all states alone and mix every message."""
-    method, where = datalens.build(toy.CONFIG, toy.SPEC), toy.layout(chunk, devices, parallel)
-    first, second = (messages(method, where, data) for data in neighbours("both"))
-    changed = {u for u in range(11) if not np.array_equal(first[u], second[u])}
-    assert changed == {OWNER}
+@layouts
+def test_one_record_changes_one_message(where):
+    """The bounded message itself: a gradient summed over devices by mistake would leave all states
+    alone and mix every message."""
+    first, second = (observed.messages(where, data) for data in neighbours("both"))
+    assert {u for u in range(11) if not np.array_equal(first[u], second[u])} == {OWNER}
+    assert np.all(np.abs(first).sum(-1) == toy.CONFIG.top_k)
 
 
-def messages(method, where, data):
-    """int32 [U, B, D]: each unit's votes after one visit, read off sums over one unit at a time:
-    the other units are given ids beyond the last, as padding has, so that they count zero."""
-    def visit(units, records, query, only):
-        held = unseal(units)
-        alone = Private(dataclasses.replace(
-            held, id=jnp.where(held.id == only, held.id, where.n_units)))
-        return teachers.bounded_sum(method, where, alone, records, query, jnp.int32(0))[1]
-
-    compiled = teachers.on_devices(visit, where, (True, True, False, False), False, donate=())
-    query = jax.jit(method.ask)(jax.random.key(1), method.init(jax.random.key(0)))
-    units, records = teachers.stack(method, jax.random.key(2), where), toy.placed(*data, where)
-    return np.stack([np.asarray(unseal(compiled(units, records, query, jnp.int32(unit))))
-                     for unit in range(where.n_units)])
+def test_the_generator_hears_the_votes(monkeypatch, tmp_path):
+    where = toy.layout(1)
+    (public, _), (public2, _) = two_runs(monkeypatch, tmp_path, "both", where, told=1.0)
+    assert not toy.equal(public.inner, public2.inner)
 
 
-def test_unmuted_public_state_does_change(tmp_path):
-    results = []
-    for name, data in zip("ab", neighbours("both"), strict=True):
-        (tmp_path / name).mkdir()
-        results.append(toy.held(toy.run(tmp_path / name, *data)[0], toy.layout())[0])
-    assert not toy.equal(*results)
+# On the small method: what would be silent if devices were not kept apart.
+
+def check_messages(method, devices):
+    """The votes of unit 0, alone on the first device, when a record of another unit changes."""
+    where = tiny.layout(chunk=1, devices=devices)
+    compiled = loop.compile_block(method, where)
+    bits = np.zeros((tiny.STEPS, *tiny.SHAPE, 3), np.uint32)
+    only = (tiny.owner() + 1) % tiny.UNITS
+    ids = np.where(np.arange(tiny.UNITS) == only, only, tiny.UNITS).astype(np.int32)
+    seen = []
+    for data in tiny.neighbours():
+        state = tiny.start(where)
+        units = jax.tree.map(lambda a: a, state.units)
+        held = dataclasses.replace(unseal(units), id=jax.device_put(ids, where.by_unit))
+        seen.append(compiled(state.public, type(units)(held), tiny.placed(data, where), bits,
+                             state.key, 0, 1)[0].seen)
+    assert np.any(seen[0]) and np.array_equal(*seen), "another unit's record moved a message"
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_message_of_the_small_method_is_its_own(devices):
+    check_messages(tiny.build(), devices)
+
+
+def test_gradients_that_are_summed_over_devices_are_caught(monkeypatch):
+    """The default of `shard_map` sums the gradient with respect to what is replicated."""
+    strict = functools.partial(without_check_vma, jax.shard_map)
+    monkeypatch.setattr(jax, "shard_map", strict)
+    with pytest.raises((AssertionError, TypeError, ValueError)) as caught:
+        check_messages(tiny.build(), 2)
+    print(caught.value)
+
+
+def without_check_vma(shard_map, *args, **options):
+    options.pop("check_vma")
+    return shard_map(*args, **options)

@@ -15,7 +15,7 @@ def test_quickstart_runs(tmp_path, monkeypatch):
                             resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = {cell["id"]: cell.outputs for cell in notebook.cells if cell.cell_type == "code"}
     statement = next(out["data"]["text/plain"] for cell in outputs.values() for out in cell
-                     if "text/plain" in out.get("data", {}) and "epsilon" in out["data"]["text/plain"])
+                     if "'epsilon'" in out.get("data", {}).get("text/plain", ""))
     assert "'epsilon': 10.0" in statement and "os-entropy" in statement
     assert any("image/png" in out.get("data", {}) for cell in outputs.values() for out in cell)
     assert (tmp_path / "quickstart-release" / "generator.safetensors").exists()

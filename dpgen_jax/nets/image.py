@@ -42,6 +42,9 @@ class GeneratorNet:
     channels: int = 128
     """Channels of both inner maps, at a quarter and at half of the image's size."""
 
+    def __post_init__(self):
+        _check_widths(self)
+
 
 @dataclasses.dataclass(frozen=True)
 class DiscriminatorNet:
@@ -53,10 +56,19 @@ class DiscriminatorNet:
     """Output channels of the second convolution; published: 32 + classes."""
     hidden: int = 256
 
+    def __post_init__(self):
+        _check_widths(self)
+
     def resolve(self, spec: ImageSpec) -> tuple[int, int, int]:
         """(channels1, channels2, hidden) for these data."""
         return (self.channels1 or spec.channels + spec.classes,
                 self.channels2 or 32 + spec.classes, self.hidden)
+
+
+def _check_widths(net: GeneratorNet | DiscriminatorNet) -> None:
+    for name, width in vars(net).items():
+        if width is not None and width < 1:
+            raise UserError(f"{name} is {width}; it must be 1 or above")
 
 
 def check_size(spec: ImageSpec) -> None:
@@ -114,8 +126,9 @@ class _Deconv(nn.Module):
 def _cut(key: Array, draw: Callable, shapes: dict[str, tuple[int, ...]]) -> dict[str, Array]:
     """Arrays of these shapes, cut from one draw, with standard deviation (or scale) 0.02."""
     sizes = [math.prod(shape) for shape in shapes.values()]
-    pieces = jnp.split(0.02 * draw(key, shape=(sum(sizes),)), list(itertools.accumulate(sizes))[:-1])
-    return {n: piece.reshape(shape) for piece, (n, shape) in zip(pieces, shapes.items(), strict=True)}
+    flat = 0.02 * draw(key, shape=(sum(sizes),))
+    pieces = jnp.split(flat, list(itertools.accumulate(sizes))[:-1])
+    return {name: piece.reshape(shapes[name]) for name, piece in zip(shapes, pieces, strict=True)}
 
 
 def latents(key: Array, n: int, net: GeneratorNet) -> Array:

@@ -19,11 +19,11 @@ def seal(x: np.ndarray, y: np.ndarray, spec: ImageSpec) -> Private[Records]:
     """
     x, y = np.asarray(x), np.asarray(y)
     if x.dtype != np.uint8:
-        raise UserError(f"images are {x.dtype}, expected uint8 in 0..255; multiply by 255 and round")
+        raise UserError(f"images are {x.dtype}, expected uint8; multiply by 255 and round")
     if x.shape[1:] != spec.shape:
         raise UserError(f"images have shape {x.shape[1:]}, the schema declares {spec.shape}")
     if y.shape != x.shape[:1]:
-        raise UserError(f"{len(x)} images but labels of shape {y.shape}; one label an image is needed")
+        raise UserError(f"{len(x)} images but labels {y.shape}; one label an image is needed")
     if not np.issubdtype(y.dtype, np.integer):
         raise UserError(f"labels are {y.dtype}, expected integers 0..{spec.classes - 1}")
     outside = np.flatnonzero((y < 0) | (y >= spec.classes))

@@ -48,7 +48,7 @@ class Layout:
         if self.parallel not in ("shard_map", "pmap"):
             raise UserError(f"parallel is {self.parallel!r}; use 'shard_map' or 'pmap'")
         if self.chunk < 1 or not self.devices:
-            raise UserError(f"chunk is {self.chunk} on {len(self.devices)} devices; at least 1 each")
+            raise UserError(f"chunk {self.chunk} on {len(self.devices)} devices; at least 1 each")
 
     @property
     def padded(self) -> int:

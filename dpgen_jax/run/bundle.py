@@ -1,4 +1,4 @@
-"""The release: the generator and its privacy statement. All that may be shared, and nothing else."""
+"""The release: a generator and its privacy statement. All that may be shared, nothing else."""
 
 from __future__ import annotations
 
@@ -103,13 +103,15 @@ def load(root: str | Path) -> Release:
         raise UserError(f"{root} is neither a run nor a release: it holds no release/config.json "
                         "or config.json")
     config, privacy = read_json(root / "config.json"), read_json(root / "privacy.json")
+    if not {"method", "config", "spec", "generator_sha256"} <= config.keys():
+        raise UserError(f"{root / 'config.json'} is damaged: it does not describe a release")
     path = root / "generator.safetensors"
     try:
         data = path.read_bytes()
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}; the run has no release yet, "
                         "finish it with --resume") from error
-    if hashlib.sha256(data).hexdigest() != config.get("generator_sha256"):
+    if hashlib.sha256(data).hexdigest() != config["generator_sha256"]:
         raise UserError(f"{path} is damaged: its SHA-256 differs from the one in config.json")
     module = methods.get(config["method"])
     return Release(

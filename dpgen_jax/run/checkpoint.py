@@ -22,7 +22,6 @@ import orbax.checkpoint as ocp
 from dpgen_jax.run.folder import write_json
 from dpgen_jax.types import UserError
 
-
 # Orbax warns, once a leaf, of things that concern its own authors.
 logging.getLogger("absl").setLevel(logging.ERROR)
 
@@ -42,17 +41,22 @@ def save(folder: Path, step: int, parts: Iterable[tuple[str, Any]], note: dict[s
          keep: int) -> None:
     """Writes folder/STEP, then removes all but the newest `keep`.
 
-    parts: (name, pytree of arrays), taken one at a time; note: JSON values. Errors: OSError or
-    ValueError, the earlier checkpoints being intact.
+    parts: (name, pytree of arrays), taken one at a time; note: JSON values. Errors: UserError
+    when it cannot be written, the earlier checkpoints being intact.
     """
-    folder.mkdir(mode=0o700, exist_ok=True)
     unfinished = folder / f"{step}.unfinished"
-    for old in folder.glob("*.unfinished"):
-        shutil.rmtree(old)
-    unfinished.mkdir(mode=0o700)
-    for name, tree in parts:
-        _checkpointer().save((unfinished / name).absolute(), tree)
-    write_json(unfinished / "note.json", note, mode=0o600)
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        for old in folder.glob("*.unfinished"):
+            shutil.rmtree(old)
+        unfinished.mkdir(mode=0o700)
+        for name, tree in parts:
+            _checkpointer().save((unfinished / name).absolute(), tree)
+        write_json(unfinished / "note.json", note, mode=0o600)
+    except (OSError, ValueError) as error:  # orbax turns a full disk into a ValueError
+        why = (str(error).splitlines() or [type(error).__name__])[0][:120]
+        raise UserError(f"checkpoint {folder / str(step)} cannot be written ({why}); earlier ones "
+                        "are kept: free some space, then resume the run") from error
     if (folder / str(step)).exists():
         shutil.rmtree(folder / str(step))
     unfinished.rename(folder / str(step))
@@ -60,10 +64,11 @@ def save(folder: Path, step: int, parts: Iterable[tuple[str, Any]], note: dict[s
         shutil.rmtree(folder / str(old))
 
 
-def note(folder: Path, step: int) -> dict[str, Any]:
-    """The note that was saved with a checkpoint. Errors: UserError when it is damaged."""
+def note(folder: Path, step: int, *names: str) -> dict[str, Any]:
+    """These values of a checkpoint's note. Errors: UserError when it is damaged or lacks one."""
     with _damage_named(folder, step) as path:
-        return json.loads((path / "note.json").read_text())
+        held = json.loads((path / "note.json").read_text())
+        return {name: held[name] for name in names}
 
 
 def restore(folder: Path, step: int, name: str, like: Any) -> Any:

@@ -15,8 +15,10 @@ from typing import Any
 from dpgen_jax.types import UserError
 from dpgen_jax.version import __version__
 
-# What a resume may not change: these decide what is computed and what it costs.
+# These decide what is computed and what it costs; the ledger's header holds their hash.
 MEANING = ("method", "dataset", "spec", "config", "budget", "records")
+# What a resume may not change. The seed is one of them: noise of a seeded run has no privacy claim.
+FIXED = (*MEANING, "seed")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +85,7 @@ def reopen(root: Path, config: dict[str, Any]) -> RunFolder:
     if not folder.config.is_file():
         raise UserError(f"{root} holds no run to resume (no config.json); leave out --resume")
     before = read_json(folder.config)
-    changes = [change for name in MEANING for change in _differences(
+    changes = [change for name in FIXED for change in _differences(
         name, before.get(name), config.get(name))]
     if changes:
         raise UserError(f"{root} was started with another configuration: {'; '.join(changes)}. "
@@ -122,10 +124,13 @@ def write_json(path: Path, value: Any, mode: int = 0o644) -> None:
     os.replace(temporary, path)
 
 
-def read_json(path: Path) -> Any:
-    """Errors: UserError naming the file when it is missing or no JSON."""
+def read_json(path: Path) -> dict[str, Any]:
+    """Errors: UserError naming the file when it is missing or no JSON object."""
     try:
-        return json.loads(path.read_text())
+        value = json.loads(path.read_text())
+        if not isinstance(value, dict):
+            raise ValueError("no JSON object")
+        return value
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:

@@ -1,0 +1,285 @@
+"""One configuration of the benchmark `steps` in a process: `python -m benchmarks.step_case JSON`.
+
+The last line of its output is what was measured, as JSON. See `benchmarks.steps` for what that is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks import common
+from benchmarks.flops import published_flops
+from dpgen_jax import loop, methods, presets
+from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation.mechanism import release
+from dpgen_jax.config import Budget, Runtime
+from dpgen_jax.methods.datalens import Config
+from dpgen_jax.plan import complete
+from dpgen_jax.private import teachers
+from dpgen_jax.private.teachers import Layout
+from dpgen_jax.types import ImageSpec, Method, Private, Records
+
+METHOD = "datalens"
+COMPILED: list[float] = []
+"""seconds of each compilation of this process"""
+
+
+@jax.monitoring.register_event_duration_secs_listener
+def _note(event: str, seconds: float, **_: Any) -> None:
+    if event.endswith("backend_compile_duration"):
+        COMPILED.append(seconds)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """kind: "step", the step and its parts; "plain" or "parallel", two ways side by side.
+    matmul: size of the matrices whose product sets the rate."""
+
+    kind: str
+    preset: str
+    teachers: int
+    chunk: int
+    devices: int
+    moments: str = "bfloat16"
+    repeats: int = 3
+    seed: int = 0
+    matmul: int = 2048
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """What is run. records: random, x uint8 [U, m, H, W, ch] and y int32 [U, m]."""
+
+    method: Method
+    config: Config
+    spec: ImageSpec
+    records: Records
+    seed: int
+
+    @property
+    def key(self) -> jax.Array:
+        return jax.random.key(self.seed)
+
+
+def problem(case: Case) -> Problem:
+    """The preset with this many teachers, each with as many random records as in the preset."""
+    _, preset = presets.get(METHOD, case.preset)
+    config = dataclasses.replace(preset.config, teachers=case.teachers)
+    config = complete(METHOD, config, preset.spec, Budget(preset.epsilon, preset.delta))
+    built = methods.get(METHOD).build(config, preset.spec, Runtime(moments=case.moments))
+    shape = case.teachers, preset.records // preset.config.teachers
+    rng = np.random.default_rng(case.seed)
+    records = Records(rng.integers(0, 256, (*shape, *preset.spec.shape), np.uint8),
+                      rng.integers(0, preset.spec.classes, shape, np.int32))
+    return Problem(built, config, preset.spec, records, case.seed)
+
+
+class Library:
+    """The library's step: `loop.compile_block` on state laid out by `private.teachers`."""
+
+    def __init__(self, method: Method, records: Private[Records], key: jax.Array, layout: Layout,
+                 seed: int):
+        start = time.perf_counter()
+        state = loop.initial_state(method, key, layout)
+        if hasattr(state.public, "step"):  # the first step trains the teachers for longer
+            later = jax.device_put(jnp.ones_like(state.public.step), layout.replicated)
+            state = dataclasses.replace(state,
+                                        public=dataclasses.replace(state.public, step=later))
+        self.records = jax.block_until_ready(teachers.place(records, layout))
+        self.state = jax.block_until_ready(state)
+        self.init_seconds = time.perf_counter() - start
+        self.block, self.compilations = loop.compile_block(method, layout), 0
+        self.bits, self.step_number = SeededBits(seed), 1
+        self.bits_shape = 1, *method.mechanism.noise.bits_shape(method.mechanism.shape)
+        start = time.perf_counter()
+        jax.block_until_ready(self.run(0))
+        self.compile_seconds = time.perf_counter() - start
+
+    @property
+    def public(self) -> Any:
+        return self.state.public
+
+    def run(self, n: int) -> Any:
+        """One call of n (0 or 1) steps. It draws its noise bits, as a step of a run does."""
+        bits, state = self.bits.draw(self.bits_shape), self.state
+        before = len(COMPILED)
+        public, units, metrics = self.block(state.public, state.units, self.records, bits,
+                                            state.key, self.step_number, n)
+        self.compilations += len(COMPILED) - before
+        self.state = dataclasses.replace(state, public=public, units=units)
+        self.step_number += n
+        return public, units, metrics
+
+    def step(self) -> Any:
+        return self.run(1)
+
+
+class PlainLoop:
+    """The plain way: states in a Python list, and one compiled function called for each teacher.
+
+    The same verbs, keys and noise as the library, on the first device.
+    """
+
+    def __init__(self, p: Problem):
+        self.method, self.bits, self.step_number = p.method, SeededBits(p.seed), 1
+        k_public, k_units, self.key = jax.random.split(p.key, 3)
+        self.public = jax.jit(p.method.init)(k_public)
+        self.public = dataclasses.replace(self.public, step=jnp.ones_like(self.public.step))
+        init = jax.jit(lambda i: self._init(k_units, i))
+        self.units = [init(i) for i in range(p.config.teachers)]
+        self.records = [Records(jnp.asarray(x), jnp.asarray(y))
+                        for x, y in zip(p.records.x, p.records.y, strict=True)]
+        self.begin, self.end = jax.jit(self._begin), jax.jit(self._end, donate_argnums=0)
+        self.visit = jax.jit(self._visit, donate_argnums=(0, 1))
+        self.bits_shape = 1, *p.method.mechanism.noise.bits_shape(p.method.mechanism.shape)
+        self.bits.draw(self.bits_shape)  # the library's first call, which compiles, drew these
+
+    def _init(self, key, i):
+        first, later = jax.random.split(jax.random.fold_in(key, i))
+        return self.method.init_unit(first), later
+
+    def _begin(self, public, step):
+        k_ask, k_absorb = jax.random.split(jax.random.fold_in(self.key, step))
+        return self.method.ask(k_ask, public), k_absorb
+
+    def _visit(self, unit, total, records, query, step):
+        state, key = unit
+        k_learn, k_answer, k_bound = jax.random.split(jax.random.fold_in(key, step), 3)
+        state = self.method.learn(k_learn, state, records, query)
+        message = self.method.answer(k_answer, state, records, query)
+        return (state, key), total + self.method.mechanism.bound.project(k_bound, message)
+
+    def _end(self, public, total, bits, key, query):
+        released = release(self.method.mechanism, bits, Private(total))
+        return self.method.absorb(key, public, query, released)
+
+    def step(self) -> Any:
+        query, k_absorb = self.begin(self.public, self.step_number)
+        total = jnp.zeros(self.method.mechanism.shape, jnp.int32)
+        for i, records in enumerate(self.records):
+            self.units[i], total = self.visit(self.units[i], total, records, query,
+                                              self.step_number)
+        bits = self.bits.draw(self.bits_shape)[0]
+        self.public, metrics = self.end(self.public, total, bits, k_absorb, query)
+        self.step_number += 1
+        return self.public, self.units, metrics
+
+
+def aggregation_alone(p: Problem, layout: Layout) -> Library:
+    """The step of a method whose teachers answer with given random messages and learn nothing, so
+    that only the bound, the sum, the noise and the decoding are left."""
+    method = dataclasses.replace(
+        p.method, init=lambda key: jnp.zeros(()), init_unit=lambda key: (),
+        ask=lambda key, public: (), learn=lambda key, unit, records, query: unit,
+        answer=lambda key, unit, records, query: records.x,
+        absorb=lambda key, public, query, released: (public + jnp.sum(released), {}))
+    rng = np.random.default_rng(p.seed)
+    shape = p.config.teachers, *p.method.mechanism.shape
+    messages = rng.standard_normal(shape, np.float32)
+    messages *= p.config.clip if np.isfinite(p.config.clip) else 1.0
+    return Library(method, Private(Records(messages, np.zeros(shape[:1], np.int32))), p.key,
+                   layout, p.seed)
+
+
+def generator_alone(p: Problem, layout: Layout, public: Any):
+    """A call that asks and absorbs, on every device as in the step, for a random release."""
+    def local(key, public, released):
+        query = p.method.ask(key, public)
+        return query, *p.method.absorb(key, public, query, released)
+
+    call = teachers.on_devices(local, layout, (False,) * 3, (False,) * 3, donate=())
+    released = np.random.default_rng(p.seed).integers(-1, 2, p.method.mechanism.shape)
+    released = jax.device_put(released.astype(np.float32), layout.replicated)
+    return lambda: call(p.key, public, released)
+
+
+def measure_step(case: Case) -> dict[str, Any]:
+    """The step, its parts, its memory, and the rate of matrix products before and after."""
+    p, layout, before = problem(case), layout_of(case), common.matmul_rate(case.matmul)
+    base = common.resident_bytes()
+    whole = Library(p.method, Private(p.records), p.key, layout, p.seed)
+    step = common.side_by_side({"step": whole.step}, case.repeats)["step"]
+    peak, public = common.peak_bytes(), whole.public
+    measured = {"compile_seconds": whole.compile_seconds, "init_seconds": whole.init_seconds,
+                "compilations": whole.compilations,
+                "dispatch_cache_entries": whole.block._cache_size()}
+    del whole
+    parts = {"aggregation": aggregation_alone(p, layout).step,
+             "generator": generator_alone(p, layout, public)}
+    parts = {name: common.side_by_side({name: call}, case.repeats)[name]
+             for name, call in parts.items()}
+    after = common.matmul_rate(case.matmul)
+    flops = published_flops(p.config, p.spec, p.records.y.shape[1])
+    seconds = step["median"]
+    return {
+        "seconds_per_step": step, "seconds_per_teacher": seconds / case.teachers,
+        "seconds_per_teacher_without_generator":
+            (seconds - parts["generator"]["median"]) / case.teachers,
+        "published_flops_per_teacher": flops, "published_flops_per_step": flops * case.teachers,
+        "flops_per_second": flops * case.teachers / seconds,
+        "matmul_flops_per_second": {"before": before, "after": after},
+        "fraction_of_matmul_rate": flops * case.teachers / seconds / max(before, after),
+        "parts": parts,
+        **{f"{name}_share": part["median"] / seconds for name, part in parts.items()}, **measured,
+        "state_bytes": teachers.unit_bytes(p.method) * layout.padded,
+        "records_bytes": p.records.x.nbytes + p.records.y.nbytes,
+        "resident_before_state_bytes": base, "peak_resident_bytes": peak,
+        "records_per_teacher": p.records.y.shape[1], "batch": p.config.batch,
+        "d_steps": p.config.d_steps, "device": jax.devices()[0].device_kind}
+
+
+def measure_beside(case: Case) -> dict[str, Any]:
+    """Two ways of the same step in turns: medians, their ratio, and how far the generators that
+    they lead to, from the same keys and noise, are apart."""
+    p, layout = problem(case), layout_of(case)
+    ways = {"shard_map": Library(p.method, Private(p.records), p.key, layout, p.seed)}
+    if case.kind == "plain":
+        ways["plain"] = PlainLoop(p)
+    else:
+        other = dataclasses.replace(layout, parallel="pmap")
+        ways["pmap"] = Library(p.method, Private(p.records), p.key, other, p.seed)
+    timed = common.side_by_side({name: way.step for name, way in ways.items()}, case.repeats)
+    (_, ours), (name, theirs) = timed.items()
+    one, other = (jax.device_get(way.public.params) for way in ways.values())
+    apart = jax.tree.map(lambda a, b: np.abs(a - b).max(), one, other)
+    return {"seconds_per_step": timed,
+            "ratio": {f"{name} / shard_map": theirs["median"] / ours["median"]},
+            "largest_difference_of_generator_weights": float(max(jax.tree.leaves(apart)))}
+
+
+def layout_of(case: Case) -> Layout:
+    """The layout that was asked for. Ends the process where the devices are not there."""
+    devices = tuple(jax.devices()[:case.devices])
+    if len(devices) < case.devices:
+        raise SystemExit(f"{case.devices} devices were asked for, {len(devices)} are there")
+    return Layout(case.teachers, case.chunk, devices)
+
+
+def check_memory(case: Case) -> None:
+    """Ends the process, before anything large is made, where the state cannot fit."""
+    copies = 1 if case.kind == "step" else 2
+    one = problem(dataclasses.replace(case, teachers=1))
+    needed = copies * case.teachers * teachers.unit_bytes(one.method)
+    free = common.available_bytes()
+    if jax.default_backend() == "cpu" and free is not None and needed + 2**29 > free:
+        raise SystemExit(f"the teachers' state takes {needed / 1e9:.1f} GB; "
+                         f"{free / 1e9:.1f} GB are available")
+
+
+def main() -> None:
+    case = Case(**json.loads(sys.argv[1]))
+    check_memory(case)
+    measured = (measure_step if case.kind == "step" else measure_beside)(case)
+    print(json.dumps(measured))
+
+
+if __name__ == "__main__":
+    main()

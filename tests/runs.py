@@ -1,0 +1,98 @@
+"""Whole runs, in this process and as commands, small enough to make many of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import toy
+from jax.experimental.compilation_cache import compilation_cache
+
+from dpgen_jax import api
+from dpgen_jax.config import Budget, Runtime
+from dpgen_jax.data import from_arrays
+from dpgen_jax.run.folder import RunFolder
+
+N = 60
+BUDGET = Budget(10.0, 1e-3)
+# The noise is found from the budget, so that the budget allows these steps and no more.
+CONFIG = dataclasses.replace(toy.CONFIG, sigma=None, steps=6)
+# One step a block, a checkpoint after every block.
+RUNTIME = Runtime(devices=1, chunk=4, steps_per_call=1, checkpoint_minutes=0)
+FLAGS = [f"--{name}={value}" for name, value in {
+    "teachers": 10, "batch": 4, "top-k": 8, "delta": 1e-3, "generator.latent": 4,
+    "generator.hidden": 16, "generator.channels": 8, "discriminator.channels1": 4,
+    "discriminator.channels2": 8, "discriminator.hidden": 8, "devices": 1, "chunk": 4}.items()]
+
+
+def images(seed: int = 0, n: int = N):
+    """x uint8 [n, 8, 8, 1] of noise and labels of three classes."""
+    return toy.images(n, seed)
+
+
+def asked(out: Path | None, *, resume: bool = False, seed: int | None = None,
+          budget: Budget = BUDGET, runtime: Runtime = RUNTIME, **fields) -> api.Run:
+    return api.Run("datalens", "glyphs", dataclasses.replace(CONFIG, **fields), budget, runtime,
+                   out, resume, seed)
+
+
+def train(out: Path | None, x=None, y=None, **options) -> tuple[api.Release, str]:
+    """A run in this process; returns the release and all that was said."""
+    said: list[str] = []
+    if x is None:
+        x, y = images()
+    release = api.run(asked(out, **options), from_arrays(x, y, 3), said.append)
+    return release, "\n".join(said)
+
+
+def files(root: Path) -> RunFolder:
+    return RunFolder(root)
+
+
+def snapshot(root: Path) -> dict[str, bytes]:
+    """All files of a folder, by relative path."""
+    return {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*"))
+            if p.is_file()}
+
+
+def environment(cache: Path) -> dict[str, str]:
+    return os.environ | {"JAX_NUM_CPU_DEVICES": "1", "JAX_COMPILATION_CACHE_DIR": str(cache),
+                         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1"}
+
+
+def command(module: str, *words, cache: Path, cwd: Path) -> subprocess.CompletedProcess:
+    """python -m dpgen_jax.MODULE WORDS."""
+    return subprocess.run([sys.executable, "-m", f"dpgen_jax.{module}", *map(str, words)],
+                          capture_output=True, text=True, timeout=300, cwd=cwd,
+                          env=environment(cache), check=False)
+
+
+class Compiled:
+    """Keeps compiled programs in a folder while it is open, so that each is compiled once."""
+
+    names = {"jax_compilation_cache_dir": None, "jax_persistent_cache_min_compile_time_secs": 0.1}
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def __enter__(self) -> Path:
+        self.before = {name: getattr(jax.config, name) for name in self.names}
+        for name, value in self.names.items():
+            jax.config.update(name, str(self.folder) if value is None else value)
+        compilation_cache.reset_cache()
+        return self.folder
+
+    def __exit__(self, *_) -> None:
+        for name, value in self.before.items():
+            jax.config.update(name, value)
+        compilation_cache.reset_cache()
+
+
+def npz(path: Path, x: np.ndarray, y: np.ndarray, classes: int = 3) -> Path:
+    np.savez(path, x_train=x, y_train=y, classes=classes)
+    return path

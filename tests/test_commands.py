@@ -1,0 +1,409 @@
+"""The commands as a user meets them: files, output, exit codes, and one clear line for an error."""
+
+import json
+import re
+import struct
+import sys
+
+import numpy as np
+import pytest
+import runs
+from PIL import Image
+
+from dpgen_jax import account, api, cli, data, sample, train
+from dpgen_jax.accountant import ledger as books
+from dpgen_jax.data import from_arrays
+from dpgen_jax.types import UserError
+
+STEPS = 4
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled(tmp_path_factory):
+    with runs.Compiled(tmp_path_factory.getbasetemp() / "compiled") as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("commands")
+    runs.npz(folder / "noise.npz", *runs.images())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(place, compiled):
+    """The finished process of one training command; its run is `place`/run."""
+    return runs.command("train", "datalens", "--dataset", "npz:noise.npz", *runs.FLAGS, "--steps",
+                        STEPS, "--out", "run", cache=compiled, cwd=place)
+
+
+@pytest.fixture
+def run(trained, place):
+    assert trained.returncode == 0, trained.stderr
+    return place / "run"
+
+
+@pytest.fixture
+def call(capsys, monkeypatch):
+    """A command in this process: (exit code, stdout, stderr)."""
+    def one(module, *words):
+        monkeypatch.setattr(sys, "argv", [module.__name__, *map(str, words)])
+        code = 0
+        try:
+            cli.main(module.command)
+        except SystemExit as stop:
+            code = stop.code or 0
+        return (code, *capsys.readouterr())
+
+    return one
+
+
+def one_line(err: str) -> str:
+    """What is left of stderr without notes: a single line, and no traceback."""
+    assert err.startswith("error: ") and err.count("\n") == 1, err
+    return err
+
+
+# --- train
+
+def test_training_prints_its_progress(trained):
+    assert trained.returncode == 0, trained.stderr
+    said = trained.stdout.splitlines()
+    assert said[1] == "run folder: run"
+    assert "60 records, 10 teachers" in said[2] and "epsilon 10" in said[2]
+    assert said[-1] == f"release: run/release (epsilon 10, delta 0.001, {STEPS} steps)"
+    shown = trained.stderr.splitlines()
+    assert re.match(rf"1/{STEPS} steps, .*(s/step|step/s), .* gone, .* left, epsilon=\d", shown[1])
+    assert re.match(rf"{STEPS}/{STEPS} steps, .*epsilon=9\.99", [s for s in shown if s][-1])
+    assert "Traceback" not in trained.stderr and "Warning" not in trained.stderr
+
+
+def test_the_run_folder_is_that_of_the_contract(run):
+    names = {str(p.relative_to(run)) for p in run.rglob("*") if p.is_file()}
+    public = {n for n in names if not n.startswith("private/")}
+    assert public == {"config.json", "ledger.jsonl", "metrics.jsonl", "curves.png",
+                      "release/generator.safetensors", "release/config.json",
+                      "release/privacy.json", "release/samples.png"}
+    modes = {n: (run / n).stat().st_mode & 0o777 for n in
+             ("private", "private/checkpoints", "private/identity.json", "ledger.jsonl")}
+    assert modes == {"private": 0o700, "private/checkpoints": 0o700,
+                     "private/identity.json": 0o600, "ledger.jsonl": 0o600}
+    config = json.loads((run / "config.json").read_text())
+    assert config["config"]["teachers"] == 10 and config["config"]["steps"] == STEPS
+    assert {"dpgen_jax", "jax", "python"} <= set(config["versions"]) and "git" in config
+    assert Image.open(run / "release/samples.png").format == "PNG"
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert rows[-1]["step"] == STEPS and all({"step", "epsilon", "seconds"} <= set(r) for r in rows)
+    assert [row["epsilon"] for row in rows] == sorted(row["epsilon"] for row in rows)
+
+
+def test_the_privacy_statement(run):
+    privacy = json.loads((run / "release/privacy.json").read_text())
+    held = books.account(books.read(run / "ledger.jsonl"))
+    ((event, count),) = held.spent()
+    assert privacy["events"] == [{"mechanism": event.mechanism, "sigma": event.sigma,
+                                  "sensitivity": event.sensitivity, "count": count}]
+    assert event.sensitivity == 2 * np.sqrt(4 * 8) and count == STEPS
+    assert held.epsilon() <= privacy["epsilon"] == 10.0
+    expected = {"delta": 1e-3, "relation": "replace-one", "unit": "record", "steps": STEPS,
+                "method": "datalens", "preset": "glyphs", "noise_source": "os-entropy",
+                "data_dependent_epsilon": None}
+    assert expected.items() <= privacy.items()
+    assert "hyper-parameter tuning" in privacy["not_accounted"]
+    assert privacy["accountant"] and privacy["package_version"]
+
+
+TRAIN = ["--dataset", "npz:noise.npz", *runs.FLAGS]
+
+
+@pytest.mark.parametrize(("flags", "said", "privacy"), [
+    (["--seed", "-1"], "epsilon 10", {"noise_source": "seeded: no privacy claim", "epsilon": 10.0}),
+    (["--epsilon", "inf"], "this run gives no privacy",
+     {"epsilon": "inf", "events": [{"mechanism": "none", "sigma": 0.0, "sensitivity": None,
+                                    "count": 1}]})], ids=["seeded", "no budget"])
+def test_runs_without_a_claim_say_so(place, call, tmp_path, monkeypatch, flags, said, privacy):
+    monkeypatch.chdir(place)
+    code, out, err = call(train, *TRAIN, "--steps", 1, "--out", tmp_path / "run", *flags)
+    assert code == 0 and said in out, err
+    held = json.loads((tmp_path / "run/release/privacy.json").read_text())
+    assert privacy.items() <= held.items()
+    code, out, _ = call(account, tmp_path / "run", "--json")
+    assert code == 0 and json.loads(out)["spent"]["epsilon"] == pytest.approx(
+        privacy["epsilon"], abs=0.02) if privacy["epsilon"] != "inf" else '"inf"' in out
+
+
+def test_a_folder_that_holds_a_run_is_refused(run, call, monkeypatch):
+    monkeypatch.chdir(run.parent)
+    before = runs.snapshot(run)
+    code, out, err = call(train, *TRAIN, "--out", "run")
+    assert code == 2 and "run holds a run; pass --resume" in one_line(err)
+    assert runs.snapshot(run) == before and "release" not in out
+
+
+BAD = {
+    "epsilon 0": (["--epsilon", "0"], "epsilon must be above 0, got 0"),
+    "epsilon negative": (["--epsilon", "-1"], "epsilon must be above 0"),
+    "epsilon nan": (["--epsilon", "nan"], "epsilon must be above 0"),
+    "epsilon a word": (["--epsilon", "lots"], "--epsilon"),
+    "delta 0": (["--delta", "0"], "strictly between 0 and 1"),
+    "delta 1": (["--delta", "1"], "strictly between 0 and 1"),
+    "delta 1/n": (["--delta", str(1 / 60)], "no protection for 60 records"),
+    "delta without budget": (["--epsilon", "inf", "--delta", "2"], "strictly between 0 and 1"),
+    "too many teachers": (["--teachers", "61"], "60 records cannot be dealt to 61 teachers"),
+    "no teachers": (["--teachers", "0"], "teachers is 0"),
+    "no batch": (["--batch", "0"], "batch is 0"),
+    "no steps": (["--steps", "0"], "steps is 0"),
+    "sigma negative": (["--sigma", "-1"], "sigma is -1"),
+    "sigma nan": (["--sigma", "nan"], "sigma is nan"),
+    "sigma and steps open": (["--sigma", "None", "--steps", "None"], "neither sigma nor steps"),
+    "layer without units": (["--generator.hidden", "0"], "hidden is 0"),
+    "negative layer": (["--discriminator.hidden", "-3"], "hidden is -3"),
+    "devices": (["--devices", "99"], "only 8 are there"),
+    "devices negative": (["--devices", "-1"], "devices is -1"),
+    "chunk": (["--chunk", "-1"], "chunk is -1"),
+    "block": (["--steps-per-call", "-5"], "steps_per_call is -5"),
+    "checkpoints": (["--keep-checkpoints", "0"], "keep_checkpoints is 0"),
+    "image size": (["--image-size", "6"], "not multiples of 4.*--image-size 8"),
+    "classes": (["--classes", "2"], r"label 2 in row \d+ is outside the declared 0..1"),
+    "data set": (["--dataset", "glyps"], "unknown data set 'glyps'; did you mean glyphs"),
+    "no data file": (["--dataset", "npz:none.npz"], "none.npz not found"),
+    "no idx folder": (["--dataset", "idx:none"], "none not found"),
+    "preset": (["--preset", "mnist-eps2"], "unknown preset 'mnist-eps2'.*mean 'mnist-eps1'"),
+    "flag": (["--tachers", "3"], "--tachers.*did you mean 'teachers'"),
+    "choice": (["--decode", "median"], "'threshold', 'mean'"),
+    "no such run": (["--resume"], "no run to resume"),
+    "out is a file": (["--out", "noise.npz"], "noise.npz holds other files"),
+    "out below a file": (["--out", "noise.npz/run"], "Not a directory")}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_is_one_clear_line(place, call, monkeypatch, what):
+    monkeypatch.chdir(place)
+    flags, message = BAD[what]
+    before = runs.snapshot(place)
+    code, _, err = call(train, *TRAIN, "--steps", STEPS, "--out", "new", *flags)
+    assert code == 2 and re.search(message, one_line(err))
+    assert runs.snapshot(place) == before and not (place / "new").exists()
+
+
+@pytest.mark.parametrize(("flags", "message"), [
+    (["--sigma", "1"], "need epsilon inf at delta 0.001, above the budget of 10"),
+    (["--sigma", "0"], "above the budget of 10"),
+    (["--sigma", "20", "--epsilon", "1", "--steps", "None"], "smallest that does is 1.6"),
+    (["--sigma", "20", "--epsilon", "1"], "leave out --sigma or --steps")])
+def test_a_budget_for_no_step_is_exit_code_3(place, call, monkeypatch, flags, message):
+    monkeypatch.chdir(place)
+    code, _, err = call(train, *TRAIN, "--steps", STEPS, "--out", "new", *flags)
+    assert code == 3 and re.search(message, one_line(err))
+    assert not (place / "new").exists()
+
+
+def test_resume_needs_out(place, call, monkeypatch):
+    monkeypatch.chdir(place)
+    code, _, err = call(train, *TRAIN, "--resume")
+    assert code == 2 and "--resume needs --out" in one_line(err)
+    assert not (place / "runs").exists()
+
+
+def idx_folder(root, x, y, cut=0):
+    root.mkdir()
+    images = b"\0\0\x08\x03" + struct.pack(">3I", *x.shape[:3]) + x.tobytes()
+    (root / "train-images-idx3-ubyte").write_bytes(images[:len(images) - cut])
+    (root / "train-labels-idx1-ubyte").write_bytes(
+        b"\0\0\x08\x01" + struct.pack(">I", len(y)) + y.astype(np.uint8).tobytes())
+    return f"idx:{root}"
+
+
+def test_a_truncated_file_is_named(call, tmp_path):
+    spec = idx_folder(tmp_path / "d", *runs.images(), cut=5)
+    code, _, err = call(train, "--dataset", spec, "--out", tmp_path / "new")
+    assert code == 2 and "train-images-idx3-ubyte is truncated by 5 bytes" in one_line(err)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_label_out_of_range_is_named(call, tmp_path):
+    x, y = runs.images()
+    y[3] = 12
+    code, _, err = call(train, "--dataset", idx_folder(tmp_path / "d", x, y), "--out",
+                        tmp_path / "new")
+    assert code == 2 and "label 12 in row 3" in one_line(err)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("module", [train, account])
+def test_an_unknown_method(call, module):
+    code, _, err = call(module, "datalense")
+    assert code == 2 and "did you mean 'datalens'?" in one_line(err)
+
+
+@pytest.mark.parametrize(("method", "fields", "message"), [
+    ("datalense", {}, "did you mean 'datalens'"), ("datalens", {"tachers": 3}, "mean 'teachers'"),
+    ("datalens", {"epsilon": 0}, "epsilon must be above 0")])
+def test_fit_is_as_clear(method, fields, message):
+    with pytest.raises(UserError, match=message):
+        api.fit(method, *runs.images(), **fields)
+
+
+@pytest.mark.parametrize(("module", "words"), [
+    (train, ["--epsilon", "--resume", "--generator.hidden", "--checkpoint-minutes", "mnist-eps1"]),
+    (account, ["--epsilon", "--json", "--top-k"]), (sample, ["--label", "--out", "RUN_OR_RELEASE"])])
+def test_help(call, module, words):
+    code, out, err = call(module, "--help")
+    assert code == 0 and not err
+    assert all(word in out for word in words)
+
+
+# --- sample
+
+def test_sample_command(run, compiled):
+    done = runs.command("sample", "run", "--n", 30, "--label", 2, "--label", 0, "--seed", 5,
+                        "--out", "made/x.npz", cache=compiled, cwd=run.parent)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "30 synthetic records: made/x.npz\n"
+    held = data.load(f"npz:{run.parent / 'made/x.npz'}")
+    assert held.x_train.shape == (30, 8, 8, 1) and held.spec.classes == 3
+    assert np.bincount(held.y_train).tolist() == [15, 0, 15]
+
+
+@pytest.fixture
+def drawn(run):
+    """What the commands below draw: 7 records, seed 5."""
+    return api.load(run / "release").sample(7, None, 5)
+
+
+@pytest.mark.parametrize("source", ["run", "run/release"])
+@pytest.mark.parametrize("ending", [".npz", ".csv", ".png", ""])
+def test_samples_read_back(run, drawn, call, tmp_path, source, ending):
+    x, y = drawn
+    out = tmp_path / f"made{ending}"
+    code, said, err = call(sample, run.parent / source, "--n", 7, "--seed", 5, "--out", out)
+    assert (code, said, err) == (0, f"7 synthetic records: {out}\n", "")
+    if ending == ".npz":
+        held = data.load(f"npz:{out}")
+        np.testing.assert_array_equal(held.x_train, x)
+        np.testing.assert_array_equal(held.y_train, y)
+    elif ending == ".csv":
+        rows = np.loadtxt(out, delimiter=",", skiprows=1, dtype=int)
+        assert out.read_text().startswith("label,pixel0,pixel1,")
+        np.testing.assert_array_equal(rows, np.column_stack([y, x.reshape(7, -1)]))
+    elif ending == ".png":
+        assert Image.open(out).format == "PNG"
+    else:
+        held = data.load(f"folder:{out}")
+        order = np.argsort(y, kind="stable")
+        np.testing.assert_array_equal(held.x_train, x[order])
+        np.testing.assert_array_equal(held.y_train, y[order])
+
+
+def test_labels_condition_the_images(run):
+    release = api.load(run)
+    same = [release.sample(1, label, seed=1)[0] for label in (0, 1)]
+    assert not np.array_equal(*same)
+    alone, _ = release.sample(2, [1, 2], seed=9)
+    more, y = release.sample(6, [1, 2], seed=9)
+    np.testing.assert_array_equal(alone, more[:2])
+    assert y.tolist() == [1, 2, 1, 2, 1, 2]
+
+
+@pytest.mark.parametrize(("flags", "message"), [
+    (["--n", "0"], "cannot sample 0"), (["--label", "3"], "label 3 is not in 0..2"),
+    (["--label", "-1"], "label -1 is not in"), (["--out", "x.tiff"], "must be .npz, .csv, .png"),
+    (["--out", "noise.npz"], "noise.npz exists"), (["--out", "noise.npz/x.npz"], "noise.npz")])
+def test_bad_sampling_is_one_clear_line(run, call, monkeypatch, flags, message):
+    monkeypatch.chdir(run.parent)
+    before = runs.snapshot(run.parent)
+    code, _, err = call(sample, "run", "--out", "new.npz", *flags)
+    assert code == 2 and message in one_line(err)
+    assert runs.snapshot(run.parent) == before
+
+
+def test_sampling_from_nothing(call, tmp_path):
+    code, _, err = call(sample, tmp_path, "--out", tmp_path / "x.npz")
+    assert code == 2 and "neither a run nor a release" in one_line(err)
+
+
+@pytest.mark.parametrize(("name", "act", "message"), [
+    ("generator.safetensors", lambda b: b[:-1] + bytes([b[-1] ^ 1]), "is damaged"),
+    ("generator.safetensors", lambda b: None, "cannot read"),
+    ("config.json", lambda b: b[:50], "config.json is damaged"),
+    ("config.json", lambda b: b"{}", "config.json is damaged"),
+    ("privacy.json", lambda b: None, "cannot read")])
+def test_a_damaged_release_is_named(run, call, tmp_path, name, act, message):
+    for path in (run / "release").iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    changed = act((tmp_path / name).read_bytes())
+    (tmp_path / name).unlink()
+    if changed is not None:
+        (tmp_path / name).write_bytes(changed)
+    code, _, err = call(sample, tmp_path, "--out", tmp_path / "x.npz")
+    assert code == 2 and message in one_line(err) and name in err
+
+
+# --- account
+
+@pytest.mark.parametrize(("preset", "steps", "published"), [
+    ("mnist-eps1", 149, (86, 0.9957)), ("mnist-eps10", None, (109, None))])
+def test_account_of_a_preset(call, preset, steps, published):
+    code, out, err = call(account, "datalens", "--preset", preset, "--json")
+    assert (code, err) == (0, "")
+    held = json.loads(out)
+    assert set(held) == {"method", "preset", "target", "proven", "as_published"}
+    assert set(held["proven"]) == {"epsilon", "steps", "sigma", "accountant"}
+    assert set(held["as_published"]) == {"epsilon", "steps", "formula"}
+    assert (held["method"], held["preset"]) == ("datalens", preset)
+    target = {"mnist-eps1": 1.0, "mnist-eps10": 10.0}[preset]
+    assert held["target"] == {"epsilon": target, "delta": 1e-5}
+    assert 0.98 * target < held["proven"]["epsilon"] <= target
+    assert held["as_published"]["steps"] == published[0]
+    assert steps in (None, held["proven"]["steps"])
+    assert held["as_published"]["epsilon"] <= target
+    if published[1]:
+        assert held["as_published"]["epsilon"] == pytest.approx(published[1], abs=5e-5)
+
+
+def test_account_of_steps(call):
+    _, out, _ = call(account, "datalens", "--preset", "mnist-eps1", "--steps", 86, "--json")
+    held = json.loads(out)
+    assert held["proven"]["steps"] == held["as_published"]["steps"] == 86
+    assert held["proven"]["epsilon"] < held["as_published"]["epsilon"]
+    assert held["as_published"]["epsilon"] == pytest.approx(0.9957, abs=5e-5)
+
+
+def test_account_in_words(compiled, place):
+    done = runs.command("account", "datalens", "--preset", "mnist-eps1", cache=compiled, cwd=place)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"^proven: .*steps 149, sigma 5000", done.stdout, re.M)
+    assert re.search(r"^as published: .*0\.9957.*steps 86", done.stdout, re.M)
+
+
+def test_account_of_a_run(run, call):
+    before = runs.snapshot(run)
+    code, out, _ = call(account, run, "--json")
+    held = json.loads(out)
+    assert code == 0 and held["claimed"] == {"epsilon": 10.0, "delta": 1e-3}
+    assert held["spent"]["steps"] == STEPS and 9.9 < held["spent"]["epsilon"] <= 10
+    assert [event["count"] for event in held["events"]] == [STEPS]
+    assert runs.snapshot(run) == before
+
+
+@pytest.mark.parametrize(("words", "code", "message"), [
+    (["--preset", "mnist-eps1", "--epsilon", "0"], 2, "epsilon must be above 0"),
+    (["--preset", "mnist-eps1", "--epsilon", "1e-9"], 3, "does not allow one step"),
+    (["--preset", "mnist-eps1", "--epsilon", "inf"], 2, "does not bound the number of steps"),
+    (["--preset", "mnist"], 2, "unknown preset 'mnist'"),
+    (["--epsilom", "1"], 2, "did you mean 'epsilon'"),
+    (["RUN", "--preset", "x"], 2, "no further flag than --json")])
+def test_bad_accounting_is_one_clear_line(run, call, words, code, message):
+    words = [str(run) if word == "RUN" else word for word in words]
+    got, _, err = call(account, *words)
+    assert got == code and message in one_line(err)
+
+
+def test_a_run_in_a_notebook(run, tmp_path):
+    """load, save, load: the same release."""
+    release = api.load(run)
+    again = api.load(release.save(tmp_path / "copy"))
+    assert again.privacy == release.privacy and again.config == release.config
+    np.testing.assert_array_equal(again.sample(3, seed=1)[0], release.sample(3, seed=1)[0])
+    assert from_arrays(*release.sample(9), 3).spec == release.spec

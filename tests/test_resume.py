@@ -1,0 +1,351 @@
+"""A run that was cut short goes on as promised, or is refused and left as it was."""
+
+import dataclasses
+import json
+import shutil
+import signal
+
+import jax
+import numpy as np
+import pytest
+import runs
+import toy
+
+from dpgen_jax import api, resume
+from dpgen_jax.accountant import ledger as books
+from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.config import Budget
+from dpgen_jax.loop import initial_state
+from dpgen_jax.methods import datalens
+from dpgen_jax.private import packing, teachers
+from dpgen_jax.run import checkpoint, metrics
+from dpgen_jax.types import BudgetExceeded, UserError, unseal
+
+DONE, STEPS = 3, runs.CONFIG.steps
+
+
+class Cut(BaseException):
+    """What ends a run at a chosen draw, as nothing in the library catches it."""
+
+
+def at_draw(monkeypatch, number, act):
+    """Calls `act` in place of the draw of this number (from 1), then goes on."""
+    drawn, real = [], OsBits.draw
+
+    def draw(self, shape):
+        drawn.append(shape[0])
+        if len(drawn) == number:
+            act()
+        return real(self, shape)
+
+    monkeypatch.setattr(OsBits, "draw", draw)
+    return drawn
+
+
+def cut():
+    raise Cut
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled(tmp_path_factory):
+    with runs.Compiled(tmp_path_factory.getbasetemp() / "compiled") as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory, compiled):
+    """Three steps done, with checkpoints 2 and 3; the fourth was charged and never drawn."""
+    root = tmp_path_factory.mktemp("template") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        at_draw(patch, DONE + 1, cut)
+        with pytest.raises(Cut):
+            runs.train(root)
+    assert checkpoint.steps(runs.files(root).checkpoints) == [DONE - 1, DONE]
+    return root
+
+
+@pytest.fixture
+def broken(template, tmp_path):
+    return shutil.copytree(template, tmp_path / "run")
+
+
+def totals(root):
+    return books.account(books.read(root / "ledger.jsonl"))
+
+
+def test_it_goes_on_and_lost_steps_stay_charged(broken, monkeypatch):
+    drawn = at_draw(monkeypatch, 0, cut)
+    release, said = runs.train(broken, resume=True)
+    held = totals(broken)
+    assert sum(drawn) == STEPS - DONE - 1  # the lost step is not made up for: the budget is spent
+    assert (held.incarnation, held.steps) == (1, STEPS)
+    assert f"stopped at step {STEPS - 1} of {STEPS}: the budget allows no further step" in said
+    assert release.privacy["steps"] == STEPS - 1
+    assert release.privacy["epsilon"] == runs.BUDGET.epsilon >= held.epsilon()
+    assert [event["count"] for event in release.privacy["events"]] == [STEPS]
+    assert [row["step"] for row in metrics.read(broken / "metrics.jsonl")] == [1, 2, 3, 4, 5]
+    again, _ = runs.train(broken, resume=True)
+    assert toy.equal(again.model, release.model) and totals(broken).steps == STEPS
+    assert sum(drawn) == STEPS - DONE - 1 and totals(broken).incarnation == 2
+
+
+def test_the_state_is_the_saved_one(broken):
+    """A resume that makes no step releases what an uncut run of three steps would have."""
+    public = restored(broken, DONE)[0]
+    assert int(public.step) == DONE
+    assert not toy.equal(public, restored(broken, DONE - 1)[0])
+
+
+def restored(root, step, where=None):
+    """Public state and units of a checkpoint, opened."""
+    config = dataclasses.replace(runs.CONFIG, sigma=30.0)
+    method, where = datalens.build(config, toy.SPEC), where or toy.layout(4)
+    with books.Ledger.open(root / "ledger.jsonl") as held:
+        state = resume.restore(runs.files(root), method, where, held, step)
+    assert state.step == step
+    return (*toy.held(state, where), np.asarray(jax.random.key_data(state.key)))
+
+
+@pytest.mark.parametrize("runtime", [
+    {"devices": 8, "chunk": 1}, {"devices": 2, "chunk": 4, "parallel": "pmap"},
+    {"moments": "bfloat16"}], ids=str)
+def test_speed_may_change(broken, runtime):
+    new = dataclasses.replace(runs.RUNTIME, **runtime)
+    release, _ = runs.train(broken, resume=True, runtime=new)
+    assert release.privacy["steps"] == STEPS - 1 and totals(broken).steps == STEPS
+
+
+CHANGES = {
+    "config.teachers": {"teachers": 10}, "config.top_k": {"top_k": 9}, "config.batch": {"batch": 3},
+    "config.steps": {"steps": 7}, "config.sigma": {"sigma": 100.0}, "config.clip": {"clip": 1.0},
+    "config.g_optimiser.learning_rate": {"g_optimiser": datalens.Adam(0.1)},
+    "budget.epsilon": {"budget": Budget(11.0, 1e-3)}, "budget.delta": {"budget": Budget(10, 2e-3)},
+    "seed": {"seed": 1}}
+
+
+@pytest.mark.parametrize("field", CHANGES)
+def test_meaning_may_not(broken, field):
+    before = runs.snapshot(broken)
+    with pytest.raises(UserError, match=rf"\b{field} was .*, now .*"):
+        runs.train(broken, resume=True, **CHANGES[field])
+    assert runs.snapshot(broken) == before
+
+
+def test_a_seeded_run_never_becomes_a_private_one(tmp_path):
+    runs.train(tmp_path / "run", seed=3, steps=1)
+    with pytest.raises(UserError, match="seed was 3, now None"):
+        runs.train(tmp_path / "run", resume=True, steps=1)
+
+
+@pytest.mark.parametrize("change", ["pixel", "label", "order", "fewer"])
+def test_other_records_are_refused(broken, change):
+    x, y = runs.images()
+    if change == "pixel":
+        x[7, 3, 3] ^= 1
+    elif change == "label":
+        y[7] = (y[7] + 1) % 3
+    elif change == "order":
+        x, y = x[::-1], y[::-1]
+    else:
+        x, y = x[1:], y[1:]
+    before = runs.snapshot(broken)
+    with pytest.raises(UserError, match="records (are not those|was 60, now 59)"):
+        runs.train(broken, x, y, resume=True)
+    assert runs.snapshot(broken) == before
+
+
+def lines(root):
+    return (root / "ledger.jsonl").read_bytes().splitlines(keepends=True)
+
+
+def another_ledger(root):
+    books.Ledger.create(root / "other", {"epsilon": 99.0, "delta": 1e-3}).close()
+    (root / "other").replace(root / "ledger.jsonl")
+
+
+DAMAGE = {
+    "no ledger": (lambda r: (r / "ledger.jsonl").unlink(), "ledger.jsonl.*No such file"),
+    "empty ledger": (lambda r: (r / "ledger.jsonl").write_bytes(b""), "ledger.jsonl.*missing"),
+    "edited ledger": (lambda r: (r / "ledger.jsonl").write_bytes(
+        b"".join(lines(r)).replace(b'"count":1', b'"count":0', 1)), "line 2 is broken"),
+    "a line less": (lambda r: (r / "ledger.jsonl").write_bytes(
+        b"".join(lines(r)[:2] + lines(r)[3:])), "line 3 is broken"),
+    "another ledger": (another_ledger, "ledger.jsonl is the ledger of another configuration"),
+    "config cut": (lambda r: (r / "config.json").write_bytes(b'{"method":'), "config.json is damag"),
+    "config a list": (lambda r: (r / "config.json").write_text("[]"), "config.json is damaged"),
+    "no config": (lambda r: (r / "config.json").unlink(), "no config.json"),
+    "no identity": (lambda r: (r / "private/identity.json").unlink(), "identity.json"),
+    "identity cut": (lambda r: (r / "private/identity.json").write_text("{"), "identity.json is"),
+    "identity empty": (lambda r: (r / "private/identity.json").write_text("{}"),
+                       "identity.json is damaged")}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_a_damaged_run_is_refused_and_left_alone(broken, what):
+    act, message = DAMAGE[what]
+    act(broken)
+    before = runs.snapshot(broken)
+    with pytest.raises(UserError, match=message):
+        runs.train(broken, resume=True)
+    assert runs.snapshot(broken) == before
+
+
+@pytest.mark.parametrize("kept", [1, 3, 5])
+def test_a_ledger_shorter_than_its_checkpoint_is_refused(broken, kept):
+    (broken / "ledger.jsonl").write_bytes(b"".join(lines(broken)[:kept]))
+    before, charged = runs.snapshot(broken), totals(broken).steps
+    with pytest.raises(UserError, match=f"shorter than.*checkpoint {DONE}"):
+        runs.train(broken, resume=True)
+    after = runs.snapshot(broken)
+    assert after.pop("ledger.jsonl").startswith(before.pop("ledger.jsonl"))
+    assert after == before and totals(broken).steps == charged
+
+
+def test_a_run_in_use_is_refused(broken):
+    with books.Ledger.open(broken / "ledger.jsonl"):
+        before = runs.snapshot(broken)
+        with pytest.raises(UserError, match="another process is using"):
+            runs.train(broken, resume=True)
+        assert runs.snapshot(broken) == before
+
+
+def test_without_resume_a_run_is_refused(broken):
+    before = runs.snapshot(broken)
+    with pytest.raises(UserError, match="holds a run; pass --resume"):
+        runs.train(broken)
+    assert runs.snapshot(broken) == before
+
+
+@pytest.mark.parametrize(("out", "message"), [(None, "needs --out"), ("none", "no run to resume")])
+def test_nothing_to_resume(tmp_path, out, message):
+    with pytest.raises(UserError, match=message):
+        runs.train(out and tmp_path / out, resume=True)
+    assert not any(tmp_path.iterdir())
+
+
+def damage(path, how):
+    data = bytearray(path.read_bytes())
+    if how == "cut":
+        data = data[:len(data) // 2]
+    else:
+        data[len(data) // 2] ^= 16
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("how", ["cut", "flip"])
+def test_no_damaged_file_of_a_checkpoint_goes_unnoticed(broken, how):
+    """Each file in turn: the checkpoint is refused by name, or the file does not matter."""
+    folder = runs.files(broken).checkpoints / str(DONE)
+    whole, refused = restored(broken, DONE), set()
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        before = path.read_bytes()
+        damage(path, how)
+        try:
+            assert toy.equal(restored(broken, DONE), whole), path
+        except UserError as error:
+            assert str(folder) in str(error) or "ledger" in str(error)
+            refused.add(path.relative_to(folder).parts[0])
+        path.write_bytes(before)
+    assert refused == {"note.json", "public", "units-00000"}
+
+
+@pytest.mark.parametrize("part", ["public/manifest.ocdbt", "units-00000/manifest.ocdbt",
+                                  "note.json"])
+def test_after_damage_the_earlier_checkpoint_is_offered(broken, part):
+    folder = runs.files(broken).checkpoints
+    damage(folder / str(DONE) / part, "cut")
+    before, charged = runs.snapshot(broken / "private"), totals(broken).steps
+    with pytest.raises(UserError, match=rf"{folder / str(DONE)} is damaged .* step {DONE - 1}\b"):
+        runs.train(broken, resume=True)
+    assert runs.snapshot(broken / "private") == before and totals(broken).steps == charged
+    if part == "note.json":  # once is enough
+        shutil.rmtree(folder / str(DONE))
+        release, _ = runs.train(broken, resume=True)
+        assert release.privacy["steps"] == STEPS - 2  # steps 3 and 4 were lost, and are charged
+        assert totals(broken).steps == STEPS
+
+
+def test_a_note_without_its_entries_is_damage(broken):
+    note = runs.files(broken).checkpoints / str(DONE) / "note.json"
+    note.write_text(json.dumps({"ledger_head": json.loads(note.read_text())["ledger_head"]}))
+    with pytest.raises(UserError, match=f"{DONE} is damaged"):
+        runs.train(broken, resume=True)
+
+
+def test_the_last_checkpoint_gone_means_a_new_run(broken):
+    folder = runs.files(broken).checkpoints
+    shutil.rmtree(folder / str(DONE - 1))
+    damage(folder / str(DONE) / "note.json", "cut")
+    with pytest.raises(UserError, match="no earlier one is left, so start a new run"):
+        runs.train(broken, resume=True)
+
+
+def test_nothing_left_to_spend_is_said(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        at_draw(patch, 1, cut)
+        with pytest.raises(Cut):
+            runs.train(tmp_path / "run", steps=1)
+    with pytest.raises(BudgetExceeded, match="leaves no budget"):
+        runs.train(tmp_path / "run", steps=1, resume=True)
+    assert not (tmp_path / "run/release").exists() and totals(tmp_path / "run").steps == 1
+
+
+def test_cut_before_the_ledger_it_starts_afresh(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(resume, "ledger", lambda *_: cut())
+        with pytest.raises(Cut):
+            runs.train(tmp_path / "run", steps=1)
+    release, _ = runs.train(tmp_path / "run", steps=1, resume=True)
+    assert release.privacy["steps"] == 1 and totals(tmp_path / "run").incarnation == 0
+
+
+def test_an_interrupt_leaves_a_release(tmp_path, monkeypatch, capsys):
+    at_draw(monkeypatch, 2, lambda: signal.raise_signal(signal.SIGINT))
+    _, said = runs.train(tmp_path / "run")
+    assert "stopped at step 2 of 6: you interrupted it" in said
+    assert "stopping after this step" in capsys.readouterr().err
+    held = api.load(tmp_path / "run")
+    x, y = held.sample(5)
+    assert x.shape == (5, *toy.SPEC.shape) and held.privacy["steps"] == 2
+    assert totals(tmp_path / "run").steps == 2
+
+
+def test_a_second_interrupt_stops_at_once(tmp_path, monkeypatch):
+    """In the middle of a block, whose arrays are given away: the checkpoint before it stands."""
+    real = books.Ledger.settle
+
+    def settle(self, ticket, events, steps):
+        if ticket == 2:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+        real(self, ticket, events, steps)
+
+    monkeypatch.setattr(books.Ledger, "settle", settle)
+    slow = dataclasses.replace(runs.RUNTIME, checkpoint_minutes=5.0)
+    with pytest.raises(KeyboardInterrupt):
+        runs.train(tmp_path / "run", runtime=slow)
+    assert totals(tmp_path / "run").steps == 3 and not (tmp_path / "run/release").exists()
+
+
+LAYOUTS = [(1, 1, "shard_map"), (3, 2, "shard_map"), (2, 8, "shard_map"), (1, 8, "pmap"),
+           (4, 1, "pmap"), (3, 2, "pmap")]
+
+
+@pytest.mark.parametrize("after", LAYOUTS, ids=str)
+@pytest.mark.parametrize(("before", "size"), [
+    (LAYOUTS[0], 4), (LAYOUTS[2], 1), (LAYOUTS[3], 100), (LAYOUTS[5], 3)], ids=str)
+def test_units_move_between_layouts_bit_for_bit(before, size, after):
+    """Eleven units, which divide by no chunk, device count or block."""
+    method = datalens.build(toy.CONFIG, toy.SPEC)
+    old, new = toy.layout(*before), toy.layout(*after)
+    units = teachers.stack(method, jax.random.key(1), old)
+    held = list(packing.blocks(units, old, size))
+    moved = packing.assemble(iter(held), method, new)
+    like = initial_state(method, jax.random.key(0), new).units
+    assert jax.tree.map(lambda a: (a.shape, a.dtype, a.sharding), moved) == jax.tree.map(
+        lambda a: (a.shape, a.dtype, a.sharding), like)
+    again = list(packing.blocks(moved, new, size))
+    assert len(again) == len(held) == -(-11 // size)
+    assert all(toy.equal(unseal(a), unseal(b)) for a, b in zip(again, held, strict=True))
+    ids = [np.asarray(jax.device_get(u.id)).ravel() for u in (unseal(moved), unseal(like))]
+    np.testing.assert_array_equal(*ids)
