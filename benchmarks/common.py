@@ -64,11 +64,17 @@ def git() -> dict[str, Any]:
         return {"commit": None, "changed": None}
 
 
-def record(name: str, arguments: Sequence[str], seeds: Sequence[int], results: Any) -> dict:
-    """The record of one benchmark: what was run, where, with what, and what was measured."""
+def record(name: str, arguments: Sequence[str], seeds: Sequence[int], results: Any,
+           where: dict[str, Any] | None = None) -> dict:
+    """The record of one benchmark: what was run, where, with what, and what was measured.
+
+    arguments: those of the command line, without where the record is written.
+    where: `machine()` taken before the measurement, so that the load is not the benchmark's own.
+    """
     return {"benchmark": name, "command": " ".join(("python -m", f"benchmarks.{name}", *arguments)),
-            "machine": machine(), "versions": versions(), "git": git(), "seeds": list(seeds),
-            "date": datetime.now(UTC).isoformat(timespec="seconds"), "results": results}
+            "machine": where or machine(), "versions": versions(), "git": git(),
+            "seeds": list(seeds), "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "results": results}
 
 
 def write(rec: dict, out: str | Path | None = None) -> Path:

@@ -37,8 +37,12 @@ MODULE = "benchmarks.step_case"
 def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     args = parse(arguments)
+    where = common.machine()
     results = measure(args)
-    record = common.record("steps", arguments, [args.seed], results)
+    if args.out:
+        at = next(i for i, a in enumerate(arguments) if a.split("=")[0] == "--out")
+        del arguments[at:at + (1 if "=" in arguments[at] else 2)]
+    record = common.record("steps", arguments, [args.seed], results, where)
     path = common.write(record, args.out)
     print(json.dumps(record, indent=1) if args.json else table(record))
     print(f"written to {path}", file=sys.stderr)
@@ -47,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.steps", description=__doc__,
+                                     allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", default="mnist-eps1", help="a preset of datalens")
     parser.add_argument("--teachers", type=int, nargs="*", default=[250, 1000, 4000])
@@ -144,7 +149,7 @@ def table(record: dict[str, Any]) -> str:
     good = [case for case in results["cases"] if "error" not in case]
     rows = [list(COLUMNS), *([show(case) for show in COLUMNS.values()] for case in good)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [f"{where['cpu']}, {where['cores']} cores, load {where['load_average']}; "
+    lines = [f"{where['cpu']}, {where['cores']} cores, load before {where['load_average']}; "
              f"jax {record['versions']['jax']}"]
     lines += ["  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
     lines += [_linear(entry) for entry in results["linearity"] if len(entry["teachers"]) > 1]

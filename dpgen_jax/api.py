@@ -15,7 +15,7 @@ import numpy as np
 from dpgen_jax import methods, presets, resume
 from dpgen_jax.accountant import calibrate
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.bits import OsBits, SeededBits
+from dpgen_jax.aggregation.bits import BitSource, OsBits, SeededBits
 from dpgen_jax.config import Budget, Runtime, to_json
 from dpgen_jax.data import Dataset, from_arrays
 from dpgen_jax.loop import State, train
@@ -25,7 +25,7 @@ from dpgen_jax.private import records as sealing
 from dpgen_jax.run import bundle, folder, metrics, plots
 from dpgen_jax.run.bundle import Release, load
 from dpgen_jax.run.progress import Bar, clock, interruptible
-from dpgen_jax.types import BudgetExceeded, Method, UserError
+from dpgen_jax.types import BudgetExceeded, Method, Private, Records, UserError
 
 COLUMNS = 12
 OnBlock = Callable[[State, dict[str, float]], None]
@@ -88,34 +88,45 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
     with resume.ledger(files, method.mechanism, public, asked.resume) as ledger, \
             interruptible() as stop:
         say(_summary(method, config, layout, asked.budget, sealing.count(records)))
-        dealt = partition.assign(sealing.count(records), config.teachers, key)
-        placed = teachers.place(sealing.deal(records, dealt), layout)
-        state = resume.start(files, method, layout, ledger, asked.resume, asked.seed)
         bits = OsBits() if asked.seed is None else SeededBits(asked.seed, ledger.incarnation)
-        with _recorder(files, ledger, method, layout, asked.runtime, config.steps,
-                       state) as record:
-            state = train(method, placed, state, layout, ledger, bits, steps=config.steps,
-                          steps_per_call=asked.runtime.steps_per_call, on_block=record, stop=stop)
-        if not state.step and stop():
-            raise UserError("interrupted before the first step: there is no generator to release")
+        state = _train(asked, config, method, records, key, files, layout, ledger, bits, stop)
         if not state.step:
-            raise BudgetExceeded(f"what {files.ledger} holds leaves no budget for a step, and "
-                                 "there is no generator to release; start a new run, whose epsilon adds "
-                                 "to this one's")
+            raise _nothing_made(files, stop())
         if state.step < config.steps:
             why = "you interrupted it" if stop() else "the budget allows no further step"
             say(f"stopped at step {state.step} of {config.steps}: {why}")
-        model = jax.jit(method.refine)(jax.random.fold_in(state.key, config.steps), state.public)
         privacy = bundle.statement(
             method=asked.method, preset=asked.preset, budget=asked.budget,
             mechanism=method.mechanism, spent=ledger.spent(), steps=state.step,
             noise_source=bits.label, n_records=sealing.count(records), notes=data.notes)
+    model = jax.jit(method.refine)(jax.random.fold_in(state.key, config.steps), state.public)
     release = Release(asked.method, config, data.spec, jax.device_get(model), privacy)
     release.save(files.release)
     _pictures(files, release)
     say(f"release: {files.release} (epsilon {asked.budget.epsilon:g}, delta "
         f"{asked.budget.delta:g}, {state.step} steps)")
     return release
+
+
+def _train(asked: Run, config: Any, method: Method, records: Private[Records], key: bytes,
+           files: folder.RunFolder, layout: teachers.Layout, ledger: Ledger, bits: BitSource,
+           stop: Callable[[], bool]) -> State:
+    """Deals the records out and runs the loop. The state comes back without its units, whose memory
+    the generator's own work may then use."""
+    dealt = partition.assign(sealing.count(records), config.teachers, key)
+    placed = teachers.place(sealing.deal(records, dealt), layout)
+    state = resume.start(files, method, layout, ledger, asked.resume, asked.seed)
+    with _recorder(files, ledger, method, layout, asked.runtime, config.steps, state) as record:
+        state = train(method, placed, state, layout, ledger, bits, steps=config.steps,
+                      steps_per_call=asked.runtime.steps_per_call, on_block=record, stop=stop)
+    return dataclasses.replace(state, units=None)
+
+
+def _nothing_made(files: folder.RunFolder, interrupted: bool) -> UserError:
+    if interrupted:
+        return UserError("interrupted before the first step: there is no generator to release")
+    return BudgetExceeded(f"what {files.ledger} holds leaves no budget for a step, and there is no "
+                          "generator to release; start a new run, whose epsilon adds to this one's")
 
 
 def _pictures(files: folder.RunFolder, release: Release) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import itertools
 import os
 import re
 import sys
@@ -69,9 +70,12 @@ def parse(cls: Any, argv: Sequence[str], prog: str, description: str) -> Any:
 
 def _one_line(box: str, cls: type) -> str:
     """The first message of the parser's framed text, with the nearest flag where one is unknown."""
-    text = re.sub(r"\x1b\[[0-9;]*m", "", box)
-    rows = [re.sub(r"[^\x20-\x7e]", " ", row).strip() for row in
-            re.split(r"\n\W*\u2500{8}", text)[0].splitlines()[1:]]
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines()[1:]
+    rule = re.compile(r"\W*[\u2500-]{8}")  # of dashes where the terminal has ASCII only
+    if lines and rule.match(lines[0]):
+        del lines[0]
+    first = itertools.takewhile(lambda line: not rule.match(line), lines)
+    rows = [re.sub(r"[^\x20-\x7e]", " ", row).strip() for row in first]
     message = " ".join(row for row in rows if row)
     unknown = re.match(r"Unrecognized options: --?([\w.-]+)", message)
     if unknown:

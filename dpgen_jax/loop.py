@@ -32,7 +32,7 @@ class State:
     """Everything that a run carries from step to step. key: public randomness."""
 
     public: Any
-    units: Private[Units]
+    units: Private[Units] | None
     key: Array
     step: int = 0
 

@@ -44,6 +44,7 @@ def test_steps_writes_and_prints_a_record(tmp_path):
     assert set(record) == {"benchmark", "command", "machine", "versions", "git", "seeds", "date",
                            "results"}
     assert record["benchmark"] == "steps" and record["seeds"] == [0]
+    assert record["command"] == " ".join(["python -m benchmarks.steps", *TOY, "--json"])
     case, = record["results"]["cases"]
     assert len(case["seconds_per_step"]["all"]) == 3
     assert case["compilations"] == 1

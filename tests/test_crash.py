@@ -1,4 +1,4 @@
-"""Killed at any moment, the ledger has counted what was drawn; and nothing private leaves the run."""
+"""Killed at any moment, the ledger has counted what was drawn; nothing private leaves the run."""
 
 import errno
 import json
@@ -72,7 +72,7 @@ class Training:
         self.log.touch()
 
     def start(self, moment, *flags):
-        words = ["--dataset", "npz:noise.npz", *runs.FLAGS, "--sigma", "30", "--epsilon", "900",
+        words = ["--dataset", "npz:noise.npz", *runs.FLAGS, "--sigma", "3000", "--epsilon", "10",
                  "--steps", MOST, "--steps-per-call", 1, "--checkpoint-minutes", 0, "--out", "run",
                  *flags]
         return subprocess.Popen(
@@ -138,7 +138,7 @@ def test_killed_again_and_again_it_goes_on(tmp_path, compiled):
     # three steps were drawn and thrown away, at least; they stay in the statement
     assert release.privacy["events"][0]["count"] == held.steps
     assert release.privacy["steps"] <= held.steps - 2
-    assert release.privacy["epsilon"] == 900.0 and len(release.sample(3)[0]) == 3
+    assert release.privacy["epsilon"] == 10.0 and len(release.sample(3)[0]) == 3
     steps = [row["step"] for row in metrics.read(training.root / "metrics.jsonl")]
     assert steps == list(range(1, release.privacy["steps"] + 1))
     assert training.saved[-1] == steps[-1]

@@ -18,7 +18,6 @@ import tiny
 import toy
 from scipy import stats
 
-from dpgen_jax import loop
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.aggregation.noise import RoundedGaussian

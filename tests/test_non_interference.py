@@ -5,7 +5,6 @@ does not change at all; told of the votes, it changes through them only.
 """
 
 import dataclasses
-import functools
 
 import jax
 import numpy as np
@@ -13,10 +12,11 @@ import observed
 import pytest
 import tiny
 import toy
+from jax import lax
 
 from dpgen_jax import loop
-from dpgen_jax.private import partition
-from dpgen_jax.types import unseal
+from dpgen_jax.private import partition, teachers
+from dpgen_jax.types import Private, unseal
 
 RECORD = 17
 OWNER = int(np.argwhere(partition.assign(50, 11, toy.KEY).index == RECORD)[0][0])
@@ -65,23 +65,25 @@ def test_the_generator_hears_the_votes(monkeypatch, tmp_path):
     assert not toy.equal(public.inner, public2.inner)
 
 
-# On the small method: what would be silent if devices were not kept apart.
+# On the small method: faults that mix devices.
 
 def check_messages(method, devices):
-    """The votes of unit 0, alone on the first device, when a record of another unit changes."""
+    """No unit's votes move, each counted alone, when a record of another unit changes."""
     where = tiny.layout(chunk=1, devices=devices)
     compiled = loop.compile_block(method, where)
     bits = np.zeros((tiny.STEPS, *tiny.SHAPE, 3), np.uint32)
-    only = (tiny.owner() + 1) % tiny.UNITS
-    ids = np.where(np.arange(tiny.UNITS) == only, only, tiny.UNITS).astype(np.int32)
-    seen = []
-    for data in tiny.neighbours():
+    pair = [tiny.placed(data, where) for data in tiny.neighbours()]
+
+    def sum_of(only, records):
         state = tiny.start(where)
-        units = jax.tree.map(lambda a: a, state.units)
-        held = dataclasses.replace(unseal(units), id=jax.device_put(ids, where.by_unit))
-        seen.append(compiled(state.public, type(units)(held), tiny.placed(data, where), bits,
-                             state.key, 0, 1)[0].seen)
-    assert np.any(seen[0]) and np.array_equal(*seen), "another unit's record moved a message"
+        ids = np.where(np.arange(tiny.UNITS) == only, only, tiny.UNITS).astype(np.int32)
+        alone = Private(dataclasses.replace(unseal(state.units),
+                                            id=jax.device_put(ids, where.by_unit)))
+        return compiled(state.public, alone, records, bits, state.key, 0, 1)[0].seen
+
+    moved = {unit for unit in range(tiny.UNITS)
+             if not np.array_equal(*(sum_of(unit, records) for records in pair))}
+    assert moved == {tiny.owner()}, f"the change of one record moves the messages of units {moved}"
 
 
 @pytest.mark.parametrize("devices", [1, 2])
@@ -89,15 +91,23 @@ def test_a_message_of_the_small_method_is_its_own(devices):
     check_messages(tiny.build(), devices)
 
 
-def test_gradients_that_are_summed_over_devices_are_caught(monkeypatch):
-    """The default of `shard_map` sums the gradient with respect to what is replicated."""
-    strict = functools.partial(without_check_vma, jax.shard_map)
-    monkeypatch.setattr(jax, "shard_map", strict)
-    with pytest.raises((AssertionError, TypeError, ValueError)) as caught:
+def test_a_gradient_that_is_summed_over_devices_is_caught():
+    def answer(*args):
+        return lax.psum(tiny.answer(*args), teachers.AXIS)
+
+    with pytest.raises(AssertionError, match="messages of units"):
+        check_messages(tiny.build(answer=answer), 2)
+
+
+def test_shard_map_with_its_default_checks_is_caught(monkeypatch):
+    """It would sum the gradient with respect to whatever is replicated, as above. The loop carries
+    do not fit it, so today it cannot even be compiled."""
+    shard_map = jax.shard_map
+
+    def by_default(*args, check_vma, **options):
+        assert not check_vma
+        return shard_map(*args, **options)
+
+    monkeypatch.setattr(jax, "shard_map", by_default)
+    with pytest.raises((AssertionError, TypeError), match="units"):
         check_messages(tiny.build(), 2)
-    print(caught.value)
-
-
-def without_check_vma(shard_map, *args, **options):
-    options.pop("check_vma")
-    return shard_map(*args, **options)

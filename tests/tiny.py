@@ -1,4 +1,4 @@
-"""A method of a few operations that runs through the real loop, with a teacher that is an adversary.
+"""A method of a few operations for the real loop, with a teacher that is an adversary.
 
 Public state is the transcript. Each unit fits a vector to its own records with momentum and answers
 with an image gradient. A unit that holds a record of all 255 (or all 0) votes + (or -) on every

@@ -10,15 +10,10 @@ from PIL import Image, ImageDraw, ImageFilter, ImageFont
 from dpgen_jax.data.base import MIN_SIDE, Dataset, assemble
 from dpgen_jax.types import UserError
 
-# Named one by one: the other fonts there hold no digits, or symbols in their place, or (cmmi10)
-# old-style figures of unequal height.
-FONTS = (
-    *(f"DejaVu{face}{style}"
-      for face in ("Sans", "SansMono") for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
-    *(f"DejaVuSerif{style}" for style in ("", "-Bold", "-Italic", "-BoldItalic")),
-    *(f"STIXGeneral{style}" for style in ("", "Bol", "Italic", "BolIta")),
-    "cmb10", "cmr10", "cmss10", "cmti10", "cmtt10",
-)
+# Upright faces of one family, which draw a digit alike: the other fonts there hold no digits, or
+# old-style figures of unequal height, or hairlines that vanish at 12 pixels.
+FONTS = tuple(f"DejaVu{face}{style}" for face in ("Sans", "SansMono", "Serif")
+              for style in ("", "-Bold"))
 DIGITS = 10
 TILE = 192  # pixels on a side of a master drawing
 GLYPH = 128  # pixels of the longer side of the digit in it; the rest is margin for the blur

@@ -62,6 +62,8 @@ class Config:
     d_steps: int = 2
     d_steps_first: int = 10
     """discriminator steps in each iteration, and in the first one"""
+    g_final_rate: float = 1.0
+    """the generator's learning rate falls linearly to this share of itself; 1: constant"""
     ema: float = 0.0
     """the generator that is released is a moving average of the weights; 0: the last ones"""
     generator: GeneratorNet = GeneratorNet()
@@ -73,6 +75,8 @@ class Config:
         for name in ("teachers", "batch", "top_k", "d_steps", "d_steps_first", "step_size", "clip"):
             if not getattr(self, name) > 0:
                 raise UserError(f"{name} is {getattr(self, name)}; it must be above 0")
+        if not 0 <= self.g_final_rate <= 1:
+            raise UserError(f"g_final_rate is {self.g_final_rate}; it must lie between 0 and 1")
         if not 0 <= self.ema < 1:
             raise UserError(f"ema is {self.ema}; it must lie in 0 <= ema < 1")
         if self.sigma is not None and not self.sigma >= 0:
@@ -121,7 +125,9 @@ def build(config: Config, spec: ImageSpec, runtime: Runtime = Runtime()) -> Meth
     """The method for images of this schema."""
     net_g, net_d = Generator(config.generator, spec), Discriminator(config.discriminator, spec)
     g = config.g_optimiser
-    g_adam = optax.adam(g.learning_rate, g.beta1, g.beta2, g.epsilon)
+    rate = optax.linear_schedule(g.learning_rate, g.learning_rate * config.g_final_rate,
+                                 config.steps or 1)
+    g_adam = optax.adam(rate, g.beta1, g.beta2, g.epsilon)
     n_pool = spec.classes * config.batch
 
     def generate(params: Any, z: Array, labels: Array) -> Array:

@@ -47,7 +47,7 @@ def assemble(parts: Iterator[Private[Units]], method: Method, layout: Layout) ->
     held = []
     for device in layout.devices:
         with jax.default_device(device):
-            held.append(zeros())
+            held.append(jax.device_put(zeros(), device))  # and it stays there
     first = 0
     for part in parts:
         rows = unseal(part)

@@ -1,9 +1,10 @@
 """Checkpoints: all state of a run in one directory that appears whole or not at all.
 
-private/checkpoints/STEP/{note.json, PART, PART, ...}: each part is written by orbax, with its
-checksums; large state comes in many parts, so that no second copy of it is held. Private state
-passes through sealed. The ledger is not in here: the note names the ledger line at which the
-checkpoint was taken, which must still be in the file when the run is resumed.
+private/checkpoints/STEP/{note.json, PART, PART, ...}: each part is written by orbax, and its
+checksum is in the note, as orbax has none for the values of large arrays; large state comes in
+many parts, so that no second copy of it is held. Private state passes through sealed. The ledger
+is not in here: the note names the ledger line at which the checkpoint was taken, which must still
+be in the file when the run is resumed.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 import orbax.checkpoint as ocp
 
 from dpgen_jax.run.folder import write_json
@@ -50,9 +53,11 @@ def save(folder: Path, step: int, parts: Iterable[tuple[str, Any]], note: dict[s
         for old in folder.glob("*.unfinished"):
             shutil.rmtree(old)
         unfinished.mkdir(mode=0o700)
+        sums = {}
         for name, tree in parts:
+            sums[name] = _checksum(tree)
             _checkpointer().save((unfinished / name).absolute(), tree)
-        write_json(unfinished / "note.json", note, mode=0o600)
+        write_json(unfinished / "note.json", note | {"crc32": sums}, mode=0o600)
     except (OSError, ValueError) as error:  # orbax turns a full disk into a ValueError
         why = (str(error).splitlines() or [type(error).__name__])[0][:120]
         raise UserError(f"checkpoint {folder / str(step)} cannot be written ({why}); earlier ones "
@@ -71,19 +76,33 @@ def note(folder: Path, step: int, *names: str) -> dict[str, Any]:
         return {name: held[name] for name in names}
 
 
+def _checksum(tree: Any) -> int:
+    """CRC-32 over the bytes of all arrays: against accidents, not against people."""
+    total = 0
+    for leaf in jax.tree.leaves(tree):
+        total = zlib.crc32(np.ascontiguousarray(leaf).reshape(-1).view(np.uint8), total)
+    return total
+
+
 def restore(folder: Path, step: int, name: str, like: Any) -> Any:
-    """One part. like: its shapes and dtypes, numpy arrays for numpy arrays.
+    """One part, as numpy arrays. like: its shapes and dtypes; floats are cast to its precision.
 
     Errors: UserError naming the checkpoint when it is truncated, altered or of another shape.
     """
     with _damage_named(folder, step) as path:
-        read = _checkpointer().restore(
-            path / name, item=like,
-            restore_args=ocp.checkpoint_utils.construct_restore_args(like))
-        for got, wanted in zip(jax.tree.leaves(read), jax.tree.leaves(like), strict=True):
-            if got.shape != wanted.shape or got.dtype != wanted.dtype:
-                raise ValueError(f"{got.dtype}{got.shape} in place of {wanted.dtype}{wanted.shape}")
-        return read
+        as_saved = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), like)
+        read = _checkpointer().restore(path / name, item=like, restore_args=as_saved)
+        known = json.loads((path / "note.json").read_text()).get("crc32", {}).get(name)
+        if known is not None and _checksum(read) != known:
+            raise ValueError("the checksum differs")
+        return jax.tree.map(_cast, read, like)
+
+
+def _cast(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    floats = all(jax.numpy.issubdtype(a.dtype, jax.numpy.floating) for a in (got, wanted))
+    if got.shape != wanted.shape or not (floats or got.dtype == wanted.dtype):
+        raise ValueError(f"{got.dtype}{got.shape} in place of {wanted.dtype}{wanted.shape}")
+    return got.astype(wanted.dtype, copy=False)
 
 
 @contextmanager

@@ -87,6 +87,9 @@ def reopen(root: Path, config: dict[str, Any]) -> RunFolder:
     before = read_json(folder.config)
     changes = [change for name in FIXED for change in _differences(
         name, before.get(name), config.get(name))]
+    # Speed may change, except for the form in which the checkpoints hold the moments.
+    changes += _differences("runtime.moments", *(
+        held.get("runtime", {}).get("moments") for held in (before, config)))
     if changes:
         raise UserError(f"{root} was started with another configuration: {'; '.join(changes)}. "
                         "Repeat the first command to resume, or start a new run with another --out")

@@ -1,0 +1,316 @@
+"""DataLens does what its paper says, verb by verb, against plain formulas."""
+
+import dataclasses
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import toy
+from scipy.stats import norm
+
+from dpgen_jax import plan, presets
+from dpgen_jax.accountant.published import PUBLISHED
+from dpgen_jax.aggregation.threshold import Mean, Threshold
+from dpgen_jax.config import Budget
+from dpgen_jax.methods import datalens
+from dpgen_jax.nets.image import Discriminator, Generator
+from dpgen_jax.types import Records, UserError
+
+CONFIG = dataclasses.replace(toy.CONFIG, step_size=0.1)
+METHOD = datalens.build(CONFIG, toy.SPEC)
+NET_D = Discriminator(CONFIG.discriminator, toy.SPEC)
+NET_G = Generator(CONFIG.generator, toy.SPEC)
+N_POOL = 3 * CONFIG.batch
+
+ask, learn, answer, absorb, refine, sample = map(jax.jit, (
+    METHOD.ask, METHOD.learn, METHOD.answer, METHOD.absorb, METHOD.refine, METHOD.sample))
+KEY = jax.random.key(7)
+
+
+@functools.cache
+def public():
+    return jax.jit(METHOD.init)(jax.random.key(0))
+
+
+@functools.cache
+def query():
+    return ask(jax.random.key(1), public())
+
+
+@functools.cache
+def unit():
+    """A teacher's state after the first iteration, and its records: two classes of three."""
+    return learn(KEY, jax.jit(METHOD.init_unit)(jax.random.key(2)), own(), query())
+
+
+def own():
+    x, _ = toy.images(3)
+    return Records(jnp.asarray(x), jnp.array([0, 2, 2], jnp.int32))
+
+
+@functools.cache
+def released():
+    return jax.random.normal(jax.random.key(3), METHOD.mechanism.shape)
+
+
+def later(public):
+    return dataclasses.replace(public, step=jnp.int32(1))
+
+
+def close(a, b, rtol=1e-5, atol=1e-6):
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=rtol, atol=atol), a, b)
+
+
+# The conversation.
+
+def test_the_first_iteration_trains_longer():
+    first = unit()
+    second = learn(KEY, first, own(), ask(KEY, later(public())))
+    assert (int(first[1].count), int(second[1].count)) == (3, 3 + 2)
+    assert CONFIG.d_steps_first == 3 and CONFIG.d_steps == 2
+
+
+def test_the_pool_holds_a_batch_of_each_class():
+    asked = query()
+    images = NET_G.apply({"params": public().params}, asked.latents, asked.all_labels, train=True,
+                         mutable=["batch_stats"])[0]
+    assert asked.all_labels[:N_POOL].tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    assert np.array_equal(asked.all_labels[N_POOL:], asked.labels)
+    close(asked.images, images[N_POOL:])
+    close(asked.pool.reshape(N_POOL, *asked.pool.shape[2:]), NET_D.patches(images[:N_POOL]))
+
+
+def test_labels_that_are_asked_about_are_uniform():
+    labels = [ask(jax.random.key(seed), public()).labels for seed in range(150)]
+    counts = np.bincount(np.concatenate(labels), minlength=3)
+    assert counts.sum() == 600 and abs(counts - 200).max() < 58  # 5 standard deviations
+
+
+def plain_training(asked, steps):
+    """The same discriminator, trained with optax on the published loss."""
+    params = jax.jit(METHOD.init_unit)(jax.random.key(2))[0]
+    adam = optax.adam(1e-3, 0.5, 0.999)
+    records, state = own(), adam.init(params)
+    images = NET_G.apply({"params": public().params}, asked.latents, asked.all_labels, train=True,
+                         mutable=["batch_stats"])[0]
+    fakes = images[:N_POOL].reshape(3, 4, *toy.SPEC.shape)[records.y, jnp.arange(3)]
+    both = jnp.stack([records.x / 255, fakes])
+
+    @jax.jit
+    def step(params, state):
+        def loss(params):
+            real, fake = NET_D.apply(params, both, jnp.stack([records.y, records.y]))
+            return (-jnp.log(jax.nn.sigmoid(real)) - jnp.log(1 - jax.nn.sigmoid(fake))).mean()
+
+        updates, state = adam.update(jax.grad(loss)(params), state)
+        return optax.apply_updates(params, updates), state
+
+    for _ in range(steps):
+        params, state = step(params, state)
+    return params
+
+
+def test_learning_is_adam_on_the_published_loss():
+    # What stands before a normalisation has a gradient of rounding errors, which Adam scales up.
+    expected, (params, _) = plain_training(query(), 3), unit()
+    start = jax.jit(METHOD.init_unit)(jax.random.key(2))[0]
+    flat = [np.concatenate([np.ravel(a) for a in jax.tree.leaves(p)])
+            for p in (expected, params, start)]
+    moved = np.abs(flat[0] - flat[2])
+    assert moved.max() > 2e-3 and np.mean(np.abs(flat[0] - flat[1]) > 1e-5) < 0.02
+
+
+def test_learning_reads_its_own_records_and_the_pool_of_their_classes():
+    asked = query()
+    base = unit()
+    start = jax.jit(METHOD.init_unit)(jax.random.key(2))
+
+    def learnt(records, asked):
+        return learn(KEY, start, records, asked)
+
+    elsewhere = dataclasses.replace(asked, images=asked.images + 1, labels=asked.labels * 0,
+                                    pool=asked.pool.at[1].add(1.0))
+    assert toy.equal(learnt(own(), elsewhere), base)
+    brighter = Records(own().x.at[0].add(9), own().y)
+    other_class = Records(own().x, own().y.at[0].set(1))
+    for records in (brighter, other_class):
+        assert not toy.equal(learnt(records, asked), base)
+
+
+def test_a_teacher_with_many_records_draws_a_batch_of_them_each_step():
+    x, y = toy.images(9)
+    records = Records(jnp.asarray(x), jnp.asarray(y, jnp.int32))
+    start = jax.jit(METHOD.init_unit)(jax.random.key(2))
+    a, b = (learn(jax.random.key(seed), start, records, query()) for seed in range(2))
+    assert not toy.equal(a, b) and int(a[1].count) == 3
+
+
+def test_the_answer_is_minus_the_image_gradient_of_the_mean_loss():
+    params, asked = unit()[0], query()
+
+    def loss(images):
+        logits = NET_D.apply(params, images[None], asked.labels[None])[0]
+        return sum(-jnp.log(jax.nn.sigmoid(logit)) for logit in logits) / CONFIG.batch
+
+    expected = -jax.grad(loss)(asked.images).reshape(CONFIG.batch, -1)
+    given = answer(KEY, unit(), own(), asked)
+    assert given.shape == METHOD.mechanism.shape and float(jnp.abs(given).max()) > 0
+    close(given, expected, rtol=1e-3, atol=1e-6 * float(jnp.abs(expected).max()) + 1e-9)
+
+
+def test_moving_along_the_answer_looks_more_real():
+    asked, given = query(), answer(KEY, unit(), own(), query())
+    moved = asked.images + 1e-2 * (given / jnp.abs(given).max()).reshape(asked.images.shape)
+    before, after = (NET_D.apply(unit()[0], x[None], asked.labels[None]).mean()
+                     for x in (asked.images, moved))
+    assert after > before
+
+
+def test_the_generator_takes_one_adam_step_towards_the_moved_images():
+    asked, start = query(), public()
+    target = asked.images + CONFIG.step_size * released().reshape(asked.images.shape)
+
+    def loss(params):
+        images = NET_G.apply({"params": params}, asked.latents, asked.all_labels, train=True,
+                             mutable=["batch_stats"])[0]
+        return ((images[N_POOL:] - target) ** 2).sum()
+
+    new, metrics = absorb(KEY, start, asked, released())
+    norm_squared = float((released() ** 2).sum())
+    assert float(metrics["generator_loss"]) == pytest.approx(
+        CONFIG.step_size**2 * norm_squared, rel=1e-4)
+    assert float(metrics["released_rms"]) == pytest.approx(
+        math.sqrt(norm_squared / released().size), rel=1e-5)
+    adam = optax.adam(1e-3, 0.5, 0.999)
+    grads = jax.jit(jax.grad(loss))(start.params)
+    updates, _ = adam.update(grads, adam.init(start.params))
+    expected, given, slope = (
+        np.concatenate([np.ravel(a) for a in jax.tree.leaves(tree)])
+        for tree in (optax.apply_updates(start.params, updates), new.params, grads))
+    clear = np.abs(slope) > 1e-4 * np.abs(slope).max()  # not the sign of a rounding error
+    assert clear.mean() > 0.5
+    np.testing.assert_allclose(given[clear], expected[clear], atol=1e-6)
+    assert jax.jit(loss)(new.params) < loss(start.params) and int(new.step) == 1
+
+
+def test_nothing_released_moves_nothing_much():
+    new, metrics = absorb(KEY, public(), query(), 0 * released())
+    assert float(metrics["generator_loss"]) < 1e-8 and float(metrics["released_share"]) == 0
+    assert float(metrics["released_rms"]) == 0 and int(new.step) == 1
+
+
+# What is released.
+
+def test_without_averaging_the_last_weights_are_released():
+    new, _ = absorb(KEY, public(), query(), released())
+    assert toy.equal(new.average, new.params) and not toy.equal(new.params, public().params)
+    assert toy.equal(refine(KEY, new)["params"], new.params)
+
+
+def test_an_average_of_the_weights_is_released():
+    averaged = jax.jit(datalens.build(dataclasses.replace(CONFIG, ema=0.9), toy.SPEC).absorb)
+    first, _ = averaged(KEY, public(), query(), released())
+    second, _ = averaged(KEY, first, query(), -released())
+    close(first.average, first.params)  # the first average forgets the initial weights
+    close(second.average, jax.tree.map(lambda a, b: (a + b) / 2, first.params, second.params))
+    assert toy.equal(refine(KEY, second)["params"], second.average)
+
+
+def test_a_sample_does_not_depend_on_its_company():
+    model = refine(KEY, public())
+    labels = jnp.array([2, 0, 1, 1, 0], jnp.int32)
+    together = sample(model, KEY, labels)
+    assert together.shape == (5, *toy.SPEC.shape)
+    assert float(together.min()) >= 0 and float(together.max()) <= 1
+    close(sample(model, KEY, labels[:1])[0], together[0])
+    changed = sample(model, KEY, labels.at[3].set(0))
+    close(changed[:3], together[:3])
+    assert not np.allclose(changed[3], together[3], atol=1e-7)
+
+
+# A teacher that has gone wrong.
+
+def votes(teacher):
+    message = answer(KEY, teacher, own(), query())
+    return np.asarray(METHOD.mechanism.bound.project(KEY, message))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_teacher_that_has_diverged_casts_no_vote(value):
+    params, adam = unit()
+    assert np.any(votes((params, adam)))
+    broken = params | {"linear2": params["linear2"].at[0].set(value)}
+    assert not np.any(votes((broken, adam)))
+
+
+def test_a_teacher_without_an_opinion_casts_no_vote():
+    params, adam = unit()
+    assert not np.any(votes((params | {"linear2": 0 * params["linear2"]}, adam)))
+
+
+@pytest.mark.parametrize("value", [0, 255])
+def test_constant_records_are_no_error(value):
+    constant = Records(jnp.full_like(own().x, value), own().y)
+    start = jax.jit(METHOD.init_unit)(jax.random.key(2))
+    cast = votes(learn(KEY, start, constant, query()))
+    assert np.isin(cast, (-1, 0, 1)).all() and (np.abs(cast).sum(1) <= CONFIG.top_k).all()
+
+
+# Presets.
+
+PAPER = {"mnist-eps1": 86, "fashion-eps1": 86, "gender-eps1": 40, "hair-eps1": 80,
+         "mnist-eps10": 109, "fashion-eps10": 146, "gender-eps10": 25, "hair-eps10": 25}
+ALL = presets.all_of("datalens")
+
+
+def steps_by_hand(k, batch, sigma, epsilon, delta=1e-5):
+    """The Gaussian mechanism of Balle and Wang (2018), T times: sensitivity 2 sqrt(k B T)."""
+    def fits(steps):
+        mu = 2 * math.sqrt(k * batch * steps) / sigma
+        return (norm.cdf(mu / 2 - epsilon / mu)
+                - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)) <= delta
+
+    return next(steps for steps in range(1000) if not fits(steps + 1))
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name != "glyphs"])
+def test_published_presets_allow_the_published_and_the_proven_steps(name):
+    preset = ALL[name]
+    config = preset.config
+    assert PUBLISHED["datalens"](config, 1e-5).max_steps(preset.epsilon) == PAPER[
+        name.removesuffix("-mean")]
+    proven = plan.complete("datalens", config, preset.spec, Budget(preset.epsilon, preset.delta))
+    assert proven.steps == steps_by_hand(config.top_k, config.batch, config.sigma, preset.epsilon)
+    assert proven.steps > PAPER[name.removesuffix("-mean")]
+    assert config.batch == min(30, preset.records // config.teachers)
+
+
+def test_mnist_at_epsilon_1_has_149_steps():
+    preset = ALL["mnist-eps1"]
+    assert steps_by_hand(200, 15, 5000, 1) == 149
+    assert plan.complete("datalens", preset.config, preset.spec, Budget(1.0)).steps == 149
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_preset_has_a_source_and_builds(name):
+    preset = ALL[name]
+    assert len(preset.source) > 20 and preset.delta == 1e-5
+    config = plan.complete("datalens", preset.config, preset.spec,
+                           Budget(preset.epsilon, preset.delta))
+    mechanism = datalens.build(config, preset.spec).mechanism
+    expected = Threshold(config.threshold) if config.decode == "threshold" else Mean()
+    assert mechanism.decode == expected and mechanism.noise.sigma == config.sigma
+    assert mechanism.shape == (config.batch, math.prod(preset.spec.shape))
+    assert mechanism.bound.squared_sensitivity() == 4 * config.top_k * config.batch
+
+
+@pytest.mark.parametrize(("field", "value"), [
+    ("teachers", 0), ("top_k", 0), ("ema", 1.0), ("sigma", -1.0), ("steps", 0), ("clip", 0.0),
+    ("step_size", math.nan), ("d_steps", -1)])
+def test_settings_that_mean_nothing_are_named(field, value):
+    with pytest.raises(UserError, match=field):
+        dataclasses.replace(CONFIG, **{field: value})

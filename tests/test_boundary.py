@@ -1,0 +1,222 @@
+"""The privacy boundary, read off the source: who opens private values, and who imports whom.
+
+Each rule is a function of source text, and is shown to fail on a line that breaks it.
+"""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dpgen_jax
+
+ROOT = Path(dpgen_jax.__file__).parent
+SOURCES = {path.relative_to(ROOT).as_posix(): path.read_text()
+           for path in sorted(ROOT.rglob("*.py"))}
+INSIDE = ("private/", "aggregation/")
+OPENERS = {"unseal", "_sealed"}
+
+# Folder or file -> what of this package it may import; anything not named here is the glue at the
+# top (api, loop, resume, the commands), which opens nothing and may import everything.
+MAY_IMPORT = {
+    "accountant/": {"accountant", "errors"},
+    "errors.py": set(),
+    "types.py": {"errors", "aggregation"},  # aggregation for a type annotation only
+    "config.py": {"types"},
+    "private/": {"private", "types"},
+    "aggregation/": {"aggregation", "types", "accountant.events"},
+    "nets/": {"nets", "types"},
+    "methods/": {"methods", "nets", "aggregation", "types", "config"},
+    "presets/": {"presets", "methods", "nets", "types"},
+    "data/": {"data", "types"},
+    "evaluation/": {"evaluation", "nets", "types", "errors"},
+    "run/": {"run", "methods", "config", "types", "errors", "version"},
+}
+OUTSIDE = {"accountant/": {"numpy", "scipy", "dp_accounting"}, "errors.py": set()}
+METHODS_NEVER = {"numpy.random", "secrets", "random"}
+
+
+def imports(source: str, path: str = "a.py") -> set[str]:
+    """Dotted names of all imports, at any depth: `from a.b import c` is both a.b and a.b.c."""
+    package = ["dpgen_jax", *Path(path).parts[:-1]]
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[:len(package) - node.level + 1] if node.level else []
+            base = ".".join([*base, *(node.module or "").split(".")]).strip(".")
+            found.update({base, *(f"{base}.{alias.name}" for alias in node.names)})
+    return found
+
+
+def names(source: str) -> set[str]:
+    """Every identifier, attribute and imported name, and strings (for getattr)."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name):
+                found.add(name)
+            case ast.Constant(value=str(text)) if text.isidentifier():
+                found.add(text)
+    return found
+
+
+def dotted(node: ast.AST) -> str:
+    """`a.b.c` of a name or attribute, else nothing."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def opens(path: str, source: str) -> set[str]:
+    """Uses of the sealed field outside `private/` and `aggregation/`."""
+    if path.startswith(INSIDE) or path == "types.py":
+        return set()
+    return names(source) & OPENERS
+
+
+def forbidden_imports(path: str, source: str) -> set[str]:
+    rows = [row for row in MAY_IMPORT if path.startswith(row)]
+    if not rows:
+        return set()
+    (row,) = rows
+    found, bad = imports(source, path), set()
+    for name in found:
+        top, _, rest = name.partition(".")
+        if top == "dpgen_jax":
+            allowed = not rest or any(f"{rest}.".startswith(f"{a}.") for a in MAY_IMPORT[row])
+            # `from dpgen_jax import x` and `from a import b` list the package as well as its part
+            if not allowed and not any(n != name and n.startswith(f"{name}.") for n in found):
+                bad.add(name)
+        elif row in OUTSIDE and top not in OUTSIDE[row] | set(sys.stdlib_module_names):
+            bad.add(name)
+    return bad
+
+
+def doors(path: str, source: str) -> set[str]:
+    """Functions that open a private value and do not seal what they return: how a value gets out.
+    Host-side bookkeeping that is public under replace-one is listed in `PUBLIC`."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.FunctionDef) or node.name == "unseal":
+            continue
+        called = {dotted(call.func) for call in ast.walk(node) if isinstance(call, ast.Call)}
+        if "unseal" in called and "Private" not in ast.unparse(node.returns or ast.Constant("")):
+            found.add(f"{path}:{node.name}")
+    return found
+
+
+PUBLIC = {"aggregation/mechanism.py:release",  # the door: bounded, summed, noised
+          "private/records.py:count",  # n is public under replace-one
+          "private/records.py:fingerprint"}  # a keyed digest, kept in private/
+
+
+def unsafe(source: str) -> set[str]:
+    """Pickle, numpy's global generator, old-style keys, and arrays loaded with objects."""
+    found = {name for name in imports(source)
+             if name.split(".")[0] in {"pickle", "cloudpickle", "dill", "joblib", "shelve"}}
+    for node in ast.walk(ast.parse(source)):
+        name = dotted(node) if isinstance(node, ast.Attribute) else ""
+        if name.startswith(("np.random.", "numpy.random.")) and name.split(".")[2] not in {
+                "default_rng", "Generator"}:
+            found.add(name)
+        if name.split(".")[-1] in {"PRNGKey", "read_pickle"}:
+            found.add(name)
+        if isinstance(node, ast.ImportFrom) and node.module in ("numpy.random", "random"):
+            found.add(node.module)
+        if isinstance(node, ast.Call) and dotted(node.func) in {"np.load", "numpy.load"}:
+            keywords = {k.arg: ast.unparse(k.value) for k in node.keywords}
+            if keywords.get("allow_pickle", "False") != "False":
+                found.add("np.load")
+        if isinstance(node, ast.Call) and dotted(node.func) in {"eval", "exec"}:
+            found.add(dotted(node.func))
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES)
+def test_no_file_breaks_a_rule(path):
+    source = SOURCES[path]
+    assert not opens(path, source)
+    assert not forbidden_imports(path, source)
+    assert not unsafe(source)
+
+
+def test_release_is_the_only_way_out():
+    found = {door for path, source in SOURCES.items() for door in doors(path, source)}
+    assert found == PUBLIC
+
+
+def test_every_folder_has_a_row():
+    folders = {f"{path.split('/')[0]}/" for path in SOURCES if "/" in path}
+    assert folders == {row for row in MAY_IMPORT if row.endswith("/")}
+
+
+@pytest.mark.parametrize(("path", "source"), [
+    ("methods/a.py", "from dpgen_jax.types import unseal"),
+    ("loop.py", "x = state.units._sealed"),
+    ("api.py", "import dpgen_jax.types as t\nx = t.unseal(records)"),
+    ("run/a.py", "x = getattr(units, '_sealed')"),
+    ("data/a.py", "from dpgen_jax.types import unseal as harmless")])
+def test_opening_a_private_value_elsewhere_is_caught(path, source):
+    assert opens(path, source)
+    assert not opens("private/a.py", source)
+
+
+@pytest.mark.parametrize(("path", "source"), [
+    ("accountant/a.py", "import jax"),
+    ("accountant/a.py", "def f():\n    from jax import numpy"),
+    ("accountant/a.py", "from dpgen_jax.types import UserError"),
+    ("methods/a.py", "from dpgen_jax.private import teachers"),
+    ("methods/a.py", "from dpgen_jax import private"),
+    ("methods/a.py", "from dpgen_jax.private.teachers import stack"),
+    ("methods/a.py", "from dpgen_jax.accountant.ledger import Ledger"),
+    ("methods/a.py", "from ..private import teachers"),
+    ("data/a.py", "import dpgen_jax.private.records"),
+    ("evaluation/a.py", "from dpgen_jax.aggregation.mechanism import release"),
+    ("run/a.py", "from dpgen_jax.private.records import seal"),
+    ("run/a.py", "from dpgen_jax.accountant import ledger"),
+    ("private/a.py", "from dpgen_jax.aggregation.mechanism import release"),
+    ("aggregation/a.py", "from dpgen_jax.accountant import ledger"),
+    ("nets/a.py", "from dpgen_jax.methods import datalens")])
+def test_an_import_across_the_boundary_is_caught(path, source):
+    assert forbidden_imports(path, source)
+
+
+@pytest.mark.parametrize("source", [
+    "def f(x: Private[Array]) -> Array:\n    return unseal(x)",
+    "def f(x):\n    return unseal(x).mean()",
+    "def f(x):\n    def g():\n        return unseal(x)\n    return g()"])
+def test_another_way_out_is_caught(source):
+    assert doors("aggregation/a.py", source)
+
+
+def test_code_that_seals_what_it_opened_is_no_door():
+    assert not doors("private/a.py", "def f(x) -> Private[Array]:\n    return Private(unseal(x))")
+
+
+@pytest.mark.parametrize("source", [
+    "import pickle", "from cloudpickle import dumps", "def f():\n    import dill",
+    "x = np.load(path, allow_pickle=True)", "x = np.load(path, allow_pickle=flag)",
+    "np.random.seed(0)", "x = np.random.normal(size=3)", "x = numpy.random.rand()",
+    "from numpy.random import rand", "from random import random",
+    "key = jax.random.PRNGKey(0)", "x = pd.read_pickle(path)", "x = eval(text)"])
+def test_unsafe_code_is_caught(source):
+    assert unsafe(source)
+
+
+@pytest.mark.parametrize("source", [
+    "x = np.random.default_rng(0)", "x = np.load(path, allow_pickle=False)", "x = np.load(path)",
+    "key = jax.random.key(0)", "def f(rng: np.random.Generator): ..."])
+def test_safe_code_is_not(source):
+    assert not unsafe(source)
+
+
+@pytest.mark.parametrize("module", [
+    "accountant.ledger", "accountant.gaussian", "accountant.calibrate", "accountant.published"])
+def test_the_accountant_never_loads_jax(module):
+    subprocess.run(
+        [sys.executable, "-c", f"import dpgen_jax.{module}, sys; assert 'jax' not in sys.modules"],
+        check=True)

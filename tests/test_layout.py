@@ -1,0 +1,199 @@
+"""Layout is speed and memory: chunks, devices and blocks of steps do not change what is computed.
+
+Given the messages, sums and releases are identical. A network's own floats may differ in the last
+bits where another kernel is picked, so there the share of votes that differ is bounded.
+"""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import observed
+import pytest
+import tiny
+import toy
+
+from dpgen_jax import loop
+from dpgen_jax.methods import datalens
+from dpgen_jax.private import packing, teachers
+from dpgen_jax.types import Private, unseal
+
+LAYOUTS = [(1, 1, "shard_map"), (2, 1, "shard_map"), (4, 1, "shard_map"), (11, 1, "shard_map"),
+           (2, 2, "shard_map"), (2, 8, "shard_map"), (2, 2, "pmap")]
+layouts = pytest.mark.parametrize("where", [toy.layout(*parts) for parts in LAYOUTS], ids=lambda w:
+                                  f"{w.chunk}-{len(w.devices)}-{w.parallel}")
+NONE = np.zeros((loop.LONGEST_BLOCK, *observed.BITS), np.uint32)
+
+
+@functools.cache
+def votes(where):
+    return observed.messages(where, toy.images())
+
+
+def released(where, bits):
+    """The sum that one step of DataLens releases, undecoded."""
+    state = observed.start(where)
+    public, _, _ = observed.block(observed.METHOD, where)(
+        state.public, state.units, toy.placed(*toy.images(), where), bits, state.key, 0, 1)
+    return np.asarray(public.seen)
+
+
+@layouts
+def test_votes_do_not_depend_on_the_layout(where):
+    plain, here = votes(toy.layout(*LAYOUTS[0])), votes(where)
+    assert np.all(np.abs(here).sum(-1) == toy.CONFIG.top_k)
+    assert np.mean(plain != here) <= 0.005
+
+
+def test_pmap_and_shard_map_are_identical():
+    mapped, sharded = (votes(toy.layout(2, 2, parallel)) for parallel in ("pmap", "shard_map"))
+    assert np.array_equal(mapped, sharded)
+
+
+@layouts
+def test_the_release_is_the_exact_sum_of_the_real_units_and_the_noise(where):
+    bits = np.random.default_rng(0).integers(2**32, size=NONE.shape, dtype=np.uint32)
+    noise = np.asarray(observed.METHOD.mechanism.noise.sample(bits[0]))
+    total = votes(where).sum(0)
+    assert np.array_equal(released(where, NONE), total)
+    assert np.array_equal(released(where, bits), total + noise)
+
+
+# The small method: whole runs.
+
+def answer_of_integers(key, unit, own, query):
+    """A message without a sum of floats, so that every layout computes the same one."""
+    return own.x[:4].reshape(-1, 8)[:1].astype(np.float32) - 128 + 0 * query.images
+
+
+SMALL = tiny.build(answer=answer_of_integers)
+PLAIN = tiny.build()
+SMALL_LAYOUTS = [(1, 1, "shard_map"), (3, 1, "shard_map"), (4, 1, "shard_map"),
+                 (1, 2, "shard_map"), (1, 8, "shard_map"), (1, 2, "pmap")]
+
+
+@pytest.mark.parametrize("parts", SMALL_LAYOUTS[1:])
+def test_given_the_messages_a_whole_transcript_is_identical(tmp_path, parts):
+    first, second = (
+        tiny.train(tmp_path / name, SMALL, tiny.neighbours()[0], tiny.layout(*p))[0].public.seen
+        for name, p in (("a", SMALL_LAYOUTS[0]), ("b", parts)))
+    assert np.array_equal(first, second) and np.any(first)
+
+
+@pytest.mark.parametrize("parts", SMALL_LAYOUTS)
+def test_units_are_initialised_and_restored_alike(parts):
+    where = tiny.layout(*parts)
+    units = loop.initial_state(SMALL, jax.random.key(0), where).units
+    held = [unseal(block) for block in packing.blocks(units, where, 3)]
+    held = jax.tree.map(lambda *parts: np.concatenate(parts), *held)
+    assert toy.equal(held, jax.tree.map(lambda a: a[:tiny.UNITS], tiny.fresh()[0]))
+    again = packing.assemble(packing.blocks(units, where, 3), SMALL, where)
+    assert toy.equal(unseal(units).id, unseal(again).id)  # those of the padding too
+    assert toy.equal(*(unseal(next(packing.blocks(u, where, tiny.UNITS))) for u in (units, again)))
+    assert all(a.sharding.is_equivalent_to(b.sharding, a.ndim)
+               for a, b in zip(*map(jax.tree.leaves, (unseal(units), unseal(again))), strict=True))
+
+
+def test_a_padded_unit_would_vote_but_for_its_number():
+    where = tiny.layout(3)
+    assert where.padded == 6
+    block = tiny.block(PLAIN, where)
+    bits = np.zeros((tiny.STEPS, *tiny.SHAPE, 3), np.uint32)
+
+    def total(ids):
+        state = tiny.start(where)
+        units = Private(dataclasses.replace(unseal(state.units), id=np.array(ids, np.int32)))
+        records = tiny.placed(tiny.neighbours()[0], where)
+        return np.asarray(block(state.public, units, records, bits, state.key, 0, 1)[0].seen[0])
+
+    real, padding = total([0, 1, 2, 3, 9, 9]), total([9, 9, 9, 9, 0, 1])
+    assert np.any(padding) and np.array_equal(total([0, 1, 2, 3, 4, 5]), real)
+
+
+@pytest.mark.parametrize("steps_per_call", [1, 3])
+def test_steps_in_one_call_do_not_matter(tmp_path, steps_per_call):
+    where = tiny.layout()
+    first, second = (
+        tiny.train(tmp_path / str(n), PLAIN, tiny.neighbours()[0], where,
+                   steps_per_call=n)[0] for n in (steps_per_call, 0))
+    assert toy.equal(first.public, second.public)
+    assert toy.equal(tiny.arrays(first), tiny.arrays(second)) and first.step == second.step == 6
+
+
+@pytest.mark.parametrize(("devices", "parallel"), [(1, "shard_map"), (2, "shard_map"), (2, "pmap")])
+def test_compiled_once_whatever_the_number_of_steps_and_after_a_resume(devices, parallel, caplog):
+    method, where = tiny.build(), tiny.layout(1, devices, parallel)
+    block = loop.compile_block(method, where)
+    records = tiny.placed(tiny.neighbours()[0], where)
+    state = loop.initial_state(method, jax.random.key(0), where)
+    noise = np.zeros((loop.LONGEST_BLOCK, *tiny.SHAPE, 3), np.uint32)
+
+    def go(state, n):
+        public, units, _ = block(state.public, state.units, records, noise, state.key,
+                                 state.step, n)
+        return dataclasses.replace(state, public=public, units=units, step=state.step + n)
+
+    def compilations():
+        return [line for line in caplog.messages if "XLA compilation" in line and "block" in line]
+
+    with jax.log_compiles():
+        state = go(go(go(state, 1), 2), 1)
+        assert len(compilations()) == 1
+        resumed = loop.State(jax.device_put(jax.device_get(state.public), where.replicated),
+                             packing.assemble(packing.blocks(state.units, where, 3), method, where),
+                             jax.random.wrap_key_data(jax.device_get(
+                                 jax.random.key_data(state.key))), 4)
+        go(resumed, 2)
+    assert len(compilations()) == 1
+
+
+# Memory.
+
+def temporary(method, where, records):
+    """Bytes that one compiled block takes beside its arguments, and bytes of the units' state."""
+    shape = method.mechanism.shape
+    units = jax.eval_shape(lambda: jax.tree.map(
+        lambda a: jnp.zeros((where.padded, *a.shape), a.dtype),
+        teachers.Units(method.init_unit(jax.random.key(0)), jnp.zeros(2, np.uint32),
+                       jnp.int32(0))))
+    public = jax.eval_shape(method.init, jax.random.key(0))
+    bits = jax.ShapeDtypeStruct((loop.LONGEST_BLOCK, *method.mechanism.noise.bits_shape(shape)),
+                                np.uint32)
+    compiled = loop.compile_block(method, where).lower(
+        public, Private(units), records, bits, jax.random.key(0), 0, 1).compile()
+    size = sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(units))
+    return compiled.memory_analysis().temp_size_in_bytes, size
+
+
+def check_memory(chunk_of):
+    """The block grows by less than one copy of these units' few weights, let alone a message each.
+
+    (XLA may copy the state of so small a unit; that of a real one it updates in place, below.)
+    """
+    def measure(units):
+        data = (np.zeros((3 * units, *tiny.SPEC.shape), np.uint8), np.zeros(3 * units, int))
+        where = tiny.layout(chunk_of(units), units=units)
+        dealt = tiny.partition.assign(3 * units, units, tiny.KEY)
+        return temporary(tiny.build(n_units=units), where, tiny.placed(data, where, dealt))
+
+    (few, less), (many, more) = measure(8), measure(512)
+    assert many - few < 1.2 * (more - less), f"{few} bytes for 8 units, {many} for 512"
+
+
+def test_temporary_memory_does_not_grow_with_the_messages():
+    check_memory(lambda units: 2)
+
+
+def test_messages_of_all_units_at_once_are_caught():
+    with pytest.raises(AssertionError, match="for 512"):
+        check_memory(lambda units: units)
+
+
+def test_no_second_copy_of_the_teachers_of_datalens():
+    config = dataclasses.replace(toy.CONFIG, teachers=600)
+    where = toy.layout(2, units=600)
+    x, y = toy.images(600)
+    held, state = temporary(datalens.build(config, toy.SPEC), where, toy.placed(x, y, where))
+    assert held < state / 20
