@@ -130,23 +130,23 @@ def test_compiled_once_whatever_the_number_of_steps_and_after_a_resume(devices, 
     state = loop.initial_state(method, jax.random.key(0), where)
     noise = np.zeros((loop.LONGEST_BLOCK, *tiny.SHAPE, 3), np.uint32)
 
+    compilations = []
+
     def go(state, n):
+        caplog.clear()
         public, units, _ = block(state.public, state.units, records, noise, state.key,
                                  state.step, n)
+        compilations.append(sum("XLA compilation" in line for line in caplog.messages))
         return dataclasses.replace(state, public=public, units=units, step=state.step + n)
-
-    def compilations():
-        return [line for line in caplog.messages if "XLA compilation" in line and "block" in line]
 
     with jax.log_compiles():
         state = go(go(go(state, 1), 2), 1)
-        assert len(compilations()) == 1
         resumed = loop.State(jax.device_put(jax.device_get(state.public), where.replicated),
                              packing.assemble(packing.blocks(state.units, where, 3), method, where),
                              jax.random.wrap_key_data(jax.device_get(
                                  jax.random.key_data(state.key))), 4)
         go(resumed, 2)
-    assert len(compilations()) == 1
+    assert compilations[0] >= 1 and compilations[1:] == [0, 0, 0]
 
 
 # Memory.
