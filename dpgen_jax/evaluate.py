@@ -63,7 +63,8 @@ def command(argv: list[str]) -> None:
         "dataset": held.name, "release": {k: release.privacy[k] for k in (
             "method", "preset", "epsilon", "delta", "relation", "unit", "noise_source")}})
     show(found)
-    print(f"{out / 'metrics.json'} ({given.schedule} schedule, {time.monotonic() - started:.0f} s)\n"
+    seconds = time.monotonic() - started
+    print(f"{out / 'metrics.json'} ({given.schedule} schedule, {seconds:.0f} s)\n"
           "these numbers come from real records and are not covered by epsilon")
 
 

@@ -1,0 +1,67 @@
+"""Trains a preset at full scale, evaluates it, and writes what came out.
+
+    python -m benchmarks.images --preset mnist-eps1 --dataset idx:mnist --out runs/mnist-eps1
+
+The run folder may exist: a finished or interrupted run is gone on with. Classifiers are trained on
+synthetic images with a fixed schedule and judged once, after the last epoch, on the test images;
+nothing is chosen on them. `validation_accuracy` is measured on held-out synthetic images.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+
+from benchmarks import common
+from dpgen_jax import api, cli, data, presets
+from dpgen_jax.config import Budget, Runtime
+from dpgen_jax.evaluation import utility
+from dpgen_jax.run import folder
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--preset", required=True)
+    parser.add_argument("--dataset", required=True)
+    parser.add_argument("--out", type=Path, required=True, help="run folder")
+    parser.add_argument("--moments", default="bfloat16", help="as in Runtime")
+    parser.add_argument("--samples", type=int, default=10_000)
+    parser.add_argument("--seeds", type=int, default=3, help="of the classifiers")
+    parser.add_argument("--schedule", default="fast", choices=utility.SCHEDULES)
+    return parser.parse_args()
+
+
+def train(given: argparse.Namespace, loaded: data.Dataset) -> api.Release:
+    """The release; a run that exists is gone on with."""
+    name, chosen = presets.get("datalens", given.preset)
+    return api.run(api.Run(
+        "datalens", name, chosen.config, Budget(chosen.epsilon, chosen.delta),
+        Runtime(moments=given.moments, checkpoint_minutes=20, keep_checkpoints=1), given.out,
+        resume=(given.out / "config.json").exists()), loaded, say=lambda s: print(s, flush=True))
+
+
+def main() -> None:
+    given = arguments()
+    cli.use_all_cores()
+    loaded = data.load(given.dataset)
+    where = common.machine()
+    release = train(given, loaded)
+    found = utility.utility(
+        lambda n, seed: release.sample(n, seed=seed), (loaded.x_test, loaded.y_test),
+        (loaded.x_train, loaded.y_train), tasks=("gen2real", "real2real"), seeds=given.seeds,
+        n_samples=given.samples, schedule=utility.SCHEDULES[given.schedule])
+    rows = [json.loads(row) for row in (given.out / "metrics.jsonl").read_text().splitlines()]
+    name = f"images-{loaded.name}-{given.preset}"
+    shown = ["--preset", given.preset, "--dataset", given.dataset, "--schedule", given.schedule]
+    common.write(common.record("images", shown, range(given.seeds), {
+        "dataset": loaded.name, "run": folder.read_json(given.out / "config.json"),
+        "privacy": release.privacy, "training_seconds": rows[-1]["seconds"],
+        "randomness_of_training": release.privacy["noise_source"], "evaluation": found,
+    }, where), common.RESULTS / f"{name}.json")
+    shutil.copy(given.out / "release" / "samples.png", common.RESULTS / f"{name}.png")
+
+
+if __name__ == "__main__":
+    cli.main(lambda argv: main())
