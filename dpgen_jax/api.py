@@ -177,8 +177,11 @@ def choose_layout(method: Method, runtime: Runtime) -> teachers.Layout:
     available = jax.devices()
     if runtime.devices > len(available):
         raise UserError(f"--devices {runtime.devices}: only {len(available)} are there")
-    devices = tuple(available[:runtime.devices or len(available)])
+    # A large network's products use all cores from one device; more devices gain nothing there,
+    # and their threads then wait for each other in XLA's collectives.
     large = teachers.unit_bytes(method) > 2**20
+    alone = large and available[0].platform == "cpu"
+    devices = tuple(available[:runtime.devices or (1 if alone else len(available))])
     chunk = runtime.chunk or ((1 if large else 4) if devices[0].platform == "cpu" else 64)
     return teachers.Layout(method.mechanism.n_units, chunk, devices, runtime.parallel)
 

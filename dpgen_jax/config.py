@@ -25,7 +25,7 @@ class Runtime:
     """Speed and memory. Nothing here changes what is computed or what it costs in privacy."""
 
     devices: int = 0
-    """devices to use; 0: all"""
+    """devices to use; 0: all, or one CPU for networks that fill its cores"""
     chunk: int = 0
     """teachers in one batched product; 0: chosen for the device"""
     parallel: Literal["shard_map", "pmap"] = "shard_map"

@@ -100,10 +100,10 @@ def train(method: Method, records: Private[Records], state: State, layout: Layou
         state = dataclasses.replace(state, public=public, units=units, step=state.step + n)
         metrics = {name: float(value) for name, value in metrics.items()}
         ledger.settle(ticket, method.mechanism.events(n), n)
-        on_block(state, metrics)
         if not all(math.isfinite(value) for value in metrics.values()):
             raise UserError(f"the generator diverged at step {state.step} (public metrics are not "
                             "finite); lower g_optimiser.learning_rate or step_size")
+        on_block(state, metrics)
         if not steps_per_call:
             seconds = (time.perf_counter() - started) / n
             n = max(1, min(longest, 2 * n, int(CALL_SECONDS / seconds)))

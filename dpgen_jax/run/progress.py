@@ -49,10 +49,9 @@ class Bar:
 
     def advance(self, steps: int, shown: dict[str, Any]) -> None:
         self._bar.set_postfix(shown, refresh=False)
-        first = self._bar.n == self._bar.initial
+        if self._bar.n == self._bar.initial:
+            self._bar.last_print_t = 0  # the first step is shown at once
         self._bar.update(steps)
-        if first:
-            self._bar.refresh()
 
     def close(self) -> None:
         self._bar.close()

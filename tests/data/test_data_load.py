@@ -64,8 +64,8 @@ def drawn():
 
 
 def test_glyphs_are_complete_and_frozen(drawn):
-    assert drawn.spec == ImageSpec(16, 16, 1, 10) and drawn.name == "glyphs"
-    assert drawn.x_train.shape == (30000, 16, 16, 1) and drawn.x_test.shape == (6000, 16, 16, 1)
+    assert drawn.spec == ImageSpec(12, 12, 1, 10) and drawn.name == "glyphs"
+    assert drawn.x_train.shape == (30000, 12, 12, 1) and drawn.x_test.shape == (6000, 12, 12, 1)
     assert (drawn.x_train.dtype, drawn.y_train.dtype) == (np.uint8, np.int32)
     assert np.bincount(drawn.y_train).tolist() == [3000] * 10
     assert np.bincount(drawn.y_test).tolist() == [600] * 10
@@ -80,7 +80,7 @@ def test_glyphs_fill_the_frame(drawn):
     assert drawn.x_train.max((1, 2, 3)).min() > 128
     inked = drawn.x_train[..., 0] > 64
     extent = np.maximum(inked.any(1).sum(1), inked.any(2).sum(1))
-    assert extent.min() >= 9 and np.median(extent) >= 12
+    assert extent.min() >= 7 and np.median(extent) >= 9
     assert 20 < drawn.x_train.mean() < 80
 
 
