@@ -277,16 +277,25 @@ def steps_by_hand(k, batch, sigma, epsilon, delta=1e-5):
     return next(steps for steps in range(1000) if not fits(steps + 1))
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name != "glyphs"])
+@pytest.mark.parametrize("name", PAPER)
 def test_published_presets_allow_the_published_and_the_proven_steps(name):
     preset = ALL[name]
     config = preset.config
-    assert PUBLISHED["datalens"](config, 1e-5).max_steps(preset.epsilon) == PAPER[
-        name.removesuffix("-mean")]
+    assert PUBLISHED["datalens"](config, 1e-5).max_steps(preset.epsilon) == PAPER[name]
     proven = plan.complete("datalens", config, preset.spec, Budget(preset.epsilon, preset.delta))
     assert proven.steps == steps_by_hand(config.top_k, config.batch, config.sigma, preset.epsilon)
-    assert proven.steps > PAPER[name.removesuffix("-mean")]
+    assert proven.steps > PAPER[name]
     assert config.batch == min(30, preset.records // config.teachers)
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name not in PAPER])
+def test_presets_with_fixed_steps_get_the_least_noise_that_the_budget_allows(name):
+    preset = ALL[name]
+    done = plan.complete("datalens", preset.config, preset.spec,
+                         Budget(preset.epsilon, preset.delta))
+    assert done.steps == preset.config.steps
+    assert steps_by_hand(done.top_k, done.batch, done.sigma, preset.epsilon) == done.steps
+    assert steps_by_hand(done.top_k, done.batch, 0.999 * done.sigma, preset.epsilon) < done.steps
 
 
 def test_mnist_at_epsilon_1_has_149_steps():
