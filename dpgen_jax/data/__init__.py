@@ -67,8 +67,8 @@ def from_arrays(x: np.ndarray, y: np.ndarray, classes: int | None = None) -> Dat
         if not (y.size and np.issubdtype(y.dtype, np.integer)):
             raise UserError(f"labels are {y.dtype} of shape {y.shape}; give integers, one an image")
         classes = int(y.max()) + 1
-        notes.append(f"the number of classes, {classes}, is read from the private labels: "
-                     "declare it with classes=")
+        notes.append(f"not covered: the number of classes, {classes}, is read from the private "
+                     "labels; declare it with classes=")
     return assemble("arrays", classes, (images.to_bytes("x", x), y), None, notes)
 
 

@@ -44,6 +44,7 @@ class Config:
     """What DataLens computes. `steps` or `sigma` may be None: found from the budget."""
 
     teachers: int = 4000
+    """disjoint parts of the records, each with a discriminator of its own"""
     batch: int = 15
     """fakes in one query; also the most real records in one discriminator step"""
     top_k: int = 200
@@ -51,8 +52,10 @@ class Config:
     clip: float = 1e-5
     """gradients are clipped to +- this before they are scaled to signs; inf: not clipped"""
     sigma: float | None = None
-    """standard deviation of the noise on each vote count; 0: none, epsilon is infinite"""
+    """standard deviation of the noise on each vote count; found from the budget and steps if left
+    out; 0: none, epsilon is infinite"""
     steps: int | None = None
+    """generator steps; found from the budget and sigma if left out"""
     decode: Literal["threshold", "mean"] = "threshold"
     """what is made of the noisy votes: the paper's threshold, or the votes over teachers"""
     threshold: float = 0.7

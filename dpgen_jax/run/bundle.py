@@ -143,8 +143,8 @@ def statement(*, method: str, preset: str | None, budget: Any, mechanism: Any, s
         "not_accounted": [
             "hyper-parameter tuning", "other runs on the same records (budgets add up)",
             "side channels (timing, memory, power)",
-            "the generator of the operating system, whose strength is computational",
-            *notes],
+            "the generator of the operating system, whose strength is computational"],
+        "data_notes": list(notes),
         "data_dependent_epsilon": None,
         "package_version": __version__,
     }

@@ -42,15 +42,16 @@ class Bar:
 
     def __init__(self, total: int, start: int):
         live = sys.stderr.isatty()
+        self._every = 0.2 if live else 10
         self._bar = tqdm(total=total, initial=start, unit="step", dynamic_ncols=live,
-                         mininterval=0.2 if live else 10, ascii=not live,
+                         mininterval=self._every, ascii=not live,
                          bar_format=None if live else "{n_fmt}/{total_fmt} steps, {rate_fmt}, "
                          "{elapsed} gone, {remaining} left{postfix}\n")
 
     def advance(self, steps: int, shown: dict[str, Any]) -> None:
         self._bar.set_postfix(shown, refresh=False)
-        if self._bar.n == self._bar.initial:
-            self._bar.last_print_t = 0  # the first step is shown at once
+        first = self._bar.n == self._bar.initial
+        self._bar.mininterval = 0 if first else self._every  # the first step is shown at once
         self._bar.update(steps)
 
     def close(self) -> None:
