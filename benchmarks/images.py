@@ -27,6 +27,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--dataset", required=True)
     parser.add_argument("--out", type=Path, required=True, help="run folder")
     parser.add_argument("--moments", default="bfloat16", help="as in Runtime")
+    parser.add_argument("--devices", type=int, default=0, help="as in Runtime")
     parser.add_argument("--samples", type=int, default=10_000)
     parser.add_argument("--seeds", type=int, default=3, help="of the classifiers")
     parser.add_argument("--schedule", default="fast", choices=utility.SCHEDULES)
@@ -38,7 +39,8 @@ def train(given: argparse.Namespace, loaded: data.Dataset) -> api.Release:
     name, chosen = presets.get("datalens", given.preset)
     return api.run(api.Run(
         "datalens", name, chosen.config, Budget(chosen.epsilon, chosen.delta),
-        Runtime(moments=given.moments, checkpoint_minutes=20, keep_checkpoints=1), given.out,
+        Runtime(devices=given.devices, moments=given.moments, checkpoint_minutes=20,
+                keep_checkpoints=1), given.out,
         resume=(given.out / "config.json").exists()), loaded, say=lambda s: print(s, flush=True))
 
 
