@@ -182,7 +182,7 @@ def choose_layout(method: Method, runtime: Runtime) -> teachers.Layout:
     large = teachers.unit_bytes(method) > 2**20
     alone = large and available[0].platform == "cpu"
     devices = tuple(available[:runtime.devices or (1 if alone else len(available))])
-    chunk = runtime.chunk or ((1 if large else 4) if devices[0].platform == "cpu" else 64)
+    chunk = runtime.chunk or (1 if devices[0].platform == "cpu" else 64)
     return teachers.Layout(method.mechanism.n_units, chunk, devices, runtime.parallel)
 
 
