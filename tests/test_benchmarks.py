@@ -48,7 +48,7 @@ def test_steps_writes_and_prints_a_record(tmp_path):
     case, = record["results"]["cases"]
     assert len(case["seconds_per_step"]["all"]) == 3
     assert case["compilations"] == 1
-    assert case["records_per_teacher"] == 15
+    assert case["records_per_teacher"] == 20
     assert case["published_flops_per_step"] == 2 * case["published_flops_per_teacher"]
     assert 0 < case["state_bytes"] < case["peak_resident_bytes"]
     for share in ("fraction_of_matmul_rate", "aggregation_share", "generator_share"):
