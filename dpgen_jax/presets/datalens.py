@@ -43,7 +43,7 @@ PRESETS = {
         Config(teachers=1500, batch=15, top_k=60, steps=100, decode="mean", d_steps=1,
                d_steps_first=5, g_optimiser=Adam(4e-3), g_final_rate=0.05, ema=0.9,
                generator=GeneratorNet(8, 256, 32), discriminator=DiscriminatorNet(8, 16, 32)),
-        ImageSpec(12, 12, 1, 10), 10.0, 1e-5, 30000, "benchmarks/glyphs.py of this repository"),
+        ImageSpec(12, 12, 1, 10), 10.0, 1e-5, 30000, "benchmarks/images.py"),
     "mnist-eps1": _published(1.0, MNIST, 60000, top_k=200, sigma=5000.0, threshold=0.7),
     "mnist-eps10": _published(10.0, MNIST, 60000, top_k=300, sigma=800.0, threshold=0.2),
     "fashion-eps1": _published(1.0, MNIST, 60000, top_k=200, sigma=5000.0, threshold=0.9),
