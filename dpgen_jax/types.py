@@ -1,16 +1,16 @@
-"""The types that every part shares: `Private`, `Records`, `ImageSpec`, `Method`.
+"""The types that every part shares: `Private`, `Records`, `ImageSpec`, `TableSpec`, `Method`.
 
 Shape legend, used in every docstring of the package:
   U units (teachers, clients)   m records of one unit   B fakes of one query
   D coordinates of one message  C classes               n records in all
-  H, W, ch height, width and channels of an image
+  H, W, ch height, width and channels of an image;  F features of an encoded table row
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 import jax
 
@@ -19,8 +19,8 @@ from dpgen_jax.errors import BudgetExceeded, UserError
 if TYPE_CHECKING:
     from dpgen_jax.aggregation.mechanism import Mechanism
 
-__all__ = ["Array", "BudgetExceeded", "ImageSpec", "Method", "Private", "Records", "UserError",
-           "unseal"]
+__all__ = ["Array", "BudgetExceeded", "Column", "ImageSpec", "Method", "Private", "Records",
+           "Spec", "TableSpec", "UserError", "unseal"]
 
 T = TypeVar("T")
 Array = jax.Array
@@ -60,7 +60,8 @@ def unseal(private: Private[T]) -> T:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Records:
-    """Records: x uint8 [..., m, H, W, ch], y int32 [..., m]."""
+    """Records: y int32 [..., m], and x as the schema says: images uint8 [..., m, H, W, ch], table
+    rows float32 [..., m, F] in [0, 1]."""
 
     x: Array
     y: Array
@@ -75,9 +76,72 @@ class ImageSpec:
     channels: int
     classes: int
 
+    dtype: ClassVar[str] = "uint8"
+    """of a sealed record"""
+
     @property
     def shape(self) -> tuple[int, int, int]:
         return (self.height, self.width, self.channels)
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """One declared column of a table.
+
+    low, high: bounds of a number; categories: of a category, lowest first if they are ordinal.
+    Encoded, a number or an ordinal is one value in [0, 1], followed by a null flag if it is
+    nullable; a category is a one-hot, whose last place means null if it is nullable.
+    """
+
+    name: str
+    kind: Literal["continuous", "integer", "categorical", "ordinal"]
+    low: float = 0.0
+    high: float = 0.0
+    categories: tuple[str, ...] = ()
+    nullable: bool = False
+
+    @property
+    def width(self) -> int:
+        """Encoded features."""
+        return (len(self.categories) if self.kind == "categorical" else 1) + self.nullable
+
+
+@dataclasses.dataclass(frozen=True)
+class TableSpec:
+    """The declared, public schema of a table: nothing here is read from the records.
+
+    columns: the features, in the order of the file; label: the class, whose categories are the
+    classes 0..classes-1; label_position: where the label stands among all columns of the file.
+    """
+
+    columns: tuple[Column, ...]
+    label: Column
+    label_position: int
+
+    dtype: ClassVar[str] = "float32"
+
+    @property
+    def classes(self) -> int:
+        return len(self.label.categories)
+
+    @property
+    def shape(self) -> tuple[int]:
+        """(F,): features of an encoded row."""
+        return (sum(column.width for column in self.columns),)
+
+    @property
+    def blocks(self) -> tuple[tuple[int, int], ...]:
+        """(start, stop) of each group of features that belongs together: a one-hot, or one value."""
+        blocks, start = [], 0
+        for column in self.columns:
+            sizes = [column.width] if column.kind == "categorical" else [1] * column.width
+            for size in sizes:
+                blocks.append((start, start + size))
+                start += size
+        return tuple(blocks)
+
+
+Spec = ImageSpec | TableSpec
 
 
 @dataclasses.dataclass(frozen=True)
