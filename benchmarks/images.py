@@ -1,6 +1,7 @@
 """Trains a preset at full scale, evaluates it, and writes what came out.
 
     python -m benchmarks.images --preset mnist-eps1 --dataset idx:mnist --out runs/mnist-eps1
+    python -m benchmarks.images --method gpate --preset mnist-eps1-sum --dataset idx:mnist --out RUN
 
 The run folder may exist: a finished or interrupted run is gone on with. Classifiers are trained on
 synthetic images with a fixed schedule and judged once, after the last epoch, on the test images;
@@ -23,6 +24,7 @@ from dpgen_jax.run import folder
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--method", default="datalens")
     parser.add_argument("--preset", required=True)
     parser.add_argument("--dataset", required=True)
     parser.add_argument("--out", type=Path, required=True, help="run folder")
@@ -36,9 +38,9 @@ def arguments() -> argparse.Namespace:
 
 def train(given: argparse.Namespace, loaded: data.Dataset) -> api.Release:
     """The release; a run that exists is gone on with."""
-    name, chosen = presets.get("datalens", given.preset)
+    name, chosen = presets.get(given.method, given.preset)
     return api.run(api.Run(
-        "datalens", name, chosen.config, Budget(chosen.epsilon, chosen.delta),
+        given.method, name, chosen.config, Budget(chosen.epsilon, chosen.delta),
         Runtime(devices=given.devices, moments=given.moments, checkpoint_minutes=20,
                 keep_checkpoints=1), given.out,
         resume=(given.out / "config.json").exists()), loaded, say=lambda s: print(s, flush=True))
@@ -55,8 +57,9 @@ def main() -> None:
         (loaded.x_train, loaded.y_train), tasks=("gen2real", "real2real"), seeds=given.seeds,
         n_samples=given.samples, schedule=utility.SCHEDULES[given.schedule])
     rows = [json.loads(row) for row in (given.out / "metrics.jsonl").read_text().splitlines()]
-    name = f"images-{loaded.name}-{given.preset}"
-    shown = ["--preset", given.preset, "--dataset", given.dataset, "--schedule", given.schedule]
+    start = "images" if given.method == "datalens" else given.method
+    name = f"{start}-{loaded.name}-{given.preset}"
+    shown = ["--method", given.method, "--preset", given.preset, "--dataset", given.dataset, "--schedule", given.schedule]
     common.write(common.record("images", shown, range(given.seeds), {
         "dataset": loaded.name, "run": folder.read_json(given.out / "config.json"),
         "privacy": release.privacy, "training_seconds": rows[-1]["seconds"],

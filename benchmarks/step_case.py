@@ -98,7 +98,7 @@ class Library:
         self.init_seconds = time.perf_counter() - start
         self.block, self.compilations = loop.compile_block(method, layout), 0
         self.bits, self.step_number = SeededBits(seed), 1
-        self.bits_shape = 1, *method.mechanism.noise.bits_shape(method.mechanism.shape)
+        self.bits_shape = 1, *method.mechanism.bits_shape
         start = time.perf_counter()
         jax.block_until_ready(self.run(0))
         self.compile_seconds = time.perf_counter() - start
@@ -111,7 +111,7 @@ class Library:
         """One call of n (0 or 1) steps. It draws its noise bits, as a step of a run does."""
         bits, state = self.bits.draw(self.bits_shape), self.state
         before = len(COMPILED)
-        public, units, metrics = self.block(state.public, state.units, self.records, bits,
+        public, units, metrics, *_ = self.block(state.public, state.units, self.records, bits,
                                             state.key, self.step_number, n)
         self.compilations += len(COMPILED) - before
         self.state = dataclasses.replace(state, public=public, units=units)
@@ -139,7 +139,7 @@ class PlainLoop:
                         for x, y in zip(p.records.x, p.records.y, strict=True)]
         self.begin, self.end = jax.jit(self._begin), jax.jit(self._end, donate_argnums=0)
         self.visit = jax.jit(self._visit, donate_argnums=(0, 1))
-        self.bits_shape = 1, *p.method.mechanism.noise.bits_shape(p.method.mechanism.shape)
+        self.bits_shape = 1, *p.method.mechanism.bits_shape
         self.bits.draw(self.bits_shape)  # the library's first call, which compiles, drew these
 
     def _init(self, key, i):

@@ -1,6 +1,8 @@
 """python -m dpgen_jax.account METHOD [--preset NAME] [--epsilon E | --steps N] [--json]
 
-    python -m dpgen_jax.account RUN       what a run has spent, from its ledger
+    python -m dpgen_jax.account RUN                    what a run has spent, from its ledger
+    python -m dpgen_jax.account RUN --data-dependent   what its votes say; for the data holder only
+    python -m dpgen_jax.account RUN --sanitise         publishes a bound on that, once, at a cost
 """
 
 from __future__ import annotations
@@ -8,17 +10,19 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from dpgen_jax import cli, methods, presets
+from dpgen_jax import cli, data_dependent, methods, presets, purchases
 from dpgen_jax.accountant import gaussian, ledger
 from dpgen_jax.accountant.published import PUBLISHED
 from dpgen_jax.config import Budget, to_json
 from dpgen_jax.errors import UserError
 from dpgen_jax.plan import complete
+from dpgen_jax.run import bundle
 
 DESCRIPTION = ("What a configuration costs: proven for the code that runs, and as the paper "
                "counted it. Reads no data.")
@@ -47,36 +51,55 @@ def of_configuration(method: str, preset: str, config: Any, epsilon: float | Non
     target = chosen.epsilon if epsilon is None else epsilon
     if epsilon is None and config.steps and config.sigma:
         target = math.inf
-    config = complete(method, config, chosen.spec, Budget(target, delta))
-    events = methods.get(method).mechanism(config, chosen.spec).events(config.steps)
-    published = PUBLISHED[method](config, delta)
-    steps = config.steps
-    if math.isfinite(target) and chosen.config.steps is None:
-        steps = published.max_steps(target)
+    budget = Budget(target, delta, chosen.class_epsilon)
+    config = complete(method, config, chosen.spec, budget)
+    events = (*purchases.planned((), budget.class_epsilon),
+              *methods.get(method).mechanism(config, chosen.spec).events(config.steps))
     return {
         "method": method, "preset": preset, "target": {"epsilon": target, "delta": delta},
         "proven": {"epsilon": gaussian.epsilon(events, delta), "steps": config.steps,
-                   "sigma": config.sigma, "accountant": "exact Gaussian differential privacy"},
-        "as_published": {"epsilon": published.epsilon(steps), "steps": steps,
-                         "formula": published.formula},
+                   "sigma": config.sigma, "accountant": bundle.ACCOUNTANT},
+        "as_published": _as_published(method, chosen, config, target, delta),
     }
+
+
+def _as_published(method: str, preset: presets.Preset, config: Any, target: float, delta: float
+                  ) -> dict[str, Any] | None:
+    """What the paper's formula says of the steps that its authors ran, if they tell and nothing
+    was changed; else of the configuration's, where the preset fixes them; else of all that it
+    allows. None for an aggregation that the paper does not have."""
+    published = PUBLISHED[method](config, delta)
+    if published is None:
+        return None
+    steps = config.steps
+    if math.isfinite(target) and preset.config.steps is None:
+        unchanged = dataclasses.replace(config, steps=None) == preset.config
+        as_run = preset.paper_steps if unchanged and target == preset.epsilon else None
+        steps = as_run or published.max_steps(target)
+    return {"epsilon": published.epsilon(steps), "steps": steps, "formula": published.formula}
 
 
 def of_run(root: Path) -> dict[str, Any]:
     """What the ledger of a run holds. For the data holder: `spent` is a reading, not the claim."""
     held = ledger.account(ledger.read(root / "ledger.jsonl"))
-    return {"run": str(root), "claimed": {"epsilon": held.header["epsilon"],
-                                          "delta": held.header["delta"]},
+    return {"run": str(root),
+            "claimed": {"epsilon": held.target, "delta": held.header["delta"]},
             "spent": {"epsilon": held.epsilon(), "steps": held.steps},
-            "events": [{**dataclasses.asdict(event), "count": n} for event, n in held.spent()]}
+            "events": [{**event.statement(), "count": n} for event, n in held.spent()]}
+
+
+def _asked_of_run(flags: list[str]) -> Callable[[Path], dict[str, Any]]:
+    known = {"--data-dependent": data_dependent.reading, "--sanitise": data_dependent.publish}
+    wanted = [flag for flag in flags if flag != "--json"]
+    if len(wanted) > 1 or set(wanted) - known.keys():
+        raise UserError(f"a run takes --json and one of {', '.join(known)}, got {' '.join(flags)}")
+    return known[wanted[0]] if wanted else of_run
 
 
 def command(argv: list[str]) -> None:
     name, rest = cli.split_method(argv, "datalens")
     if name not in methods.NAMES and Path(name).is_dir():
-        if set(rest) - {"--json"}:
-            raise UserError(f"a run takes no further flag than --json, got {' '.join(rest)}")
-        record = of_run(Path(name))
+        record = _asked_of_run(rest)(Path(name))
     else:
         methods.get(name)
         kind = arguments(name, cli.peek(rest, "--preset"))

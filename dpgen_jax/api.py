@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,47 +13,51 @@ from typing import Any
 import jax
 import numpy as np
 
-from dpgen_jax import methods, presets, resume
-from dpgen_jax.accountant import calibrate
+from dpgen_jax import methods, presets, purchases, resume
+from dpgen_jax.accountant import calibrate, events
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import BitSource, OsBits, SeededBits
 from dpgen_jax.config import Budget, Runtime, to_json
-from dpgen_jax.data import Dataset, from_arrays
+from dpgen_jax.data import Dataset, from_arrays, tables
+from dpgen_jax.data import schema as schemas
 from dpgen_jax.loop import State, train
 from dpgen_jax.plan import complete
 from dpgen_jax.private import partition, teachers
 from dpgen_jax.private import records as sealing
-from dpgen_jax.run import bundle, folder, metrics, plots
+from dpgen_jax.private import votes as vote_log
+from dpgen_jax.run import bundle, folder, metrics, pictures
 from dpgen_jax.run.bundle import Release, load
 from dpgen_jax.run.progress import Bar, clock, interruptible
 from dpgen_jax.types import BudgetExceeded, Method, Private, Records, UserError
 
-COLUMNS = 12
 OnBlock = Callable[[State, dict[str, float]], None]
 
 __all__ = ["Release", "Run", "fit", "load", "run"]
 
 
-def fit(method: str, x: np.ndarray, y: np.ndarray, *, epsilon: float | None = None,
+def fit(method: str, x: Any, y: np.ndarray | None = None, *, epsilon: float | None = None,
         delta: float | None = None, preset: str | None = None, classes: int | None = None,
-        out: str | Path | None = None, resume: bool = False, seed: int | None = None,
-        runtime: Runtime = Runtime(), **fields: Any) -> Release:
-    """Trains `method` on images x uint8 (or float in [0, 1]) [n, H, W(, ch)], labels y int [n].
+        schema: str | Path | None = None, out: str | Path | None = None, resume: bool = False,
+        seed: int | None = None, runtime: Runtime = Runtime(), **fields: Any) -> Release:
+    """Trains `method` on images x uint8 (or float in [0, 1]) [n, H, W(, ch)], labels y int [n]; or
+    on x, a pandas DataFrame with the columns of `schema`, the path of a schema file.
 
     epsilon, delta: the promise; the preset's by default. fields: any field of the method's Config.
     classes: how many there are; read from the labels where it is not declared, which the privacy
-    statement then says. Returns the release; the run folder is `out`, or runs/METHOD-arrays-TIME.
+    statement then says. Returns the release; the run folder is `out`, or runs/METHOD-NAME-TIME.
     Errors: UserError, BudgetExceeded.
     """
     methods.get(method)
-    name, chosen = presets.get(method, preset)
+    loaded = (from_arrays(x, y, classes) if schema is None else
+              tables.from_frame(x, schemas.read(str(schema))))
+    name, chosen = presets.get(method, preset, loaded.name)
     known = {f.name for f in dataclasses.fields(chosen.config)}
     for field in fields.keys() - known:
         raise UserError(f"unknown field {field!r} of {method}{methods.nearest(field, list(known))}")
     budget = Budget(chosen.epsilon if epsilon is None else epsilon,
-                    chosen.delta if delta is None else delta)
+                    chosen.delta if delta is None else delta, chosen.class_epsilon)
     return run(Run(method, name, dataclasses.replace(chosen.config, **fields), budget, runtime,
-                   Path(out) if out else None, resume, seed), from_arrays(x, y, classes))
+                   Path(out) if out else None, resume, seed), loaded)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,8 +78,9 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
     """One training run, from sealed records to the release folder. Errors: as `fit`."""
     if asked.resume and asked.out is None:
         raise UserError("--resume needs --out, the folder of the run to go on with")
-    config = complete(asked.method, asked.config, data.spec, asked.budget)
-    for line in data.notes + _warnings(asked.budget, len(data.y_train)):
+    bought = events.from_json(list(data.bought))
+    config = complete(asked.method, asked.config, data.spec, asked.budget, bought)
+    for line in data.notes + data.private_notes + _warnings(asked.budget, len(data.y_train)):
         say(f"note: {line}")
     records = sealing.seal(data.x_train, data.y_train, data.spec)
     partition.check(sealing.count(records), config.teachers)
@@ -89,6 +95,9 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
             interruptible() as stop:
         say(_summary(method, config, layout, asked.budget, sealing.count(records)))
         bits = OsBits() if asked.seed is None else SeededBits(asked.seed, ledger.incarnation)
+        purchases.charge_once(ledger, bought)
+        counts = purchases.class_counts(files, ledger, records, data.spec,
+                                        asked.budget.class_epsilon, bits, say)
         state = _train(asked, config, method, records, key, files, layout, ledger, bits, stop)
         if not state.step:
             raise _nothing_made(files, stop())
@@ -96,14 +105,15 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
             why = "you interrupted it" if stop() else "the budget allows no further step"
             say(f"stopped at step {state.step} of {config.steps}: {why}")
         privacy = bundle.statement(
-            method=asked.method, preset=asked.preset, budget=asked.budget,
-            mechanism=method.mechanism, spent=ledger.spent(), steps=state.step,
+            method=asked.method, preset=asked.preset, mechanism=method.mechanism,
+            epsilon=ledger.target if math.isfinite(ledger.epsilon()) else math.inf,
+            delta=asked.budget.delta, spent=ledger.spent(), steps=state.step,
             noise_source=bits.label, n_records=sealing.count(records), notes=data.notes)
     model = jax.jit(method.refine)(jax.random.fold_in(state.key, config.steps), state.public)
-    release = Release(asked.method, config, data.spec, jax.device_get(model), privacy)
+    release = Release(asked.method, config, data.spec, jax.device_get(model), privacy, counts)
     release.save(files.release)
-    _pictures(files, release)
-    say(f"release: {files.release} (epsilon {asked.budget.epsilon:g}, delta "
+    pictures.write(files, release)
+    say(f"release: {files.release} (epsilon {privacy['epsilon']:g}, delta "
         f"{asked.budget.delta:g}, {state.step} steps)")
     return release
 
@@ -116,9 +126,18 @@ def _train(asked: Run, config: Any, method: Method, records: Private[Records], k
     dealt = partition.assign(sealing.count(records), config.teachers, key)
     placed = teachers.place(sealing.deal(records, dealt), layout)
     state = resume.start(files, method, layout, ledger, asked.resume, asked.seed)
+
+    def keep(votes: Private[jax.Array], answered: np.ndarray) -> None:
+        if method.mechanism.keeps_votes:
+            vote_log.append(files.votes, votes, answered)
+
+    # Queries that were not answered leave budget for more steps than the plan, unless steps were
+    # asked for: the ledger decides.
+    most = config.steps if asked.config.steps or not method.mechanism.keeps_votes else sys.maxsize
     with _recorder(files, ledger, method, layout, asked.runtime, config.steps, state) as record:
-        state = train(method, placed, state, layout, ledger, bits, steps=config.steps,
-                      steps_per_call=asked.runtime.steps_per_call, on_block=record, stop=stop)
+        state = train(method, placed, state, layout, ledger, bits, steps=most,
+                      steps_per_call=asked.runtime.steps_per_call, on_block=record, keep=keep,
+                      stop=stop)
     return dataclasses.replace(state, units=None)
 
 
@@ -127,14 +146,6 @@ def _nothing_made(files: folder.RunFolder, interrupted: bool) -> UserError:
         return UserError("interrupted before the first step: there is no generator to release")
     return BudgetExceeded(f"what {files.ledger} holds leaves no budget for a step, and there is no "
                           "generator to release; start a new run, whose epsilon adds to this one's")
-
-
-def _pictures(files: folder.RunFolder, release: Release) -> None:
-    """samples.png, a row per class, and the curves of the public metrics."""
-    classes = release.spec.classes
-    x, _ = release.sample(classes * COLUMNS, np.repeat(np.arange(classes), COLUMNS))
-    plots.samples_grid(x, files.release / "samples.png", rows=classes)
-    plots.curves(metrics.read(files.metrics), files.root / "curves.png")
 
 
 @contextmanager

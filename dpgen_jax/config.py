@@ -18,6 +18,12 @@ class Budget:
 
     epsilon: float = 10.0
     delta: float = 1e-5
+    class_epsilon: float = 0.0
+    """of epsilon, for noisy class counts by which labels are sampled; 0: classes in equal shares"""
+
+    def __post_init__(self):
+        if not 0 <= self.class_epsilon < math.inf:
+            raise UserError(f"class_epsilon is {self.class_epsilon}; it must be 0 or above")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,11 +71,15 @@ def from_json(cls: type, value: Any) -> Any:
     unknown = sorted(set(value) - set(kinds))
     if unknown:
         raise UserError(f"unknown field {unknown[0]!r} in the configuration of {cls.__module__}")
-    def one(name, item):
+
+    def one(kind, item):
         if isinstance(item, dict):
-            return from_json(kinds[name], item)
-        return float(item) if item in ("inf", "-inf") else item
-    return cls(**{k: one(k, v) for k, v in value.items()})
+            return from_json(kind, item)
+        if isinstance(item, list):  # tuples of one kind of element
+            return tuple(one(typing.get_args(kind)[0], part) for part in item)
+        return float(item) if item in ("inf", "-inf") and kind is not str else item
+
+    return cls(**{k: one(kinds[k], v) for k, v in value.items()})
 
 
 def digest(value: Any) -> str:

@@ -19,7 +19,7 @@ from jax import lax
 
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.mechanism import release
+from dpgen_jax.aggregation.mechanism import kept, release
 from dpgen_jax.private.teachers import Layout, Units, bounded_sum, on_devices, stack
 from dpgen_jax.types import Array, Method, Private, Records, UserError
 
@@ -46,43 +46,58 @@ def initial_state(method: Method, key: Array, layout: Layout) -> State:
 
 
 def compile_block(method: Method, layout: Layout) -> Callable:
-    """(public, units, records, bits uint32 [S, B, D, 3], key, step, n) -> (public, units, metrics).
+    """(public, units, records, bits uint32 [S, *bits_shape], key, step, n) ->
+    (public, units, metrics, answered, votes).
 
     Runs n <= S steps in one call; public state and units are updated in place. Compiled once,
-    whatever n. metrics are those of the last step.
+    whatever n. metrics are those of the last step; answered int32 [S, ...], of which the first n
+    count, says what decides the cost of each; votes: the sums that the data holder keeps, sealed.
     """
+    mechanism = method.mechanism
+
     def block(public, units, records, bits, key, step, n):
         def one(i, carry):
-            public, units, _ = carry
+            public, units, _, answered, votes = carry
             k_ask, k_absorb = jax.random.split(jax.random.fold_in(key, step + i))
             query = method.ask(k_ask, public)
             units, total = bounded_sum(method, layout, units, records, query, step + i)
-            released = release(method.mechanism, bits[i], total)
-            public, metrics = method.absorb(k_absorb, public, query, released)
-            return public, units, metrics
+            outcome = release(mechanism, bits[i], total)
+            public, metrics = method.absorb(k_absorb, public, query, mechanism.value(outcome))
+            answered = answered.at[i].set(mechanism.answered(outcome))
+            votes = jax.tree.map(lambda a, new: a.at[i].set(new), votes, kept(mechanism, total))
+            return public, units, metrics, answered, votes
 
-        return lax.fori_loop(0, n, one, (public, units, no_metrics))
+        nothing = jax.tree.map(lambda a: jnp.zeros((len(bits), *a.shape), a.dtype), empty[1:])
+        return lax.fori_loop(0, n, one, (public, units, no_metrics, *nothing))
 
-    def metrics_of_a_step(key, public):
-        released = jnp.zeros(method.mechanism.shape, jnp.float32)
-        return method.absorb(key, public, method.ask(key, public), released)[1]
+    def of_a_step(key):
+        public = method.init(key)
+        query = method.ask(key, public)
+        total = jnp.zeros(mechanism.shape, jnp.int32)
+        outcome = mechanism.decide(total, jnp.zeros(mechanism.bits_shape, jnp.uint32))
+        metrics = method.absorb(key, public, query, mechanism.value(outcome))[1]
+        return metrics, mechanism.answered(outcome), kept(mechanism, Private(total))
 
-    shapes = jax.eval_shape(lambda k: metrics_of_a_step(k, method.init(k)), jax.random.key(0))
-    no_metrics = {name: jnp.zeros(a.shape, a.dtype) for name, a in shapes.items()}
+    empty = jax.eval_shape(of_a_step, jax.random.key(0))
+    no_metrics = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), empty[0])
     return on_devices(block, layout, (False, True, True, False, False, False, False),
-                      (False, True, False), donate=(0, 1))
+                      (False, True, False, False, False), donate=(0, 1))
 
 
 def train(method: Method, records: Private[Records], state: State, layout: Layout, ledger: Ledger,
           bits: Any, *, steps: int, steps_per_call: int = 0,
           on_block: Callable[[State, dict[str, float]], None],
+          keep: Callable[[Private[Array], np.ndarray], None] = lambda votes, answered: None,
           stop: Callable[[], bool] = lambda: False) -> State:
     """Runs until `steps` releases were made, the budget allows no further one, or `stop()`.
 
     bits: the source of the noise (`aggregation.bits`). on_block(state, metrics) is called after
-    each block, with public metrics. Errors: BudgetExceeded and OSError from the ledger, before
-    anything is drawn; UserError when the generator is no longer finite (what was spent is spent).
+    each block, with public metrics; keep(votes [S, B, D], answered [n, ...]) before the block is
+    settled, with the sums that the data holder keeps. Errors: BudgetExceeded and OSError from the
+    ledger, before anything is drawn; UserError when the generator is no longer finite (what was
+    spent is spent).
     """
+    mechanism = method.mechanism
     block = compile_block(method, layout)
     longest = steps_per_call or LONGEST_BLOCK
     n = steps_per_call or 1
@@ -90,16 +105,17 @@ def train(method: Method, records: Private[Records], state: State, layout: Layou
         n = affordable(method, ledger, min(n, steps - state.step))
         if n < 1:
             break
-        ticket = ledger.reserve(method.mechanism.events(n), n)
-        noise = np.zeros((longest, *method.mechanism.noise.bits_shape(method.mechanism.shape)),
-                         np.uint32)
+        ticket = ledger.reserve(mechanism.events(n), n)
+        noise = np.zeros((longest, *mechanism.bits_shape), np.uint32)
         noise[:n] = bits.draw(noise[:n].shape)
         started = time.perf_counter()
-        public, units, metrics = block(state.public, state.units, records, noise, state.key,
-                                       state.step, n)
+        public, units, metrics, answered, votes = block(
+            state.public, state.units, records, noise, state.key, state.step, n)
         state = dataclasses.replace(state, public=public, units=units, step=state.step + n)
         metrics = {name: float(value) for name, value in metrics.items()}
-        ledger.settle(ticket, method.mechanism.events(n), n)
+        answered = np.asarray(answered)[:n]
+        keep(votes, answered)
+        ledger.settle(ticket, mechanism.settled(answered), n)
         if not all(math.isfinite(value) for value in metrics.values()):
             raise UserError(f"the generator diverged at step {state.step} (public metrics are not "
                             "finite); lower g_optimiser.learning_rate or step_size")
@@ -112,7 +128,7 @@ def train(method: Method, records: Private[Records], state: State, layout: Layou
 
 def affordable(method: Method, ledger: Ledger, steps: int) -> int:
     """The most steps, up to `steps`, that the budget allows on top of all that is charged."""
-    target, delta = ledger.header["epsilon"], ledger.header["delta"]
+    target, delta = ledger.target, ledger.header["delta"]
     spent = ledger.spent()
     while steps and gaussian.epsilon((*spent, *method.mechanism.events(steps)), delta) > target:
         steps -= 1

@@ -6,14 +6,15 @@ import dataclasses
 import math
 from typing import Any
 
-from dpgen_jax import methods
+from dpgen_jax import methods, purchases
 from dpgen_jax.accountant import calibrate, gaussian
+from dpgen_jax.accountant.events import Events
 from dpgen_jax.config import Budget
-from dpgen_jax.types import BudgetExceeded, ImageSpec, UserError
+from dpgen_jax.types import BudgetExceeded, Spec, UserError
 
 
-def complete(method: str, config: Any, spec: ImageSpec, budget: Budget) -> Any:
-    """`config` with both `sigma` and `steps`.
+def complete(method: str, config: Any, spec: Spec, budget: Budget, bought: Events = ()) -> Any:
+    """`config` with both `sigma` and `steps`, which get what `bought` and class counts leave.
 
     One of them may be None and is found from the budget; with epsilon = inf, sigma None means no
     noise. Errors: UserError where both are open, BudgetExceeded where the budget allows no step
@@ -30,18 +31,21 @@ def complete(method: str, config: Any, spec: ImageSpec, budget: Budget) -> Any:
         raise UserError("neither sigma nor steps is set; pass --steps, and the noise is found, or "
                         "--sigma, and the steps are found")
 
+    spent = purchases.planned(bought, budget.class_epsilon)
+
     def events(config, steps):
         return mechanism(config, spec).events(steps)
 
     if config.sigma is None:
         sigma = calibrate.sigma_for(
             lambda sigma: events(dataclasses.replace(config, sigma=sigma), 1), config.steps,
-            budget.epsilon, budget.delta)
+            budget.epsilon, budget.delta, spent)
         return dataclasses.replace(config, sigma=sigma)
     if config.steps is None:
-        steps = calibrate.max_steps(lambda n: events(config, n), budget.epsilon, budget.delta)
+        steps = calibrate.max_steps(lambda n: events(config, n), budget.epsilon, budget.delta,
+                                    spent)
         return dataclasses.replace(config, steps=steps)
-    needed = gaussian.epsilon(events(config, config.steps), budget.delta)
+    needed = gaussian.epsilon((*spent, *events(config, config.steps)), budget.delta)
     if not needed <= budget.epsilon:
         raise BudgetExceeded(
             f"{config.steps} steps with sigma {config.sigma:g} need epsilon {needed:.4g} at delta "

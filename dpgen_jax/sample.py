@@ -17,11 +17,11 @@ class Sample:
     source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_RELEASE")]
     """a run folder or a release folder"""
     out: Path
-    """FILE.npz, FILE.csv, FILE.png (a grid) or a folder (one PNG an image)"""
+    """FILE.npz, FILE.csv, and for images FILE.png (a grid) or a folder (one PNG an image)"""
     n: int = 1000
     """how many"""
-    label: tuple[int, ...] = ()
-    """classes to draw from; all, in equal shares, if left out"""
+    label: tuple[str, ...] = ()
+    """classes to draw from in equal shares; if left out all, as their released counts say"""
     seed: int | None = None
     """repeats a draw; sampling costs no privacy"""
 
@@ -31,12 +31,12 @@ def command(argv: list[str]) -> None:
                       "Draws synthetic records from a release; costs no privacy.")
     from dpgen_jax.run import bundle, export
 
-    write = export.writer(given.out)
     if given.out.exists() and not (given.out.is_dir() and not any(given.out.iterdir())):
         raise UserError(f"{given.out} exists; name another --out")
     release = bundle.load(given.source)
-    x, y = release.sample(given.n, given.label or None, given.seed)
-    write(given.out, x, y, release.spec.classes)
+    write = export.writer(given.out, release.spec)
+    x, y = release.sample(given.n, release.classes(given.label) or None, given.seed)
+    write(given.out, x, y, release.spec)
     print(f"{len(y):,} synthetic records: {given.out}")
 
 

@@ -1,4 +1,7 @@
-"""python -m dpgen_jax.train [METHOD] [--dataset D] [--preset NAME] [--epsilon E] [--out DIR] ..."""
+"""python -m dpgen_jax.train [METHOD] [--dataset D] [--preset NAME] [--epsilon E] [--out DIR] ...
+
+    python -m dpgen_jax.train --init-schema data.csv --label COLUMN --out schema.yaml
+"""
 
 from __future__ import annotations
 
@@ -8,28 +11,32 @@ from typing import Annotated
 
 import tyro
 
-from dpgen_jax import cli, methods, presets
+from dpgen_jax import cli, init_schema, methods, presets
 from dpgen_jax.config import Budget, Runtime
 
 DESCRIPTION = ("Trains a generator under differential privacy. Every field of the method's "
                "configuration is a flag; the defaults are those of the preset.")
 
 
-def arguments(method: str, preset: str | None) -> type:
-    """The flags, with the preset's values as defaults."""
-    name, chosen = presets.get(method, preset)
+def arguments(method: str, preset: str | None, dataset: str) -> type:
+    """The flags, with the values of the preset, or of the data set's default one."""
+    name, chosen = presets.get(method, preset, dataset)
     kind = methods.get(method).Config
     flat = tyro.conf.arg(name="")
     rows = [
-        ("dataset", str, "glyphs", "glyphs, digits, idx:DIR, npz:FILE, folder:DIR or tfds:NAME"),
+        ("dataset", str, "glyphs", "what to train on, as the README lists it"),
         ("preset", str, name, f"one of: {', '.join(presets.all_of(method))}"),
         ("epsilon", float, chosen.epsilon, "the promise; inf: no privacy"),
         ("delta", float, chosen.delta, "must lie below 1 / records"),
+        ("class_epsilon", float, chosen.class_epsilon, "of epsilon, for noisy class counts by "
+         "which labels are sampled; 0: classes in equal shares"),
         ("out", Path | None, None, "run folder; runs/METHOD-DATASET-TIME if left out"),
         ("resume", bool, False, "go on with the run in --out"),
         ("seed", int | None, None, "repeats a run bit for bit; then there is NO privacy claim"),
         ("classes", int | None, None, "number of classes, where the data do not declare it"),
         ("image_size", int | None, None, "resize images to this many pixels a side"),
+        ("schema", str | None, None, "the schema of a csv: a YAML file"),
+        ("test_csv", str | None, None, "the held-out part of a csv"),
     ]
     return dataclasses.make_dataclass("Train", [
         (n, Annotated[t, tyro.conf.arg(help=text)], dataclasses.field(default=d))
@@ -39,15 +46,19 @@ def arguments(method: str, preset: str | None) -> type:
 
 
 def command(argv: list[str]) -> None:
+    if cli.peek(argv, "--init-schema") is not None:
+        return init_schema.command(argv)
     method, argv = cli.split_method(argv, "datalens")
     methods.get(method)
-    kind = arguments(method, cli.peek(argv, "--preset"))
+    kind = arguments(method, cli.peek(argv, "--preset"), cli.peek(argv, "--dataset") or "glyphs")
     given = cli.parse(kind, argv, f"python -m dpgen_jax.train {method}", DESCRIPTION)
     cli.use_all_cores()
     from dpgen_jax import api, data
 
-    loaded = data.load(given.dataset, classes=given.classes, image_size=given.image_size)
-    asked = api.Run(method, given.preset, given.config, Budget(given.epsilon, given.delta),
+    loaded = data.load(given.dataset, classes=given.classes, image_size=given.image_size,
+                       schema=given.schema, test_csv=given.test_csv)
+    asked = api.Run(method, given.preset, given.config,
+                    Budget(given.epsilon, given.delta, given.class_epsilon),
                     given.runtime, given.out, given.resume, given.seed)
     api.run(asked, loaded, say=lambda line: print(line, flush=True))
 

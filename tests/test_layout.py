@@ -134,7 +134,7 @@ def test_compiled_once_whatever_the_number_of_steps_and_after_a_resume(devices, 
 
     def go(state, n):
         caplog.clear()
-        public, units, _ = block(state.public, state.units, records, noise, state.key,
+        public, units, *_ = block(state.public, state.units, records, noise, state.key,
                                  state.step, n)
         compilations.append(sum("XLA compilation" in line for line in caplog.messages))
         return dataclasses.replace(state, public=public, units=units, step=state.step + n)
@@ -159,7 +159,7 @@ def temporary(method, where, records):
         teachers.Units(method.init_unit(jax.random.key(0)), jnp.zeros(2, np.uint32),
                        jnp.int32(0))))
     public = jax.eval_shape(method.init, jax.random.key(0))
-    bits = jax.ShapeDtypeStruct((loop.LONGEST_BLOCK, *method.mechanism.noise.bits_shape(shape)),
+    bits = jax.ShapeDtypeStruct((loop.LONGEST_BLOCK, *method.mechanism.bits_shape),
                                 np.uint32)
     compiled = loop.compile_block(method, where).lower(
         public, Private(units), records, bits, jax.random.key(0), 0, 1).compile()

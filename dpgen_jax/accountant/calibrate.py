@@ -73,18 +73,19 @@ def max_steps(event: Event | Callable[[int], Events], epsilon: float, delta: flo
 
 
 def sigma_for(make_event: Callable[[float], GaussianEvent | Events], steps: int, epsilon: float,
-              delta: float) -> float:
-    """The smallest sigma of four significant digits at which `steps` steps stay within the budget.
+              delta: float, spent: Events = ()) -> float:
+    """The smallest sigma of four significant digits at which `steps` steps, after `spent`, stay
+    within the budget.
 
     make_event: from sigma, in the caller's units, to the event or the events of one step, whose
       cost must not rise with sigma. The events of the rounded sigma itself are what is checked.
-    Raises BudgetExceeded where no sigma is enough (the total variation alone exceeds delta), and
-    UserError where the budget asks for no noise at all.
+    Raises BudgetExceeded where no sigma is enough (what was spent before leaves nothing, or the
+    total variation alone exceeds delta), and UserError where the budget asks for no noise at all.
     """
     def total(sigma: float) -> float:
         made = make_event(sigma)
         one_step = made if isinstance(made, tuple) else ((made, 1),)
-        return gaussian.epsilon(tuple((event, n * steps) for event, n in one_step), delta)
+        return gaussian.epsilon((*spent, *((event, n * steps) for event, n in one_step)), delta)
 
     if not 0 < epsilon < math.inf:
         raise UserError(f"epsilon must be a positive, finite number, got {epsilon}")

@@ -9,6 +9,8 @@ back.
   open     incarnation: the run was resumed; reservations left open before stay charged in full
   reserve  id, steps, events: the worst case of a block
   settle   id, steps, events: what it came to, never more than was reserved
+  charge   events: one release that is not a step (a class histogram, bounds of a column)
+  extend   epsilon: from here on the target is this, larger than the one before
   torn     raw (base64), steps, events: a crash cut the last line; its bytes, and what is charged
 """
 
@@ -18,6 +20,7 @@ import base64
 import copy
 import hashlib
 import json
+import math
 import operator
 from pathlib import Path
 from typing import Any
@@ -87,24 +90,26 @@ def replay(path: Path, data: bytes) -> tuple[list[Record], list[str], bytes, Acc
 
 
 def torn(tail: bytes, account: Account) -> Record:
-    """The record that charges a torn line: its events if they can still be read (sorted keys put
-    them first), but no less than the largest reservation so far. More than is needed: a reservation
-    whose line is torn never returned, so nothing was drawn on it."""
-    steps, events = account.largest
+    """The record that charges a torn line: of each event as many as any reservation had so far, or
+    as the line itself names, if that can still be read (sorted keys put its events first). More
+    than is needed: a reservation whose line is torn never returned, so nothing was drawn on it."""
+    events = account.largest
     if tail.startswith(_EVENTS_FIRST):
         try:
             rows, _ = json.JSONDecoder().raw_decode(tail.decode("latin-1"), len(_EVENTS_FIRST))
-            readable = from_json(rows)
-            events = max(events, readable, key=_cost)
-            steps = max([steps, *(count for _, count in readable)])
+            events = _larger(events, from_json(rows))
         except _DAMAGE:
             pass  # not enough of it is left: the largest so far stands
-    return {"kind": "torn", "raw": base64.b64encode(tail).decode(), "steps": steps,
-            "events": to_json(events)}
+    return {"kind": "torn", "raw": base64.b64encode(tail).decode(),
+            "steps": account.longest, "events": to_json(events)}
 
 
-def _cost(events: Events) -> tuple[float, float]:
-    return gaussian.mu_squared(events), gaussian.total_variation(events)
+def _larger(one: Events, other: Events) -> Events:
+    """Of each event the larger count: costs no less than either, whatever the kinds of events."""
+    counts = dict(one)
+    for event, count in other:
+        counts[event] = max(count, counts.get(event, 0))
+    return tuple(counts.items())
 
 
 def whole(value: Any, least: int) -> int:
@@ -123,12 +128,14 @@ class Account:
 
     def __init__(self) -> None:
         self.header: Record = {}
+        self.target = 0.0
         self.incarnation = 0
         self.steps = 0
         self.next_id = 0
         self.counts: dict[Event, int] = {}
         self.pending: dict[int, tuple[int, Events]] = {}
-        self.largest: tuple[int, Events] = (1, ())
+        self.longest = 1  # steps of a reservation
+        self.largest: Events = ()
 
     def after(self, record: Record) -> Account:
         """A copy with one more record."""
@@ -150,14 +157,16 @@ class Account:
         kind = record["kind"]
         if (kind == "header") == bool(self.header):
             raise ValueError("a header must come first, and once")
-        steps = {"header": self._header, "open": self._open, "reserve": self._reserve,
-                 "settle": self._settle, "torn": self._torn}
-        steps[kind](record)
+        kinds = {"header": self._header, "open": self._open, "reserve": self._reserve,
+                 "settle": self._settle, "charge": self._release, "extend": self._extend,
+                 "torn": self._torn}
+        kinds[kind](record)
 
     def _header(self, record: Record) -> None:
         if not float(record["epsilon"]) > 0 or not 0 < record["delta"] < 1:
             raise ValueError("a header needs epsilon > 0 and 0 < delta < 1")
-        self.header = {**record, "epsilon": float(record["epsilon"])}
+        self.target = float(record["epsilon"])
+        self.header = {**record, "epsilon": self.target}
 
     def _open(self, record: Record) -> None:
         if record["incarnation"] != self.incarnation + 1:
@@ -172,8 +181,7 @@ class Account:
         self._charge(steps, events)
         self.pending[self.next_id] = (steps, events)
         self.next_id += 1
-        # the larger in each respect, were a short block ever to cost more than a long one
-        self.largest = (max(self.largest[0], steps), max(self.largest[1], events, key=_cost))
+        self.longest, self.largest = max(self.longest, steps), _larger(self.largest, events)
 
     def _settle(self, record: Record) -> None:
         steps, events = whole(record["steps"], 0), from_json(record["events"])
@@ -186,6 +194,17 @@ class Account:
         del self.pending[record["id"]]
         self._charge(-most, reserved, sign=-1)
         self._charge(steps, events)
+
+    def _release(self, record: Record) -> None:
+        events = from_json(record["events"])
+        if not events:
+            raise ValueError("a charge needs at least one event")
+        self._charge(0, events)
+
+    def _extend(self, record: Record) -> None:
+        if not self.target < float(record["epsilon"]) < math.inf:
+            raise ValueError(f"epsilon {record['epsilon']} does not extend {self.target:g}")
+        self.target = float(record["epsilon"])
 
     def _torn(self, record: Record) -> None:
         self._charge(whole(record["steps"], 1), from_json(record["events"]))

@@ -1,7 +1,7 @@
 """What a mechanism tells the accountant about one of its steps.
 
 Everywhere in this folder `events` is a tuple of pairs (event, count): a step that happened, or may
-happen, `count` times.
+happen, `count` times. `statement()` of each event is what a privacy statement says of it.
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ class GaussianEvent:
     mechanism: str = "rounded-gaussian"
 
     def __post_init__(self):
-        # Plain Python numbers, so that equal events are equal in the ledger too.
-        for name in ("sigma", "grid", "total_variation"):
-            object.__setattr__(self, name, float(getattr(self, name)))
+        _plain(self, "sigma", "grid", "total_variation")
         squared = operator.index(self.squared_sensitivity)
         object.__setattr__(self, "squared_sensitivity", squared)
         if not 0 < self.sigma < math.inf:
@@ -60,6 +58,54 @@ class GaussianEvent:
     def mu_squared(self) -> float:
         return self.squared_sensitivity / self.sigma**2
 
+    def statement(self) -> dict[str, Any]:
+        return {"mechanism": self.mechanism, "sigma": self.sigma, "sensitivity": self.sensitivity}
+
+
+@dataclasses.dataclass(frozen=True)
+class EpsilonDeltaEvent:
+    """One release that is (epsilon, delta)-private; purely epsilon-private where delta is 0.
+
+    Raises UserError unless 0 <= epsilon < inf and 0 <= delta < 1.
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    mechanism: str = "epsilon-delta"
+
+    def __post_init__(self):
+        _plain(self, "epsilon", "delta")
+        if not 0 <= self.epsilon < math.inf:
+            raise UserError(f"epsilon must be finite and not negative, got {self.epsilon}")
+        if not 0 <= self.delta < 1:
+            raise UserError(f"delta must be in [0, 1), got {self.delta}")
+
+    def statement(self) -> dict[str, Any]:
+        return {"mechanism": self.mechanism, "epsilon": self.epsilon, "delta": self.delta}
+
+
+@dataclasses.dataclass(frozen=True)
+class RenyiEvent:
+    """One release whose Renyi divergence of one order is at most `rdp`, between neighbours, both
+    ways round (Mironov, "Renyi Differential Privacy", CSF 2017).
+
+    Raises UserError unless 1 < order < inf and 0 <= rdp < inf.
+    """
+
+    order: float
+    rdp: float
+    mechanism: str = "renyi"
+
+    def __post_init__(self):
+        _plain(self, "order", "rdp")
+        if not 1 < self.order < math.inf:
+            raise UserError(f"order must be finite and above 1, got {self.order}")
+        if not 0 <= self.rdp < math.inf:
+            raise UserError(f"rdp must be finite and not negative, got {self.rdp}")
+
+    def statement(self) -> dict[str, Any]:
+        return {"mechanism": self.mechanism, "order": self.order, "rdp": self.rdp}
+
 
 @dataclasses.dataclass(frozen=True)
 class NonPrivateEvent:
@@ -67,11 +113,21 @@ class NonPrivateEvent:
 
     mechanism: str = "none"
 
+    def statement(self) -> dict[str, Any]:
+        return {"mechanism": self.mechanism, "sigma": 0.0, "sensitivity": None}
 
-Event = GaussianEvent | NonPrivateEvent
+
+Event = GaussianEvent | EpsilonDeltaEvent | RenyiEvent | NonPrivateEvent
 Events = tuple[tuple[Event, int], ...]
 
-KINDS: dict[str, type] = {"gaussian": GaussianEvent, "non-private": NonPrivateEvent}
+KINDS: dict[str, type] = {"gaussian": GaussianEvent, "epsilon-delta": EpsilonDeltaEvent,
+                          "renyi": RenyiEvent, "non-private": NonPrivateEvent}
+
+
+def _plain(event: Event, *names: str) -> None:
+    """Plain Python numbers, so that equal events are equal in the ledger too."""
+    for name in names:
+        object.__setattr__(event, name, float(getattr(event, name)))
 
 
 def merge(events: Events) -> Events:

@@ -1,4 +1,5 @@
-"""Exact accounting of Gaussian releases, and the looser accountants that papers used beside it.
+"""Exact accounting of Gaussian releases, what other releases add to it, and the looser accountants
+that papers used.
 
 Composition (Dong, Roth and Su, "Gaussian Differential Privacy", JRSSB 2022, Corollary 2): releases
 that are mu_i-GDP compose, adaptively, to sqrt(sum mu_i^2)-GDP, and no better statement holds. One
@@ -10,17 +11,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import erfcx, ndtr, ndtri
 
-from dpgen_jax.accountant.events import Events, GaussianEvent, NonPrivateEvent, merge
+from dpgen_jax.accountant.events import (
+    EpsilonDeltaEvent,
+    Event,
+    Events,
+    GaussianEvent,
+    NonPrivateEvent,
+    RenyiEvent,
+    merge,
+)
 from dpgen_jax.errors import UserError
-
-if TYPE_CHECKING:
-    from dp_accounting import DpEvent
 
 Conversion = Literal["improved", "classic"]
 
@@ -28,6 +34,8 @@ Conversion = Literal["improved", "classic"]
 # inflating it by this factor makes every epsilon that is returned an upper bound, at a cost < 1e-9.
 _SAFETY = 1 + 1e-9
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
+# Parts of delta that are tried: fixed, so that epsilon cannot fall when an event is added.
+_SHARES = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 
 
 def delta_at(mu: float, epsilon: float) -> float:
@@ -57,33 +65,96 @@ def _mills(t):
 
 
 def epsilon(events: Events, delta: float) -> float:
-    """The smallest epsilon at which all `events` together are (epsilon, delta)-private, rounded up.
+    """An epsilon at which all `events` together are (epsilon, delta)-private; the smallest, rounded
+    up, where all are Gaussian.
 
-    Composed exactly, with the distance between drawn and ideal noise charged to delta: the value
-    returned satisfies delta_at(mu, eps) + (1 + e^eps) tau <= delta, where
-    mu^2 = sum count * squared_sensitivity / sigma^2 and tau = sum count * total_variation.
+    Gaussian events compose exactly (`_exact`). EpsilonDeltaEvents add their epsilons to that and
+    take their deltas from delta: basic composition. It holds however the releases are interleaved
+    and depend on each other: each kind is an interactive mechanism with its own (epsilon, delta),
+    and those compose like mechanisms that run one after the other (Vadhan and Zhang, "Concurrent
+    Composition Theorems for Differential Privacy", STOC 2023). With RenyiEvents of one order it is
+    the smaller of that (`_each_kind`) and all at that order (`_one_order`).
 
-    Proof of the charge. Let P, Q be the ideal laws of the transcript on neighbouring data and P',
-    Q' those drawn. Replacing the ideal steps by the drawn ones, one at a time, moves the transcript
-    by at most the step's total variation (the later steps are the same kernel applied to both), so
-    P' and Q' are within tau of P and Q. For every set S:
-      P'(S) <= P(S) + tau <= e^eps Q(S) + delta(eps) + tau
-            <= e^eps (Q'(S) + tau) + delta(eps) + tau = e^eps Q'(S) + delta(eps) + (1 + e^eps) tau.
-
-    inf for a NonPrivateEvent, or where tau makes delta unreachable; 0.0 for no events.
-    Raises UserError unless 0 < delta < 1.
+    inf with a NonPrivateEvent, or where delta is not enough; 0.0 for no events. Never falls when an
+    event is added or delta is lowered. Raises UserError unless 0 < delta < 1.
     """
-    _require_delta(delta)
+    require_delta(delta)
     events = merge(events)
-    if any(isinstance(event, NonPrivateEvent) for event, _ in events):
+    bounded = _only(EpsilonDeltaEvent, events)
+    left = delta - math.fsum(count * event.delta for event, count in bounded)
+    if _only(NonPrivateEvent, events) or left < 0:
         return math.inf
-    return _epsilon_of(math.sqrt(mu_squared(events)), total_variation(events), delta)
+    orders = {event.order for event, _ in _only(RenyiEvent, events)}
+    if len(orders) == 1:
+        return min(_each_kind(events, left), _one_order(events, *orders, left))
+    return _each_kind(events, left)
+
+
+def _each_kind(events: Events, delta: float) -> float:
+    """Each kind of event by itself, and each order of RenyiEvents, then basic composition; a share
+    of delta is for Renyi, split equally between orders. The best of `_SHARES`."""
+    gaussians = _only(GaussianEvent, events)
+    mu, tau = math.sqrt(mu_squared(gaussians)), total_variation(gaussians)
+    pure = math.fsum(n * event.epsilon for event, n in _only(EpsilonDeltaEvent, events))
+    renyi: dict[float, float] = {}
+    for event, count in _only(RenyiEvent, events):
+        renyi[event.order] = renyi.get(event.order, 0.0) + count * event.rdp
+
+    def total(share: float) -> float:
+        each = share * delta / max(1, len(renyi))
+        converted = [_from_rdp(rdp, order, each) for order, rdp in renyi.items()]
+        return _exact(mu, tau, (1 - share) * delta) + math.fsum([pure, *converted])
+
+    return min(map(total, _SHARES)) if renyi else total(0.0)
+
+
+def _one_order(events: Events, order: float, delta: float) -> float:
+    """Everything at the one order a of the RenyiEvents, where divergences add up, adaptively
+    (Mironov, Proposition 1). A Gaussian has a mu^2 / 2; an e-private release min(e, a e^2 / 2) (Bun
+    and Steinke, "Concentrated Differential Privacy", TCC 2016, Proposition 3.3). An (e, d)-private
+    release is e-private but for a chance of d that it tells all (Kairouz, Oh and Viswanath, "The
+    Composition Theorem for Differential Privacy", ICML 2015): delta arrives here without those d.
+    The drawn Gaussians' tau is charged for the whole as `_exact` proves, from a share of delta.
+    """
+    gaussians = _only(GaussianEvent, events)
+    tau = total_variation(gaussians)
+    rdp = math.fsum([
+        order * mu_squared(gaussians) / 2,
+        *(n * event.rdp for event, n in _only(RenyiEvent, events)),
+        *(n * min(event.epsilon, order * event.epsilon**2 / 2)
+          for event, n in _only(EpsilonDeltaEvent, events))])
+    best = math.inf
+    for share in _SHARES:
+        eps, rest = _from_rdp(rdp, order, share * delta), (1 - share) * delta
+        if tau == 0 or rest > 0 and math.log(tau) + np.logaddexp(0, eps) <= math.log(rest):
+            best = min(best, eps)
+    return best
+
+
+def _from_rdp(rdp: float, order: float, delta: float) -> float:
+    if rdp == 0 or delta <= 0:
+        return 0.0 if rdp == 0 else math.inf
+    return max(0.0, float(_convert(rdp, order, delta, "improved")))
+
+
+def _only(kind: type, events: Events) -> Events:
+    return tuple((event, count) for event, count in events if isinstance(event, kind))
 
 
 def mu_squared(events: Events) -> float:
-    """Sum of count * squared_sensitivity / sigma^2; inf with a NonPrivateEvent."""
-    return math.fsum(count * event.mu_squared if isinstance(event, GaussianEvent) else math.inf
-                     for event, count in merge(events))
+    """Sum of count * squared_sensitivity / sigma^2; inf with a NonPrivateEvent.
+
+    Raises UserError for events that are not Gaussian, which only `epsilon` can count.
+    """
+    def squared(event: Event) -> float:
+        match event:
+            case GaussianEvent():
+                return event.mu_squared
+            case NonPrivateEvent():
+                return math.inf
+        raise UserError(f"{event} is not Gaussian: only gaussian.epsilon can count it")
+
+    return math.fsum(count * squared(event) for event, count in merge(events))
 
 
 def total_variation(events: Events) -> float:
@@ -92,14 +163,25 @@ def total_variation(events: Events) -> float:
                      if isinstance(event, GaussianEvent))
 
 
-def _epsilon_of(mu: float, tau: float, delta: float) -> float:
+def _exact(mu: float, tau: float, delta: float) -> float:
+    """The smallest epsilon of Gaussian releases, with the distance between drawn and ideal noise
+    charged to delta: the value returned satisfies delta_at(mu, eps) + (1 + e^eps) tau <= delta,
+    where mu^2 = sum count * squared_sensitivity / sigma^2 and tau = sum count * total_variation.
+
+    Proof of the charge. Let P, Q be the ideal laws of the transcript on neighbouring data and P',
+    Q' those drawn. Replacing the ideal steps by the drawn ones, one at a time, moves the transcript
+    by at most the step's total variation (the later steps are the same kernel applied to both), so
+    P' and Q' are within tau of P and Q. For every set S:
+      P'(S) <= P(S) + tau <= e^eps Q(S) + delta(eps) + tau
+            <= e^eps (Q'(S) + tau) + delta(eps) + tau = e^eps Q'(S) + delta(eps) + (1 + e^eps) tau.
+    """
     def holds(eps: float) -> bool:
         ideal = delta_at(mu, eps) * _SAFETY
         return ideal + (tau + math.exp(eps + math.log(tau)) if tau else 0.0) <= delta
 
     if holds(0.0):
         return 0.0
-    if tau >= 1 or mu == 0 or mu == math.inf:
+    if tau >= 1 or mu == 0 or mu == math.inf or delta <= 0:
         return math.inf
     if tau:
         # The left side is convex with slope e^eps (tau - Phi(-eps/mu - mu/2)): lowest here, and
@@ -133,7 +215,7 @@ def rdp_epsilon(events: Events, delta: float, conversion: Conversion = "improved
     orders: the grid that is searched, all > 1; by default the optimum over all real orders.
     The distance between drawn and ideal noise is not charged. inf with a NonPrivateEvent.
     """
-    _require_delta(delta)
+    require_delta(delta)
     return zcdp_epsilon(mu_squared(events) / 2, delta, conversion, orders)
 
 
@@ -178,13 +260,13 @@ def zcdp_for(epsilon: float, delta: float,
     RDP(a) = c * a is c-zCDP; "exact" uses the Gaussian delta itself, the others `zcdp_epsilon`.
     Raises UserError unless 0 < epsilon < inf and 0 < delta < 1.
     """
-    _require_delta(delta)
+    require_delta(delta)
     if not 0 < epsilon < math.inf:
         raise UserError(f"epsilon must be positive and finite, got {epsilon}")
 
     def affords(c: float) -> bool:
         if conversion == "exact":
-            return _epsilon_of(math.sqrt(2 * c), 0.0, delta) <= epsilon
+            return _exact(math.sqrt(2 * c), 0.0, delta) <= epsilon
         return zcdp_epsilon(c, delta, conversion) <= epsilon
 
     too_much = 1.0
@@ -193,50 +275,6 @@ def zcdp_for(epsilon: float, delta: float,
     return _bisect(affords, too_much, 0.0)
 
 
-def to_dp_event(events: Events) -> DpEvent:
-    """The one adapter to the `dp_accounting` package: each event a Gaussian of noise multiplier
-    sigma / sensitivity, to be read with NeighboringRelation.ADD_OR_REMOVE_ONE whatever the relation
-    of the run. The sensitivity of an event already is the distance between neighbouring messages;
-    under REPLACE_ONE the package's PLD accountant would double it again, and its RDP one would not.
-    """
-    import dp_accounting as dp
-
-    def single(event) -> DpEvent:
-        if isinstance(event, NonPrivateEvent):
-            return dp.NonPrivateDpEvent()
-        if event.squared_sensitivity == 0:
-            return dp.NoOpDpEvent()
-        return dp.GaussianDpEvent(event.sigma / event.sensitivity)
-
-    return dp.ComposedDpEvent([dp.SelfComposedDpEvent(single(e), n) for e, n in merge(events)])
-
-
-def pld_epsilon(events: Events, delta: float) -> float:
-    """Epsilon by privacy loss distributions (`dp_accounting`): a cross-check of `epsilon`.
-
-    Pessimistic by its discretisation; the distance to ideal noise is not charged.
-    """
-    from dp_accounting import pld
-
-    return _by_package(pld.PLDAccountant, events, delta)
-
-
-def dp_accounting_rdp_epsilon(events: Events, delta: float,
-                              orders: Sequence[float] | None = None) -> float:
-    """Epsilon by the Renyi accountant of `dp_accounting`: a cross-check of `rdp_epsilon`."""
-    from dp_accounting import rdp
-
-    return _by_package(lambda relation: rdp.RdpAccountant(orders, relation), events, delta)
-
-
-def _by_package(accountant: Callable, events: Events, delta: float) -> float:
-    from dp_accounting import NeighboringRelation
-
-    _require_delta(delta)
-    composed = accountant(NeighboringRelation.ADD_OR_REMOVE_ONE).compose(to_dp_event(events))
-    return float(composed.get_epsilon(delta))
-
-
-def _require_delta(delta: float) -> None:
+def require_delta(delta: float) -> None:
     if not 0 < delta < 1:
         raise UserError(f"delta must lie strictly between 0 and 1, got {delta}")

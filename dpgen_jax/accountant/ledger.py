@@ -87,14 +87,10 @@ class Ledger:
         """Charges the worst case of a block of `steps` steps; returns the id to settle it with.
 
         The record is on disk when this returns. If it raises, nothing may be drawn: BudgetExceeded
-        if the header's (epsilon, delta) would be exceeded, whatever the caller computed; UserError
+        if `target` at the header's delta would be exceeded, whatever the caller computed; UserError
         if the file cannot be written; ValueError for a reservation of nothing.
         """
-        target, delta = self._account.header["epsilon"], self._account.header["delta"]
-        needed = gaussian.epsilon((*self.spent(), *events), delta)
-        if not needed <= target:
-            raise BudgetExceeded(f"the budget, epsilon {target:g} at delta {delta:g}, allows no "
-                                 f"{steps} more steps: they would need epsilon {needed:.6g}")
+        self._require_budget(events, f"{steps} more steps")
         reservation = self._account.next_id
         self._append({"kind": "reserve", "id": reservation, "steps": whole(steps, 1),
                       "events": to_json(events)})
@@ -109,6 +105,31 @@ class Ledger:
         self._append({"kind": "settle", "id": reservation, "steps": whole(steps, 0),
                       "events": to_json(events)})
 
+    def charge(self, events: Events) -> None:
+        """Charges one release that is not a step, such as a class histogram, for good.
+
+        On disk when this returns; if it raises, as `reserve` does, nothing may be drawn.
+        """
+        self._require_budget(events, "release of " + ", ".join(e.mechanism for e, _ in events))
+        self._append({"kind": "charge", "events": to_json(events)})
+
+    def extend(self, epsilon: float) -> None:
+        """Raises the target from here on: a finished run that goes on states a new, larger claim.
+
+        On disk when this returns. Raises UserError unless target < epsilon < inf.
+        """
+        if not self.target < epsilon < math.inf:
+            raise UserError(f"this run already has epsilon {self.target:g}; to extend it, give a "
+                            f"larger, finite epsilon than that, not {epsilon:g}")
+        self._append({"kind": "extend", "epsilon": float(epsilon)})
+
+    def _require_budget(self, events: Events, what: str) -> None:
+        delta = self._account.header["delta"]
+        needed = gaussian.epsilon((*self.spent(), *events), delta)
+        if not needed <= self.target:
+            raise BudgetExceeded(f"the budget, epsilon {self.target:g} at delta {delta:g}, allows "
+                                 f"no {what}: that would need epsilon {needed:.6g}")
+
     def spent(self) -> Events:
         """All that is charged: settled blocks as settled, all others in full, merged."""
         return self._account.spent()
@@ -119,8 +140,13 @@ class Ledger:
 
     @property
     def header(self) -> Record:
-        """A copy of the header, with epsilon as a float."""
+        """A copy of the header, with epsilon as a float: the first target."""
         return {name: value for name, value in self._account.header.items() if name != "kind"}
+
+    @property
+    def target(self) -> float:
+        """The epsilon that may be spent: the header's, or that of the last extension."""
+        return self._account.target
 
     @property
     def incarnation(self) -> int:
@@ -233,7 +259,8 @@ def read(path: str | os.PathLike) -> list[Record]:
 
 
 def account(records: list[Record]) -> Account:
-    """The totals of records that `read` returned: `spent()`, `epsilon()`, `steps`, `header`."""
+    """The totals of records that `read` returned: `spent()`, `epsilon()`, `steps`, `header`,
+    `target`."""
     totals = Account()
     for record in records:
         totals.apply(record)

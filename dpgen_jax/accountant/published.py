@@ -43,7 +43,8 @@ class Published:
         return steps
 
 
-DATALENS_ORDERS = (1.1, *range(2, 200))
+ORDERS = np.asarray([1.1, *range(2, 200)])
+"""of both the DataLens and the G-PATE code"""
 
 
 def datalens(top_k: int, batch: int, sigma: float, delta: float) -> Published:
@@ -60,7 +61,7 @@ def datalens(top_k: int, batch: int, sigma: float, delta: float) -> Published:
         if sigma == 0:
             return math.inf
         rdp_per_order = 2 * top_k * batch * steps / sigma**2
-        return zcdp_epsilon(rdp_per_order, delta, "classic", np.asarray(DATALENS_ORDERS))
+        return zcdp_epsilon(rdp_per_order, delta, "classic", ORDERS)
 
     return Published(
         formula=f"min over a in [1.1, 2, 3, ..., 199] of T * 2 k B a / sigma^2 + ln(1/delta)/(a-1),"
@@ -68,7 +69,38 @@ def datalens(top_k: int, batch: int, sigma: float, delta: float) -> Published:
         epsilon=epsilon)
 
 
+PAPER_ANSWER_RATE = 0.55
+"""share of answered queries at which G-PATE's 232 MNIST steps come to its epsilon of 1"""
+
+
+def gpate(batch: int, projection: int, sigma: float, sigma_threshold: float, delta: float,
+          answer_rate: float = PAPER_ANSWER_RATE) -> Published:
+    """G-PATE (Long et al., "G-PATE: Scalable Differentially Private Data Generator via Private
+    Aggregation of Teacher Discriminators", NeurIPS 2021) as its code adds up: for each fake and
+    each projected coordinate a threshold test, and a noisy argmax where that answers.
+
+    batch: fakes of one step; projection: coordinates of one fake; sigma, sigma_threshold: noise of
+    the votes and of the test, in votes; without noise epsilon is inf. answer_rate: the expected
+    share of answered queries; it depends on the records, so below 1 this is no guarantee.
+    """
+    def epsilon(steps: int) -> float:
+        if steps == 0:
+            return 0.0
+        if sigma == 0 or sigma_threshold == 0:
+            return math.inf
+        query = 1 / (2 * sigma_threshold**2) + answer_rate / sigma**2
+        return zcdp_epsilon(steps * batch * projection * query, delta, "classic", ORDERS)
+
+    return Published(
+        formula="min over a in [1.1, 2, 3, ..., 199] of T * B k a (1 / (2 sigma1^2) + P / sigma2^2)"
+                f" + ln(1/delta)/(a-1), B={batch}, k={projection}, sigma1={sigma_threshold:g}, "
+                f"sigma2={sigma:g}, P={answer_rate:g}, delta={delta:g} (G-PATE's code)",
+        epsilon=epsilon)
+
+
 # method name -> (its complete configuration, delta) -> what its paper would say
 PUBLISHED: dict[str, Callable[[Any, float], Published]] = {
     "datalens": lambda config, delta: datalens(config.top_k, config.batch, config.sigma, delta),
+    "gpate": lambda config, delta: gpate(config.batch, config.projection, config.sigma,
+                                         config.sigma_threshold, delta),
 }

@@ -1,6 +1,6 @@
 """The door: bound x noise x schedule, what it costs, and the release itself.
 
-`release` is the only code of the package that turns a private value into a public one.
+`release` is the only code of the package that turns a sum over units into a public value.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Callable
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import jax.numpy as jnp
+import numpy as np
 
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.aggregation.noise import NoNoise, RoundedGaussian
@@ -18,24 +19,58 @@ from dpgen_jax.aggregation.schedule import Everyone
 from dpgen_jax.types import Array, Private, UserError, unseal
 
 ADD_OR_REMOVE = "add-or-remove-one"
+Noise = RoundedGaussian | NoNoise
 
 
 class Bound(Protocol):
     """What is done to one unit's message, and how far that lets it move, from the same fields.
 
-    unit, relation: what the bound is proven for; rows: B; max_abs: largest entry after `project`.
+    unit, relation: what the bound is proven for; rows: B; max_abs: largest entry after `project`;
+    grid: the value of one unit of the integers.
     """
 
     unit: ClassVar[str]
     relation: ClassVar[str]
     rows: int
-    max_abs: ClassVar[int]
+    max_abs: int
+    grid: float
 
     def project(self, key: Array, message: Array) -> Array:
-        """float32 [B, D] to int32 [B, D]."""
+        """float32 [B, M] to int32 [B, D]."""
 
     def squared_sensitivity(self) -> int:
         """Squared L2 sensitivity of the whole message of one step, in the integers released."""
+
+
+class Releases(Protocol):
+    """What the loop asks of a mechanism; `Mechanism` and `confident_gnmax.ConfidentGNMax` are two.
+
+    shape: (B, D) of the sum over units; bits_shape: of the uint32 bits of one release; keeps_votes:
+    whether the data holder may keep the sums, for data-dependent accounting.
+    """
+
+    bound: Bound
+    n_units: int
+    shape: tuple[int, int]
+    keeps_votes: ClassVar[bool]
+
+    @property
+    def bits_shape(self) -> tuple[int, ...]: ...
+
+    def decide(self, votes: Array, bits: Array) -> Any:
+        """The public outcome of the sum int32 [B, D], with noise made of `bits`."""
+
+    def value(self, outcome: Any) -> Array:
+        """What a method learns from the outcome: float32 [B, ...]."""
+
+    def answered(self, outcome: Any) -> Array:
+        """int32: which queries of the step were answered, where that decides the cost."""
+
+    def events(self, steps: int) -> Events:
+        """The most that `steps` steps can cost."""
+
+    def settled(self, answered: np.ndarray) -> Events:
+        """What steps cost whose `answered` [steps, ...] are these; never more than `events`."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,7 +78,7 @@ class Mechanism:
     """Integer messages, bounded one by one, summed over units, released with noise.
 
     bound: of one unit's message; noise: on the sum; schedule: who answers; n_units: public;
-    shape: (B, D) of a message; decode: (noisy sum int32 [B, D], n_units) -> float32 [B, D].
+    shape: (B, D) of a bounded message; decode: (noisy sum int32 [B, D], n_units) -> float32.
 
     Guarantee: one step is one Gaussian release of sensitivity bound.squared_sensitivity(), for
     the unit and the relation named here. Replace-one: the content and label behind one public
@@ -55,13 +90,15 @@ class Mechanism:
     """
 
     bound: Bound
-    noise: RoundedGaussian | NoNoise
+    noise: Noise
     schedule: Everyone
     n_units: int
     shape: tuple[int, int]
     decode: Callable[[Array, int], Array]
     relation: str = "replace-one"
     unit: str = "record"
+
+    keeps_votes: ClassVar[bool] = False
 
     def __post_init__(self):
         rows, columns = (operator.index(size) for size in self.shape)
@@ -80,27 +117,56 @@ class Mechanism:
                             "one of each is needed")
         if self.bound.rows != rows:
             raise UserError(f"the bound covers {self.bound.rows} rows, a message has {rows}")
-        if self.n_units * self.bound.max_abs + self.noise.max_abs >= 2**31:
-            raise UserError(f"the noisy sum over {self.n_units} units could leave 32-bit integers; "
-                            "use fewer units")
+        check_range(self.n_units, self.bound, self.noise)
+
+    @property
+    def bits_shape(self) -> tuple[int, ...]:
+        return self.noise.bits_shape(self.shape)
+
+    def decide(self, votes: Array, bits: Array) -> Array:
+        return self.decode(votes + self.noise.sample(bits), self.n_units)
+
+    def value(self, outcome: Array) -> Array:
+        return outcome
+
+    def answered(self, outcome: Array) -> Array:
+        """Nothing: every step costs the same."""
+        return jnp.zeros(0, jnp.int32)
 
     def events(self, steps: int) -> Events:
         """The privacy events of `steps` steps, as (event, count) pairs, for the accountant."""
         rows, columns = self.shape
-        return ((self.noise.event(self.bound, rows * columns), self.schedule.visits(steps)),)
+        event = self.noise.event(self.bound.squared_sensitivity(), rows * columns, self.bound.grid)
+        return ((event, self.schedule.visits(steps)),)
+
+    def settled(self, answered: np.ndarray) -> Events:
+        return self.events(len(answered))
 
 
-def release(mechanism: Mechanism, bits: Array, total: Private[Array]) -> Array:
-    """Opens the sum over units, adds noise and decodes: float32 [B, D], public.
+def check_range(n_units: int, bound: Bound, noise: Noise) -> None:
+    """Raises UserError where a noisy sum over the units could leave int32."""
+    if n_units * bound.max_abs + noise.max_abs >= 2**31:
+        raise UserError(f"the noisy sum over {n_units} units could leave 32-bit integers; "
+                        "use fewer units")
 
-    bits: uint32 of mechanism.noise.bits_shape(mechanism.shape), uniform, secret, and used for this
-    release only; total: int32 [B, D]. Pure. Raises ValueError for other shapes or types, since
-    bits that broadcast would give two entries the same noise.
+
+def release(mechanism: Releases, bits: Array, total: Private[Array]) -> Any:
+    """Opens the sum over units and returns what the mechanism makes of it: public.
+
+    bits: uint32 of mechanism.bits_shape, uniform, secret, and used for this release only; total:
+    int32 [B, D]. Pure. Raises ValueError for other shapes or types, since bits that broadcast
+    would give two entries the same noise.
     """
     votes = unseal(total)
-    wanted = mechanism.noise.bits_shape(mechanism.shape)
+    wanted = mechanism.bits_shape
     if bits.shape != wanted or bits.dtype != jnp.uint32:
         raise ValueError(f"noise bits are {bits.dtype}{bits.shape}, expected uint32{wanted}")
     if votes.shape != mechanism.shape or votes.dtype != jnp.int32:
         raise ValueError(f"the sum is {votes.dtype}{votes.shape}, expected int32{mechanism.shape}")
-    return mechanism.decode(votes + mechanism.noise.sample(bits), mechanism.n_units)
+    return mechanism.decide(votes, bits)
+
+
+def kept(mechanism: Releases, total: Private[Array]) -> Private[Array]:
+    """The sum, still sealed, if the data holder keeps it in private/, else nothing."""
+    votes = unseal(total)
+    return Private(votes if mechanism.keeps_votes else jnp.zeros(0, jnp.int32))

@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 import mpmath
@@ -21,9 +20,6 @@ from jax import lax
 
 from dpgen_jax.accountant.events import GaussianEvent, NonPrivateEvent
 from dpgen_jax.types import Array, UserError
-
-if TYPE_CHECKING:
-    from dpgen_jax.aggregation.mechanism import Bound
 
 MIN_SIGMA, MAX_SIGMA = 0.3, 20000.0
 ONE = 1 << 95
@@ -86,10 +82,9 @@ class RoundedGaussian:
         """
         return min(1.0, draws * (self.max_abs + 1) / ONE)
 
-    def event(self, bound: Bound, draws: int) -> GaussianEvent:
-        """What one release of a message of `draws` entries under this bound costs."""
-        return GaussianEvent(self.sigma, bound.squared_sensitivity(),
-                             total_variation=self.total_variation(draws))
+    def event(self, squared_sensitivity: int, draws: int, grid: float = 1.0) -> GaussianEvent:
+        """What one release of `draws` entries of this squared L2 sensitivity costs."""
+        return GaussianEvent(self.sigma, squared_sensitivity, grid, self.total_variation(draws))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,8 +105,13 @@ class NoNoise:
     def total_variation(self, draws: int) -> float:
         return 0.0
 
-    def event(self, bound: Bound, draws: int) -> NonPrivateEvent:
+    def event(self, squared_sensitivity: int, draws: int, grid: float = 1.0) -> NonPrivateEvent:
         return NonPrivateEvent()
+
+
+def gaussian(sigma: float | None) -> RoundedGaussian | NoNoise:
+    """The noise of a configuration: sigma None or 0 means none."""
+    return RoundedGaussian(sigma) if sigma else NoNoise()
 
 
 def _at_most(entry: tuple[Array, ...], words: tuple[Array, ...]) -> Array:

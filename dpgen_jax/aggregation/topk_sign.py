@@ -40,6 +40,7 @@ class TopKSign:
     relation: ClassVar[str] = "replace-one"
     max_abs: ClassVar[int] = 1
     """largest entry of a projected message"""
+    grid: ClassVar[float] = 1.0
 
     def __post_init__(self):
         for name in ("top_k", "rows"):

@@ -1,17 +1,29 @@
-"""Data sets by one short text: `load("glyphs")`, `load("idx:mnist")`, ..."""
+"""Data sets by one short text: `load("glyphs")`, `load("csv:people.csv", schema="s.yaml")`, ..."""
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from collections.abc import Callable
 
 import numpy as np
 
-from dpgen_jax.data import glyphs, images, tfds
+from dpgen_jax.data import glyphs, images, public_tables, schema, tables, tfds
 from dpgen_jax.data.base import MIN_SIDE, Dataset, assemble, fixed_classes
 from dpgen_jax.types import UserError
 
 __all__ = ["SPECS", "Dataset", "from_arrays", "load"]
+
+IMAGE_OPTIONS = ("classes", "image_size")
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """load(place, *options), without the place where `place`, the word for it, is empty."""
+
+    load: Callable[..., Dataset]
+    place: str = ""
+    options: tuple[str, ...] = IMAGE_OPTIONS
 
 
 def _load_glyphs(classes: int | None, image_size: int | None) -> Dataset:
@@ -19,25 +31,37 @@ def _load_glyphs(classes: int | None, image_size: int | None) -> Dataset:
     return glyphs.glyphs() if image_size is None else glyphs.glyphs(image_size)
 
 
-EMBEDDED: dict[str, Callable[[int | None, int | None], Dataset]] = {
-    "glyphs": _load_glyphs,
-    "digits": images.digits,
-}
-PLACED: dict[str, tuple[str, Callable[[str, int | None, int | None], Dataset]]] = {
-    "idx": ("DIR", images.idx),
-    "npz": ("FILE", images.npz),
-    "folder": ("DIR", images.folder),
-    "tfds": ("NAME", tfds.prepared),
-}
-SPECS = (*EMBEDDED, *(f"{kind}:{what}" for kind, (what, _) in PLACED.items()))
+def _load_csv(place: str, given: str | None, test_csv: str | None) -> Dataset:
+    if given is None:
+        raise UserError(
+            f"csv:{place} needs --schema FILE.yaml, which declares its columns; draft one with "
+            f"python -m dpgen_jax.train --init-schema {place} --label COLUMN --out schema.yaml")
+    return tables.csv(place, schema.read(given), test_csv)
 
 
-def load(spec: str, *, classes: int | None = None, image_size: int | None = None) -> Dataset:
+SOURCES = {
+    "glyphs": Source(_load_glyphs),
+    "digits": Source(images.digits),
+    "breast_cancer": Source(public_tables.breast_cancer, options=()),
+    "idx": Source(images.idx, "DIR"),
+    "npz": Source(images.npz, "FILE"),
+    "folder": Source(images.folder, "DIR"),
+    "tfds": Source(tfds.prepared, "NAME"),
+    "csv": Source(_load_csv, "FILE", ("schema", "test_csv")),
+    "adult": Source(public_tables.adult, "DIR", ()),
+}
+SPECS = tuple(f"{kind}:{source.place}".rstrip(":") for kind, source in SOURCES.items())
+
+
+def load(spec: str, *, classes: int | None = None, image_size: int | None = None,
+         schema: str | None = None, test_csv: str | None = None) -> Dataset:
     """Loads the data set that spec names: `glyphs`, `digits`, or KIND:PLACE as in `SPECS`.
 
-    classes: the declared number of classes. Needed by npz unless the file states it, 10 for idx
-      unless given; the other sources state their own, and another number is an error.
+    classes: the declared number of classes of images. Needed by npz unless the file states it, 10
+      for idx unless given; the other sources state their own, and another number is an error.
     image_size: pixels; images of another shape are centre-cropped to a square and resized.
+    schema: for csv, a YAML file or the name of a packaged schema (`schema.NAMES`).
+    test_csv: for csv, the file of the held-out part.
     A path that does not exist is also tried under the folder DPGEN_DATA (default ../shared/data,
     seen from the working directory). `tfds:` reads under TFDS_DATA_DIR, as tfds itself does.
     Errors: UserError, one line that names the file, row or option at fault and the mend. It may
@@ -48,11 +72,14 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
     if classes is not None and classes < 1:
         raise UserError(f"--classes {classes} is too small; declare 1 or more")
     kind, colon, place = spec.partition(":")
-    if kind in EMBEDDED and not colon:
-        return EMBEDDED[kind](classes, image_size)
-    if kind in PLACED and place:
-        return PLACED[kind][1](place, classes, image_size)
-    raise UserError(_unknown(spec, kind))
+    source = SOURCES.get(kind)
+    if source is None or (bool(colon), bool(place)) != (bool(source.place),) * 2:
+        raise UserError(_unknown(spec, kind))
+    given = {"classes": classes, "image_size": image_size, "schema": schema, "test_csv": test_csv}
+    for name, value in given.items():
+        if value is not None and name not in source.options:
+            raise UserError(f"--{name.replace('_', '-')} does not apply to {kind}; drop the option")
+    return source.load(*([place] if place else []), *(given[name] for name in source.options))
 
 
 def from_arrays(x: np.ndarray, y: np.ndarray, classes: int | None = None) -> Dataset:
@@ -73,8 +100,7 @@ def from_arrays(x: np.ndarray, y: np.ndarray, classes: int | None = None) -> Dat
 
 
 def _unknown(spec: str, kind: str) -> str:
-    known = {**{name: name for name in EMBEDDED},
-             **{name: f"{name}:{what}" for name, (what, _) in PLACED.items()}}
+    known = dict(zip(SOURCES, SPECS, strict=True))
     close = difflib.get_close_matches(kind.lower(), known, n=1)
     hint = f"did you mean {known[close[0]]}? " if close else ""
-    return f"unknown data set {spec!r}; {hint}known: {', '.join(known.values())}"
+    return f"unknown data set {spec!r}; {hint}known: {', '.join(SPECS)}"

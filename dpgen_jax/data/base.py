@@ -1,17 +1,19 @@
-"""What every image source shares: the `Dataset`, its checks, and small helpers for loaders."""
+"""What the sources share: the `Dataset`, the checks of images, and small helpers for loaders."""
 
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageOps
 
-from dpgen_jax.types import ImageSpec, UserError
+from dpgen_jax.types import ImageSpec, Spec, UserError
 
 Arrays = tuple[np.ndarray, np.ndarray]
 MIN_SIDE = 4
@@ -19,26 +21,33 @@ MIN_SIDE = 4
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """Labelled images. Arrays are read-only.
+    """Labelled records. Arrays are read-only.
 
     name: short and safe for a folder name.
     spec: the declared, public schema.
-    x_train uint8 [n, H, W, ch], y_train int32 [n]; x_test, y_test alike, or None.
-    notes: what was taken from the data or from its public structure, one line each.
+    x_train, y_train int32 [n]; x_test, y_test alike, or None. x is uint8 [n, H, W, ch] for images,
+      float32 [n, F] in [0, 1] for a table (`transform.decode` turns it back).
+    notes: what was taken from the data or from its public structure, one line each; published.
+    private_notes: what the data holder may see on a terminal, one line each. NEVER write them to a
+      file: they tell about the records.
+    bought: the purchases of the schema made under differential privacy on these records, as rows
+      of `accountant.events.to_json`; whoever trains on them charges them.
     """
 
     name: str
-    spec: ImageSpec
+    spec: Spec
     x_train: np.ndarray
     y_train: np.ndarray
     x_test: np.ndarray | None = None
     y_test: np.ndarray | None = None
     notes: tuple[str, ...] = ()
+    private_notes: tuple[str, ...] = ()
+    bought: tuple[dict[str, Any], ...] = ()
 
 
 def assemble(name: str, classes: int, train: Arrays, test: Arrays | None,
              notes: Iterable[str] = (), image_size: int | None = None) -> Dataset:
-    """Checks both parts against one schema, resizes if asked, freezes the arrays.
+    """A data set of images: checks both parts against one schema, resizes if asked, freezes.
 
     train, test: (images uint8 [n, H, W] or [n, H, W, ch], integer labels [n]).
     Errors: UserError, naming the row if a single record is at fault.
@@ -81,10 +90,10 @@ def _checked(part: str, x: np.ndarray, y: np.ndarray, classes: int,
     if min(x.shape[1:3]) < MIN_SIDE:
         raise UserError(f"{part}: images are {x.shape[1]} x {x.shape[2]} pixels, expected at least "
                         f"{MIN_SIDE} x {MIN_SIDE} in the order [n, H, W, ch]")
-    return _frozen(x, np.uint8), _frozen(y, np.int32)
+    return frozen(x, np.uint8), frozen(y, np.int32)
 
 
-def _frozen(array: np.ndarray, dtype) -> np.ndarray:
+def frozen(array: np.ndarray, dtype) -> np.ndarray:
     """A contiguous, read-only array; copied if a view, since its base could still be written."""
     array = np.ascontiguousarray(array, dtype)
     if array.base is not None and array.flags.writeable:
@@ -144,3 +153,9 @@ def locate(given: str) -> Path:
 def safe_name(name: str) -> str:
     """Letters, digits, dot, dash and underscore only, with no leading dot or dash."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip(".-") or "data"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """", did you mean 'X'?" or nothing."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f", did you mean {close[0]!r}?" if close else ""

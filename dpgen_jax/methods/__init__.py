@@ -6,7 +6,7 @@ from types import ModuleType
 
 from dpgen_jax.types import UserError
 
-NAMES = ("datalens",)
+NAMES = ("datalens", "gpate")
 
 
 def get(name: str) -> ModuleType:

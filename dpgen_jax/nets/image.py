@@ -35,12 +35,12 @@ _INIT = nn.initializers.normal(0.02)
 
 @dataclasses.dataclass(frozen=True)
 class GeneratorNet:
-    """Widths of the generator; the defaults are the published ones (latent 50 or 100)."""
+    """Widths of a generator; the defaults are the published ones (latent 50 or 100)."""
 
     latent: int = 50
     hidden: int = 1024
     channels: int = 128
-    """Channels of both inner maps, at a quarter and at half of the image's size."""
+    """Images only: channels of the inner maps, at a quarter and at half of the image's size."""
 
     def __post_init__(self):
         _check_widths(self)
@@ -48,12 +48,14 @@ class GeneratorNet:
 
 @dataclasses.dataclass(frozen=True)
 class DiscriminatorNet:
-    """Widths of the discriminator. None means the published width, which depends on the data."""
+    """Widths of a discriminator. None means the published width, which depends on the data."""
 
     channels1: int | None = None
-    """Output channels of the first convolution; published: image channels + classes."""
+    """Images only: output channels of the first convolution; published: image channels + classes
+    (the code), 32 (the G-PATE paper)."""
     channels2: int | None = None
-    """Output channels of the second convolution; published: 32 + classes."""
+    """Images only: output channels of the second convolution; published: 32 + classes (the code);
+    the G-PATE paper has none."""
     hidden: int = 256
 
     def __post_init__(self):
@@ -98,22 +100,26 @@ class Generator(nn.Module):
         height, width = spec.height // 4, spec.width // 4
         onehot = jax.nn.one_hot(labels, spec.classes)
 
-        def joined(h):
-            maps = onehot.reshape(len(onehot), *[1] * (h.ndim - 2), spec.classes)
-            return jnp.concatenate([h, jnp.broadcast_to(maps, (*h.shape[:-1], spec.classes))], -1)
-
         def normed(h):
             return nn.relu(nn.BatchNorm(use_running_average=not train, momentum=0.0, epsilon=1e-5,
                                         use_fast_variance=False)(h))
 
-        h = normed(nn.Dense(net.hidden, kernel_init=_INIT)(joined(z)))
-        h = normed(nn.Dense(height * width * net.channels, kernel_init=_INIT)(joined(h)))
+        h = normed(nn.Dense(net.hidden, kernel_init=_INIT)(join(z, onehot)))
+        h = normed(nn.Dense(height * width * net.channels, kernel_init=_INIT)(join(h, onehot)))
         h = h.reshape(-1, height, width, net.channels)
-        h = normed(_Deconv(net.channels)(joined(h)))
-        return nn.sigmoid(_Deconv(spec.channels)(joined(h)))
+        h = normed(_Deconv(net.channels)(join(h, onehot)))
+        return nn.sigmoid(_Deconv(spec.channels)(join(h, onehot)))
+
+
+def join(x: Array, onehot: Array) -> Array:
+    """x [N, ..., c] with the label [N, classes] as further channels, constant over each map."""
+    maps = onehot.reshape(len(onehot), *[1] * (x.ndim - 2), onehot.shape[-1])
+    return jnp.concatenate([x, jnp.broadcast_to(maps, (*x.shape[:-1], onehot.shape[-1]))], -1)
 
 
 class _Deconv(nn.Module):
+    """x [N, h, w, c] -> [N, 2 h, 2 w, features]: 5x5, stride 2, SAME."""
+
     features: int
 
     @nn.compact
@@ -123,11 +129,26 @@ class _Deconv(nn.Module):
         return deconvolve(x, kernel) + bias
 
 
-def _cut(key: Array, draw: Callable, shapes: dict[str, tuple[int, ...]]) -> dict[str, Array]:
+Shapes = dict[str, tuple[int, ...]]
+
+
+def initial_weights(key: Array, convolutional: Shapes, linear: Shapes, zeros: Shapes,
+                    ones: Shapes) -> dict[str, Array]:
+    """Weights by name, as published: kernels of convolutions truncated normal 0.02, those of linear
+    layers normal 0.02, offsets 0, scales 1."""
+    # Two draws for all kernels: a draw for each takes as long to compile as the training step.
+    k_conv, k_linear = jax.random.split(key)
+    truncated = functools.partial(jax.random.truncated_normal, lower=-2.0, upper=2.0)
+    return (_cut(k_conv, truncated, convolutional) | _cut(k_linear, jax.random.normal, linear)
+            | {name: jnp.zeros(shape) for name, shape in zeros.items()}
+            | {name: jnp.ones(shape) for name, shape in ones.items()})
+
+
+def _cut(key: Array, draw: Callable, shapes: Shapes) -> dict[str, Array]:
     """Arrays of these shapes, cut from one draw, with standard deviation (or scale) 0.02."""
-    sizes = [math.prod(shape) for shape in shapes.values()]
-    flat = 0.02 * draw(key, shape=(sum(sizes),))
-    pieces = jnp.split(flat, list(itertools.accumulate(sizes))[:-1])
+    ends = list(itertools.accumulate(math.prod(shape) for shape in shapes.values()))
+    flat = 0.02 * draw(key, shape=(ends[-1],))
+    pieces = jnp.split(flat, ends[:-1])
     return {name: piece.reshape(shapes[name]) for name, piece in zip(shapes, pieces, strict=True)}
 
 
@@ -166,30 +187,26 @@ class Discriminator:
         c1, c2, hidden = self.net.resolve(self.spec)
         ch, classes = self.spec.channels, self.spec.classes
         flat = self.spec.height // 4 * (self.spec.width // 4) * c2
-        kernels = {
-            "conv1": (5, 5, ch, c1), "label1": (5, 5, classes, c1),
-            "conv2": (5, 5, c1, c2), "label2": (5, 5, classes, c2),
-            "linear1": (flat, hidden), "label3": (classes, hidden),
-            "linear2": (hidden,), "label4": (classes,),
-        }
-        # Two draws for all kernels: a draw for each takes as long to compile as the training step.
-        k_conv, k_linear = jax.random.split(key)
-        truncated = functools.partial(jax.random.truncated_normal, lower=-2.0, upper=2.0)
-        names = list(kernels)
-        weights = (_cut(k_conv, truncated, {n: kernels[n] for n in names[:4]})
-                   | _cut(k_linear, jax.random.normal, {n: kernels[n] for n in names[4:]}))
+        convolutional = {"conv1": (5, 5, ch, c1), "label1": (5, 5, classes, c1),
+                         "conv2": (5, 5, c1, c2), "label2": (5, 5, classes, c2)}
+        linear = {"linear1": (flat, hidden), "label3": (classes, hidden),
+                  "linear2": (hidden,), "label4": (classes,)}
         zeros = {"bias1": (c1,), "bias2": (c2,), "offset2": (c2,), "bias3": (hidden,),
                  "offset3": (hidden,), "bias4": ()}
         ones = {"scale2": (c2,), "scale3": (hidden,)}
-        return (weights | {n: jnp.zeros(s) for n, s in zeros.items()}
-                | {n: jnp.ones(s) for n, s in ones.items()})
+        return initial_weights(key, convolutional, linear, zeros, ones)
 
     def apply(self, params: dict[str, Array], x: Array, labels: Array) -> Array:
         """x [G, m, H, W, ch], labels int [G, m] -> logits [G, m]; statistics per g."""
         return self.apply_patches(params, self.patches(x), labels)
 
+    def features(self, x: Array) -> Array:
+        """`patches` of sealed records x, uint8 [..., H, W, ch]."""
+        return self.patches(x.astype(jnp.float32) / 255)
+
     def patches(self, x: Array) -> Array:
-        """x [..., H, W, ch] -> [..., H/4 * W/4, 64 ch]: what the first layer reads of each block.
+        """Images x [..., H, W, ch] in [0, 1] -> [..., H/4 * W/4, 64 ch]: what the first layer reads
+        of each block.
 
         Depends on the images alone, so it can be computed once for many steps.
         """

@@ -6,20 +6,25 @@ import dataclasses
 import importlib
 from typing import Any
 
-from dpgen_jax.types import ImageSpec, UserError
+from dpgen_jax.types import Spec, UserError
 
 
 @dataclasses.dataclass(frozen=True)
 class Preset:
     """config; spec: the data it was made for; epsilon, delta: its target; records: of that data
-    set; source: paper table, command, or benchmark of this repository."""
+    set; source: paper table, command, or benchmark of this repository; class_epsilon: of epsilon,
+    for noisy class counts; dataset: the kind of data set for which it is the default; paper_steps:
+    those that the paper says it ran for this epsilon."""
 
     config: Any
-    spec: ImageSpec
+    spec: Spec
     epsilon: float
     delta: float
     records: int
     source: str
+    class_epsilon: float = 0.0
+    dataset: str | None = None
+    paper_steps: int | None = None
 
 
 def all_of(method: str) -> dict[str, Preset]:
@@ -27,12 +32,15 @@ def all_of(method: str) -> dict[str, Preset]:
     return importlib.import_module(f"dpgen_jax.presets.{method}").PRESETS
 
 
-def get(method: str, name: str | None = None) -> tuple[str, Preset]:
-    """(name, preset). Errors: UserError naming the nearest and all known presets."""
+def get(method: str, name: str | None = None, dataset: str = "") -> tuple[str, Preset]:
+    """(name, preset); without a name the default of the data set (KIND or KIND:PLACE), else the
+    first. Errors: UserError naming the nearest and all known presets."""
     from dpgen_jax.methods import nearest
 
     presets = all_of(method)
-    name = name or next(iter(presets))
+    kind = dataset.partition(":")[0]
+    fitting = [n for n, preset in presets.items() if kind and preset.dataset == kind]
+    name = name or (fitting or list(presets))[0]
     if name not in presets:
         raise UserError(f"unknown preset {name!r} of {method}{nearest(name, list(presets))}; "
                         f"known: {', '.join(presets)}")

@@ -8,22 +8,25 @@ import hmac
 import numpy as np
 
 from dpgen_jax.private.partition import Partition
-from dpgen_jax.types import ImageSpec, Private, Records, UserError, unseal
+from dpgen_jax.types import Private, Records, Spec, UserError, unseal
 
 
-def seal(x: np.ndarray, y: np.ndarray, spec: ImageSpec) -> Private[Records]:
-    """Seals images x uint8 [n, H, W, ch] and labels y int [n].
+def seal(x: np.ndarray, y: np.ndarray, spec: Spec) -> Private[Records]:
+    """Seals images x uint8 [n, H, W, ch] or encoded rows float32 [n, F], and labels y int [n].
 
     Errors: UserError naming the first offending row. Such a message is for the data holder only:
     it is raised before a run exists and is written nowhere.
     """
     x, y = np.asarray(x), np.asarray(y)
-    if x.dtype != np.uint8:
-        raise UserError(f"images are {x.dtype}, expected uint8; multiply by 255 and round")
+    if x.dtype != spec.dtype:
+        raise UserError(f"records are {x.dtype}, expected {spec.dtype}"
+                        + "; multiply by 255 and round" * (spec.dtype == "uint8"))
     if x.shape[1:] != spec.shape:
-        raise UserError(f"images have shape {x.shape[1:]}, the schema declares {spec.shape}")
+        raise UserError(f"records have shape {x.shape[1:]}, the schema declares {spec.shape}")
+    if x.dtype != np.uint8 and not (x.min() >= 0 and x.max() <= 1):  # NaN fails both
+        raise UserError("encoded rows must lie in [0, 1]; encode them with their schema")
     if y.shape != x.shape[:1]:
-        raise UserError(f"{len(x)} images but labels {y.shape}; one label an image is needed")
+        raise UserError(f"{len(x)} records but labels {y.shape}; one label a record is needed")
     if not np.issubdtype(y.dtype, np.integer):
         raise UserError(f"labels are {y.dtype}, expected integers 0..{spec.classes - 1}")
     outside = np.flatnonzero((y < 0) | (y >= spec.classes))
@@ -31,6 +34,11 @@ def seal(x: np.ndarray, y: np.ndarray, spec: ImageSpec) -> Private[Records]:
         raise UserError(f"label {y[outside[0]]} in row {outside[0]} is outside the declared "
                         f"0..{spec.classes - 1}; mend the row or declare more classes")
     return Private(Records(x, y.astype(np.int32)))
+
+
+def labels(records: Private[Records]) -> Private[np.ndarray]:
+    """The labels int32 [n], sealed."""
+    return Private(unseal(records).y)
 
 
 def count(records: Private[Records]) -> int:
@@ -49,6 +57,6 @@ def fingerprint(records: Private[Records], key: bytes) -> str:
 
 
 def deal(records: Private[Records], partition: Partition) -> Private[Records]:
-    """Records of each unit: x uint8 [U, m, H, W, ch], y int32 [U, m]."""
+    """Records of each unit: x [U, m, ...], y int32 [U, m]."""
     held = unseal(records)
     return Private(Records(held.x[partition.index], held.y[partition.index]))

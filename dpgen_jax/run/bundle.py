@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import math
 import secrets
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,15 @@ import safetensors.numpy
 from flax import traverse_util
 
 from dpgen_jax import methods
+from dpgen_jax.aggregation.discrete_laplace import class_prior
 from dpgen_jax.config import from_json, to_json
+from dpgen_jax.data import transform
 from dpgen_jax.run.folder import read_json, write_json
-from dpgen_jax.types import ImageSpec, UserError
+from dpgen_jax.types import ImageSpec, Spec, TableSpec, UserError
 from dpgen_jax.version import __version__
 
 SAMPLE_CHUNK = 500
+ACCOUNTANT = "exact Gaussian differential privacy; basic composition with pure releases"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,41 +31,77 @@ class Release:
     """What training hands over.
 
     method: its name; config, spec: public; model: nested dict of arrays, released values only;
-    privacy: the statement of privacy.json.
+    privacy: the statement of privacy.json; class_counts: the noisy class counts that were bought,
+    by which labels are drawn, or None: all classes in equal shares.
     """
 
     method: str
     config: Any
-    spec: ImageSpec
+    spec: Spec
     model: dict[str, Any]
     privacy: dict[str, Any]
+    class_counts: tuple[int, ...] | None = None
 
     def sample(self, n: int, labels: Any = None, seed: int | None = None
                ) -> tuple[np.ndarray, np.ndarray]:
-        """n synthetic records: images uint8 [n, H, W, ch], labels int32 [n].
+        """n synthetic records: images uint8 [n, H, W, ch], or table rows float64 [n, columns] with
+        numbers as they are, categories as their index and null as NaN; and labels int32 [n].
 
-        labels: the classes to draw from in equal shares (all by default). seed: to repeat a draw;
-        sampling costs no privacy, seeded or not. Errors: UserError for n < 1 or unknown labels.
+        labels: the classes to draw from in equal shares; by default all, in equal shares or as the
+        released class counts say. seed: to repeat a draw; sampling costs no privacy, seeded or not.
+        Errors: UserError for n < 1 or unknown labels.
         """
+        x, y = self._draw(n, labels, seed)
+        return _finished(self.spec, x), y
+
+    def encoded(self, n: int, seed: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """n synthetic rows as a table is encoded, float32 [n, F] with hard one-hots, and labels."""
+        return self._draw(n, None, seed)
+
+    def frame(self, n: int, seed: int | None = None) -> Any:
+        """n synthetic rows of a table as a pandas DataFrame. Errors: UserError without pandas."""
+        from dpgen_jax.data import tables
+
+        return tables.frame(self.spec, *self.sample(n, seed=seed))
+
+    def classes(self, names: Any) -> list[int]:
+        """The classes of these names: category texts of a table, or their numbers. Errors:
+        UserError for others."""
+        known = (list(self.spec.label.categories) if isinstance(self.spec, TableSpec)
+                 else [str(i) for i in range(self.spec.classes)])
+        bad = [name for name in map(str, names) if name not in known]
+        if bad:
+            raise UserError(f"label {bad[0]!r} is not one of {', '.join(known)}")
+        return [known.index(str(name)) for name in names]
+
+    def _draw(self, n: int, labels: Any, seed: int | None) -> tuple[np.ndarray, np.ndarray]:
         if n < 1:
             raise UserError(f"cannot sample {n} records; at least 1 is needed")
+        seed = seed % 2**32 if seed is not None else secrets.randbits(31)
+        y = self._labels(n, labels, seed)
+        key, sampler = jax.random.key(seed), _sampler(self.method, self.config, self.spec)
+
+        def chunk(start: int) -> np.ndarray:
+            # Padded to a fixed shape: compiled once, and a record does not depend on how many are
+            # asked for.
+            part = y[start:start + SAMPLE_CHUNK]
+            padded = jnp.zeros(SAMPLE_CHUNK, jnp.int32).at[:len(part)].set(part)
+            return np.asarray(sampler(self.model, jax.random.fold_in(key, start), padded)
+                              )[:len(part)]
+
+        return np.concatenate([chunk(start) for start in range(0, n, SAMPLE_CHUNK)]), y
+
+    def _labels(self, n: int, labels: Any, seed: int) -> np.ndarray:
+        if labels is None and self.class_counts is not None:
+            rng = np.random.default_rng([seed, 1])
+            return rng.choice(self.spec.classes, n, p=class_prior(self.class_counts)
+                              ).astype(np.int32)
         wanted = np.arange(self.spec.classes) if labels is None else np.atleast_1d(labels)
         bad = [int(w) for w in wanted if not 0 <= w < self.spec.classes]
         if bad or not len(wanted):
             raise UserError(f"label {bad[0] if bad else '(none)'} is not in "
                             f"0..{self.spec.classes - 1}")
-        key = jax.random.key(seed % 2**32 if seed is not None else secrets.randbits(31))
-        y = np.resize(wanted, n).astype(np.int32)
-        x = [self._draw(jax.random.fold_in(key, start), y[start:start + SAMPLE_CHUNK])
-             for start in range(0, n, SAMPLE_CHUNK)]
-        return np.concatenate(x), y
-
-    def _draw(self, key: jax.Array, y: np.ndarray) -> np.ndarray:
-        """One chunk, padded to a fixed shape: compiled once, and an image does not depend on how
-        many are asked for."""
-        padded = jnp.zeros(SAMPLE_CHUNK, jnp.int32).at[:len(y)].set(y)
-        images = _sampler(self.method, self.config, self.spec)(self.model, key, padded)
-        return np.asarray(jnp.round(images * 255).astype(jnp.uint8))[:len(y)]
+        return np.resize(wanted, n).astype(np.int32)
 
     def save(self, root: str | Path) -> Path:
         """Writes generator.safetensors, config.json and privacy.json into `root`."""
@@ -76,6 +114,7 @@ class Release:
         temporary.replace(root / "generator.safetensors")
         write_json(root / "config.json", {
             "method": self.method, "config": to_json(self.config), "spec": to_json(self.spec),
+            "class_counts": to_json(self.class_counts),
             "generator_sha256": hashlib.sha256(data).hexdigest(), "package_version": __version__})
         write_json(root / "privacy.json", to_json(self.privacy))
         return root
@@ -84,7 +123,19 @@ class Release:
 _SAMPLERS: dict[Any, Any] = {}
 
 
-def _sampler(method: str, config: Any, spec: ImageSpec):
+def _finished(spec: Spec, x: np.ndarray) -> np.ndarray:
+    """Records as a user takes them, from records as the method draws them."""
+    if isinstance(spec, TableSpec):
+        return transform.decode(spec, x)
+    return np.round(x * 255).astype(np.uint8)
+
+
+def spec_from_json(value: dict[str, Any]) -> Spec:
+    """The schema of config.json. Errors: UserError."""
+    return from_json(TableSpec if "columns" in value else ImageSpec, value)
+
+
+def _sampler(method: str, config: Any, spec: Spec):
     key = (method, config, spec)
     if key not in _SAMPLERS:
         _SAMPLERS[key] = jax.jit(methods.get(method).build(config, spec).sample)
@@ -116,25 +167,23 @@ def load(root: str | Path) -> Release:
     module = methods.get(config["method"])
     return Release(
         config["method"], from_json(module.Config, config["config"]),
-        from_json(ImageSpec, config["spec"]),
-        traverse_util.unflatten_dict(safetensors.numpy.load(data), sep="/"), privacy)
+        spec_from_json(config["spec"]),
+        traverse_util.unflatten_dict(safetensors.numpy.load(data), sep="/"), privacy,
+        tuple(config["class_counts"]) if config.get("class_counts") else None)
 
 
-def statement(*, method: str, preset: str | None, budget: Any, mechanism: Any, spent: tuple,
-              steps: int, noise_source: str, n_records: int, notes: tuple[str, ...] = ()
-              ) -> dict[str, Any]:
+def statement(*, method: str, preset: str | None, epsilon: float, delta: float, mechanism: Any,
+              spent: tuple, steps: int, noise_source: str, n_records: int,
+              notes: tuple[str, ...] = ()) -> dict[str, Any]:
     """privacy.json. epsilon is the budget fixed before the first release, never a reading taken
     while training; the events are those of the ledger."""
-    private = all(hasattr(event, "sigma") for event, _ in spent)
     return {
-        "epsilon": budget.epsilon if private else math.inf,
-        "delta": budget.delta,
+        "epsilon": epsilon,
+        "delta": delta,
         "relation": mechanism.relation,
         "unit": mechanism.unit,
-        "accountant": "exact Gaussian differential privacy",
-        "events": [{"mechanism": event.mechanism, "sigma": getattr(event, "sigma", 0.0),
-                    "sensitivity": getattr(event, "sensitivity", None), "count": count}
-                   for event, count in spent],
+        "accountant": ACCOUNTANT,
+        "events": [{**event.statement(), "count": count} for event, count in spent],
         "steps": steps,
         "method": method,
         "preset": preset,

@@ -2,40 +2,55 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from dpgen_jax.errors import UserError
+from dpgen_jax.data import tables
 from dpgen_jax.run.plots import samples_grid
+from dpgen_jax.types import Spec, TableSpec, UserError
 
-Writer = Callable[[Path, np.ndarray, np.ndarray, int], None]
+Writer = Callable[[Path, np.ndarray, np.ndarray, Spec], None]
 
 
-def writer(out: Path) -> Writer:
-    """The writer for a path, by its ending. Errors: UserError for an ending that is not known."""
-    known: dict[str, Writer] = {".npz": _npz, ".csv": _csv, ".png": _png, "": _folder}
+def writer(out: Path, spec: Spec) -> Writer:
+    """The writer for a path, by its ending. Errors: UserError for an ending that is not known, or
+    not for these records."""
+    images: dict[str, Writer] = {".npz": _npz, ".csv": _pixels, ".png": _png, "": _folder}
+    tables: dict[str, Writer] = {".npz": _npz, ".csv": write_csv}
+    known = tables if isinstance(spec, TableSpec) else images
     if out.suffix not in known:
-        raise UserError(f"{out}: the ending must be .npz, .csv, .png or none (a folder)")
+        endings = ", ".join(ending or "none (a folder)" for ending in known)
+        raise UserError(f"{out}: the ending must be one of {endings}")
     out.parent.mkdir(parents=True, exist_ok=True)
     return known[out.suffix]
 
 
-def _npz(out: Path, x: np.ndarray, y: np.ndarray, classes: int) -> None:
+def write_csv(out: Path, x: np.ndarray, y: np.ndarray, spec: TableSpec) -> None:
+    """The columns of the schema in its order, as `--dataset csv:` reads them."""
+    header, rows = tables.cells(spec, x, y)
+    with out.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+def _npz(out: Path, x: np.ndarray, y: np.ndarray, spec: Spec) -> None:
     """x_train, y_train, classes: what `--dataset npz:` reads back."""
-    np.savez_compressed(out, x_train=x, y_train=y, classes=np.int64(classes))
+    np.savez_compressed(out, x_train=x, y_train=y, classes=np.int64(spec.classes))
 
 
-def _csv(out: Path, x: np.ndarray, y: np.ndarray, classes: int) -> None:
+def _pixels(out: Path, x: np.ndarray, y: np.ndarray, spec: Spec) -> None:
     """label, then the pixels in rows, top left first."""
     flat = x.reshape(len(x), -1)
     header = ",".join(["label", *(f"pixel{i}" for i in range(flat.shape[1]))])
     np.savetxt(out, np.column_stack([y, flat]), fmt="%d", delimiter=",", header=header, comments="")
 
 
-def _png(out: Path, x: np.ndarray, y: np.ndarray, classes: int) -> None:
+def _png(out: Path, x: np.ndarray, y: np.ndarray, spec: Spec) -> None:
     """A row for each class, as many columns as every class fills."""
     present = np.unique(y)
     columns = min(int((y == label).sum()) for label in present)
@@ -43,7 +58,7 @@ def _png(out: Path, x: np.ndarray, y: np.ndarray, classes: int) -> None:
     samples_grid(picked, out, rows=len(present), labels=[str(label) for label in present])
 
 
-def _folder(out: Path, x: np.ndarray, y: np.ndarray, classes: int) -> None:
+def _folder(out: Path, x: np.ndarray, y: np.ndarray, spec: Spec) -> None:
     """out/train/CLASS/NUMBER.png, which `--dataset folder:` reads back."""
     for label in np.unique(y):
         (out / "train" / str(label)).mkdir(parents=True, exist_ok=True)

@@ -23,7 +23,8 @@ FIXED = (*MEANING, "seed")
 
 @dataclasses.dataclass(frozen=True)
 class RunFolder:
-    """DIR/{config.json, ledger.jsonl, metrics.jsonl, private/, release/}."""
+    """DIR/{config.json, ledger.jsonl, metrics.jsonl, private/, release/}, and class_counts.json
+    where those were bought."""
 
     root: Path
 
@@ -50,6 +51,14 @@ class RunFolder:
     @property
     def checkpoints(self) -> Path:
         return self.private / "checkpoints"
+
+    @property
+    def votes(self) -> Path:
+        return self.private / "votes.i4"
+
+    @property
+    def class_counts(self) -> Path:
+        return self.root / "class_counts.json"
 
     @property
     def release(self) -> Path:

@@ -1,7 +1,7 @@
-"""Pictures of a run: grids of samples and curves of public metrics, as PNG files.
+"""Pictures of a run: grids of samples, marginals of tables, curves of public metrics, as PNG files.
 
-Grids are drawn pixel by pixel with Pillow, each image pixel a square of whole screen pixels;
-curves with matplotlib's Agg canvas. Neither needs a display nor touches global plotting state.
+Grids are drawn pixel by pixel with Pillow, each image pixel a square of whole screen pixels; all
+else with matplotlib's Agg canvas. Neither needs a display nor touches global plotting state.
 """
 
 from __future__ import annotations
@@ -13,19 +13,22 @@ from typing import Any
 
 import numpy as np
 from matplotlib import font_manager
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image, ImageDraw, ImageFont
 
 from dpgen_jax.run import metrics
-from dpgen_jax.types import UserError
+from dpgen_jax.types import Column, TableSpec, UserError
 
 TILE = 56
 """The longer side of an image in a grid has at least so many screen pixels."""
 GAP = 4
 BACKGROUND, INK = (255, 255, 255), (60, 60, 60)
 BUDGET_COLOUR = "#c1440e"
+MAX_PANELS, PANELS_IN_ROW = 30, 5
+NULL_COLOUR = "#9a9a9a"
 
 
 def samples_grid(images: np.ndarray, path: str | Path, rows: int,
@@ -102,6 +105,71 @@ def curves(rows: Sequence[dict[str, Any]] | str | Path, path: str | Path) -> Pat
     path = Path(path)
     FigureCanvasAgg(figure).print_png(str(path))
     return path
+
+
+def marginals(spec: TableSpec, x: np.ndarray, y: np.ndarray, path: str | Path) -> Path:
+    """Draws the histogram of each column of a SYNTHETIC table, a small panel each, the label first.
+
+    x: float64 [n, columns], a number as it is, a category as its index, NaN for null, which has a
+    grey bar of its own; y: classes int [n]. A number has 20 bins between its declared bounds. Of
+    more than `MAX_PANELS` columns the first are drawn, and the title says so. Returns the path.
+    Errors: UserError for another shape or no rows.
+    """
+    x, y = np.asarray(x, np.float64), np.asarray(y)
+    if x.shape != (len(y), len(spec.columns)) or not len(y):
+        raise UserError(f"the table has shape {x.shape} and {len(y)} labels, expected [n, "
+                        f"{len(spec.columns)}] and n, at least 1")
+    codes, columns = np.column_stack([y, x]), (spec.label, *spec.columns)
+    shown = columns[:MAX_PANELS]
+    across = min(PANELS_IN_ROW, len(shown))
+    down = math.ceil(len(shown) / across)
+    figure = Figure(figsize=(max(4.5, 2.6 * across), 0.5 + 2.1 * down), dpi=120,
+                    layout="constrained")
+    panels = figure.subplots(down, across, squeeze=False).ravel()
+    for axes, column, values in zip(panels, shown, codes.T, strict=False):
+        _marginal(axes, column, values)
+    for axes in panels[len(shown):]:
+        axes.set_visible(False)
+    part = f", {len(shown)} of {len(columns)} columns" if len(shown) < len(columns) else ""
+    figure.suptitle(f"{len(codes):,} synthetic rows{part}: share of rows in %", fontsize=10)
+    FigureCanvasAgg(figure).print_png(str(path))
+    return Path(path)
+
+
+def _marginal(axes: Axes, column: Column, values: np.ndarray) -> None:
+    """One panel: bars of percentages, the null bar apart on the right."""
+    null = np.isnan(values)
+    if column.categories:
+        edges = np.arange(len(column.categories) + 1) - 0.5
+        places = np.unique(np.linspace(0, len(edges) - 2, min(8, len(edges) - 1)).round())
+        names = [_short(column.categories[int(place)]) for place in places]
+    else:
+        low = column.low  # the bounds may be one number
+        high = column.high if column.high > low else low + max(1.0, abs(low))
+        edges = np.linspace(low, high, 21)
+        places = np.array([low, (low + high) / 2, high])
+        names = [f"{p:,.0f}" if 1e3 <= abs(p) < 1e7 else f"{p:.4g}" for p in places]
+    counts = np.histogram(values[~null], edges)[0] * 100 / len(values)
+    width = (edges[1] - edges[0]) * (0.9 if column.categories else 1)
+    axes.bar((edges[:-1] + edges[1:]) / 2, counts, width)
+    if column.nullable:
+        span = edges[-1] - edges[0]
+        wide = max(width, 0.06 * span)
+        place = edges[-1] + 0.2 * span + wide / 2
+        axes.bar(place, 100 * null.mean(), wide, color=NULL_COLOUR)
+        places, names = np.append(places, place), [*names, "null"]
+    crowded = len(column.categories) > 0 and max(map(len, names)) * len(names) > 26
+    axes.set_xticks(places, names, rotation=90 if crowded else 0, fontsize=7)
+    axes.yaxis.set_major_locator(MaxNLocator(3))
+    axes.tick_params(axis="y", labelsize=7)
+    axes.set_title(_short(column.name, 24), fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _short(text: str, most: int = 12) -> str:
+    """Cut to `most` letters; a dollar would start a formula."""
+    text = text if len(text) <= most else text[:most - 1] + "\u2026"
+    return text.replace("$", r"\$")
 
 
 def _scalar_names(rows: Sequence[dict[str, Any]]) -> list[str]:

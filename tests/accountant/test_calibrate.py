@@ -5,7 +5,7 @@ import pytest
 
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.accountant.calibrate import check_budget, max_steps, sigma_for
-from dpgen_jax.accountant.events import GaussianEvent, NonPrivateEvent
+from dpgen_jax.accountant.events import EpsilonDeltaEvent, GaussianEvent, NonPrivateEvent
 from dpgen_jax.errors import BudgetExceeded, UserError
 
 DELTA = 1e-5
@@ -88,6 +88,23 @@ def test_sigma_vectors():
     assert sigma_for(lambda s: GaussianEvent(s, 32), 20, 10, DELTA) == 12.65
     assert sigma_for(lambda s: GaussianEvent(s, 12000), 149, 1, DELTA) == 4989
     assert sigma_for(lambda s: ((GaussianEvent(s, 6000), 2),), 149, 1, DELTA) == 4989
+
+
+def test_sigma_after_others():
+    def event(sigma):
+        return GaussianEvent(sigma, 12000)
+
+    bought = ((EpsilonDeltaEvent(0.01), 1), (EpsilonDeltaEvent(0.1, 1e-6), 1))
+    sigma = sigma_for(event, 149, 1, DELTA, spent=bought)
+    assert sigma == sigma_for(event, 149, 1 - 0.11, DELTA - 1e-6) > 4989
+    assert sigma_for(event, 100, 1, DELTA, spent=((event(4989), 49),)) == 4989
+    with pytest.raises(BudgetExceeded, match="no epsilon|smallest that does is 1.1"):
+        sigma_for(event, 149, 1, DELTA, spent=((EpsilonDeltaEvent(1.1), 1),))
+
+
+def test_max_steps_after_what_is_not_gaussian():
+    steps = max_steps(DATALENS, 1, DELTA, spent=((EpsilonDeltaEvent(0.01), 1),))
+    assert steps == max_steps(DATALENS, 0.99, DELTA) < 149
 
 
 def test_sigma_that_cannot_be():

@@ -9,10 +9,12 @@ import mpmath
 import pytest
 
 import dpgen_jax.accountant
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import cross_check, gaussian
 from dpgen_jax.accountant.events import (
+    EpsilonDeltaEvent,
     GaussianEvent,
     NonPrivateEvent,
+    RenyiEvent,
     from_json,
     merge,
     to_json,
@@ -98,18 +100,18 @@ def test_accountants_are_ordered():
 def test_the_package_agrees(events):
     exact = gaussian.epsilon(events, DELTA)
     # pessimistic by its discretisation, so never below; a doubled sensitivity would be far off
-    assert exact * (1 - 1e-9) <= gaussian.pld_epsilon(events, DELTA) <= exact * 1.002 + 1e-4
+    assert exact * (1 - 1e-9) <= cross_check.pld_epsilon(events, DELTA) <= exact * 1.002 + 1e-4
     rdp = gaussian.rdp_epsilon(events, DELTA)
-    assert rdp * (1 - 1e-9) <= gaussian.dp_accounting_rdp_epsilon(events, DELTA) <= rdp * 1.01
+    assert rdp * (1 - 1e-9) <= cross_check.dp_accounting_rdp_epsilon(events, DELTA) <= rdp * 1.01
     some = [2, 5, 20]
-    assert gaussian.dp_accounting_rdp_epsilon(events, DELTA, some) == pytest.approx(
+    assert cross_check.dp_accounting_rdp_epsilon(events, DELTA, some) == pytest.approx(
         gaussian.rdp_epsilon(events, DELTA, orders=some))
 
 
 def test_epsilon_of_nothing_and_of_no_noise():
     free = ((GaussianEvent(1, 0), 7),)
-    for accountant in (gaussian.epsilon, gaussian.rdp_epsilon, gaussian.pld_epsilon,
-                       gaussian.dp_accounting_rdp_epsilon):
+    for accountant in (gaussian.epsilon, gaussian.rdp_epsilon, cross_check.pld_epsilon,
+                       cross_check.dp_accounting_rdp_epsilon):
         assert accountant((), DELTA) == 0
         assert accountant(((DATALENS, 0), (NonPrivateEvent(), 0)), DELTA) == 0
         assert accountant(free, DELTA) == 0
@@ -162,7 +164,7 @@ def test_composition_does_not_depend_on_grouping():
 
 @pytest.mark.parametrize("delta", [0, 1, -1, 2, math.nan])
 def test_bad_delta(delta):
-    for accountant in (gaussian.epsilon, gaussian.rdp_epsilon, gaussian.pld_epsilon):
+    for accountant in (gaussian.epsilon, gaussian.rdp_epsilon, cross_check.pld_epsilon):
         with pytest.raises(UserError, match="delta"):
             accountant(((DATALENS, 1),), delta)
 
@@ -192,7 +194,8 @@ def test_bad_counts_and_events_are_refused(pair):
 
 
 def test_events_survive_json():
-    events = ((GaussianEvent(0.1, 2**70, 1 / 3, 2.0**-96, "x"), 3), (NonPrivateEvent("dcgan"), 2))
+    events = ((GaussianEvent(0.1, 2**70, 1 / 3, 2.0**-96, "x"), 3), (NonPrivateEvent("dcgan"), 2),
+              (EpsilonDeltaEvent(0.1, 1e-7, "categories"), 4), (RenyiEvent(8, 1 / 3, "y"), 1))
     assert from_json(to_json(events)) == events
     assert merge((*events, *events)) == tuple((event, 2 * count) for event, count in events)
 

@@ -15,13 +15,19 @@ import pytest
 
 from dpgen_jax.accountant import chain, gaussian, ledger
 from dpgen_jax.accountant.calibrate import max_steps
-from dpgen_jax.accountant.events import GaussianEvent, NonPrivateEvent
+from dpgen_jax.accountant.events import (
+    EpsilonDeltaEvent,
+    GaussianEvent,
+    NonPrivateEvent,
+    RenyiEvent,
+)
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.errors import BudgetExceeded, UserError
 
 DELTA = 1e-5
 STEP = GaussianEvent(sigma=5000, squared_sensitivity=4 * 200 * 15)
 OTHER = GaussianEvent(sigma=9000, squared_sensitivity=4 * 700 * 30, total_variation=1e-20)
+COUNTS = EpsilonDeltaEvent(0.01, mechanism="class-counts")
 HEADER = {"epsilon": 1.0, "delta": DELTA, "relation": "replace-one", "unit": "record",
           "config_hash": "abc"}
 
@@ -40,6 +46,17 @@ def crashed(path):
     """Header, reserve 10, settle 7, reserve 5 left open: 12 charged in 4 lines."""
     with Ledger.create(path, HEADER) as book:
         book.settle(book.reserve(block(10), 10), block(7), 7)
+        book.reserve(block(5), 5)
+    return path
+
+
+@pytest.fixture
+def extended(path):
+    """The same behind a charge, and with an extension before the last reservation."""
+    with Ledger.create(path, HEADER) as book:
+        book.charge(((COUNTS, 2),))
+        book.settle(book.reserve(block(10), 10), block(7), 7)
+        book.extend(3.0)
         book.reserve(block(5), 5)
     return path
 
@@ -133,6 +150,77 @@ def test_a_wrong_count_would_show(path):
         assert book.epsilon() == right
         for slip in (((STEP, 40), (OTHER, 5)), block(120), ((STEP, 119), (OTHER, 15))):
             assert gaussian.epsilon(slip, DELTA) < right
+
+
+# releases that are no steps, and a larger target
+
+def test_a_charge_is_no_step_and_is_for_good(path):
+    with Ledger.create(path, HEADER) as book:
+        book.charge(((COUNTS, 1), (EpsilonDeltaEvent(0.1, 1e-6), 1)))
+        assert book.steps_charged == 0 and book.epsilon() == pytest.approx(0.11)
+        assert book.reserve(block(3), 3) == 0
+        with pytest.raises(ValueError, match="at least one event"):
+            book.charge(((COUNTS, 0),))
+    with Ledger.open(path) as book:
+        assert dict(book.spent())[COUNTS] == 1 and book.steps_charged == 3
+    assert [record["kind"] for record in ledger.read(path)] == [
+        "header", "charge", "reserve", "open"]
+
+
+def test_a_charge_is_on_disk_and_within_the_budget(path, monkeypatch):
+    with Ledger.create(path, HEADER) as book:
+        before = path.read_bytes()
+        with pytest.raises(BudgetExceeded, match="no release of epsilon-delta.*epsilon 1.1"):
+            book.charge(((EpsilonDeltaEvent(1.1), 1),))
+        assert path.read_bytes() == before
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwrite", half_then_full(50, os.pwrite))
+            with pytest.raises(UserError, match="nothing may be drawn"):
+                book.charge(((COUNTS, 1),))
+        assert book.spent() == () and path.read_bytes() == before
+        book.charge(((COUNTS, 1),))
+        assert ledger.account(ledger.read(path)).spent() == ((COUNTS, 1),)
+        assert max_steps(STEP, 1.0, DELTA, spent=book.spent()) == 146
+        book.reserve(block(146), 146)
+        with pytest.raises(BudgetExceeded):
+            book.reserve(block(1), 1)
+
+
+def test_an_extension_raises_the_target_from_then_on(path):
+    with Ledger.create(path, HEADER) as book:
+        book.reserve(block(149), 149)
+        with pytest.raises(BudgetExceeded, match="epsilon 1 at"):
+            book.reserve(block(1), 1)
+        for epsilon in (0.5, 1.0, math.nan, math.inf):
+            with pytest.raises(UserError, match="already has epsilon 1;"):
+                book.extend(epsilon)
+        book.extend(1.25)
+        assert book.target == 1.25 and book.header == HEADER
+        book.reserve(block(1), 1)
+    with Ledger.open(path) as book:
+        assert book.target == 1.25 and book.header["epsilon"] == 1.0
+        most = max_steps(STEP, 1.25, DELTA, spent=book.spent())
+        book.reserve(block(most), most)
+        with pytest.raises(BudgetExceeded, match="epsilon 1.25 at"):
+            book.reserve(block(1), 1)
+        book.extend(2)
+        book.reserve(block(1), 1)
+    held = ledger.account(ledger.read(path))
+    assert held.target == 2.0 and held.header["epsilon"] == 1.0
+
+
+def test_without_a_budget_there_is_nothing_to_extend(path):
+    with Ledger.create(path, {**HEADER, "epsilon": math.inf}) as book, pytest.raises(UserError):
+        book.extend(2)
+
+
+def test_all_kinds_of_events_are_kept(path):
+    every = ((STEP, 2), (COUNTS, 3), (RenyiEvent(8, 0.01, "test"), 1))
+    with Ledger.create(path, {**HEADER, "epsilon": 2}) as book:
+        book.settle(book.reserve(every, 2), every[1:], 1)
+        assert book.spent() == every[1:]
+    with Ledger.open(path) as book:
+        assert book.spent() == every[1:] and book.epsilon() == gaussian.epsilon(every[1:], DELTA)
 
 
 # files
@@ -238,6 +326,16 @@ def test_edits_are_noticed(crashed, edit):
     refuses_to_resume(crashed, "line . is broken")
 
 
+def rewrite(path, change):
+    """The records changed, in a chain that is sound."""
+    records, previous, data = ledger.read(path), chain.START, b""
+    change(records)
+    for record in records:
+        line, previous = chain.line(previous, record)
+        data += line
+    path.write_bytes(data)
+
+
 @pytest.mark.parametrize("change", [
     lambda records: records[1].update(id=3),
     lambda records: records[2].update(steps=11),
@@ -253,13 +351,79 @@ def test_edits_are_noticed(crashed, edit):
     lambda records: records[0].update(delta=0),
     lambda records: records[0].update(epsilon="nan")])
 def test_a_sound_chain_of_nonsense_is_refused(crashed, change):
-    records, previous, data = ledger.read(crashed), chain.START, b""
-    change(records)
-    for record in records:
-        line, previous = chain.line(previous, record)
-        data += line
-    crashed.write_bytes(data)
+    rewrite(crashed, change)
     refuses_to_resume(crashed, "line . is broken")
+
+
+def test_every_flipped_bit_of_the_other_kinds_is_noticed(extended):
+    data = extended.read_bytes()
+    for position in range(0, len(data) - 1, 5):
+        damaged = bytearray(data)
+        damaged[position] ^= 1 << position % 8
+        extended.write_bytes(damaged)
+        refuses_to_resume(extended, "line . is broken")
+
+
+@pytest.mark.parametrize("edit", [
+    lambda lines: lines[:1] + lines[2:],
+    lambda lines: [lines[0], lines[2], lines[1], *lines[3:]],
+    lambda lines: lines[:4] + lines[5:],
+    lambda lines: [*lines[:4], lines[4].replace(b"3.0", b"9.0"), lines[5]],
+    lambda lines: [lines[0], lines[1].replace(b"0.01", b"0.00"), *lines[2:]]])
+def test_edits_of_the_other_kinds_are_noticed(extended, edit):
+    extended.write_bytes(b"".join(edit(extended.read_bytes().splitlines(keepends=True))))
+    refuses_to_resume(extended, "line . is broken")
+
+
+@pytest.mark.parametrize("change", [
+    lambda records: records[4].update(epsilon=1.0),
+    lambda records: records[4].update(epsilon="inf"),
+    lambda records: records[4].update(epsilon="nan"),
+    lambda records: records[4].pop("epsilon"),
+    lambda records: records.insert(5, records[4]),
+    lambda records: records.insert(0, records[4]),
+    lambda records: records[1].update(events=[]),
+    lambda records: records[1]["events"][0].update(count=-1),
+    lambda records: records[1]["events"][0].update(epsilon=-0.5),
+    lambda records: records[1]["events"][0].update(delta=1.5),
+    lambda records: records[1]["events"][0].update(kind="renyi")])
+def test_a_sound_chain_of_nonsense_of_the_other_kinds_is_refused(extended, change):
+    rewrite(extended, change)
+    refuses_to_resume(extended, "line . is broken")
+
+
+@pytest.mark.parametrize("last", [2, 5], ids=["charge", "extend"])
+def test_the_other_kinds_cut_at_any_byte(extended, last):
+    """A torn charge costs what it names if that can be read, a torn extension extends nothing."""
+    lines = extended.read_bytes().splitlines(keepends=True)[:last]
+    whole, start = b"".join(lines), len(b"".join(lines[:-1]))
+    for cut in [*range(start + 1, len(whole) - 1, 7), len(whole) - 2]:
+        extended.write_bytes(whole[:cut])
+        with Ledger.open(extended) as book:
+            assert book.target == 1.0
+            readable = whole[start:cut].startswith(b'{"events":') and b"]" in whole[start:cut]
+            if last == 2:
+                assert dict(book.spent()) == ({COUNTS: 2} if readable else {})
+                assert book.steps_charged == 1
+            else:
+                assert dict(book.spent()) == {COUNTS: 2, STEP: 7 + 10}
+                assert book.steps_charged == 17
+    extended.write_bytes(whole[:-1])  # only the newline is missing: whole, as the hash proves
+    with Ledger.open(extended) as book:
+        assert book.target == (1.0 if last == 2 else 3.0) and dict(book.spent())[COUNTS] == 2
+
+
+def test_a_torn_step_of_many_queries_is_one_block(path):
+    """Identical events of one step, thousands of them, are no steps."""
+    query, test = GaussianEvent(1e5, 2), GaussianEvent(3e5, 1)
+    with Ledger.create(path, HEADER) as book:
+        book.reserve(((query, 600), (test, 300)), 2)
+        book.reserve(((query, 300), (test, 900)), 1)
+    with open(path, "ab") as file:
+        file.write(b'{"events":[{"')
+    with Ledger.open(path) as book:
+        assert book.steps_charged == 3 + 2
+        assert dict(book.spent()) == {query: 900 + 600, test: 1200 + 900}
 
 
 def test_a_cut_header_is_no_ledger(path):
@@ -303,7 +467,8 @@ def test_a_readable_torn_reservation_is_charged_if_larger(path):
         book.reserve(block(9, OTHER), 9)
     path.write_bytes(path.read_bytes()[:-30])
     with Ledger.open(path) as book:
-        assert dict(book.spent()) == {STEP: 2, OTHER: 9} and book.steps_charged == 11
+        # of each event what any reservation had; the steps of the torn one can no longer be read
+        assert dict(book.spent()) == {STEP: 4, OTHER: 9} and book.steps_charged == 4
 
 
 def test_a_torn_line_may_use_up_the_budget(path):

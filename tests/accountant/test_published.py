@@ -3,7 +3,7 @@ import types
 
 import pytest
 
-from dpgen_jax.accountant.published import PUBLISHED, datalens
+from dpgen_jax.accountant.published import PUBLISHED, datalens, gpate
 from dpgen_jax.errors import BudgetExceeded
 
 DELTA = 1e-5
@@ -50,3 +50,34 @@ def test_from_a_configuration():
 def test_no_step_is_said():
     with pytest.raises(BudgetExceeded, match="one step costs"):
         datalens(200, 15, 10, DELTA).max_steps(1)
+
+
+# B, k, sigma, sigma_threshold, target, answer rate, most steps
+GPATE = [(15, 10, 1000, 3000, 1, 1, 131), (30, 10, 100, 600, 10, 1, 50),
+         (15, 10, 1000, 3000, 1, .55, 229), (30, 10, 100, 600, 10, .55, 91)]
+
+
+@pytest.mark.parametrize("row", GPATE)
+def test_gpate_rows(row):
+    batch, projection, sigma, sigma_threshold, target, rate, steps = row
+    published = gpate(batch, projection, sigma, sigma_threshold, DELTA, rate)
+    assert published.max_steps(target) == steps
+    assert published.epsilon(steps) <= target < published.epsilon(steps + 1)
+
+
+def test_gpate_at_the_papers_232_steps():
+    """The paper's claim of epsilon 1 at 232 steps is this formula's 1.0063."""
+    config = types.SimpleNamespace(batch=15, projection=10, sigma=1000.0, sigma_threshold=3000.0)
+    published = PUBLISHED["gpate"](config, DELTA)
+    assert published.epsilon(232) == pytest.approx(1.0063, abs=5e-5)
+    assert published.max_steps(1) == 229 and published.max_steps(1.00633) == 232
+    assert gpate(15, 10, 1000, 3000, DELTA, 1).epsilon(232) == pytest.approx(1.3375, abs=5e-5)
+    # without the batch, and without the projected coordinates
+    assert gpate(1, 10, 1000, 3000, DELTA, 1).epsilon(232) == pytest.approx(.338, abs=5e-4)
+    assert gpate(15, 1, 1000, 3000, DELTA, 1).epsilon(232) == pytest.approx(.415, abs=5e-4)
+    by_hand = min(232 * 150 * a * (1 / (2 * 3000**2) + .55 / 1000**2) + math.log(1e5) / (a - 1)
+                  for a in (1.1, *range(2, 200)))
+    assert published.epsilon(232) == pytest.approx(by_hand, rel=1e-12)
+    config.sigma = config.sigma_threshold = 0.0
+    assert PUBLISHED["gpate"](config, DELTA).epsilon(1) == math.inf
+    assert published.epsilon(0) == 0 and "P=0.55" in published.formula

@@ -69,8 +69,9 @@ class HalfDrawn(RoundedGaussian):
 
 @dataclasses.dataclass(frozen=True)
 class SayingMore(RoundedGaussian):
-    def event(self, bound, draws):
-        return dataclasses.replace(super().event(bound, draws), sigma=10_000.0)
+    def event(self, squared_sensitivity, draws, grid=1.0):
+        return dataclasses.replace(super().event(squared_sensitivity, draws, grid),
+                                   sigma=10_000.0)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -80,7 +80,7 @@ def test_the_pool_holds_a_batch_of_each_class():
                          mutable=["batch_stats"])[0]
     assert asked.all_labels[:N_POOL].tolist() == [0] * 4 + [1] * 4 + [2] * 4
     assert np.array_equal(asked.all_labels[N_POOL:], asked.labels)
-    close(asked.images, images[N_POOL:])
+    close(asked.fakes, images[N_POOL:])
     close(asked.pool.reshape(N_POOL, *asked.pool.shape[2:]), NET_D.patches(images[:N_POOL]))
 
 
@@ -132,7 +132,7 @@ def test_learning_reads_its_own_records_and_the_pool_of_their_classes():
     def learnt(records, asked):
         return learn(KEY, start, records, asked)
 
-    elsewhere = dataclasses.replace(asked, images=asked.images + 1, labels=asked.labels * 0,
+    elsewhere = dataclasses.replace(asked, fakes=asked.fakes + 1, labels=asked.labels * 0,
                                     pool=asked.pool.at[1].add(1.0))
     assert toy.equal(learnt(own(), elsewhere), base)
     brighter = Records(own().x.at[0].add(9), own().y)
@@ -156,7 +156,7 @@ def test_the_answer_is_minus_the_image_gradient_of_the_mean_loss():
         logits = NET_D.apply(params, images[None], asked.labels[None])[0]
         return sum(-jnp.log(jax.nn.sigmoid(logit)) for logit in logits) / CONFIG.batch
 
-    expected = -jax.grad(loss)(asked.images).reshape(CONFIG.batch, -1)
+    expected = -jax.grad(loss)(asked.fakes).reshape(CONFIG.batch, -1)
     given = answer(KEY, unit(), own(), asked)
     assert given.shape == METHOD.mechanism.shape and float(jnp.abs(given).max()) > 0
     close(given, expected, rtol=1e-3, atol=1e-6 * float(jnp.abs(expected).max()) + 1e-9)
@@ -164,15 +164,15 @@ def test_the_answer_is_minus_the_image_gradient_of_the_mean_loss():
 
 def test_moving_along_the_answer_looks_more_real():
     asked, given = query(), answer(KEY, unit(), own(), query())
-    moved = asked.images + 1e-2 * (given / jnp.abs(given).max()).reshape(asked.images.shape)
+    moved = asked.fakes + 1e-2 * (given / jnp.abs(given).max()).reshape(asked.fakes.shape)
     before, after = (NET_D.apply(unit()[0], x[None], asked.labels[None]).mean()
-                     for x in (asked.images, moved))
+                     for x in (asked.fakes, moved))
     assert after > before
 
 
 def test_the_generator_takes_one_adam_step_towards_the_moved_images():
     asked, start = query(), public()
-    target = asked.images + CONFIG.step_size * released().reshape(asked.images.shape)
+    target = asked.fakes + CONFIG.step_size * released().reshape(asked.fakes.shape)
 
     def loss(params):
         images = NET_G.apply({"params": params}, asked.latents, asked.all_labels, train=True,

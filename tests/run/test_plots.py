@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from dpgen_jax.run import plots
-from dpgen_jax.types import UserError
+from dpgen_jax.types import Column, TableSpec, UserError
 
 
 def opened(path):
@@ -93,3 +93,70 @@ def test_curves_leave_gaps_and_read_the_file(tmp_path):
 def test_no_rows_no_picture(tmp_path):
     with pytest.raises(UserError, match="no metrics"):
         plots.curves([], tmp_path / "c.png")
+
+
+AGE = Column("age", "integer", 0, 100)
+JOB = Column("job", "categorical", categories=("baker", "an author of very long novels", "$"),
+             nullable=True)
+ILL = Column("ill", "categorical", categories=("no", "maybe", "yes"))
+
+
+BLUE, GREY = (0x1F, 0x77, 0xB4), (0x9A, 0x9A, 0x9A)
+
+
+def bars(picture, colour=BLUE):
+    """(left edge, width, height) of each bar; text has pixels of any grey, but no high columns."""
+    filled = np.abs(picture.astype(int) - colour).sum(-1) < 10
+    high = filled.sum(0) > 20
+    edges = np.flatnonzero(np.diff(np.pad(high, 1).astype(int)))
+    return [(left, right - left, filled[:, left:right].sum(0).max())
+            for left, right in edges.reshape(-1, 2)]
+
+
+def drawn(path, columns, x, y=None):
+    spec = TableSpec(columns, ILL, len(columns))
+    return opened(plots.marginals(spec, x, np.zeros(len(x), int) if y is None else y, path))
+
+
+def test_marginals_draw_the_shares_of_classes_first(tmp_path):
+    picture = drawn(tmp_path / "m.png", (), np.zeros((20, 0)), np.repeat([0, 1, 1, 2], 5))
+    left, middle, right = (height for *_, height in bars(picture))
+    assert middle == pytest.approx(2 * left, abs=3) and left == pytest.approx(right, abs=3)
+    assert not bars(picture, GREY)
+
+
+def test_null_has_a_grey_bar_of_its_own(tmp_path):
+    picture = drawn(tmp_path / "m.png", (JOB,), np.array([[0.0], [0.0], [np.nan], [np.nan]]))
+    (_, (blue, *_, height)), ((grey, *_, null),) = bars(picture), bars(picture, GREY)
+    assert null == pytest.approx(height, abs=3) and grey > blue
+
+
+def test_bins_lie_between_the_declared_bounds(tmp_path):
+    low, high = (bars(drawn(tmp_path / "m.png", (AGE,), np.full((9, 1), age)))
+                 for age in (2.0, 98.0))
+    assert len(low) == len(high) == 2 and low[0] == high[0]  # the label, the age
+    assert high[1][0] - low[1][0] == pytest.approx(19 * low[1][1], rel=0.1)
+
+
+@pytest.mark.parametrize("only", [0.0, -1e17])
+def test_bounds_may_be_one_number(tmp_path, only):
+    column = Column("US$ of one day", "continuous", only, only)
+    assert len(bars(drawn(tmp_path / "m.png", (column,), np.full((4, 1), only)))) == 2
+
+
+def test_many_columns_are_cut_and_the_title_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(plots, "MAX_PANELS", 3)
+    x = np.resize([5.0, 1.0], (8, 4))
+    many = drawn(tmp_path / "many.png", (AGE, JOB) * 2, x)
+    three = drawn(tmp_path / "three.png", (AGE, JOB), x[:, :2])
+    assert len(bars(many)) == len(bars(three)) == 3
+    np.testing.assert_array_equal(many[30:], three[30:])
+    assert not np.array_equal(many[:30], three[:30])
+
+
+@pytest.mark.parametrize(("x", "y"), [
+    (np.zeros((0, 1)), np.zeros(0)), (np.zeros((3, 2)), np.zeros(3)),
+    (np.zeros((3, 1)), np.zeros(2)), (np.zeros(3), np.zeros(3))])
+def test_malformed_tables_are_refused(tmp_path, x, y):
+    with pytest.raises(UserError, match=r"expected \[n, 1\]"):
+        drawn(tmp_path / "m.png", (AGE,), x, y)

@@ -1,0 +1,135 @@
+"""What data-dependent PATE accounting costs: `python -m benchmarks.pate_accounting`. Needs no data.
+
+Votes are simulated: class probabilities of each query from a symmetric Dirichlet distribution,
+whose concentration decides how far the teachers agree, and a multinomial vote of all of them.
+Measured are, in one process without JAX,
+
+- the composition of a whole run of Confident-GNMax over a grid of orders;
+- the smooth sensitivity of a (shorter) run at one order, and what a sanitised release would say:
+  the private total, the smooth sensitivity, the cost of the release itself, the bound with both
+  noises at their means, and the data-independent total beside them. The totals are private in a
+  real run; here no votes are real;
+- wall and processor seconds of each, and the most resident memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from benchmarks import common
+from dpgen_jax.accountant import pate
+from dpgen_jax.accountant.smooth_sensitivity import Sanitiser, smooth_sensitivity, total_rdp
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    args = parse(arguments)
+    where = common.machine()
+    results = {"scipy": version("scipy"), "composition": composition(args),
+               "release": release(args), "peak_resident_bytes": common.peak_bytes()}
+    shown = [a for i, a in enumerate(arguments)
+             if "--out" not in (a.split("=")[0], arguments[i - 1] if i else "")]
+    record = common.record("pate_accounting", shown, [args.seed], results, where)
+    path = common.write(record, args.out)
+    print(json.dumps(record, indent=1) if args.json else table(record))
+    print(f"written to {path}", file=sys.stderr)
+    return 0
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pate_accounting",
+                                     description=__doc__, allow_abbrev=False,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--queries", type=int, default=200_000, help="of the composition")
+    parser.add_argument("--orders", type=int, default=40)
+    parser.add_argument("--release-queries", type=int, default=34_000)
+    parser.add_argument("--teachers", type=int, default=4000)
+    parser.add_argument("--classes", type=int, default=10)
+    parser.add_argument("--concentration", type=float, default=0.03)
+    parser.add_argument("--threshold", type=float, default=2500)
+    parser.add_argument("--sigma1", type=float, default=600, help="of the threshold test, in votes")
+    parser.add_argument("--sigma2", type=float, default=100, help="of the vote")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="print the record, not a table")
+    parser.add_argument("--out", help="file for the record; "
+                                      "benchmarks/results/pate_accounting.json")
+    return parser.parse_args(arguments)
+
+
+def simulate(args: argparse.Namespace, queries: int) -> tuple[np.ndarray, np.ndarray]:
+    """Votes int [queries, classes], and the outcomes of the threshold test."""
+    rng = np.random.default_rng(args.seed)
+    likely = rng.dirichlet(np.full(args.classes, args.concentration), size=queries)
+    counts = rng.multinomial(args.teachers, likely)
+    noise = np.rint(args.sigma1 * rng.standard_normal(queries))
+    return counts, counts.max(axis=1) + noise >= args.threshold
+
+
+def composition(args: argparse.Namespace) -> dict[str, Any]:
+    counts, answered = simulate(args, args.queries)
+    orders = np.geomspace(1.5, 64, args.orders)
+    _, seconds = measure(args.repeats, lambda: pate.confident_gnmax_rdp(
+        counts, answered, args.threshold, args.sigma1, args.sigma2, orders))
+    return {"queries": args.queries, "orders": args.orders, "answered": float(answered.mean()),
+            **seconds}
+
+
+def release(args: argparse.Namespace) -> dict[str, Any]:
+    """One run at each of two orders, with the choice that `Sanitiser` names."""
+    counts, answered = simulate(args, args.release_queries)
+    run = counts, answered, args.threshold, args.sigma1, args.sigma2
+    cases = []
+    for order in (8, 20):
+        sanitiser = Sanitiser(order, beta=0.2 / order, sigma_ss=10, log_sigma=1.5 * order, z=3)
+        ss, seconds = measure(1, lambda order=order, beta=sanitiser.beta: smooth_sensitivity(
+            *run, order, beta, args.teachers))
+        total = total_rdp(*run, order)
+        independent = order * (len(counts) / (2 * args.sigma1**2)
+                               + np.count_nonzero(answered) / args.sigma2**2)
+        cases.append({
+            "order": order, "beta": sanitiser.beta, "sigma_ss": sanitiser.sigma_ss,
+            "log_sigma": sanitiser.log_sigma, "z": sanitiser.z, "failure": sanitiser.failure,
+            "data_independent_rdp": independent, "total_rdp": total, "smooth_sensitivity": ss,
+            "own_rdp": sanitiser.rdp(),
+            "bound_without_noise": sanitiser.upper_bound(total, ss, 0.0, 0.0), **seconds})
+    return {"queries": args.release_queries, "answered": float(answered.mean()), "cases": cases}
+
+
+def measure(repeats: int, work: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
+    """What `work` returned the last time, and its wall and processor seconds."""
+    wall, processor = [], []
+    for _ in range(repeats):
+        start = time.perf_counter(), time.process_time()
+        result = work()
+        wall.append(time.perf_counter() - start[0])
+        processor.append(time.process_time() - start[1])
+    return result, {"seconds": common.timing(wall), "processor_seconds": common.timing(processor)}
+
+
+def table(record: dict[str, Any]) -> str:
+    """The record for readers."""
+    where, results = record["machine"], record["results"]
+    run, released = results["composition"], results["release"]
+    lines = [f"{where['cpu']}, {where['cores']} cores, load before {where['load_average']}",
+             f"composition: {run['queries']} queries x {run['orders']} orders in "
+             f"{run['seconds']['median']:.2f} s ({run['processor_seconds']['median']:.2f} s of "
+             "processor time)"]
+    lines += [f"order {case['order']}, {released['queries']} queries: smooth sensitivity "
+              f"{case['smooth_sensitivity']:.3g} in {case['seconds']['median']:.1f} s; total "
+              f"{case['total_rdp']:.3g}, bound without noise {case['bound_without_noise']:.3g} "
+              f"plus own cost {case['own_rdp']:.3g}, data-independent "
+              f"{case['data_independent_rdp']:.3g}" for case in released["cases"]]
+    return "\n".join([*lines, f"peak memory {results['peak_resident_bytes'] / 1e9:.2f} GB"])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

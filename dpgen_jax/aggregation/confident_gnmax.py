@@ -1,0 +1,119 @@
+"""Confident-GNMax (Papernot et al. 2018, arXiv 1802.08908; G-PATE, Algorithm 3) on histograms."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import operator
+from fractions import Fraction
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpgen_jax.accountant.events import Events
+from dpgen_jax.aggregation.histogram import OneHot
+from dpgen_jax.aggregation.mechanism import Noise, check_range
+from dpgen_jax.aggregation.schedule import Everyone
+from dpgen_jax.types import Array, UserError
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """value float32 [B, k]: the midpoint of the winning bin, 0 where there is no answer;
+    answered int32 [B, k]: 1 where there is one."""
+
+    value: Array
+    answered: Array
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConfidentGNMax:
+    """Each of the B k histograms is one query: first whether its largest count, with noise, reaches
+    the threshold, and only then which bin has the largest noisy count.
+
+    bound: the votes; noise: on every count for the arg max (sigma_2); test_noise: on the largest
+    count for the test (sigma_1); threshold: share of the units; n_units: public.
+
+    Guarantee (replace-one, through one unit): a test is a Gaussian release of sensitivity 1, since
+    the largest count moves by at most 1; an arg max is post-processing of a Gaussian release of
+    sensitivity sqrt 2 (one vote less, one more). Which queries were answered is public. So every
+    query costs a test, and an answered one a release on top: `settled`. Charging by the outcome is
+    sound because the costs of Gaussian releases add up as mu^2, and the run stops before the worst
+    case of a step could exceed the budget: a privacy filter on the sum of mu^2 (Smith and Thakurta
+    2022, arXiv 2210.17520; Koskela, Tobaben and Honkela 2023, arXiv 2209.15596).
+
+    Raises UserError for a threshold outside (0, 1], for more bins than units, where one of the two
+    noises is none, or where a noisy count could leave int32.
+    """
+
+    bound: OneHot
+    noise: Noise
+    test_noise: Noise
+    schedule: Everyone
+    n_units: int
+    threshold: float
+    relation: ClassVar[str] = OneHot.relation
+    unit: ClassVar[str] = OneHot.unit
+    keeps_votes: ClassVar[bool] = True
+
+    def __post_init__(self):
+        object.__setattr__(self, "n_units", operator.index(self.n_units))
+        if not 0 < self.threshold <= 1:
+            raise UserError(f"threshold is {self.threshold}; it must be above 0 and at most 1")
+        if self.bound.bins > self.n_units:
+            raise UserError(f"{self.bound.bins} bins for {self.n_units} votes; use fewer bins or "
+                            "more teachers")
+        if type(self.noise) is not type(self.test_noise):
+            raise UserError("either both noises of Confident-GNMax are none, or neither")
+        for noise in (self.noise, self.test_noise):
+            check_range(self.n_units, self.bound, noise)
+
+    @property
+    def queries(self) -> int:
+        """Histograms of one step."""
+        return self.bound.rows * self.bound.columns
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.bound.rows, self.bound.columns * self.bound.bins
+
+    @property
+    def bits_shape(self) -> tuple[int, ...]:
+        """For each query a draw for the test, then for each of its bins one."""
+        return self.noise.bits_shape((self.queries, 1 + self.bound.bins))
+
+    @property
+    def votes_needed(self) -> int:
+        """The threshold in votes, with the share as the decimal that it prints as."""
+        return math.ceil(Fraction(repr(float(self.threshold))) * self.n_units)
+
+    def decide(self, votes: Array, bits: Array) -> Answers:
+        counts = votes.reshape(self.queries, self.bound.bins)
+        largest = jnp.max(counts, -1) + self.test_noise.sample(bits[:, 0])
+        winner = jnp.argmax(counts + self.noise.sample(bits[:, 1:]), -1)  # ties: the lowest bin
+        answered = (largest >= self.votes_needed).astype(jnp.int32)
+        value = jnp.where(answered == 1, self.bound.midpoints[winner], 0.0)
+        shape = self.bound.rows, self.bound.columns
+        return Answers(value.reshape(shape), answered.reshape(shape))
+
+    def value(self, outcome: Answers) -> Array:
+        return outcome.value
+
+    def answered(self, outcome: Answers) -> Array:
+        return outcome.answered
+
+    def _events(self, tests: int, answers: int) -> Events:
+        return ((self.test_noise.event(1, 1), tests),
+                (self.noise.event(2, self.bound.bins), answers))
+
+    def events(self, steps: int) -> Events:
+        """Every query tested and answered."""
+        queries = self.queries * self.schedule.visits(steps)
+        return self._events(queries, queries)
+
+    def settled(self, answered: np.ndarray) -> Events:
+        """answered [steps, B, k]: every query tested, those answered released."""
+        return self._events(answered.size, int(answered.sum()))

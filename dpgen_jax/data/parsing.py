@@ -1,0 +1,139 @@
+"""Cells of text to the codes of a table, by its schema; each fault is named by row and column."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from dpgen_jax.data.base import nearest
+from dpgen_jax.data.schema import NULLS, Schema, number
+from dpgen_jax.types import Column, UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Cells:
+    """A table as text. columns: name -> stripped cells; rows: what an error calls each row."""
+
+    source: str
+    columns: dict[str, list[str]]
+    rows: Sequence[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Coded:
+    """codes float64 [n, columns], numbers as they were given (`encode` clips them), classes y
+    int32 [n], and what is changed on the way, for the data holder's eyes only."""
+
+    codes: np.ndarray
+    y: np.ndarray
+    private_notes: tuple[str, ...]
+
+
+def coded(schema: Schema, cells: Cells) -> Coded:
+    """The codes of the declared columns, in the schema's order; numbers outside their bounds are
+    counted. Errors: UserError naming the row and the column; it may quote the cell."""
+    spec = schema.spec
+    columns = [*spec.columns, spec.label]
+    _check_names(cells, [column.name for column in columns])
+    if not cells.rows:
+        raise UserError(f"{cells.source}: no rows; at least 1 is needed")
+    clipped, others, codes = {}, {}, []
+    for column in columns:
+        values = parse(column, cells, schema.others.get(column.name))
+        if not column.categories:
+            clipped[column.name] = int(((values < column.low) | (values > column.high)).sum())
+        elif column.name in schema.others:
+            others[column.name] = sum(
+                cell not in column.categories for cell in cells.columns[column.name])
+        codes.append(values)
+    y = codes.pop().astype(np.int32)
+    notes = [_counted(clipped, "values outside the declared bounds were clipped"),
+             _counted(others, "texts outside the declared categories count as `other`"),
+             *_absent(spec.label, y)]
+    return Coded(np.stack(codes, 1), y, tuple(f"{cells.source}: {n}" for n in notes if n))
+
+
+def parse(column: Column, cells: Cells, other: str | None = None) -> np.ndarray:
+    """Codes float64 [n] of one column, NaN for null. Errors: as `coded`.
+
+    other: the category of undeclared texts; None if they are an error.
+    """
+    texts = cells.columns[column.name]
+    if column.categories:
+        index = {text: code for code, text in enumerate(column.categories)}
+        values = np.array([index.get(text, -1) for text in texts], np.float64)
+        for i in np.flatnonzero(values < 0):
+            values[i] = _category(column, index, texts[i], other, lambda i=i: _at(cells, column, i))
+        return values
+    with contextlib.suppress(ValueError):
+        values = np.array(texts, np.float64)
+        if np.isfinite(values).all() and "_" not in "".join(texts):  # float() takes 1_000
+            return _whole(column, values, cells)
+    values = np.array([_number(column, text, lambda i=i: _at(cells, column, i))
+                       for i, text in enumerate(texts)], np.float64)
+    return _whole(column, values, cells)
+
+
+def _at(cells: Cells, column: Column, i: int) -> str:
+    return f"{cells.source}, {cells.rows[i]}, column {column.name}"
+
+
+def _number(column: Column, text: str, at: Callable[[], str]) -> float:
+    value = number(text)
+    if value is not None:
+        return value
+    if text not in NULLS:
+        raise UserError(f"{at()}: {text!r} is no finite number; mend the cell")
+    return _null(column, text, at)
+
+
+def _category(column: Column, index: dict[str, int], text: str, other: str | None,
+              at: Callable[[], str]) -> float:
+    if text in NULLS:
+        return _null(column, text, at)
+    if other is None:
+        raise UserError(f"{at()}: {text!r} is no declared category{nearest(text, index)}; mend the "
+                        "cell or declare it")
+    return index[other]
+
+
+def _null(column: Column, text: str, at: Callable[[], str]) -> float:
+    if not column.nullable:
+        what = f"null ({text!r})" if text else "an empty cell"
+        raise UserError(f"{at()}: {what}, but the column is not nullable; fill it in, or declare "
+                        "nullable: true")
+    return np.nan
+
+
+def _whole(column: Column, values: np.ndarray, cells: Cells) -> np.ndarray:
+    if column.kind == "integer":
+        for i in np.flatnonzero(~np.isnan(values) & (values != np.rint(values)))[:1]:
+            raise UserError(f"{_at(cells, column, i)}: {cells.columns[column.name][i]} is no whole "
+                            "number; mend the cell, or declare the column continuous")
+    return values
+
+
+def _check_names(cells: Cells, declared: list[str]) -> None:
+    for name in declared:
+        if name not in cells.columns:
+            raise UserError(f"{cells.source}: column {name!r} is missing"
+                            f"{nearest(name, set(cells.columns) - set(declared))}; add it, or "
+                            "remove it from the schema")
+    for name in cells.columns:
+        if name not in declared:
+            raise UserError(f"{cells.source}: column {name!r} is not declared; add it to the "
+                            "schema, or remove it from the file")
+
+
+def _counted(counts: dict[str, int], what: str) -> str:
+    found = [f"{name}: {count}" for name, count in counts.items() if count]
+    return f"{sum(counts.values())} {what} (column {', '.join(found)})" if found else ""
+
+
+def _absent(label: Column, y: np.ndarray) -> list[str]:
+    counts = np.bincount(y, minlength=len(label.categories))
+    absent = [name for name, count in zip(label.categories, counts, strict=True) if not count]
+    return [f"no rows of the class {', '.join(absent)} (column {label.name})"] if absent else []

@@ -1,0 +1,263 @@
+"""The declared schema of a table: a YAML file of columns with their kinds, bounds and categories.
+
+    label: Class
+    columns:
+      Amount: {kind: continuous, min: 0, max: 2000}
+      Class: {kind: categorical, categories: ["0", "1"]}
+
+Nothing in it may come from private records unless it says so: `read_from_data` lists the entries
+that do, and `bought` those that were bought under differential privacy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dpgen_jax.data.base import locate, nearest
+from dpgen_jax.types import Column, TableSpec, UserError
+
+PACKAGED = Path(__file__).parent / "schemas"
+NAMES = tuple(sorted(path.stem for path in PACKAGED.glob("*.yaml")))
+TOP = ("label", "columns", "read_from_data", "bought")
+NUMBER, CATEGORY = ("min", "max"), ("categories",)
+KINDS = {"continuous": NUMBER, "integer": NUMBER, "categorical": CATEGORY, "ordinal": CATEGORY}
+ENTRIES = ("kind", "nullable", "min", "max", "categories", "other")
+MAX_RANGE = 2**23  # whole numbers that a float32 in [0, 1] keeps apart
+PRIVATE = "private"  # in place of an entry: to be bought
+NULLS = frozenset({"", "NA", "NaN", "nan", "null", "NULL", "?"})
+TRUTH = {"true": True, "yes": True, "false": False, "no": False}
+SPOKEN = {"min": "bounds", "max": "bounds", "nullable": "nullability"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Schema:
+    """A checked schema.
+
+    others: for a column of which it was declared, the category that takes all undeclared texts.
+    notes: which entries come from the records, and how, one line each; published.
+    bought: the purchases made for it, as rows of `accountant.events.to_json`.
+    """
+
+    spec: TableSpec
+    others: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    bought: tuple[dict[str, Any], ...] = ()
+
+
+def read(given: str) -> Schema:
+    """The schema in a file, or a packaged one by its name (`NAMES`) where no such file exists.
+
+    The order of its columns is the order of the table, whatever the order in a CSV file. All
+    values are read as text: a category `1` is the text 1, and `yes` stays yes.
+    Errors: UserError, one line that names the column and the mend.
+    """
+    if given in NAMES and not Path(given).is_file():
+        return packaged(given)
+    return parse(document(given), given)
+
+
+def packaged(name: str) -> Schema:
+    """The schema of a public data set, one of `NAMES`."""
+    return parse(document(str(PACKAGED / f"{name}.yaml")), name)
+
+
+def document(given: str) -> Any:
+    """What a YAML file holds, all scalars as text. Errors: UserError; a key given twice is one."""
+    try:
+        path = locate(given)
+        return yaml.load(path.read_text("utf-8-sig"), _Text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{given} cannot be read ({error}); give a YAML file") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or "no text of YAML"
+        raise UserError(f"{given}{line}: {problem}; mend the YAML") from error
+
+
+class _Text(yaml.BaseLoader):
+    """Keeps every scalar as the text that the user typed, less the spaces around it, and refuses a
+    key given twice."""
+
+    def construct_scalar(self, node):
+        return super().construct_scalar(node).strip()
+
+    def construct_mapping(self, node, deep=False):
+        seen = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            name = self.construct_scalar(key)
+            if name in seen:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"{name!r} is given twice", problem_mark=key.start_mark)
+            seen.add(name)
+        return super().construct_mapping(node, deep)
+
+
+def parse(held: Any, name: str) -> Schema:
+    """The schema in a document of texts, as `document` reads it. Errors: as `read`."""
+    try:
+        return _parse(held)
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from error
+
+
+def _parse(held: Any) -> Schema:
+    if not isinstance(held, dict) or not isinstance(held.get("columns"), dict):
+        raise UserError("a schema has `label: NAME` and `columns:`, with one entry a column")
+    for key in held:
+        if key not in TOP:
+            raise UserError(f"unknown key {key!r}{nearest(key, TOP)}; known: {', '.join(TOP)}")
+    columns = [_column(name, entries) for name, entries in held["columns"].items()]
+    names = [column.name for column in columns]
+    if "" in names:
+        raise UserError("a column has no name; name it as the file does")
+    position = _label_position(held.get("label"), columns)
+    features = tuple(c for i, c in enumerate(columns) if i != position)
+    if not features:
+        raise UserError("the label is the only column; declare the others too")
+    others = {name: entries["other"] for name, entries in held["columns"].items()
+              if "other" in entries}
+    if columns[position].name in others:
+        raise UserError(f"column {names[position]}: a label takes no `other`; declare every class")
+    read_entries, rows = held.get("read_from_data", []), _bought(held.get("bought", []))
+    if not isinstance(read_entries, list):
+        raise UserError("read_from_data is no list; write [COLUMN.min, COLUMN.max, ...]")
+    notes = [f"not covered by epsilon: {entries} read from private data"
+             for entries in _grouped(read_entries, names)]
+    notes += [f"bought under differential privacy on the same records: {entries}"
+              for entries in _grouped([row.pop("entry", "") for row in rows], names)]
+    return Schema(TableSpec(features, columns[position], position), others, tuple(notes),
+                  tuple(rows))
+
+
+def _label_position(label: Any, columns: list[Column]) -> int:
+    names = [column.name for column in columns]
+    if not isinstance(label, str) or label not in names:
+        said = f"label {label!r} is no column{nearest(str(label), names)}" if label else \
+            "the label is missing"
+        raise UserError(f"{said}; write `label: NAME`, one of: {', '.join(names)}")
+    column = columns[names.index(label)]
+    if not column.categories or column.nullable:
+        fault = "nullable" if column.categories else f"of kind {column.kind}"
+        raise UserError(f"column {label}: the label is {fault}; declare it categorical, not "
+                        "nullable, with its classes as categories")
+    if len(column.categories) < 2:
+        raise UserError(f"column {label}: the label has 1 class; declare 2 or more")
+    return names.index(label)
+
+
+def _column(name: str, entries: Any) -> Column:
+    if not isinstance(entries, dict):
+        raise UserError(f"column {name}: give its entries, as in {{kind: integer, min: 0, max: 9}}")
+    kind = str(entries.get("kind", ""))
+    if kind not in KINDS:
+        said = f"unknown kind {kind!r}{nearest(kind, KINDS)}" if kind else "kind is missing"
+        raise UserError(f"column {name}: {said}; known: {', '.join(KINDS)}")
+    known = ("kind", "nullable", *KINDS[kind], *(["other"] if kind == "categorical" else []))
+    for key, value in entries.items():
+        if key not in ENTRIES:
+            raise UserError(f"column {name}: unknown key {key!r}{nearest(key, known)}; known: "
+                            f"{', '.join(known)}")
+        if key not in known:
+            raise UserError(f"column {name}: {key} does not belong to a column of kind {kind}; "
+                            "remove it or change the kind")
+        if value == PRIVATE and key in (*NUMBER, *CATEGORY):
+            raise UserError(f"column {name}: {key} is still `private`; declare it, or buy it with "
+                            "--init-schema DATA --schema DRAFT --schema-epsilon E --out NEW")
+    for key in KINDS[kind]:
+        if key not in entries:
+            raise UserError(f"column {name}: {key} is missing; declare it from public knowledge")
+    nullable = TRUTH.get(str(entries.get("nullable", "false")).lower())
+    if nullable is None:
+        raise UserError(f"column {name}: nullable is {entries['nullable']!r}; write true or false")
+    if KINDS[kind] is NUMBER:
+        return Column(name, kind, *_bounds(name, kind, entries), nullable=nullable)
+    return Column(name, kind, categories=_categories(name, entries, nullable), nullable=nullable)
+
+
+def told_apart(low: float, high: float) -> bool:
+    """Whether the integers low..high survive their encoding as float32 in [0, 1]."""
+    return high - low <= MAX_RANGE and max(-low, high) <= 2**53
+
+
+def number(text: Any) -> float | None:
+    """The finite number that a text is, else None."""
+    with contextlib.suppress(ValueError):
+        if isinstance(text, str) and "_" not in text and math.isfinite(value := float(text)):
+            return value
+    return None
+
+
+def _bounds(name: str, kind: str, entries: dict[str, Any]) -> tuple[float, float]:
+    values = []
+    for key in NUMBER:
+        value = number(entries[key])
+        if value is None:
+            raise UserError(f"column {name}: {key} is {entries[key]!r}; give a finite number")
+        if kind == "integer" and not value.is_integer():
+            raise UserError(f"column {name}: {key} is {entries[key]}; an integer column has whole "
+                            "bounds, or declare it continuous")
+        values.append(value)
+    low, high = values
+    if low > high:
+        raise UserError(f"column {name}: min {entries['min']} is above max {entries['max']}; "
+                        "swap them")
+    if kind == "integer" and not told_apart(low, high):
+        raise UserError(f"column {name}: the integers {entries['min']}..{entries['max']} exceed "
+                        f"the {MAX_RANGE} that are told apart; declare it continuous, or narrow it")
+    if not math.isfinite(high - low):
+        raise UserError(f"column {name}: the range from {entries['min']} to {entries['max']} is "
+                        "too large; narrow it")
+    return low, high
+
+
+def _categories(name: str, entries: dict[str, Any], nullable: bool) -> tuple[str, ...]:
+    given = entries["categories"]
+    if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
+        raise UserError(f'column {name}: categories is no list of texts; write ["a", "b"]')
+    categories = tuple(given)
+    if not categories:
+        raise UserError(f"column {name}: no categories; declare at least 1")
+    for i, text in enumerate(categories):
+        if not text or (nullable and text in NULLS):
+            raise UserError(f"column {name}: the category {text!r} means null; remove it" + (
+                "" if nullable else " and declare nullable: true"))
+        if text in categories[:i]:
+            raise UserError(f"column {name}: category {text!r} is given twice; remove one")
+    if "other" in entries and entries["other"] not in categories:
+        raise UserError(f"column {name}: other is {entries['other']!r}; name one of its categories")
+    return categories
+
+
+def _grouped(entries: list[Any], names: list[str]) -> list[str]:
+    """'bounds of V1, V2', 'categories of Class': one text for each sort of entry."""
+    sorts: dict[str, dict[str, None]] = {}
+    for entry in map(str, entries):
+        column, _, what = entry.rpartition(".")
+        if column not in names or what not in (*ENTRIES, *SPOKEN.values()):
+            raise UserError(f"{entry!r} names no entry; write {names[0]}.min, or another column "
+                            "and entry, or remove it")
+        sorts.setdefault(SPOKEN.get(what, what), {})[column] = None
+    return [f"{what} of {', '.join(found)}" for what, found in sorts.items()]
+
+
+def _bought(given: Any) -> list[dict[str, Any]]:
+    """Rows of `entry` and the fields of its event, numbers as numbers."""
+    if not isinstance(given, list) or not all(isinstance(row, dict) for row in given):
+        raise UserError("bought is no list of purchases; leave this block as it was written")
+    return [{key: _plain(value) for key, value in row.items()} for row in given]
+
+
+def _plain(text: Any) -> Any:
+    """A number if the text is one, whole if it is written so."""
+    value = None if isinstance(text, (list, dict)) else number(str(text))
+    if value is None:
+        return text
+    return int(text) if str(text).lstrip("+-").isdigit() else value

@@ -1,0 +1,107 @@
+"""Data-dependent accounting of a finished run: for the data holder's eyes, or, once, published.
+
+The number that stops training, is printed by it and stands in privacy.json as `epsilon` is always
+data-independent.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from dpgen_jax import methods
+from dpgen_jax.accountant import gaussian, pate
+from dpgen_jax.accountant.events import EpsilonDeltaEvent, Events, GaussianEvent, RenyiEvent
+from dpgen_jax.accountant.ledger import Ledger, account, read
+from dpgen_jax.aggregation import sanitise
+from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.config import from_json
+from dpgen_jax.private import data_dependent, votes
+from dpgen_jax.run import bundle
+from dpgen_jax.run.folder import RunFolder, read_json, write_json
+from dpgen_jax.types import Private, UserError
+
+EX_POST = ("ex-post: it describes this run's votes at one order, and is no guarantee of "
+           "differential privacy; epsilon is")
+
+
+def reading(root: Path) -> dict[str, Any]:
+    """What `account RUN --data-dependent` shows. Errors: UserError for a run that kept no votes."""
+    files, mechanism, _ = _run(root)
+    held = account(read(files.ledger))
+    found = data_dependent.for_the_holder(data_dependent.read(
+        _votes(files, mechanism), mechanism, held.header["delta"], held.steps))
+    return {
+        "run": str(root),
+        "warning": "computed from the votes themselves: AS PRIVATE AS THE RECORDS, for your eyes "
+                   "only; the epsilon to state is the data-independent one",
+        "data_dependent": {"epsilon": found.epsilon, "order": found.order, "kind": EX_POST},
+        "data_independent": {"epsilon": held.target, "spent": held.epsilon()},
+        "votes": {"most agreed bin": found.first, "second": found.second,
+                  "answered": found.answered, "queries": found.queries,
+                  "steps charged without votes": found.lost},
+    }
+
+
+def publish(root: Path) -> dict[str, Any]:
+    """Releases an upper bound on the data-dependent epsilon through smooth sensitivity, once.
+
+    The run states a new, larger claim from then on, in the ledger before anything is drawn and in
+    privacy.json. Errors: UserError where it was done before, and where it cannot be done.
+    """
+    files, mechanism, config = _run(root)
+    statement = read_json(files.release / "privacy.json")
+    held = account(read(files.ledger))
+    if any(isinstance(event, RenyiEvent) for event, _ in held.spent()):
+        raise UserError(f"{root} has charged its one sanitised release; another would need another "
+                        "run")
+    kept, cost = _votes(files, mechanism), sanitise.event(config.sanitiser)
+    if held.steps > statement["steps"]:
+        raise UserError(f"{root} charged {held.steps} steps and holds the votes of "
+                        f"{statement['steps']}: a bound over all of them cannot be published")
+    sealed = sanitise.totals(kept, mechanism, config.sanitiser)
+    delta = held.header["delta"]
+    claim = gaussian.epsilon((*_budget(held.target, delta, held.spent()), (cost, 1)), delta)
+    with Ledger.open(files.ledger) as ledger:
+        ledger.extend(claim)
+        ledger.charge(((cost, 1),))
+        bound = sanitise.upper_bound(sealed, config.sanitiser, OsBits())
+    order = config.sanitiser.order
+    statement["data_dependent_epsilon"] = {
+        "epsilon": pate.epsilon_of([bound + cost.rdp], [order], delta), "order": order,
+        "kind": EX_POST, "own_cost_rdp": cost.rdp, "epsilon_without_it": held.target,
+        "may_be_too_low_with_probability": config.sanitiser.failure}
+    statement["epsilon"] = claim
+    statement["events"].append({**cost.statement(), "count": 1})
+    write_json(files.release / "privacy.json", statement)
+    return {"run": str(root), "epsilon": claim,
+            "data_dependent_epsilon": statement["data_dependent_epsilon"]}
+
+
+def _run(root: Path) -> tuple[RunFolder, Any, Any]:
+    """(files, mechanism, config). Errors: UserError for a run without data-dependent accounting."""
+    files = RunFolder(root)
+    stored = read_json(files.config)
+    module = methods.get(stored["method"])
+    config = from_json(module.Config, stored["config"])
+    mechanism = module.mechanism(config, bundle.spec_from_json(stored["spec"]))
+    if not mechanism.keeps_votes:
+        raise UserError(f"{root}: data-dependent accounting holds for noisy arg max votes only, "
+                        f"not for the noisy sums that this run of {stored['method']} released")
+    if not config.sigma:
+        raise UserError(f"{root} ran without noise: its epsilon is infinite by any accounting")
+    return files, mechanism, config
+
+
+def _votes(files: RunFolder, mechanism: Any) -> Private[votes.Votes]:
+    return votes.read(files.votes, mechanism.queries, mechanism.bound.bins)
+
+
+def _budget(target: float, delta: float, spent: Events) -> Events:
+    """The whole budget as events, of which no reading of the run is part: the purchases, and one
+    Gaussian release that costs all they leave."""
+    pure = tuple((event, n) for event, n in spent if isinstance(event, EpsilonDeltaEvent))
+    left = target - math.fsum(event.epsilon * n for event, n in pure)
+    c = gaussian.zcdp_for(left, delta - math.fsum(event.delta * n for event, n in pure))
+    return (*pure, (GaussianEvent(1 / math.sqrt(2 * c), 1), 1))

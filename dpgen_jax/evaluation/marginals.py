@@ -1,0 +1,160 @@
+"""How far synthetic tables lie from real ones in their marginals, and whether they keep the schema.
+
+A table is compared by its cells, float64 [n, K]: the columns of the schema and the label last,
+numbers in their own units, categories as their place among the declared ones, NaN for null.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dpgen_jax.data import transform
+from dpgen_jax.evaluation.utility import summary
+from dpgen_jax.types import Column, TableSpec
+
+Rows = tuple[np.ndarray, np.ndarray]
+"""Encoded rows float [n, F] in [0, 1] and labels int [n]."""
+
+BINS = 20
+"""Equal bins of a number, between its declared bounds."""
+MAX_PAIRS = 1000
+
+
+def columns(spec: TableSpec) -> tuple[Column, ...]:
+    """The columns of the cells: the features, then the label."""
+    return (*spec.columns, spec.label)
+
+
+def cells(spec: TableSpec, rows: Rows) -> np.ndarray:
+    """The cells float64 [n, K] of encoded rows."""
+    x, y = rows
+    return np.column_stack([transform.decode(spec, x), y])
+
+
+def fidelity(draws: Sequence[Rows], test: Rows, real: Rows | None, spec: TableSpec
+             ) -> dict[str, Any]:
+    """The `fidelity` part of metrics.json: `one_way_tvd`, `two_way_tvd`, `correlation_difference`.
+
+    draws: synthetic rows, one draw a seed; each is compared with `test`, real rows that no training
+    saw. Each entry is a `summary` with `floor` beside it: the same distance of `real`, the real
+    training rows, from `test` (None without them), which sampling alone explains; a floor is only
+    fair where `real` has as many rows as a draw. Total variation distances are in [0, 1], means
+    over the columns (`columns` holds each) or over `pairs` of the `all_pairs` pairs of columns,
+    drawn with a fixed seed where there are more than `MAX_PAIRS`. All is computed from real rows.
+    """
+    found = [_distances(draw, test, spec) for draw in draws]
+    floor = None if real is None else _distances(real, test, spec)
+
+    def entry(name: str) -> dict[str, Any]:
+        return summary([f[name] for f in found]) | {"floor": floor and floor[name]}
+
+    by_column = {column.name: {
+        "mean": float(np.mean([f["columns"][i] for f in found])),
+        "floor": floor and float(floor["columns"][i])} for i, column in enumerate(columns(spec))}
+    k = len(columns(spec))
+    return {"one_way_tvd": entry("one_way_tvd") | {"columns": by_column},
+            "two_way_tvd": entry("two_way_tvd") | {"pairs": len(_pairs(k)),
+                                                   "all_pairs": k * (k - 1) // 2},
+            "correlation_difference": entry("correlation_difference")}
+
+
+def _distances(rows: Rows, truth: Rows, spec: TableSpec) -> dict[str, Any]:
+    a, b = cells(spec, rows), cells(spec, truth)
+    one_way = one_way_tvd(a, b, columns(spec))
+    return {"columns": one_way, "one_way_tvd": float(one_way.mean()),
+            "two_way_tvd": two_way_tvd(a, b, columns(spec)),
+            "correlation_difference": correlation_difference(rows[0], truth[0])}
+
+
+def one_way_tvd(a: np.ndarray, b: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
+    """Total variation distance of each column of the cells a [n, K] and b [n', K]: float [K].
+
+    Half the L1 distance of the shares of each bin: `BINS` equal bins between the bounds of a
+    number, a bin for each category, and one for null.
+    """
+    a, b, sizes = _binned(a, columns), _binned(b, columns), _sizes(columns)
+    return np.array([_tvd(a[:, i], b[:, i], size) for i, size in enumerate(sizes)])
+
+
+def two_way_tvd(a: np.ndarray, b: np.ndarray, columns: Sequence[Column]) -> float:
+    """The mean total variation distance of the joint bins of pairs of columns; as `one_way_tvd`."""
+    a, b, sizes = _binned(a, columns), _binned(b, columns), _sizes(columns)
+    found = [_tvd(a[:, i] * sizes[j] + a[:, j], b[:, i] * sizes[j] + b[:, j], sizes[i] * sizes[j])
+             for i, j in _pairs(len(columns))]
+    return float(np.mean(found))
+
+
+def _pairs(k: int) -> list[tuple[int, int]]:
+    pairs = list(itertools.combinations(range(k), 2))
+    if len(pairs) <= MAX_PAIRS:
+        return pairs
+    picked = np.random.default_rng(0).choice(len(pairs), MAX_PAIRS, replace=False)
+    return [pairs[i] for i in sorted(picked)]
+
+
+def _sizes(columns: Sequence[Column]) -> list[int]:
+    """Bins of each column, the last of which is null."""
+    return [(len(column.categories) or BINS) + 1 for column in columns]
+
+
+def _binned(cells: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
+    """The bin of each cell: int64 [n, K]."""
+    places = cells.copy()
+    for i, (column, size) in enumerate(zip(columns, _sizes(columns), strict=True)):
+        if not column.categories:
+            places[:, i] = (cells[:, i] - column.low) / (column.high - column.low or 1) * BINS
+        places[:, i] = np.where(np.isnan(cells[:, i]), size - 1,
+                                np.clip(np.floor(places[:, i]), 0, size - 2))
+    return places.astype(np.int64)
+
+
+def _tvd(a: np.ndarray, b: np.ndarray, size: int) -> float:
+    shares = [np.bincount(bins, minlength=size) / len(bins) for bins in (a, b)]
+    return 0.5 * float(np.abs(shares[0] - shares[1]).sum())
+
+
+def correlation_difference(x: np.ndarray, truth: np.ndarray) -> float:
+    """Mean absolute difference, in [0, 2], of the Pearson correlations of pairs of features.
+
+    x [n, F], truth [n', F]: encoded rows. Features that are constant in `truth` are left out; one
+    that is constant in x alone has correlation 0 there, so that a generator which makes the same
+    row again and again gains nothing by it. 0 where fewer than two features are left.
+    """
+    varies = np.ptp(truth, 0) > 0
+    if varies.sum() < 2:
+        return 0.0
+    upper = np.triu_indices(varies.sum(), 1)
+    difference = _correlations(x[:, varies]) - _correlations(truth[:, varies])
+    return float(np.abs(difference[upper]).mean())
+
+
+def _correlations(x: np.ndarray) -> np.ndarray:
+    """[F, F], zero for a constant feature."""
+    centred = x - x.mean(0, dtype=np.float64)
+    norms = np.sqrt((centred**2).sum(0))
+    centred /= np.where(np.ptp(x, 0) > 0, norms, np.inf)  # rounding leaves no exact zero norm
+    return centred.T @ centred
+
+
+def schema_violations(cells: np.ndarray, columns: Sequence[Column]) -> float:
+    """The fraction of cells [n, K] that break the schema; a release must have none.
+
+    Broken is a number outside its bounds, an integer that is not one, a place that no category has,
+    and a null in a column that has none.
+    """
+    return float(np.mean([_broken(cells[:, i], column) for i, column in enumerate(columns)]))
+
+
+def _broken(values: np.ndarray, column: Column) -> np.ndarray:
+    """bool [n]"""
+    if column.categories:
+        wrong = ~np.isin(values, np.arange(len(column.categories)))
+    else:
+        wrong = ~((values >= column.low) & (values <= column.high))
+        if column.kind == "integer":
+            wrong |= values != np.round(values)
+    return np.where(np.isnan(values), not column.nullable, wrong)

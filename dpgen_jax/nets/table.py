@@ -1,0 +1,134 @@
+"""The conditional table networks: fully connected, one generator and many discriminators.
+
+Source: PATE-GAN (Yoon et al., ICLR 2019), whose networks are fully connected; label and batch
+normalisation as in `nets.image`. An encoded row holds three sorts of features (`types.Column`): a
+value in [0, 1], a null flag, and the places of a one-hot. A fake row holds probabilities for the
+last two, so that a discriminator's gradient reaches the generator; a released row holds draws.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpgen_jax.nets.blocks import batch_norm, leaky_relu
+from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet, join
+from dpgen_jax.types import Array, TableSpec
+
+_INIT = nn.initializers.glorot_normal()
+
+
+class TableGenerator(nn.Module):
+    """Fake rows from latents and labels, for public use: two hidden layers of `net.hidden` units.
+
+    Batch normalisation keeps the statistics of exactly one call, as in `image.Generator`.
+    """
+
+    net: GeneratorNet
+    spec: TableSpec
+
+    @nn.compact
+    def __call__(self, z: Array, labels: Array, train: bool) -> Array:
+        """z float [N, latent] in (-1, 1), labels int [N] -> fake rows [N, F] in [0, 1]."""
+        onehot = jax.nn.one_hot(labels, self.spec.classes)
+
+        def dense(h, width):
+            return nn.Dense(width, kernel_init=_INIT)(join(h, onehot))
+
+        h = z
+        for _ in range(2):
+            h = nn.BatchNorm(use_running_average=not train, momentum=0.0, epsilon=1e-5,
+                             use_fast_variance=False)(dense(h, self.net.hidden))
+            h = nn.relu(h)
+        return probabilities(dense(h, *self.spec.shape), self.spec)
+
+
+def probabilities(logits: Array, spec: TableSpec) -> Array:
+    """[N, F] -> [N, F]: the softmax over each one-hot, the sigmoid of values and null flags."""
+    block, is_onehot, _ = _layout(spec)
+    highest = jax.lax.stop_gradient(_over_blocks(jax.ops.segment_max, logits, block))
+    exp = jnp.exp(logits - highest)
+    softmax = exp / _over_blocks(jax.ops.segment_sum, exp, block)
+    return jnp.where(is_onehot, softmax, nn.sigmoid(logits))
+
+
+def hard_rows(key: Array, fakes: Array, spec: TableSpec) -> Array:
+    """Fake rows [N, F] -> encoded rows [N, F]: each one-hot and each null flag drawn with its
+    probabilities, values as they are."""
+    block, is_onehot, is_flag = _layout(spec)
+    k_onehot, k_flag = jax.random.split(key)
+    score = jnp.log(fakes) + jax.random.gumbel(k_onehot, fakes.shape)
+    place = jnp.arange(fakes.shape[-1])
+    best = score == _over_blocks(jax.ops.segment_max, score, block)
+    # Scores may tie, and a one-hot has a single 1.
+    first = _over_blocks(jax.ops.segment_min, jnp.where(best, place, len(place)), block)
+    flags = jax.random.uniform(k_flag, fakes.shape) < fakes
+    return jnp.where(is_onehot, place == first, jnp.where(is_flag, flags, fakes))
+
+
+def _layout(spec: TableSpec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each feature [F]: the number of its block; whether it is a place of a one-hot; whether it
+    is a null flag."""
+    sorts = [sort for column in spec.columns for sort in (
+        ["onehot"] * column.width if column.kind == "categorical"
+        else ["value", "flag"][:column.width])]
+    block = np.repeat(np.arange(len(spec.blocks)), [stop - start for start, stop in spec.blocks])
+    return block, np.array(sorts) == "onehot", np.array(sorts) == "flag"
+
+
+def _over_blocks(reduce, x: Array, block: np.ndarray) -> Array:
+    """[N, F] -> [N, F]: x reduced over its block, at each feature of the block."""
+    reduced = reduce(x.T, block, num_segments=int(block[-1]) + 1, indices_are_sorted=True)
+    return reduced[block].T
+
+
+@dataclasses.dataclass(frozen=True)
+class TableDiscriminator:
+    """One unit's discriminator, conditional on integer labels, as functions of a dict of weights.
+
+    Linear to `hidden` units, leaky ReLU 0.2; linear to hidden / 2, batch normalisation, leaky ReLU;
+    linear to one logit; the label joined to the input of every layer. The first layer has no batch
+    normalisation, as in `image.Discriminator`: real and fake rows are normalised apart, which would
+    hide from a linear layer how their means and scales differ.
+    """
+
+    net: DiscriminatorNet
+    spec: TableSpec
+
+    def init(self, key: Array) -> dict[str, Array]:
+        """The weights: `linear1..3` [in, out] act on the features, `label1..3` on the label."""
+        (rows,), classes, widths = self.spec.shape, self.spec.classes, self._widths()
+        keys = jax.random.split(key, 3)
+        params = {"scale2": jnp.ones(widths[1]), "offset2": jnp.zeros(widths[1])}
+        for i, (into, out) in enumerate(zip((rows, *widths), (*widths, 1), strict=True)):
+            kernel = _INIT(keys[i], (into + classes, out))
+            params |= {f"linear{i + 1}": kernel[:into], f"label{i + 1}": kernel[into:],
+                       f"bias{i + 1}": jnp.zeros(out)}
+        return params
+
+    def _widths(self) -> tuple[int, int]:
+        return self.net.hidden, max(1, self.net.hidden // 2)
+
+    def apply(self, params: dict[str, Array], x: Array, labels: Array) -> Array:
+        """x [G, m, F], labels int [G, m] -> logits [G, m]; statistics per g."""
+        return self.apply_patches(params, x, labels)
+
+    def features(self, x: Array) -> Array:
+        """Sealed rows, float32 [..., F], are what the first layer reads."""
+        return x
+
+    def patches(self, x: Array) -> Array:
+        """So are fake rows [..., F]."""
+        return x
+
+    def apply_patches(self, params: dict[str, Array], patches: Array, labels: Array) -> Array:
+        """`apply` from `patches(x)` [G, m, F]."""
+        p, onehot = params, jax.nn.one_hot(labels, self.spec.classes)
+        h = leaky_relu(patches @ p["linear1"] + onehot @ p["label1"] + p["bias1"])
+        h = h @ p["linear2"] + onehot @ p["label2"] + p["bias2"]
+        h = leaky_relu(batch_norm(h, p["scale2"], p["offset2"]))
+        return (h @ p["linear3"] + onehot @ p["label3"] + p["bias3"])[..., 0]

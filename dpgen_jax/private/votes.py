@@ -1,0 +1,50 @@
+"""The vote sums of a run, kept in private/ for data-dependent accounting by the data holder.
+
+One file of int32, appended a block at a time, before the block is settled in the ledger: for each
+step the counts [queries, bins], then which queries were answered [queries]. The file is as private
+as the records. What a crash cut off is dropped when it is read: those steps are charged at their
+worst.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import numpy as np
+
+from dpgen_jax.types import Array, Private, UserError, unseal
+
+
+@dataclasses.dataclass(frozen=True)
+class Votes:
+    """counts int32 [Q, bins]; answered bool [Q]; steps that they come from."""
+
+    counts: np.ndarray
+    answered: np.ndarray
+    steps: int
+
+
+def append(path: Path, votes: Private[Array], answered: np.ndarray) -> None:
+    """Adds the first len(answered) steps of votes int32 [S, B, D]; answered int32 [n, B, k]."""
+    n = len(answered)
+    counts = np.asarray(unseal(votes))[:n].reshape(n, -1)
+    rows = np.concatenate([counts, answered.reshape(n, -1)], 1).astype("<i4")
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(descriptor, "ab") as out:
+        torn = out.tell() % (4 * rows.shape[1])
+        out.truncate(out.tell() - torn)
+        out.write(rows.tobytes())
+
+
+def read(path: Path, queries: int, bins: int) -> Private[Votes]:
+    """All whole steps. Errors: UserError where there is no such file."""
+    try:
+        data = np.frombuffer(path.read_bytes(), "<i4")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; this run kept no votes") from error
+    width = queries * (bins + 1)
+    rows = data[:len(data) // width * width].reshape(-1, width)
+    counts, answered = rows[:, :queries * bins], rows[:, queries * bins:]
+    return Private(Votes(counts.reshape(-1, bins), answered.reshape(-1).astype(bool), len(rows)))

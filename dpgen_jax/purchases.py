@@ -1,0 +1,57 @@
+"""What a run buys besides its steps: the entries of a schema, and noisy class counts.
+
+Each is charged in the ledger before it is drawn, once, and the steps get what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dpgen_jax.accountant.events import Events
+from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.aggregation import discrete_laplace
+from dpgen_jax.aggregation.bits import BitSource
+from dpgen_jax.private import records as sealing
+from dpgen_jax.run.folder import RunFolder, read_json, write_json
+from dpgen_jax.types import Private, Records, Spec, TableSpec
+
+
+def planned(bought: Events, class_epsilon: float) -> Events:
+    """All purchases of a run, for planning its steps."""
+    counts = ((discrete_laplace.class_counts_event(class_epsilon), 1),) if class_epsilon else ()
+    return (*bought, *counts)
+
+
+def charge_once(ledger: Ledger, bought: Events) -> None:
+    """Charges what was bought with the schema, unless this run's ledger already holds it."""
+    held = {event for event, _ in ledger.spent()}
+    missing = tuple((event, count) for event, count in bought if event not in held)
+    if missing:
+        ledger.charge(missing)
+
+
+def class_counts(files: RunFolder, ledger: Ledger, records: Private[Records], spec: Spec,
+                 epsilon: float, bits: BitSource, say: Callable[[str], None]
+                 ) -> tuple[int, ...] | None:
+    """The noisy class counts, bought at the first start and read back by a resume; None where
+    epsilon is 0. A crash between charge and file costs the charge, and they are bought again."""
+    if not epsilon:
+        return None
+    if not files.class_counts.exists():
+        ledger.charge(((discrete_laplace.class_counts_event(epsilon), 1),))
+        counts = discrete_laplace.class_counts(sealing.labels(records), spec.classes, epsilon, bits)
+        write_json(files.class_counts, {"epsilon": epsilon, "counts": [int(c) for c in counts]})
+    counts = tuple(read_json(files.class_counts)["counts"])
+    _warn(counts, spec, epsilon, say)
+    return counts
+
+
+def _warn(counts: tuple[int, ...], spec: Spec, epsilon: float, say: Callable[[str], None]) -> None:
+    """Names the classes whose released count could be noise."""
+    scale = (1 if spec.classes == 2 else 2) / epsilon
+    names = (spec.label.categories if isinstance(spec, TableSpec)
+             else [str(i) for i in range(spec.classes)])
+    for name, count in zip(names, counts, strict=True):
+        if count < 3 * scale:
+            say(f"note: class {name!r}: its noisy count is {count}, and noise of +-{scale:.0f} was "
+                "added; raise --class-epsilon, or draw its records with `sample --label`")

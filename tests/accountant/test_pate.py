@@ -1,0 +1,360 @@
+"""Data-dependent costs of votes against published vectors, many digits and exact small cases."""
+
+import functools
+import itertools
+import json
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mpf
+
+from benchmarks import pate_accounting
+from dpgen_jax.accountant import gaussian, pate
+from dpgen_jax.accountant.pate import IDEAL, ROUNDED
+from dpgen_jax.errors import UserError
+
+ORDERS = [1.1, 2, 3, 4, 8, 16, 24, 32, 64]
+A = [1564, *[0] * 7, 22, 2414]
+B = [780, *[0] * 7, 20, 1200]
+C = [200, *[0] * 8, 1800]
+E = [220, 20, 10, *[0] * 7]
+
+
+def gnmax(counts, sigma, orders):
+    log_q = pate.gnmax_log_q([counts], sigma, IDEAL)
+    return log_q[0], pate.rdp_gaussian(log_q, sigma, orders)[0]
+
+
+def threshold_test(counts, threshold, sigma, orders):
+    log_q = pate.threshold_log_q([max(counts)], threshold, sigma, IDEAL)
+    return log_q[0], pate.rdp_gaussian(log_q, math.sqrt(2) * sigma, orders)[0]
+
+
+@pytest.mark.parametrize("counts, threshold, sigma1, sigma2, log_p, log_q", [
+    (A, 2000, 3000, 1000, -.58900378, -.46729905), (B, 1000, 600, 100, -.46114909, -6.5091581),
+    (E, 150, 30, 20, -.0098638165, -27.792324)])
+def test_published_probabilities(counts, threshold, sigma1, sigma2, log_p, log_q):
+    refused, _ = threshold_test(counts, threshold, sigma1, ORDERS)
+    assert math.log1p(-math.exp(refused)) == pytest.approx(log_p, rel=1e-8)
+    assert gnmax(counts, sigma2, ORDERS)[0] == pytest.approx(log_q, rel=2e-8)
+
+
+def test_published_costs():
+    orders = np.array(ORDERS)
+    assert gnmax(A, 1000, ORDERS)[1] == pytest.approx(orders / 1000**2, rel=1e-15)
+    assert threshold_test(A, 2000, 3000, ORDERS)[1] == pytest.approx(orders / (2 * 3000**2))
+    assert gnmax(B, 100, ORDERS)[1] == pytest.approx(
+        [1.1e-4, 1.5597e-4, 1.5801e-4, 1.6012e-4, 1.6933e-4, 1.9212e-4, 2.2249e-4, 2.6325e-4,
+         6.3394e-4], abs=5.1e-9)
+    log_q, rdp = gnmax(C, 100, [2, 8, 64])
+    assert log_q == pytest.approx(-67.352619, abs=5e-7)
+    assert rdp == pytest.approx([2.00214673e-30, 2.72985418e-30, 2.77686e-27], rel=2e-6)
+    assert rdp[:2] == pytest.approx([2.00214673e-30, 2.72985418e-30], rel=3e-9)
+    assert gnmax(E, 20, [2, 64])[1] == pytest.approx([1.1815e-12, .0885962], rel=5e-5)
+    assert threshold_test(E, 150, 30, [4, 8, 16, 64])[1] == pytest.approx(
+        [.00220616, .00248348, .00332939, .03109288], abs=5.1e-9)
+
+
+@pytest.mark.parametrize("counts, sigma, order, log_q, rdp", [
+    ([200, 30, 10, 5, 5], 20, 10, -20.78520188, 6.900470137732305e-09),
+    ([150, 90, 5, 3, 2], 20, 10, -4.07761966, .012994698234011951),
+    ([250, *[0] * 9], 40, 20, -10.01922829, 5.3213177518040856e-05)])
+def test_own_vectors(counts, sigma, order, log_q, rdp):
+    found_q, found = gnmax(counts, sigma, [order])
+    assert found_q == pytest.approx(log_q, abs=5e-9)
+    assert found[0] == pytest.approx(rdp, rel=1e-12)
+    assert found[0] < order / sigma**2
+
+
+@pytest.mark.parametrize("counts, rate, moment, q, expected", [
+    ([10, 240], .05, 4, 3.418907e-5, 3.119745e-5), ([100, 150], .05, 4, .0923456, .0818823),
+    ([5, 5], 1, 1, .5, 4.0)])
+def test_lnmax_vectors(counts, rate, moment, q, expected):
+    log_q = pate.lnmax_log_q([counts], rate, IDEAL)
+    assert np.exp(log_q[0]) == pytest.approx(q, rel=5e-7)
+    assert pate.moments_laplace(log_q, rate, [moment])[0, 0] == pytest.approx(expected, rel=5e-7)
+
+
+def test_lnmax_outside_of_its_validity():
+    rate, moments = .5, [1, 4, 32]
+    edge = math.log(math.expm1(2 * rate) / math.expm1(4 * rate))
+    cap = [2 * rate**2 * moment * (moment + 1) for moment in moments]
+    for log_q in (edge + 1e-9, -.1, 0.0):
+        assert pate.moments_laplace([log_q], rate, moments)[0] == pytest.approx(cap, rel=1e-15)
+    inside = pate.moments_laplace([-60.0, -1000.0, -math.inf], rate, moments)
+    assert np.all(inside < 1e-8) and np.all(inside >= 0) and np.all(inside[2] == 0)
+
+
+def exact_rdp(log_q, sigma, order):
+    """Theorem 6 as it is printed, with its conditions, in enough digits for 1 + 1e-300."""
+    with mpmath.workdps(350):
+        log_q, sigma, a = mpf(log_q), mpf(sigma), mpf(order)
+        q, independent = mpmath.exp(log_q), a / sigma**2
+        mu2 = sigma * mpmath.sqrt(-log_q)
+        mu1 = mu2 + 1
+        e1, e2 = mu1 / sigma**2, mu2 / sigma**2
+        if mu2 <= 1 or mu1 <= a or -log_q <= e2 or log_q > (mu2 - 1) * e2 - mu2 * mpmath.log(
+                mu1 / (mu1 - 1) * mu2 / (mu2 - 1)):
+            return independent
+        big_a = (1 - q) / (1 - (q * mpmath.exp(e2)) ** (1 - 1 / mu2))
+        big_b = mpmath.exp(e1) / q ** (1 / (mu1 - 1))
+        dependent = mpmath.log((1 - q) * big_a ** (a - 1) + q * big_b ** (a - 1)) / (a - 1)
+        return min(dependent, independent)
+
+
+def test_agrees_with_many_digits():
+    log_q, orders = -np.geomspace(.01, 690, 40), [1.01, 1.5, 4, 20.5, 64, 300]
+    active = 0
+    for sigma in (.4, 1, 7, 40, 1000):
+        found = pate.rdp_gaussian(log_q, sigma, orders)
+        for (i, value), (k, order) in itertools.product(enumerate(log_q), enumerate(orders)):
+            exact = exact_rdp(value, sigma, order)
+            assert found[i, k] == pytest.approx(float(exact), rel=1e-9, abs=0)
+            active += exact < .99 * order / sigma**2
+    assert active > 300
+
+
+def test_lnmax_agrees_with_many_digits():
+    moments = [1, 2.5, 8, 40]
+    for rate in (1e-3, .05, 1.0):
+        log_q = -np.geomspace(.8, 600, 30)
+        found = pate.moments_laplace(log_q, rate, moments)
+        with mpmath.workdps(350):
+            for (i, value), (k, moment) in itertools.product(enumerate(log_q), enumerate(moments)):
+                q, twice = mpmath.exp(mpf(value)), 2 * mpf(rate)
+                exact = cap = twice * rate * moment * (moment + 1)
+                if q < mpmath.expm1(twice) / mpmath.expm1(2 * twice):
+                    grown = (1 - q) / (1 - mpmath.exp(twice) * q)
+                    exact = min(cap, mpmath.log((1 - q) * grown**moment
+                                                + q * mpmath.exp(twice * moment)))
+                assert found[i, k] == pytest.approx(float(exact), rel=1e-9, abs=0)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, 3000), min_size=2, max_size=12), st.floats(.3, 2000),
+       st.floats(1.001, 500), st.integers(0, 3000))
+def test_never_above_the_data_independent_bound(counts, sigma, order, threshold):
+    for rounding in (IDEAL, ROUNDED):
+        rdp = pate.confident_gnmax_rdp([counts], [True], threshold, sigma, sigma, [order], rounding)
+        assert 0 <= rdp[0] <= (order / sigma**2 + order / (2 * sigma**2)) * (1 + 1e-12)
+        log_q = pate.gnmax_log_q([counts], sigma, rounding)[0]
+        assert log_q <= math.log1p(-1 / len(counts))
+    assert pate.gnmax_log_q([counts], sigma, IDEAL) <= pate.gnmax_log_q([counts], sigma, ROUNDED)
+
+
+# The exact law of what is released, for integer noise and few votes
+
+@functools.cache
+def gaussian_cdf(sigma, k):
+    return mpmath.ncdf((k + mpf(1) / 2) / mpf(sigma))
+
+
+@functools.cache
+def laplace_cdf(rate, k):
+    x = mpf(rate) * (k + mpf(1) / 2)
+    return 1 - mpmath.exp(-x) / 2 if x >= 0 else mpmath.exp(x) / 2
+
+
+def law(counts, cdf, reach, wins=lambda j, i: j < i):
+    """Exact probability of each class being released; wins(j, i): j goes before i at a tie."""
+    total = []
+    for j, n in enumerate(counts):
+        p = mpf(0)
+        for y in range(n - reach, n + reach + 1):
+            others = (cdf(y - other - (not wins(j, i))) for i, other in enumerate(counts) if i != j)
+            p += (cdf(y - n) - cdf(y - n - 1)) * mpmath.fprod(others)
+        total.append(p)
+    assert abs(sum(total) - 1) < mpf(10) ** -30
+    return total
+
+
+def vote_vectors(teachers, classes):
+    return [n for n in itertools.product(range(teachers + 1), repeat=classes)
+            if sum(n) == teachers]
+
+
+def neighbours(counts):
+    for j, i in itertools.permutations(range(len(counts)), 2):
+        if counts[j]:
+            moved = list(counts)
+            moved[j] -= 1
+            moved[i] += 1
+            yield tuple(moved)
+
+
+def renyi(p, q, order):
+    terms = (a ** mpf(order) * b ** (1 - mpf(order)) for a, b in zip(p, q, strict=True))
+    return mpmath.log(mpmath.fsum(terms)) / (order - 1)
+
+
+@pytest.fixture(autouse=True)
+def forty_digits():
+    with mpmath.workdps(40):
+        yield
+
+
+def last(j, i):
+    return j > i
+
+
+def against_lead(lead, j, i):
+    return j != lead and (i == lead or j < i)
+
+
+
+def wrong(counts, probabilities):
+    return float(1 - probabilities[int(np.argmax(counts))])
+
+
+@pytest.mark.parametrize("sigma, teachers, classes", [(.3, 5, 3), (.5, 6, 3), (1, 6, 2), (2, 4, 3)])
+def test_one_vote_off_each_lead_is_enough_and_needed(sigma, teachers, classes):
+    cdf = functools.partial(gaussian_cdf, sigma)
+    reach = math.ceil(14 * sigma) + 2
+    short = 0
+    for counts in vote_vectors(teachers, classes):
+        exact = wrong(counts, law(counts, cdf, reach))
+        assert exact <= np.exp(pate.gnmax_log_q([counts], sigma, ROUNDED)[0]) * (1 + 1e-12)
+        short += exact > np.exp(pate.gnmax_log_q([counts], sigma, IDEAL)[0]) * (1 + 1e-6)
+        # the sum without the cap: even under a rule for ties that always goes against j*
+        lead = int(np.argmax(counts))
+        against = law(counts, cdf, reach, functools.partial(against_lead, lead))
+        gaps = counts[lead] - np.delete(counts, lead) - ROUNDED.gap
+        assert wrong(counts, against) <= np.exp(pate.gap_log_q(gaps[None], sigma)[0]) * (1 + 1e-12)
+    assert short > 0
+
+
+def test_the_cap_needs_the_lowest_index():
+    """Ties released as the highest index leave j*, the lowest one, with less than 1 / m."""
+    cdf = functools.partial(gaussian_cdf, .3)
+    assert wrong((3, 3), law((3, 3), cdf, 8)) < .5
+    assert wrong((3, 3), law((3, 3), cdf, 8, last)) > .9
+    assert np.exp(pate.gnmax_log_q([(3, 3)], .3, ROUNDED)[0]) == pytest.approx(.5)
+
+
+@pytest.mark.parametrize("sigma, teachers, classes", [
+    (.4, 5, 2), (.5, 6, 3), (1, 9, 2), (.7, 5, 3)])
+def test_gnmax_bounds_every_neighbour(sigma, teachers, classes):
+    """The bound is at least the true divergence from every neighbour, M(D) against M(D')."""
+    orders = [1.2, 2, 3, 6]
+    cdf = functools.partial(gaussian_cdf, sigma)
+    laws = {n: law(n, cdf, math.ceil(14 * sigma) + 2) for n in vote_vectors(teachers, classes)}
+    active, other_way = 0, 0
+    for counts, p in laws.items():
+        bounds = pate.gnmax_rdp([counts], sigma, orders)
+        for other in neighbours(counts):
+            for bound, order in zip(bounds, orders, strict=True):
+                assert renyi(p, laws[other], order) <= bound * (1 + 1e-12)
+                other_way += renyi(laws[other], p, order) > bound
+        active += np.count_nonzero(bounds < .5 * np.array(orders) / sigma**2)
+    assert active > 0
+    assert other_way > 0  # what the docstring says about the direction
+
+
+@pytest.mark.parametrize("sigma, threshold", [(.4, 4), (.6, 2.3), (1, 5), (1, 9)])
+def test_the_threshold_test_is_exact_and_bounds_every_neighbour(sigma, threshold):
+    orders = [1.2, 2, 3, 8]
+    votes = range(11)
+    answers = {v: gaussian_cdf(sigma, v - math.ceil(threshold)) for v in votes}
+    refuses = {v: gaussian_cdf(sigma, math.ceil(threshold) - v - 1) for v in votes}
+    log_q = pate.threshold_log_q(votes, threshold, sigma, ROUNDED)
+    for v in votes:
+        assert np.exp(log_q[v]) == pytest.approx(float(min(answers[v], refuses[v])), rel=1e-12)
+        bounds = pate.rdp_gaussian(log_q[v:v + 1], math.sqrt(2) * sigma, orders)[0]
+        for other in {v - 1, v, v + 1} & set(votes):
+            for bound, order in zip(bounds, orders, strict=True):
+                true = renyi([answers[v], refuses[v]], [answers[other], refuses[other]], order)
+                assert true <= bound * (1 + 1e-12)
+    rdp = pate.rdp_gaussian(log_q, math.sqrt(2) * sigma, orders)
+    assert np.any(rdp < .5 * np.array(orders) / (2 * sigma**2))
+
+
+@pytest.mark.parametrize("rate, teachers, classes", [(1.5, 6, 2), (1, 5, 3), (.5, 12, 2)])
+def test_lnmax_bounds_every_neighbour(rate, teachers, classes):
+    moments = [.5, 1, 3]
+    cdf = functools.partial(laplace_cdf, rate)
+    reach = math.ceil(75 / rate)
+    laws = {n: law(n, cdf, reach) for n in vote_vectors(teachers, classes)}
+    active, short = 0, 0
+    for counts, p in laws.items():
+        exact = wrong(counts, p)
+        assert exact <= np.exp(pate.lnmax_log_q([counts], rate)[0]) * (1 + 1e-12)
+        short += exact > np.exp(pate.lnmax_log_q([counts], rate, IDEAL)[0]) * (1 + 1e-6)
+        bounds = pate.lnmax_moments([counts], rate, moments)
+        for other in neighbours(counts):
+            for bound, moment in zip(bounds, moments, strict=True):
+                assert moment * renyi(p, laws[other], moment + 1) <= bound * (1 + 1e-12)
+        caps = 2 * rate**2 * np.array(moments) * (np.array(moments) + 1)
+        active += np.count_nonzero(bounds < .5 * caps)
+    assert active > 0 and short > 0
+
+
+def test_a_run_is_every_test_and_each_answered_vote(rng):
+    counts = rng.multinomial(300, [.6, .3, .1], size=5000)
+    answered = rng.random(5000) < .4
+    orders = [2, 8.5, 30]
+    total = pate.confident_gnmax_rdp(counts, answered, 150.5, 40, 20, orders)
+    tests = pate.rdp_gaussian(pate.threshold_log_q(counts.max(1), 150.5, 40), math.sqrt(2) * 40,
+                              orders)
+    votes = pate.rdp_gaussian(pate.gnmax_log_q(counts, 20), 20, orders)
+    assert total == pytest.approx(tests.sum(0) + votes[answered].sum(0), rel=1e-12)
+    refused = pate.confident_gnmax_rdp(counts, np.zeros(5000, bool), 150.5, 40, 20, orders)
+    assert refused == pytest.approx(tests.sum(0), rel=1e-12)
+    shuffled = pate.gnmax_rdp(counts[:, [2, 0, 1]], 20, orders)
+    assert np.array_equal(shuffled, pate.gnmax_rdp(counts, 20, orders))
+    nothing = pate.confident_gnmax_rdp(counts[:0], answered[:0], 150.5, 40, 20, orders)
+    assert np.array_equal(nothing, np.zeros(3))
+
+
+def test_the_benchmark_runs_and_says_what_it_measured(tmp_path, capsys):
+    small = ["--queries", "50", "--orders", "3", "--release-queries", "20", "--teachers", "60",
+             "--threshold", "40", "--sigma1", "40", "--sigma2", "40", "--json"]
+    out = tmp_path / "record.json"
+    assert pate_accounting.main([*small, "--out", str(out)]) == 0
+    record = json.loads(out.read_text())
+    assert record == json.loads(capsys.readouterr().out)
+    assert record["command"] == " ".join(["python -m benchmarks.pate_accounting", *small])
+    assert len(record["results"]["composition"]["seconds"]["all"]) == 3
+    for case in record["results"]["release"]["cases"]:
+        assert 0 < case["total_rdp"] <= case["data_independent_rdp"]
+        assert case["bound_without_noise"] > case["total_rdp"] and case["own_rdp"] > 0
+    assert "50 queries x 3 orders" in pate_accounting.table(record)
+
+
+def test_epsilon_is_the_improved_conversion():
+    orders = np.arange(2, 200)
+    events = ((gaussian.GaussianEvent(40, 2), 30),)
+    assert pate.epsilon_of(30 * orders / 40**2, orders, 1e-5) == pytest.approx(
+        gaussian.rdp_epsilon(events, 1e-5, orders=orders), rel=1e-12)
+    assert pate.epsilon_of([1.5], [4], 1e-5) == pytest.approx(
+        1.5 + math.log(.75) - (math.log(1e-5) + math.log(4)) / 3)
+    assert pate.epsilon_of([0.0], [1e9], .1) == 0
+
+
+@pytest.mark.parametrize("log_q", [0.0, -0.0, -1e-300, -1e6, -1e300, -math.inf])
+def test_extreme_probabilities_are_covered(log_q):
+    rdp = pate.rdp_gaussian([log_q], 2.0, [1.5, 30])[0]
+    assert np.all(rdp >= 0) and np.all(rdp <= np.array([1.5, 30]) / 4)
+
+
+@pytest.mark.parametrize("call, what", [
+    (lambda: pate.gnmax_log_q([[1.5, 2]], 1), "counts"),
+    (lambda: pate.gnmax_log_q([[1, -2]], 1), "counts"),
+    (lambda: pate.gnmax_log_q([[3]], 1), "counts"),
+    (lambda: pate.gnmax_log_q([3, 4], 1), "counts"),
+    (lambda: pate.gnmax_log_q([[3, 4]], 0), "sigma"),
+    (lambda: pate.threshold_log_q([3], 2, math.nan), "sigma"),
+    (lambda: pate.rdp_gaussian([-1.0], 1, [1, 2]), "orders"),
+    (lambda: pate.rdp_gaussian([-1.0], 1, []), "orders"),
+    (lambda: pate.lnmax_log_q([[3, 4]], -1), "rate"),
+    (lambda: pate.moments_laplace([-1.0], 1, [0]), "moments"),
+    (lambda: pate.confident_gnmax_rdp([[3, 4]], [.5], 2, 1, 1, [2]), "answered"),
+    (lambda: pate.confident_gnmax_rdp([[3, 4]], [True, True], 2, 1, 1, [2]), "answered"),
+    (lambda: pate.epsilon_of([1.0], [2], 0), "delta")])
+def test_bad_input(call, what):
+    with pytest.raises(UserError, match=what) as caught:
+        call()
+    assert "\n" not in str(caught.value)
