@@ -59,7 +59,8 @@ def main() -> None:
     rows = [json.loads(row) for row in (given.out / "metrics.jsonl").read_text().splitlines()]
     start = "images" if given.method == "datalens" else given.method
     name = f"{start}-{loaded.name}-{given.preset}"
-    shown = ["--method", given.method, "--preset", given.preset, "--dataset", given.dataset, "--schedule", given.schedule]
+    shown = ["--method", given.method, "--preset", given.preset, "--dataset", given.dataset,
+             "--schedule", given.schedule]
     common.write(common.record("images", shown, range(given.seeds), {
         "dataset": loaded.name, "run": folder.read_json(given.out / "config.json"),
         "privacy": release.privacy, "training_seconds": rows[-1]["seconds"],

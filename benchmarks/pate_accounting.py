@@ -4,7 +4,8 @@ Votes are simulated: class probabilities of each query from a symmetric Dirichle
 whose concentration decides how far the teachers agree, and a multinomial vote of all of them.
 Measured are, in one process without JAX,
 
-- the composition of a whole run of Confident-GNMax over a grid of orders;
+- the composition of a whole run of Confident-GNMax over a grid of orders: as simulated, and with
+  teachers that hardly agree (concentration 1) and every query answered, where few votes are alike;
 - the smooth sensitivity of a (shorter) run at one order, and what a sanitised release would say:
   the private total, the smooth sensitivity, the cost of the release itself, the bound with both
   noises at their means, and the data-independent total beside them. The totals are private in a
@@ -65,27 +66,34 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def simulate(args: argparse.Namespace, queries: int) -> tuple[np.ndarray, np.ndarray]:
+def simulate(args: argparse.Namespace, queries: int,
+             concentration: float) -> tuple[np.ndarray, np.ndarray]:
     """Votes int [queries, classes], and the outcomes of the threshold test."""
     rng = np.random.default_rng(args.seed)
-    likely = rng.dirichlet(np.full(args.classes, args.concentration), size=queries)
+    likely = rng.dirichlet(np.full(args.classes, concentration), size=queries)
     counts = rng.multinomial(args.teachers, likely)
     noise = np.rint(args.sigma1 * rng.standard_normal(queries))
     return counts, counts.max(axis=1) + noise >= args.threshold
 
 
-def composition(args: argparse.Namespace) -> dict[str, Any]:
-    counts, answered = simulate(args, args.queries)
-    orders = np.geomspace(1.5, 64, args.orders)
-    _, seconds = measure(args.repeats, lambda: pate.confident_gnmax_rdp(
-        counts, answered, args.threshold, args.sigma1, args.sigma2, orders))
-    return {"queries": args.queries, "orders": args.orders, "answered": float(answered.mean()),
-            **seconds}
+def composition(args: argparse.Namespace) -> list[dict[str, Any]]:
+    orders, cases = np.geomspace(1.5, 64, args.orders), []
+    for concentration in (args.concentration, 1.0):
+        counts, answered = simulate(args, args.queries, concentration)
+        answered |= concentration == 1.0
+        _, seconds = measure(args.repeats, lambda counts=counts, answered=answered:
+                             pate.confident_gnmax_rdp(counts, answered, args.threshold, args.sigma1,
+                                                      args.sigma2, orders))
+        distinct = np.unique(pate.gnmax_log_q(counts[answered], args.sigma2)).size
+        cases.append({"queries": args.queries, "orders": args.orders, "distinct_q": distinct,
+                      "concentration": concentration, "answered": float(answered.mean()),
+                      **seconds})
+    return cases
 
 
 def release(args: argparse.Namespace) -> dict[str, Any]:
     """One run at each of two orders, with the choice that `Sanitiser` names."""
-    counts, answered = simulate(args, args.release_queries)
+    counts, answered = simulate(args, args.release_queries, args.concentration)
     run = counts, answered, args.threshold, args.sigma1, args.sigma2
     cases = []
     for order in (8, 20):
@@ -118,11 +126,12 @@ def measure(repeats: int, work: Callable[[], Any]) -> tuple[Any, dict[str, Any]]
 def table(record: dict[str, Any]) -> str:
     """The record for readers."""
     where, results = record["machine"], record["results"]
-    run, released = results["composition"], results["release"]
-    lines = [f"{where['cpu']}, {where['cores']} cores, load before {where['load_average']}",
-             f"composition: {run['queries']} queries x {run['orders']} orders in "
-             f"{run['seconds']['median']:.2f} s ({run['processor_seconds']['median']:.2f} s of "
-             "processor time)"]
+    released = results["release"]
+    lines = [f"{where['cpu']}, {where['cores']} cores, load before {where['load_average']}"]
+    lines += [f"composition: {case['queries']} queries x {case['orders']} orders, "
+              f"{case['distinct_q']} different q of answered queries, in "
+              f"{case['seconds']['median']:.2f} s ({case['processor_seconds']['median']:.2f} s of "
+              "processor time)" for case in results["composition"]]
     lines += [f"order {case['order']}, {released['queries']} queries: smooth sensitivity "
               f"{case['smooth_sensitivity']:.3g} in {case['seconds']['median']:.1f} s; total "
               f"{case['total_rdp']:.3g}, bound without noise {case['bound_without_noise']:.3g} "

@@ -13,8 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from dpgen_jax import methods, presets, purchases, resume
-from dpgen_jax.accountant import calibrate, events
+from dpgen_jax import init_schema, methods, presets, purchases, resume
+from dpgen_jax.accountant import calibrate
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import BitSource, OsBits, SeededBits
 from dpgen_jax.config import Budget, Runtime, to_json
@@ -78,7 +78,7 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
     """One training run, from sealed records to the release folder. Errors: as `fit`."""
     if asked.resume and asked.out is None:
         raise UserError("--resume needs --out, the folder of the run to go on with")
-    bought = events.from_json(list(data.bought))
+    bought = init_schema.bought(data.bought)
     config = complete(asked.method, asked.config, data.spec, asked.budget, bought)
     for line in data.notes + data.private_notes + _warnings(asked.budget, len(data.y_train)):
         say(f"note: {line}")

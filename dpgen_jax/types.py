@@ -131,7 +131,7 @@ class TableSpec:
 
     @property
     def blocks(self) -> tuple[tuple[int, int], ...]:
-        """(start, stop) of each group of features that belongs together: a one-hot, or one value."""
+        """(start, stop) of each group of features that belongs together: a one-hot or a value."""
         blocks, start = [], 0
         for column in self.columns:
             sizes = [column.width] if column.kind == "categorical" else [1] * column.width

@@ -224,7 +224,8 @@ def test_safe_code_is_not(source):
 
 
 @pytest.mark.parametrize("module", [
-    "accountant.ledger", "accountant.gaussian", "accountant.calibrate", "accountant.published"])
+    "accountant.ledger", "accountant.gaussian", "accountant.calibrate", "accountant.published",
+    "accountant.smooth_sensitivity"])
 def test_the_accountant_never_loads_jax(module):
     subprocess.run(
         [sys.executable, "-c", f"import dpgen_jax.{module}, sys; assert 'jax' not in sys.modules"],

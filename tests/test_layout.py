@@ -35,7 +35,7 @@ def votes(where):
 def released(where, bits):
     """The sum that one step of DataLens releases, undecoded."""
     state = observed.start(where)
-    public, _, _ = observed.block(observed.METHOD, where)(
+    public, *_ = observed.block(observed.METHOD, where)(
         state.public, state.units, toy.placed(*toy.images(), where), bits, state.key, 0, 1)
     return np.asarray(public.seen)
 
@@ -153,7 +153,6 @@ def test_compiled_once_whatever_the_number_of_steps_and_after_a_resume(devices, 
 
 def temporary(method, where, records):
     """Bytes that one compiled block takes beside its arguments, and bytes of the units' state."""
-    shape = method.mechanism.shape
     units = jax.eval_shape(lambda: jax.tree.map(
         lambda a: jnp.zeros((where.padded, *a.shape), a.dtype),
         teachers.Units(method.init_unit(jax.random.key(0)), jnp.zeros(2, np.uint32),

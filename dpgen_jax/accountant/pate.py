@@ -112,12 +112,13 @@ def data_dependent(log_q: np.ndarray, sigma: float, orders: np.ndarray) -> np.nd
     ln[(1 - q) A^(a-1) + q B^(a-1)] / (a - 1). It is written as log1p of
     (1 - q)(A^(a-1) - 1) + q (B^(a-1) - 1), and A as 1 + (x - q) / (1 - x), where
     ln x = ln q + 2 e2 - 1 / sigma^2: sums of positive terms, so no digit is lost however small q.
+    Valid are mu1 > a, mu2 > 1 (the same as -ln q > e2 here), and the limit on q of the theorem.
     """
     with np.errstate(all="ignore"):  # what is not valid may overflow or be nan
         surprise = -log_q[:, None]
         root = np.sqrt(surprise)
         mu2, e2 = sigma * root, root / sigma
-        valid = (mu2 > 1) & (surprise > e2) & (
+        valid = (mu2 > 1) & (
             -surprise <= (mu2 - 1) * e2 - mu2 * (np.log1p(1 / mu2) + np.log1p(1 / (mu2 - 1))))
         ratio = 2 * e2 - 1 / sigma**2  # ln(x / q)
         above = np.exp(ratio - surprise) * -np.expm1(-ratio)  # x - q

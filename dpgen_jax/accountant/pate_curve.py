@@ -65,6 +65,7 @@ class Curve:
 
     @property
     def independent(self) -> float:
+        """The data-independent cost, a / sigma^2."""
         return self.order / self.sigma**2
 
     def rdp(self, log_q: np.ndarray) -> np.ndarray:
@@ -90,7 +91,11 @@ class Curve:
         return others + log_ndtr(ndtri_exp(log_q - others) - by)
 
     def sensitivity(self, log_q: np.ndarray) -> np.ndarray:
-        """Upper bound on |b(q) - b(q')| over neighbours; from q1 to q0 the largest of all."""
+        """Upper bound on |b(q) - b(q')| over neighbours; from q1 to q0 the largest of all.
+
+        Where the neighbour has another leader, no lead is above two, so that both q are at least
+        Phi_c(sqrt(2) / sigma) > e^-(1 + 1/sigma)^2 >= q0, and b is the same.
+        """
         between = (self.log_q1 <= log_q) & (log_q <= self.log_q0)
         log_q = np.where(between, self.log_q1, log_q)
         here = self.rdp(log_q)
@@ -107,7 +112,7 @@ class Curve:
     def conditions(self) -> tuple[bool, bool]:
         """C5, b(q) does not fall on (0, q0), and C6, b(B_U(q)) - b(q) does not on (0, q1).
 
-        Without them the sensitivities below need not be bounds. They depend on public parameters
+        Without them `smooth_sensitivity` need not be a bound. They depend on public parameters
         only and are checked on a grid in ln q, which is a check and no proof.
         """
         def rises(values: np.ndarray) -> bool:

@@ -98,9 +98,11 @@ def gpate(batch: int, projection: int, sigma: float, sigma_threshold: float, del
         epsilon=epsilon)
 
 
-# method name -> (its complete configuration, delta) -> what its paper would say
-PUBLISHED: dict[str, Callable[[Any, float], Published]] = {
+# method name -> (its complete configuration, delta) -> what its paper would say, None for a part
+# of a method that no paper has
+PUBLISHED: dict[str, Callable[[Any, float], Published | None]] = {
     "datalens": lambda config, delta: datalens(config.top_k, config.batch, config.sigma, delta),
     "gpate": lambda config, delta: gpate(config.batch, config.projection, config.sigma,
-                                         config.sigma_threshold, delta),
+                                         config.sigma_threshold, delta)
+    if config.aggregate == "gnmax" and config.projection else None,
 }

@@ -38,7 +38,7 @@ def gnmax_local_sensitivity(curve: Curve, counts: ArrayLike,
     from it, a teacher at a time and on the way that changes q fastest, until q lies between; from
     then on the largest local sensitivity counts. Equal votes are walked once.
     """
-    ordered = np.sort(np.asarray(counts), axis=1)[:, ::-1]
+    ordered = np.sort(np.asarray(counts, np.int64), axis=1)[:, ::-1]
     votes, times = np.unique(ordered, axis=0, return_counts=True)
     settled = 0
     while len(votes):

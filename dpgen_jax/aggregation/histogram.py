@@ -1,4 +1,4 @@
-"""Votes for bins: gradient discretisation of G-PATE (Long et al. 2021), Algorithm 2, lines 5 to 8."""
+"""Votes for bins: the gradient discretisation of G-PATE (Long et al. 2021), Algorithm 2."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from jax import lax
 from dpgen_jax.accountant.events import GaussianEvent, NonPrivateEvent
 from dpgen_jax.types import Array, UserError
 
-MIN_SIGMA, MAX_SIGMA = 0.3, 20000.0
+MIN_SIGMA, MAX_SIGMA = 0.3, 65536.0
 ONE = 1 << 95
 FIXED = 192
 """fractional bits of the arithmetic that builds a table"""
@@ -30,7 +30,7 @@ TERMS = 7
 
 @dataclasses.dataclass(frozen=True)
 class RoundedGaussian:
-    """round(sigma Z), Z standard normal: sigma in units of the integer grid, 0.3 to 20000.
+    """round(sigma Z), Z standard normal: sigma in units of the integer grid, 0.3 to 65536.
 
     96 random bits make one draw: a sign, and a 95-bit number that is looked up in the table of
     P(|X| <= m). Raises UserError (a ValueError) for another sigma.
@@ -42,7 +42,7 @@ class RoundedGaussian:
         object.__setattr__(self, "sigma", float(self.sigma))
         if not MIN_SIGMA <= self.sigma <= MAX_SIGMA:
             raise UserError(f"sigma is {self.sigma}; rounded Gaussian noise is available from "
-                            f"{MIN_SIGMA} to {MAX_SIGMA:g}")
+                            f"{MIN_SIGMA} to {MAX_SIGMA:.0f}")
 
     @property
     def max_abs(self) -> int:
@@ -163,15 +163,15 @@ def _recurrence(sigma: float):
     With h = 1 / sigma, x = m h and phi the normal density, exp(x t - t^2 / 2) generates the Hermite
     polynomials, and integrating over |t| <= h / 2 gives
         P(X = m) = h phi(x) sum_j He_2j(x) (h / 2)^(2 j) / (2 j + 1)!
-    Errors, in P(|X| <= m) for every m below 14 sigma < 2^19:
+    Errors, in P(|X| <= m) for every m below 14 sigma < 2^20:
       - Terms j >= J are left out. phi(x) |He_2j(x)| <= 0.44 sqrt((2 j)!) (Cramer), so all of them
         together, over 2 * 14 / h values, are below 13 (h / 2)^(2 J) / ((2 J + 1) sqrt((2 J)!)),
         which is 2^-115 at h = 1/64 and J = 7 and less for smaller h.
       - Each product loses at most 2^-192, and so does each constant. The ratios carry m of these,
-        the densities m^2, the total m^3: below 2^-136. In the series they are multiplied by
+        the densities m^2 / 2, the total m^3 / 6: below 2^-134. In the series they are multiplied by
         powers of x^2 up to the sixth, which the density, a factor of the same product, keeps
         below 2^14; the error of x^2 itself, m^2 of these, is multiplied by h^2 / 24. Again below
-        2^-136.
+        2^-134.
     """
     with mpmath.workprec(FIXED + 64):
         h = 1 / mpmath.mpf(sigma)

@@ -42,7 +42,8 @@ class Config(TeacherConfig):
     """gnmax: the paper's noisy arg max behind a noisy threshold; mean: of the noisy histogram; sum:
     noisy sum of clipped projections; topk: noisy sum of top-k signs, without projection"""
     projection: int = 10
-    """k: coordinates that a gradient is projected to; with topk: votes on one fake"""
+    """k: coordinates that a gradient is projected to; 0: not projected; with topk: votes on one
+    fake, without projection"""
     bins: int = 10
     """B: of each coordinate's histogram"""
     clip: float = 1e-4
@@ -51,12 +52,17 @@ class Config(TeacherConfig):
     """share of the teachers that must agree on a bin"""
     sigma_ratio: float = 3.0
     """noise of the threshold test, as a multiple of sigma"""
-    sanitiser: Sanitiser = Sanitiser(20.0, 1 / 60, 20.0, 10.0, 3.0)
+    sanitiser: Sanitiser = Sanitiser(20.0, 0.01, 10.0, 30.0, 3.0)
     """by which `account RUN --sanitise` may publish a data-dependent bound; fixed with the run"""
     d_steps: int = 1
     d_steps_first: int = 1
 
-    positive = (*TeacherConfig.positive, "projection", "bins", "clip", "sigma_ratio")
+    positive = (*TeacherConfig.positive, "bins", "clip", "sigma_ratio")
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.projection < 0:
+            raise UserError(f"projection is {self.projection}; it must be 0 (none) or above")
 
     @property
     def sigma_threshold(self) -> float | None:
@@ -80,35 +86,32 @@ def mechanism(config: Config, spec: Spec) -> Releases:
     if config.bins > config.teachers:
         raise UserError(f"{config.bins} bins for {config.teachers} votes; use fewer bins or more "
                         "teachers")
-    return _AGGREGATES[config.aggregate](config, spec)
+    return _AGGREGATES[config.aggregate](config, config.projection or features(spec), spec)
 
 
-def _gnmax(config: Config, spec: Spec) -> ConfidentGNMax:
+def _gnmax(config: Config, columns: int, spec: Spec) -> ConfidentGNMax:
     return ConfidentGNMax(
-        bound=_votes(config), noise=gaussian(config.sigma), threshold=config.threshold,
-        test_noise=gaussian(config.sigma_threshold), schedule=Everyone(), n_units=config.teachers)
+        bound=OneHot(config.bins, columns, config.batch, config.clip), threshold=config.threshold,
+        noise=gaussian(config.sigma), test_noise=gaussian(config.sigma_threshold),
+        schedule=Everyone(), n_units=config.teachers)
 
 
-def _mean(config: Config, spec: Spec) -> Mechanism:
-    bound = _votes(config)
-    return _sum_of(config, bound, config.projection * config.bins, HistogramMean(bound))
+def _mean(config: Config, columns: int, spec: Spec) -> Mechanism:
+    bound = OneHot(config.bins, columns, config.batch, config.clip)
+    return _sum_of(config, bound, columns * config.bins, HistogramMean(bound))
 
 
-def _sum(config: Config, spec: Spec) -> Mechanism:
-    levels = max(LEVELS, math.ceil(8 * math.sqrt(config.projection)))
-    bound = RowL2(config.clip, config.projection, config.batch, levels)
-    return _sum_of(config, bound, config.projection, GridMean(bound.grid))
+def _sum(config: Config, columns: int, spec: Spec) -> Mechanism:
+    bound = RowL2(config.clip, columns, config.batch,
+                  levels=max(LEVELS, math.ceil(8 * math.sqrt(columns))))
+    return _sum_of(config, bound, columns, GridMean(bound.grid))
 
 
-def _topk(config: Config, spec: Spec) -> Mechanism:
-    return _sum_of(config, TopKSign(config.projection, config.batch), features(spec), Mean())
+def _topk(config: Config, columns: int, spec: Spec) -> Mechanism:
+    return _sum_of(config, TopKSign(columns, config.batch), features(spec), Mean())
 
 
 _AGGREGATES = {"gnmax": _gnmax, "mean": _mean, "sum": _sum, "topk": _topk}
-
-
-def _votes(config: Config) -> OneHot:
-    return OneHot(config.bins, config.projection, config.batch, config.clip)
 
 
 def _sum_of(config: Config, bound: Bound, columns: int, decode: Callable) -> Mechanism:
@@ -119,9 +122,12 @@ def _sum_of(config: Config, bound: Bound, columns: int, decode: Callable) -> Mec
 def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     """The method for records of this schema."""
     held = mechanism(config, spec)
-    if config.aggregate == "topk":
+    if config.aggregate == "topk":  # signs carry no length: they are moved by the clip
         return converse(config, spec, runtime, held, message=lambda _, gradients: gradients,
                         direction=lambda _, released: config.clip * released)
+    if not config.projection:
+        return converse(config, spec, runtime, held, message=lambda _, gradients: gradients,
+                        direction=lambda _, released: released)
 
     def question(key: Array) -> Array:
         return projection.matrices(key, config.batch, features(spec), config.projection)

@@ -90,10 +90,9 @@ def _over_blocks(reduce, x: Array, block: np.ndarray) -> Array:
 class TableDiscriminator:
     """One unit's discriminator, conditional on integer labels, as functions of a dict of weights.
 
-    Linear to `hidden` units, leaky ReLU 0.2; linear to hidden / 2, batch normalisation, leaky ReLU;
-    linear to one logit; the label joined to the input of every layer. The first layer has no batch
-    normalisation, as in `image.Discriminator`: real and fake rows are normalised apart, which would
-    hide from a linear layer how their means and scales differ.
+    Linear to `hidden` units, linear to hidden / 2, each batch-normalised, with leaky ReLU 0.2;
+    linear to one logit; the label joined to the input of every layer. The statistics are those of
+    the call, separately for each group g (real and fake rows are two groups).
     """
 
     net: DiscriminatorNet
@@ -103,11 +102,13 @@ class TableDiscriminator:
         """The weights: `linear1..3` [in, out] act on the features, `label1..3` on the label."""
         (rows,), classes, widths = self.spec.shape, self.spec.classes, self._widths()
         keys = jax.random.split(key, 3)
-        params = {"scale2": jnp.ones(widths[1]), "offset2": jnp.zeros(widths[1])}
+        params = {}
         for i, (into, out) in enumerate(zip((rows, *widths), (*widths, 1), strict=True)):
             kernel = _INIT(keys[i], (into + classes, out))
             params |= {f"linear{i + 1}": kernel[:into], f"label{i + 1}": kernel[into:],
                        f"bias{i + 1}": jnp.zeros(out)}
+        for i, width in enumerate(widths):
+            params |= {f"scale{i + 1}": jnp.ones(width), f"offset{i + 1}": jnp.zeros(width)}
         return params
 
     def _widths(self) -> tuple[int, int]:
@@ -128,7 +129,8 @@ class TableDiscriminator:
     def apply_patches(self, params: dict[str, Array], patches: Array, labels: Array) -> Array:
         """`apply` from `patches(x)` [G, m, F]."""
         p, onehot = params, jax.nn.one_hot(labels, self.spec.classes)
-        h = leaky_relu(patches @ p["linear1"] + onehot @ p["label1"] + p["bias1"])
+        h = patches @ p["linear1"] + onehot @ p["label1"] + p["bias1"]
+        h = leaky_relu(batch_norm(h, p["scale1"], p["offset1"]))
         h = h @ p["linear2"] + onehot @ p["label2"] + p["bias2"]
         h = leaky_relu(batch_norm(h, p["scale2"], p["offset2"]))
         return (h @ p["linear3"] + onehot @ p["label3"] + p["bias3"])[..., 0]

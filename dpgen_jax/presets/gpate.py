@@ -7,7 +7,8 @@ settings for CelebA: those are MNIST's. The CelebA presets keep the paper's delt
 it is not below 1 / records: a run refuses it, and needs --delta 1e-6.
 
 The presets of this library: `-gnmax`, `-mean`, `-sum` and `-topk` compare what is released at one
-proven budget, with small networks; the others were chosen on public data.
+proven budget, with small networks, and `-full` is the sum without projection; the others were
+chosen on public data.
 """
 
 import dataclasses
@@ -46,8 +47,8 @@ def _pair(name: str, spec: ImageSpec, records: int, **fields) -> dict[str, Prese
 def _small_budgets(name: str, preset: Preset) -> dict[str, Preset]:
     """The points of Table 2: the settings of epsilon 1, stopped earlier."""
     return {f"{name}-eps{epsilon}": dataclasses.replace(
-        preset, epsilon=epsilon, source="Long et al. 2021, Table 2", paper_steps=None) for epsilon in (
-            0.2, 0.4, 0.6, 0.8)}
+        preset, epsilon=epsilon, source="Long et al. 2021, Table 2", paper_steps=None)
+        for epsilon in (0.2, 0.4, 0.6, 0.8)}
 
 
 def _table(features: int) -> TableSpec:
@@ -57,7 +58,8 @@ def _table(features: int) -> TableSpec:
 
 
 def _paper_nets(preset: Preset, **fields) -> Preset:
-    config = dataclasses.replace(preset.config, layers="paper", **fields)
+    net = dataclasses.replace(preset.config.generator, channels=64)
+    config = dataclasses.replace(preset.config, layers="paper", generator=net, **fields)
     return dataclasses.replace(preset, config=config, source=PAPER, paper_steps=None)
 
 
@@ -67,9 +69,10 @@ def _compared(name: str) -> dict[str, Preset]:
         teachers=4000, batch=15, steps=50, d_steps_first=5, g_optimiser=Adam(4e-3),
         g_final_rate=0.1, ema=0.9, generator=GeneratorNet(10, 512, 64),
         discriminator=DiscriminatorNet(8, 16, 64))
-    ways = {"gnmax": {}, "mean": {}, "sum": {}, "topk": {"projection": 200, "clip": 1e-3}}
+    ways = {"gnmax": {}, "mean": {}, "sum": {}, "topk": {"projection": 200, "clip": 1e-3},
+            "full": {"aggregate": "sum", "projection": 0}}
     return {f"{name}-eps1-{way}": Preset(
-        dataclasses.replace(config, aggregate=way, **fields), MNIST, 1.0, 1e-5, 60000, OURS)
+        dataclasses.replace(config, **{"aggregate": way} | fields), MNIST, 1.0, 1e-5, 60000, OURS)
         for way, fields in ways.items()}
 
 

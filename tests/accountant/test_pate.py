@@ -118,6 +118,14 @@ def test_agrees_with_many_digits():
     assert active > 300
 
 
+def test_a_tempting_value_outside_of_the_range_is_not_used():
+    """Here only the last condition of Theorem 6 fails, and the formula would give 11.15."""
+    sigma, order = .39551507666513397, 1.7474328960124027
+    assert pate.rdp_gaussian([-6.432815673030618], sigma, [order])[0, 0] == order / sigma**2
+    assert exact_rdp(-6.432815673030618, sigma, order) == pytest.approx(order / sigma**2)
+    assert pate.rdp_gaussian([-6.8], sigma, [order])[0, 0] < order / sigma**2
+
+
 def test_lnmax_agrees_with_many_digits():
     moments = [1, 2.5, 8, 40]
     for rate in (1e-3, .05, 1.0):
@@ -317,7 +325,8 @@ def test_the_benchmark_runs_and_says_what_it_measured(tmp_path, capsys):
     record = json.loads(out.read_text())
     assert record == json.loads(capsys.readouterr().out)
     assert record["command"] == " ".join(["python -m benchmarks.pate_accounting", *small])
-    assert len(record["results"]["composition"]["seconds"]["all"]) == 3
+    for case in record["results"]["composition"]:
+        assert len(case["seconds"]["all"]) == 3 and 0 < case["distinct_q"] <= 50
     for case in record["results"]["release"]["cases"]:
         assert 0 < case["total_rdp"] <= case["data_independent_rdp"]
         assert case["bound_without_noise"] > case["total_rdp"] and case["own_rdp"] > 0

@@ -187,13 +187,12 @@ def test_the_total_is_that_of_the_ledger_where_the_bounds_cross(rng):
     answered = rng.random(60) < .7
     run = counts, answered, 120, 25, 10, 6
     assert ss.total_rdp(*run) == pytest.approx(pate.confident_gnmax_rdp(*run)[0], rel=1e-12)
-    # at q between q0, an edge, and the end of the range of the other bound, it must be larger
-    small = [[7, 0]], [True], 3, 1, .5, 1.5
-    log_q = pate.gnmax_log_q([[7, 0]], .5)
-    assert log_q[0] < Curve(.5, 2, 1.5).log_q0
-    for votes in ([[6, 1]], [[5, 1]], [[5, 2]], [[4, 0]], [[3, 0]]):
-        run = votes, *small[1:]
-        assert ss.total_rdp(*run) >= pate.confident_gnmax_rdp(*run)[0]
+    # q0 an edge, q above it, and the other bound still valid and smaller
+    votes, log_q = [[3, 0]], pate.gnmax_log_q([[3, 0]], .7)
+    assert log_q[0] > Curve(.7, 2, 1.5).log_q0
+    assert pate.rdp_gaussian(log_q, .7, [1.5])[0, 0] < .8 * 1.5 / .7**2
+    test = pate.confident_gnmax_rdp(votes, [False], 2, 3, .7, [1.5])[0]
+    assert ss.total_rdp(votes, [True], 2, 3, .7, 1.5) == pytest.approx(test + 1.5 / .7**2)
 
 
 def test_no_queries_and_none_answered():

@@ -15,7 +15,7 @@ from dpgen_jax.aggregation.bits import OsBits, SeededBits, draw_bits
 from dpgen_jax.aggregation.noise import NoNoise, RoundedGaussian, thresholds
 
 ALPHA = 1e-6
-SIGMAS = [0.3, 1.0, 20.0, 63.9, 64.0, 800.0, 5000.0, 20000.0]
+SIGMAS = [0.3, 1.0, 20.0, 63.9, 64.0, 800.0, 5000.0, 65536.0]
 
 
 def draw(noise, draws, seed):

@@ -85,13 +85,13 @@ def test_discriminator_equals_the_plain_form():
         kernel = np.concatenate([params[f"linear{i}"], params[f"label{i}"]])
         return np.concatenate([h, onehot], 1) @ kernel + params[f"bias{i}"]
 
-    def leaky(h):
+    def normed(h, i):
+        h = (h - h.mean(0)) / np.sqrt(h.var(0) + 1e-5) * params[f"scale{i}"] + params[f"offset{i}"]
         return np.where(h > 0, h, 0.2 * h)
 
     def plain(x, onehot):
-        h = dense(leaky(dense(x, onehot, 1)), onehot, 2)
-        h = (h - h.mean(0)) / np.sqrt(h.var(0) + 1e-5) * params["scale2"] + params["offset2"]
-        return dense(leaky(h), onehot, 3)[:, 0]
+        h = normed(dense(x, onehot, 1), 1)
+        return dense(normed(dense(h, onehot, 2), 2), onehot, 3)[:, 0]
 
     want = [plain(x[g], np.eye(3)[labels[g]]) for g in (0, 1)]
     got = jax.jit(D.apply)(params, x, labels)

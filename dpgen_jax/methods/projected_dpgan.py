@@ -1,0 +1,278 @@
+"""DP-GAN with projected, discretised gradients: G-PATE without its teachers (Long et al., NeurIPS
+2021, arXiv 1906.09338, section 6.2, "Ablation Study on the Use of PATE").
+
+Unit: a record. There is one discriminator, and it is public: a function of released values. Each
+record answers with the gradient of the discriminator's loss on itself, with respect to all weights,
+projected by a public random matrix that is drawn anew for every step. Each projected coordinate is
+a vote for one of a few bins, as in G-PATE; the noisy histograms are released, and their means,
+projected back, move the discriminator. The generator is trained against it (post-processing).
+Nothing is sampled, so no amplification is claimed: every record answers in every step.
+
+The paper says no more than "gradient discretization and random projection applied to DPSGD". What
+is filled in here: the whole noisy histogram, which costs no more than its arg max; no batch
+normalisation in the discriminator, which would couple records; and the discriminator's loss on
+fakes, which is public, goes through the same projection and bins as the records, so that what both
+halves have in common cancels in the projection instead of becoming its noise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dpgen_jax.aggregation.histogram import HistogramMean, OneHot
+from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.aggregation.noise import gaussian
+from dpgen_jax.aggregation.schedule import Everyone
+from dpgen_jax.config import Runtime
+from dpgen_jax.methods._skeleton import REFINE_BATCH, features
+from dpgen_jax.nets.adam import Adam
+from dpgen_jax.nets.blocks import leaky_relu
+from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
+from dpgen_jax.nets.pair import pair
+from dpgen_jax.types import Array, Method, Records, Spec, UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What projected DP-GAN computes. `steps` or `sigma` may be None: found from the budget."""
+
+    teachers: int = 60000
+    """units: one a record, so the number of records. With fewer, a unit answers for several
+    records, with their mean gradient, and each counts for less"""
+    batch: int = 500
+    """fakes of a discriminator step, and of each generator step"""
+    projection: int = 1000
+    """k: coordinates that a gradient is projected to"""
+    bins: int = 3
+    """B: of each coordinate's histogram"""
+    clip: float = 0.1
+    """c: projected gradients are clipped to +- this"""
+    sigma: float | None = None
+    """standard deviation of the noise, in votes; found from the budget and steps if left out; 0:
+    none, epsilon is infinite"""
+    steps: int | None = None
+    """discriminator steps; found from the budget and sigma if left out"""
+    g_steps: int = 1
+    """generator steps after each discriminator step"""
+    hidden: int = 64
+    """units of each of the discriminator's two hidden layers"""
+    ema: float = 0.0
+    """the generator that is released is a moving average of the weights; 0: the last ones"""
+    generator: GeneratorNet = GeneratorNet()
+    d_optimiser: Adam = Adam()
+    g_optimiser: Adam = Adam()
+
+    def __post_init__(self):
+        for name in ("teachers", "batch", "projection", "clip", "g_steps", "hidden"):
+            if not getattr(self, name) > 0:
+                raise UserError(f"{name} is {getattr(self, name)}; it must be above 0")
+        if not 0 <= self.ema < 1:
+            raise UserError(f"ema is {self.ema}; it must lie in 0 <= ema < 1")
+        if self.sigma is not None and not self.sigma >= 0:
+            raise UserError(f"sigma is {self.sigma}; it must be 0 or above")
+        if self.steps is not None and self.steps < 1:
+            raise UserError(f"steps is {self.steps}; at least 1 is needed")
+
+
+def mechanism(config: Config, spec: Spec) -> Mechanism:
+    """The noisy histograms of one step. Unit: a record, through its unit's message; replace-one.
+
+    Guarantee: a unit casts one vote on each of the k histograms, whatever it holds and however many
+    records; replacing a record takes one vote from each and gives one: squared sensitivity 2 k.
+    """
+    bound = OneHot(config.bins, config.projection, 1, config.clip)
+    return Mechanism(bound=bound, noise=gaussian(config.sigma), schedule=Everyone(),
+                     n_units=config.teachers, shape=(1, config.projection * config.bins),
+                     decode=HistogramMean(bound))
+
+
+Weights = Sequence[Array]
+"""Of each layer [in + C + 1, out]: it acts on its input, the one-hot label and a constant 1."""
+
+
+def weights(key: Array, spec: Spec, hidden: int) -> list[Array]:
+    """Initial weights: fully connected, two hidden layers, one logit."""
+    widths = (features(spec), hidden, hidden, 1)
+    draw = jax.nn.initializers.glorot_normal()
+    return [draw(jax.random.fold_in(key, i), (widths[i] + spec.classes + 1, widths[i + 1]))
+            for i in range(len(widths) - 1)]
+
+
+def logits(weights: Weights, x: Array, onehot: Array, shifts: Sequence[Any] = (0, 0, 0)):
+    """x [m, F], onehot [m, C] -> logits [m], and the input [m, in + C + 1] of each layer; shifts
+    are added before the activations (leaky ReLU 0.2)."""
+    inputs, h = [], x
+    joined = jnp.concatenate([onehot, jnp.ones((len(x), 1))], 1)
+    for w, shift in zip(weights, shifts, strict=True):
+        inputs.append(jnp.concatenate([h, joined], 1))
+        z = inputs[-1] @ w + shift
+        h = leaky_relu(z)
+    return z[:, 0], inputs
+
+
+Gradients = Sequence[tuple[Array, Array]]
+"""Of each layer (a [m, in], d [m, out]): record i's gradient is the outer product of a_i and d_i,
+and is never written out."""
+
+
+def gradients(weights: Weights, x: Array, onehot: Array, loss: Callable) -> Gradients:
+    """Each record's gradient of loss(logit) with respect to all weights."""
+    def total(shifts):
+        z, inputs = logits(weights, x, onehot, shifts)
+        return jnp.sum(loss(z)), inputs
+
+    zeros = [jnp.zeros((len(x), w.shape[1])) for w in weights]
+    deltas, inputs = jax.grad(total, has_aux=True)(zeros)
+    return list(zip(inputs, deltas, strict=True))
+
+
+Projection = Sequence[tuple[Array, Array]]
+"""Of each layer signs (r [in, k], s [out, k]). Column j of R is the outer product of r_j and s_j
+over sqrt k: entries +-1 / sqrt k, E[R R^T] = 1. Source: the Khatri-Rao product of Sun, Guo, Tropp
+and Udell, "Tensor Random Projection for Low Memory Dimension Reduction" (arXiv 2105.00105). A
+gradient that is an outer product is projected at the cost of its two sides."""
+
+
+def draw_projection(key: Array, weights: Weights, k: int) -> Projection:
+    """Public, and drawn anew for every step: projecting costs no privacy."""
+    def signs(i, rows):
+        return jax.random.rademacher(jax.random.fold_in(key, i), (rows, k), jnp.float32)
+
+    return [(signs(2 * i, w.shape[0]), signs(2 * i + 1, w.shape[1]))
+            for i, w in enumerate(weights)]
+
+
+def project(drawn: Projection, of_records: Gradients) -> Array:
+    """R^T g of each record: [m, k]."""
+    k = drawn[0][0].shape[1]
+    return sum((a @ r) * (d @ s) for (r, s), (a, d) in zip(drawn, of_records, strict=True)
+               ) / math.sqrt(k)
+
+
+def reconstruct(drawn: Projection, u: Array) -> list[Array]:
+    """R u, shaped as the weights, of u [k]: the transpose, not the inverse."""
+    return [(r * u) @ s.T / math.sqrt(len(u)) for r, s in drawn]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Public:
+    """Both networks with their optimisers, and the generator's moving average: a function of
+    released values and public keys alone."""
+
+    d: Any
+    d_adam: Any
+    g: Any
+    g_adam: Any
+    average: Any
+    step: Array
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Query:
+    """The discriminator, the projection, and fakes [B, F] with their labels."""
+
+    d: Any
+    drawn: Any
+    fakes: Array
+    labels: Array
+
+
+def real_loss(z: Array) -> Array:
+    """BCE(logit, 1): of the discriminator on a record, and of the generator on a fake."""
+    return jax.nn.softplus(-z)
+
+
+def fake_loss(z: Array) -> Array:
+    """BCE(logit, 0): of the discriminator on a fake."""
+    return jax.nn.softplus(z)
+
+
+def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
+    """The method for records of this schema."""
+    del runtime
+    net_g, _ = pair(spec, config.generator, DiscriminatorNet())
+    held = mechanism(config, spec)
+
+    def onehot(labels):
+        return jax.nn.one_hot(labels, spec.classes)
+
+    def fakes_of(params, key):
+        k_z, k_labels = jax.random.split(key)
+        labels = jax.random.randint(k_labels, (config.batch,), 0, spec.classes)
+        fakes = net_g.generate(params, net_g.latents(k_z, config.batch), labels)
+        return fakes.reshape(config.batch, -1), labels
+
+    def init(key: Array) -> Public:
+        k_d, k_g = jax.random.split(key)
+        d, g = weights(k_d, spec, config.hidden), net_g.init(k_g)
+        return Public(d, config.d_optimiser.init(d), g, config.g_optimiser.init(g), g,
+                      jnp.zeros((), jnp.int32))
+
+    def init_unit(key: Array) -> Array:
+        """A record keeps nothing; a unit's state may not be empty, so it is a 0."""
+        del key
+        return jnp.zeros((), jnp.int32)
+
+    def ask(key: Array, public: Public) -> Query:
+        k_drawn, k_fakes = jax.random.split(key)
+        drawn = draw_projection(k_drawn, public.d, config.projection)
+        return Query(public.d, drawn, *fakes_of(public.g, k_fakes))
+
+    def learn(key: Array, unit: Array, records: Records, query: Query) -> Array:
+        del key, records, query
+        return unit
+
+    def answer(key: Array, unit: Array, records: Records, query: Query) -> Array:
+        """The mean over its records of the projected gradient of D's loss on them: [1, k]."""
+        del key, unit
+        x = records.x.reshape(len(records.y), -1).astype(jnp.float32)
+        x = x / 255 if spec.dtype == "uint8" else x
+        each = project(query.drawn, gradients(query.d, x, onehot(records.y), real_loss))
+        return jnp.mean(each, 0, keepdims=True)
+
+    def of_fakes(query: Query) -> Array:
+        """[1, k]: what the records' votes would come to if these fakes were all the records."""
+        each = project(query.drawn, gradients(query.d, query.fakes, onehot(query.labels),
+                                              fake_loss))
+        votes = held.bound.project(None, each).sum(0, keepdims=True)
+        return held.decode(votes, config.batch)
+
+    def absorb(key: Array, public: Public, query: Query, released: Array):
+        moved = reconstruct(query.drawn, (released + of_fakes(query))[0])
+        d, d_adam = config.d_optimiser.update(public.d, moved, public.d_adam)
+
+        def g_step(i, carry):
+            g, g_adam, _ = carry
+
+            def loss(g):
+                fakes, labels = fakes_of(g, jax.random.fold_in(key, i))
+                return jnp.mean(real_loss(logits(d, fakes, onehot(labels))[0]))
+
+            value, grads = jax.value_and_grad(loss)(g)
+            return *config.g_optimiser.update(g, grads, g_adam), value
+
+        g, g_adam, value = jax.lax.fori_loop(
+            0, config.g_steps, g_step, (public.g, public.g_adam, jnp.float32(0)))
+        keep = jnp.minimum(config.ema, 1 - 1 / (public.step + 1))
+        average = jax.tree.map(lambda a, p: keep * a + (1 - keep) * p, public.average, g)
+        metrics = {"generator_loss": value, "released_rms": jnp.sqrt(jnp.mean(released**2))}
+        return Public(d, d_adam, g, g_adam, average, public.step + 1), metrics
+
+    def refine(key: Array, public: Public) -> Any:
+        """Fixes the generator's normalisation statistics to those of one large public batch."""
+        labels = jnp.arange(REFINE_BATCH) % spec.classes
+        return net_g.freeze(public.average, net_g.latents(key, REFINE_BATCH), labels)
+
+    def sample(model: Any, key: Array, labels: Array) -> Array:
+        k_z, k_draw = jax.random.split(key)
+        return net_g.sample(model, k_draw, net_g.latents(k_z, len(labels)), labels)
+
+    return Method(held, init, init_unit, ask, learn, answer, absorb, refine, sample)
