@@ -68,7 +68,7 @@ def _as_published(method: str, preset: presets.Preset, config: Any, target: floa
     """What the paper's formula says of the steps that its authors ran, if they tell and nothing
     was changed; else of the configuration's, where the preset fixes them; else of all that it
     allows. None for an aggregation that the paper does not have."""
-    published = PUBLISHED[method](config, delta)
+    published = PUBLISHED.get(method, lambda config, delta: None)(config, delta)
     if published is None:
         return None
     steps = config.steps

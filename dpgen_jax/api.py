@@ -193,7 +193,10 @@ def choose_layout(method: Method, runtime: Runtime) -> teachers.Layout:
     large = teachers.unit_bytes(method) > 2**20
     alone = large and available[0].platform == "cpu"
     devices = tuple(available[:runtime.devices or (1 if alone else len(available))])
-    chunk = runtime.chunk or (1 if devices[0].platform == "cpu" else 64)
+    on_cpu = devices[0].platform == "cpu"
+    # A unit without a network of its own is one row of a product, of which many are taken at once.
+    best = 256 if teachers.unit_bytes(method) < 2**10 else 1 if on_cpu else 64
+    chunk = runtime.chunk or best
     return teachers.Layout(method.mechanism.n_units, chunk, devices, runtime.parallel)
 
 

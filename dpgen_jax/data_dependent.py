@@ -57,10 +57,7 @@ def publish(root: Path) -> dict[str, Any]:
         raise UserError(f"{root} has charged its one sanitised release; another would need another "
                         "run")
     kept, cost = _votes(files, mechanism), sanitise.event(config.sanitiser)
-    if held.steps > statement["steps"]:
-        raise UserError(f"{root} charged {held.steps} steps and holds the votes of "
-                        f"{statement['steps']}: a bound over all of them cannot be published")
-    sealed = sanitise.totals(kept, mechanism, config.sanitiser)
+    sealed = sanitise.totals(kept, mechanism, config.sanitiser, held.steps)
     delta = held.header["delta"]
     claim = gaussian.epsilon((*_budget(held.target, delta, held.spent()), (cost, 1)), delta)
     with Ledger.open(files.ledger) as ledger:
@@ -104,4 +101,6 @@ def _budget(target: float, delta: float, spent: Events) -> Events:
     pure = tuple((event, n) for event, n in spent if isinstance(event, EpsilonDeltaEvent))
     left = target - math.fsum(event.epsilon * n for event, n in pure)
     c = gaussian.zcdp_for(left, delta - math.fsum(event.delta * n for event, n in pure))
-    return (*pure, (GaussianEvent(1 / math.sqrt(2 * c), 1), 1))
+    # With the distance from ideal noise that was charged: without it `claim` may fall short.
+    tau = gaussian.total_variation(spent)
+    return (*pure, (GaussianEvent(1 / math.sqrt(2 * c), 1, total_variation=tau), 1))

@@ -13,7 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from dpgen_jax.accountant.ledger import Ledger, read
+from dpgen_jax.accountant.events import RenyiEvent
+from dpgen_jax.accountant.ledger import Ledger, account, read
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.config import digest
 from dpgen_jax.loop import State, initial_state
@@ -59,12 +60,20 @@ def ledger(files: RunFolder, mechanism: Mechanism, public: dict[str, Any], resum
         if read(files.ledger)[0].get("config_hash") != meaning:
             raise UserError(f"{files.ledger} is the ledger of another configuration than "
                             f"{files.config}; bring back the file that belongs to this run")
+        _refuse_published(files)
         return Ledger.open(files.ledger)
     budget = public["budget"]
     return Ledger.create(files.ledger, {
         "epsilon": float(budget["epsilon"]), "delta": budget["delta"],
         "relation": mechanism.relation, "unit": mechanism.unit,
         "config_hash": meaning})
+
+
+def _refuse_published(files: RunFolder) -> None:
+    """A published bound speaks of all votes of a run: there may be no more of them."""
+    if any(isinstance(event, RenyiEvent) for event, _ in account(read(files.ledger)).spent()):
+        raise UserError(f"{files.root} has published a data-dependent bound on its votes and is "
+                        "finished; start a new run, whose epsilon adds to this one's")
 
 
 def _begun(files: RunFolder) -> bool:

@@ -18,6 +18,7 @@ import tiny
 import toy
 from scipy import stats
 
+from dpgen_jax import loop
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.aggregation.noise import RoundedGaussian
@@ -33,7 +34,8 @@ METHOD = tiny.build()
 def charged(path, method) -> float:
     """mu of a run, from the ledger that the real loop wrote; nothing is computed."""
     def idle(method, layout):
-        return lambda public, units, *rest: (public, units, {})
+        return lambda public, units, *rest: (
+            public, units, {}, np.zeros((loop.LONGEST_BLOCK, 0), np.int32), None)
 
     _, ledger = tiny.train(path, method, tiny.neighbours()[0], WHERE, block=idle)
     return math.sqrt(gaussian.mu_squared(ledger.spent()))

@@ -13,7 +13,7 @@ from dpgen_jax.accountant.events import RenyiEvent
 from dpgen_jax.accountant.smooth_sensitivity import Sanitiser
 from dpgen_jax.aggregation.bits import BitSource
 from dpgen_jax.aggregation.noise import RoundedGaussian
-from dpgen_jax.types import Private, unseal
+from dpgen_jax.types import Private, UserError, unseal
 
 NORMAL = RoundedGaussian(2.0**14)
 """a standard normal number is a draw over 2^14"""
@@ -25,13 +25,19 @@ def event(sanitiser: Sanitiser) -> RenyiEvent:
     return RenyiEvent(sanitiser.order, sanitiser.rdp(), "smooth-sensitivity")
 
 
-def totals(votes: Private[Any], mechanism: Any, sanitiser: Sanitiser) -> Private[np.ndarray]:
+def totals(votes: Private[Any], mechanism: Any, sanitiser: Sanitiser, charged: int
+           ) -> Private[np.ndarray]:
     """(total RDP, smooth sensitivity) at the sanitiser's order: sealed, before anything is charged.
-    votes: a sealed `private.votes.Votes` of a Confident-GNMax mechanism.
+    votes: a sealed `private.votes.Votes` of a Confident-GNMax mechanism; charged: steps of the
+    ledger, all of which must be among them (a number of steps is public).
 
-    Errors: UserError where the conditions C5 or C6 do not hold: then nothing may be released.
+    Errors: UserError where votes are missing, or where the conditions C5 or C6 do not hold: then
+    nothing may be released.
     """
     held = unseal(votes)
+    if held.steps != charged:
+        raise UserError(f"{charged} steps are charged and the votes of {held.steps} are here: a "
+                        "bound on all of them cannot be published")
     given = (held.counts, held.answered, mechanism.votes_needed, mechanism.test_noise.sigma,
              mechanism.noise.sigma, sanitiser.order)
     return Private(np.array([

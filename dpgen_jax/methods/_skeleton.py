@@ -49,6 +49,8 @@ class TeacherConfig:
     """the generator's learning rate falls linearly to this share of itself; 1: constant"""
     ema: float = 0.0
     """the generator that is released is a moving average of the weights; 0: the last ones"""
+    abstain: bool = False
+    """teachers have no say on fakes of a class of which they hold no record"""
     layers: Literal["published", "paper"] = "published"
     """networks of the published code, or as the G-PATE paper prints them"""
     generator: GeneratorNet = GeneratorNet()
@@ -162,13 +164,16 @@ def converse(config: TeacherConfig, spec: Spec, runtime: Runtime, mechanism: Rel
         return jax.lax.fori_loop(0, query.d_steps, step, unit)
 
     def answer(key: Array, unit: Any, records: Records, query: Query) -> Array:
-        del key, records
+        del key
         params, _ = unit
 
         def loss(fakes):  # the mean, as published: the clip is a bound on gradients over B
             return jnp.mean(generator_loss(net_d.apply(params, fakes[None], query.labels[None])))
 
-        return message(query.question, -jax.grad(loss)(query.fakes).reshape(config.batch, -1))
+        gradients = -jax.grad(loss)(query.fakes).reshape(config.batch, -1)
+        holds = jnp.any(records.y[:, None] == query.labels, 0) | (not config.abstain)
+        # Every bound takes a row of NaN for no vote at all.
+        return message(query.question, jnp.where(holds[:, None], gradients, jnp.nan))
 
     def absorb(key: Array, public: Public, query: Query, released: Array):
         del key

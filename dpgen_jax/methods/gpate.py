@@ -83,22 +83,25 @@ def mechanism(config: Config, spec: Spec) -> Releases:
     if config.projection > features(spec):
         raise UserError(f"projection is {config.projection}; the records have only "
                         f"{features(spec)} features to project")
-    if config.bins > config.teachers:
-        raise UserError(f"{config.bins} bins for {config.teachers} votes; use fewer bins or more "
-                        "teachers")
     return _AGGREGATES[config.aggregate](config, config.projection or features(spec), spec)
 
 
 def _gnmax(config: Config, columns: int, spec: Spec) -> ConfidentGNMax:
     return ConfidentGNMax(
-        bound=OneHot(config.bins, columns, config.batch, config.clip), threshold=config.threshold,
-        noise=gaussian(config.sigma), test_noise=gaussian(config.sigma_threshold),
-        schedule=Everyone(), n_units=config.teachers)
+        bound=_votes(config, columns), noise=gaussian(config.sigma), threshold=config.threshold,
+        test_noise=gaussian(config.sigma_threshold), schedule=Everyone(), n_units=config.teachers)
 
 
 def _mean(config: Config, columns: int, spec: Spec) -> Mechanism:
-    bound = OneHot(config.bins, columns, config.batch, config.clip)
+    bound = _votes(config, columns)
     return _sum_of(config, bound, columns * config.bins, HistogramMean(bound))
+
+
+def _votes(config: Config, columns: int) -> OneHot:
+    if config.bins > config.teachers:
+        raise UserError(f"{config.bins} bins for {config.teachers} votes; use fewer bins or more "
+                        "teachers")
+    return OneHot(config.bins, columns, config.batch, config.clip)
 
 
 def _sum(config: Config, columns: int, spec: Spec) -> Mechanism:

@@ -34,6 +34,7 @@ from dpgen_jax.methods._skeleton import REFINE_BATCH, features
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.blocks import leaky_relu
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
+from dpgen_jax.nets.losses import generator_loss
 from dpgen_jax.nets.pair import pair
 from dpgen_jax.types import Array, Method, Records, Spec, UserError
 
@@ -43,10 +44,10 @@ class Config:
     """What projected DP-GAN computes. `steps` or `sigma` may be None: found from the budget."""
 
     teachers: int = 60000
-    """units: one a record, so the number of records. With fewer, a unit answers for several
-    records, with their mean gradient, and each counts for less"""
+    """units: one a record, so the number of records; with fewer, a unit answers for several records
+    with the mean of their gradients"""
     batch: int = 500
-    """fakes of a discriminator step, and of each generator step"""
+    """fakes of a discriminator step, and of the generator step after it"""
     projection: int = 1000
     """k: coordinates that a gradient is projected to"""
     bins: int = 3
@@ -58,8 +59,6 @@ class Config:
     none, epsilon is infinite"""
     steps: int | None = None
     """discriminator steps; found from the budget and sigma if left out"""
-    g_steps: int = 1
-    """generator steps after each discriminator step"""
     hidden: int = 64
     """units of each of the discriminator's two hidden layers"""
     ema: float = 0.0
@@ -69,7 +68,7 @@ class Config:
     g_optimiser: Adam = Adam()
 
     def __post_init__(self):
-        for name in ("teachers", "batch", "projection", "clip", "g_steps", "hidden"):
+        for name in ("teachers", "batch", "projection", "clip", "hidden"):
             if not getattr(self, name) > 0:
                 raise UserError(f"{name} is {getattr(self, name)}; it must be above 0")
         if not 0 <= self.ema < 1:
@@ -96,15 +95,16 @@ Weights = Sequence[Array]
 """Of each layer [in + C + 1, out]: it acts on its input, the one-hot label and a constant 1."""
 
 
-def weights(key: Array, spec: Spec, hidden: int) -> list[Array]:
-    """Initial weights: fully connected, two hidden layers, one logit."""
+def initial_weights(key: Array, spec: Spec, hidden: int) -> list[Array]:
+    """Glorot normal: fully connected, two hidden layers, one logit."""
     widths = (features(spec), hidden, hidden, 1)
     draw = jax.nn.initializers.glorot_normal()
     return [draw(jax.random.fold_in(key, i), (widths[i] + spec.classes + 1, widths[i + 1]))
             for i in range(len(widths) - 1)]
 
 
-def logits(weights: Weights, x: Array, onehot: Array, shifts: Sequence[Any] = (0, 0, 0)):
+def forward(weights: Weights, x: Array, onehot: Array,
+            shifts: Sequence[Any] = (0, 0, 0)) -> tuple[Array, list[Array]]:
     """x [m, F], onehot [m, C] -> logits [m], and the input [m, in + C + 1] of each layer; shifts
     are added before the activations (leaky ReLU 0.2)."""
     inputs, h = [], x
@@ -124,7 +124,7 @@ and is never written out."""
 def gradients(weights: Weights, x: Array, onehot: Array, loss: Callable) -> Gradients:
     """Each record's gradient of loss(logit) with respect to all weights."""
     def total(shifts):
-        z, inputs = logits(weights, x, onehot, shifts)
+        z, inputs = forward(weights, x, onehot, shifts)
         return jnp.sum(loss(z)), inputs
 
     zeros = [jnp.zeros((len(x), w.shape[1])) for w in weights]
@@ -135,17 +135,17 @@ def gradients(weights: Weights, x: Array, onehot: Array, loss: Callable) -> Grad
 Projection = Sequence[tuple[Array, Array]]
 """Of each layer signs (r [in, k], s [out, k]). Column j of R is the outer product of r_j and s_j
 over sqrt k: entries +-1 / sqrt k, E[R R^T] = 1. Source: the Khatri-Rao product of Sun, Guo, Tropp
-and Udell, "Tensor Random Projection for Low Memory Dimension Reduction" (arXiv 2105.00105). A
-gradient that is an outer product is projected at the cost of its two sides."""
+and Udell, "Tensor Random Projection for Low Memory Dimension Reduction" (2021). A gradient that is
+an outer product is projected at the cost of its two sides, and R is never written out either."""
 
 
 def draw_projection(key: Array, weights: Weights, k: int) -> Projection:
     """Public, and drawn anew for every step: projecting costs no privacy."""
-    def signs(i, rows):
-        return jax.random.rademacher(jax.random.fold_in(key, i), (rows, k), jnp.float32)
+    def signs(i, w):
+        drawn = jax.random.rademacher(jax.random.fold_in(key, i), (sum(w.shape), k), jnp.float32)
+        return drawn[:len(w)], drawn[len(w):]
 
-    return [(signs(2 * i, w.shape[0]), signs(2 * i + 1, w.shape[1]))
-            for i, w in enumerate(weights)]
+    return [signs(i, w) for i, w in enumerate(weights)]
 
 
 def project(drawn: Projection, of_records: Gradients) -> Array:
@@ -185,16 +185,6 @@ class Query:
     labels: Array
 
 
-def real_loss(z: Array) -> Array:
-    """BCE(logit, 1): of the discriminator on a record, and of the generator on a fake."""
-    return jax.nn.softplus(-z)
-
-
-def fake_loss(z: Array) -> Array:
-    """BCE(logit, 0): of the discriminator on a fake."""
-    return jax.nn.softplus(z)
-
-
 def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     """The method for records of this schema."""
     del runtime
@@ -212,7 +202,7 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
 
     def init(key: Array) -> Public:
         k_d, k_g = jax.random.split(key)
-        d, g = weights(k_d, spec, config.hidden), net_g.init(k_g)
+        d, g = initial_weights(k_d, spec, config.hidden), net_g.init(k_g)
         return Public(d, config.d_optimiser.init(d), g, config.g_optimiser.init(g), g,
                       jnp.zeros((), jnp.int32))
 
@@ -235,32 +225,28 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
         del key, unit
         x = records.x.reshape(len(records.y), -1).astype(jnp.float32)
         x = x / 255 if spec.dtype == "uint8" else x
-        each = project(query.drawn, gradients(query.d, x, onehot(records.y), real_loss))
-        return jnp.mean(each, 0, keepdims=True)
+        # BCE(., 1) is the discriminator's loss on a record as well as the generator's on a fake.
+        of_each = gradients(query.d, x, onehot(records.y), generator_loss)
+        return jnp.mean(project(query.drawn, of_each), 0, keepdims=True)
 
-    def of_fakes(query: Query) -> Array:
+    def of_fakes(key: Array, query: Query) -> Array:
         """[1, k]: what the records' votes would come to if these fakes were all the records."""
-        each = project(query.drawn, gradients(query.d, query.fakes, onehot(query.labels),
-                                              fake_loss))
-        votes = held.bound.project(None, each).sum(0, keepdims=True)
+        bce_0 = jax.nn.softplus
+        of_each = gradients(query.d, query.fakes, onehot(query.labels), bce_0)
+        votes = held.bound.project(key, project(query.drawn, of_each)).sum(0, keepdims=True)
         return held.decode(votes, config.batch)
 
     def absorb(key: Array, public: Public, query: Query, released: Array):
-        moved = reconstruct(query.drawn, (released + of_fakes(query))[0])
-        d, d_adam = config.d_optimiser.update(public.d, moved, public.d_adam)
+        both = released + of_fakes(key, query)
+        d, d_adam = config.d_optimiser.update(public.d, reconstruct(query.drawn, both[0]),
+                                              public.d_adam)
 
-        def g_step(i, carry):
-            g, g_adam, _ = carry
+        def loss(g):
+            fakes, labels = fakes_of(g, key)
+            return jnp.mean(generator_loss(forward(d, fakes, onehot(labels))[0]))
 
-            def loss(g):
-                fakes, labels = fakes_of(g, jax.random.fold_in(key, i))
-                return jnp.mean(real_loss(logits(d, fakes, onehot(labels))[0]))
-
-            value, grads = jax.value_and_grad(loss)(g)
-            return *config.g_optimiser.update(g, grads, g_adam), value
-
-        g, g_adam, value = jax.lax.fori_loop(
-            0, config.g_steps, g_step, (public.g, public.g_adam, jnp.float32(0)))
+        value, grads = jax.value_and_grad(loss)(public.g)
+        g, g_adam = config.g_optimiser.update(public.g, grads, public.g_adam)
         keep = jnp.minimum(config.ema, 1 - 1 / (public.step + 1))
         average = jax.tree.map(lambda a, p: keep * a + (1 - keep) * p, public.average, g)
         metrics = {"generator_loss": value, "released_rms": jnp.sqrt(jnp.mean(released**2))}

@@ -1,7 +1,7 @@
 """The conditional table networks: fully connected, one generator and many discriminators.
 
-Source: PATE-GAN (Yoon et al., ICLR 2019), whose networks are fully connected; label and batch
-normalisation as in `nets.image`. An encoded row holds three sorts of features (`types.Column`): a
+Source: PATE-GAN (Yoon et al., ICLR 2019), whose networks are fully connected; the label is joined
+as in `nets.image`. An encoded row holds three sorts of features (`types.Column`): a
 value in [0, 1], a null flag, and the places of a one-hot. A fake row holds probabilities for the
 last two, so that a discriminator's gradient reaches the generator; a released row holds draws.
 """
@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpgen_jax.nets.blocks import batch_norm, leaky_relu
+from dpgen_jax.nets.blocks import leaky_relu
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet, join
 from dpgen_jax.types import Array, TableSpec
 
@@ -90,9 +90,11 @@ def _over_blocks(reduce, x: Array, block: np.ndarray) -> Array:
 class TableDiscriminator:
     """One unit's discriminator, conditional on integer labels, as functions of a dict of weights.
 
-    Linear to `hidden` units, linear to hidden / 2, each batch-normalised, with leaky ReLU 0.2;
-    linear to one logit; the label joined to the input of every layer. The statistics are those of
-    the call, separately for each group g (real and fake rows are two groups).
+    Linear to `hidden` units, linear to hidden / 2, leaky ReLU 0.2 after each, linear to one logit;
+    the label joined to the input of every layer. Beside each row it reads how far the rows of its
+    group spread (the minibatch deviation of Karras et al. 2018, arXiv 1710.10196), by which it
+    tells a group of fakes that are all alike. Not batch-normalised, unlike the image networks: what
+    a group's own mean is subtracted from no longer shows that all its fakes lie in a wrong place.
     """
 
     net: DiscriminatorNet
@@ -100,19 +102,15 @@ class TableDiscriminator:
 
     def init(self, key: Array) -> dict[str, Array]:
         """The weights: `linear1..3` [in, out] act on the features, `label1..3` on the label."""
-        (rows,), classes, widths = self.spec.shape, self.spec.classes, self._widths()
-        keys = jax.random.split(key, 3)
+        (rows,), classes, hidden = self.spec.shape, self.spec.classes, self.net.hidden
+        widths = (2 * rows, hidden, max(1, hidden // 2), 1)
         params = {}
-        for i, (into, out) in enumerate(zip((rows, *widths), (*widths, 1), strict=True)):
-            kernel = _INIT(keys[i], (into + classes, out))
-            params |= {f"linear{i + 1}": kernel[:into], f"label{i + 1}": kernel[into:],
-                       f"bias{i + 1}": jnp.zeros(out)}
-        for i, width in enumerate(widths):
-            params |= {f"scale{i + 1}": jnp.ones(width), f"offset{i + 1}": jnp.zeros(width)}
+        for i, k in enumerate(jax.random.split(key, 3), 1):
+            into, out = widths[i - 1:i + 1]
+            kernel = _INIT(k, (into + classes, out))
+            params |= {f"linear{i}": kernel[:into], f"label{i}": kernel[into:],
+                       f"bias{i}": jnp.zeros(out)}
         return params
-
-    def _widths(self) -> tuple[int, int]:
-        return self.net.hidden, max(1, self.net.hidden // 2)
 
     def apply(self, params: dict[str, Array], x: Array, labels: Array) -> Array:
         """x [G, m, F], labels int [G, m] -> logits [G, m]; statistics per g."""
@@ -129,8 +127,10 @@ class TableDiscriminator:
     def apply_patches(self, params: dict[str, Array], patches: Array, labels: Array) -> Array:
         """`apply` from `patches(x)` [G, m, F]."""
         p, onehot = params, jax.nn.one_hot(labels, self.spec.classes)
-        h = patches @ p["linear1"] + onehot @ p["label1"] + p["bias1"]
-        h = leaky_relu(batch_norm(h, p["scale1"], p["offset1"]))
-        h = h @ p["linear2"] + onehot @ p["label2"] + p["bias2"]
-        h = leaky_relu(batch_norm(h, p["scale2"], p["offset2"]))
+        h = 2 * patches - 1
+        # The constant keeps the gradient of the root finite where all rows of a group are equal.
+        spread = jnp.sqrt(jnp.var(h, 1, keepdims=True) + 1e-4)
+        h = jnp.concatenate([h, jnp.broadcast_to(spread, h.shape)], -1)
+        for i in (1, 2):
+            h = leaky_relu(h @ p[f"linear{i}"] + onehot @ p[f"label{i}"] + p[f"bias{i}"])
         return (h @ p["linear3"] + onehot @ p["label3"] + p["bias3"])[..., 0]

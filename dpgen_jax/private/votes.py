@@ -36,15 +36,17 @@ def append(path: Path, votes: Private[Array], answered: np.ndarray) -> None:
         torn = out.tell() % (4 * rows.shape[1])
         out.truncate(out.tell() - torn)
         out.write(rows.tobytes())
+        out.flush()
+        os.fsync(out.fileno())
 
 
 def read(path: Path, queries: int, bins: int) -> Private[Votes]:
     """All whole steps. Errors: UserError where there is no such file."""
     try:
-        data = np.frombuffer(path.read_bytes(), "<i4")
+        data = path.read_bytes()
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}; this run kept no votes") from error
     width = queries * (bins + 1)
-    rows = data[:len(data) // width * width].reshape(-1, width)
+    rows = np.frombuffer(data[:len(data) // (4 * width) * 4 * width], "<i4").reshape(-1, width)
     counts, answered = rows[:, :queries * bins], rows[:, queries * bins:]
     return Private(Votes(counts.reshape(-1, bins), answered.reshape(-1).astype(bool), len(rows)))

@@ -73,7 +73,7 @@ def messages_of_every_kind(rng):
 
 def two_sided(message):
     """The mutant: an entry on an edge votes for both of its bins."""
-    place = (np.clip(message / np.float32(1e-4), -1, 1) + 1) * 5
+    place = (np.clip(message.astype(float) / 1e-4, -1, 1) + 1) * 5
     return ((place[:, None] >= np.arange(10)) & (place[:, None] <= np.arange(1, 11))).astype(int)
 
 

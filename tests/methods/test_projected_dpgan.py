@@ -1,0 +1,295 @@
+"""Projected DP-GAN: every record is a unit, and a vote on each projected coordinate of its own
+gradient is all that it says."""
+
+import dataclasses
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import toy
+from scipy.stats import norm
+
+from dpgen_jax import api, loop, plan, presets
+from dpgen_jax.accountant.events import GaussianEvent
+from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.config import Budget, Runtime
+from dpgen_jax.data import Dataset
+from dpgen_jax.methods import projected_dpgan
+from dpgen_jax.nets.image import GeneratorNet
+from dpgen_jax.private import partition
+from dpgen_jax.types import Column, Records, TableSpec, UserError
+
+K, N, OTHER = 7, 20, 4
+CONFIG = projected_dpgan.Config(teachers=N, batch=6, projection=K, sigma=3.0, steps=3, hidden=5,
+                                generator=GeneratorNet(4, 16, 8))
+SPEC = TableSpec((Column("a", "continuous", 0.0, 1.0), Column("b", "continuous", 0.0, 1.0)),
+                 Column("class", "categorical", categories=("0", "1", "2")), 2)
+METHOD = projected_dpgan.build(CONFIG, SPEC)
+UNIT = jnp.int32(0)
+answer = jax.jit(METHOD.answer)
+
+
+@functools.cache
+def public():
+    return jax.jit(METHOD.init)(jax.random.key(0))
+
+
+@functools.cache
+def query():
+    return jax.jit(METHOD.ask)(jax.random.key(1), public())
+
+
+def rows(n: int) -> Records:
+    x, y = toy.images(n)
+    return Records(x.reshape(n, -1)[:, :2] / np.float32(255), y.astype(np.int32))
+
+
+def dense(drawn) -> np.ndarray:
+    """R [P, k], written out: the outer products, layer after layer."""
+    return np.concatenate([np.einsum("ik,ok->iok", r, s).reshape(-1, K) for r, s in drawn]
+                          ) / math.sqrt(K)
+
+
+def plain_loss(weights, x, label, classes=3):
+    """BCE(real, 1) of one record by a discriminator in three lines."""
+    h = x.reshape(-1)
+    for w in weights:
+        h = jnp.concatenate([h, jnp.eye(classes)[label], jnp.ones(1)]) @ w
+        out, h = h, jnp.where(h > 0, h, 0.2 * h)
+    return -jnp.log(jax.nn.sigmoid(out[0]))
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def plain_answer(weights, x, label, loss=plain_loss):
+    return jnp.concatenate([g.reshape(-1) for g in jax.grad(loss)(weights, x, label)])
+
+
+def bins_mean(u: np.ndarray, clip: float, bins: int) -> np.ndarray:
+    """Mean over records of the midpoint of the bin that each coordinate falls into."""
+    edges = np.linspace(-clip, clip, bins + 1)
+    middle = (edges[1:] + edges[:-1]) / 2
+    return middle[np.digitize(u, edges[1:-1])].mean(0)
+
+
+# The conversation.
+
+def check_answer(method, own, x, weights, drawn):
+    asked = projected_dpgan.Query(weights, drawn, None, None)
+    expected = plain_answer(weights, x, own.y[0]) @ dense(drawn)
+    message = jax.jit(method.answer)(jax.random.key(2), UNIT, own, asked)
+    assert message.shape == (1, K) and np.abs(message).max() > 1e-3
+    np.testing.assert_allclose(message[0], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_an_answer_is_the_records_own_gradient_projected():
+    own = rows(1)
+    check_answer(METHOD, own, own.x[0], public().d, query().drawn)
+
+
+def test_so_it_is_for_images():
+    x, y = toy.images(1)
+    weights = projected_dpgan.initial_weights(jax.random.key(0), toy.SPEC, 5)
+    drawn = projected_dpgan.draw_projection(jax.random.key(1), weights, K)
+    own = Records(x, y.astype(np.int32))
+    check_answer(projected_dpgan.build(CONFIG, toy.SPEC), own, x[0] / np.float32(255), weights,
+                 drawn)
+
+
+def test_a_unit_of_several_records_answers_with_their_mean():
+    own = rows(3)
+    each = [answer(jax.random.key(2), UNIT, Records(own.x[i:i + 1], own.y[i:i + 1]), query())
+            for i in range(3)]
+    together = answer(jax.random.key(2), UNIT, own, query())
+    np.testing.assert_allclose(together, np.mean(each, 0), rtol=1e-4, atol=1e-6)
+
+
+def test_the_projection_is_of_signs_and_its_transpose_reconstructs():
+    matrix = dense(query().drawn)
+    assert np.allclose(np.abs(matrix), 1 / math.sqrt(K))
+    u = jax.random.normal(jax.random.key(5), (K,))
+    back = projected_dpgan.reconstruct(query().drawn, u)
+    assert [b.shape for b in back] == [w.shape for w in public().d]
+    flat = np.concatenate([b.reshape(-1) for b in back])
+    np.testing.assert_allclose(flat, matrix @ u, rtol=1e-4, atol=1e-6)
+
+
+def test_the_projection_is_drawn_anew_and_keeps_gradients_on_average():
+    weights = [jnp.zeros((3, 2)), jnp.zeros((4, 1))]
+    draws = [dense(projected_dpgan.draw_projection(jax.random.key(i), weights, K))
+             for i in range(300)]
+    assert not np.array_equal(draws[0], draws[1])
+    mean = np.mean([r @ r.T for r in draws], 0)  # 2,100 columns: standard deviation 0.022
+    assert np.abs(mean - np.eye(10)).max() < 0.12
+
+
+def fakes_part() -> np.ndarray:
+    """What the fakes add to a release, from plain formulas: -log(1 - D) through the same bins."""
+    def loss(weights, x, label):
+        return -jnp.log(1 - jnp.exp(-plain_loss(weights, x, label)))
+
+    asked = query()
+    u = np.stack([plain_answer(asked.d, x, y, loss)
+                  for x, y in zip(asked.fakes, asked.labels, strict=True)]) @ dense(asked.drawn)
+    return bins_mean(u, CONFIG.clip, CONFIG.bins)[None]
+
+
+def test_the_discriminator_follows_the_release_and_the_fakes_through_the_same_bins():
+    absorb = jax.jit(METHOD.absorb)
+    released = 0.1 * jax.random.normal(jax.random.key(4), (1, K))
+    moved, metrics = absorb(jax.random.key(3), public(), query(), released)
+    direction = projected_dpgan.reconstruct(query().drawn, (released + fakes_part())[0])
+    expected, _ = CONFIG.d_optimiser.update(public().d, direction, public().d_adam)
+    for new, wanted in zip(moved.d, expected, strict=True):
+        np.testing.assert_allclose(new, wanted, rtol=1e-4, atol=1e-6)
+    assert np.isfinite(list(metrics.values())).all() and int(moved.step) == 1
+    assert not toy.equal(moved.g, public().g)
+
+
+# Privacy.
+
+def test_the_sensitivity_is_attained_and_never_exceeded():
+    bound = METHOD.mechanism.bound
+    rng = np.random.default_rng(0)
+    messages = jnp.asarray(rng.normal(0, 0.1, (200, 1, K)), jnp.float32)
+    messages = messages.at[0].set(1.0).at[1].set(-1.0).at[2].set(jnp.nan).at[3].set(jnp.inf)
+    votes = np.asarray(jax.vmap(lambda m: bound.project(jax.random.key(0), m))(messages))
+    distances = ((votes[:, None] - votes[None]) ** 2).sum((-1, -2))
+    assert distances.max() == distances[0, 1] == bound.squared_sensitivity() == 2 * K
+    assert votes.sum((-1, -2)).tolist() == [K, K, 0, *[K] * 197]
+
+
+def test_a_step_is_one_gaussian_event():
+    held = METHOD.mechanism
+    tau = held.noise.total_variation(K * CONFIG.bins)
+    assert held.events(5) == ((GaussianEvent(3.0, 2 * K, 1.0, tau), 5),)
+    assert (held.n_units, held.unit, held.relation) == (N, "record", "replace-one")
+    assert held.shape == (1, K * CONFIG.bins)
+
+
+def told_or_not(method):
+    """The method with (its public state, told): where told is 0, nothing is heard of the votes."""
+    def absorb(key, public, query, released):
+        inner, metrics = method.absorb(key, public[0], query, public[1] * released)
+        return (inner, public[1]), metrics
+
+    return dataclasses.replace(
+        method, absorb=absorb, init=lambda key: (method.init(key), jnp.float32(1)),
+        ask=lambda key, public: method.ask(key, public[0]))
+
+
+def neighbours():
+    """One record differs, in content and label."""
+    one, other = rows(N), rows(N)
+    other.x[OTHER], other.y[OTHER] = 1 - one.x[OTHER], (one.y[OTHER] + 1) % 3
+    return one, other
+
+
+WHERE = toy.layout(4, 2, units=N)
+LOOPED = told_or_not(METHOD)
+block = functools.cache(loop.compile_block)
+
+
+def two_runs(monkeypatch, tmp_path, told):
+    """The real loop on neighbouring data sets: public state and units of both."""
+    monkeypatch.setattr(loop, "compile_block", block)
+    found = []
+    for name, data in zip("ab", neighbours(), strict=True):
+        state = loop.initial_state(LOOPED, jax.random.key(0), WHERE)
+        state.public = jax.device_put((state.public[0], np.float32(told)), WHERE.replicated)
+        with Ledger.create(tmp_path / name, {"epsilon": float("inf"), "delta": 1e-5}) as ledger:
+            state = loop.train(LOOPED, toy.placed(data.x, data.y, WHERE, SPEC), state, WHERE,
+                               ledger, SeededBits(0), steps=2, on_block=lambda state, metrics: None)
+        (public, _), units = toy.held(state, WHERE)
+        found.append((public, units))
+    return found
+
+
+def test_one_record_reaches_the_public_side_through_its_votes_only(monkeypatch, tmp_path):
+    (first, units), (second, units2) = two_runs(monkeypatch, tmp_path, told=0)
+    assert int(first.step) == 2 and toy.equal(first, second)
+    assert toy.differing_units(units, units2) == set()  # a record keeps nothing
+
+
+def test_the_discriminator_hears_the_votes(monkeypatch, tmp_path):
+    (first, _), (second, _) = two_runs(monkeypatch, tmp_path, told=1)
+    assert not toy.equal(first.d, second.d)
+
+
+def test_one_record_changes_one_message():
+    """As the loop makes them: every record in a unit of its own, units in one batched product."""
+    index = partition.assign(N, N, toy.KEY).index
+    assert index.shape == (N, 1) and set(index[:, 0]) == set(range(N))
+
+    @jax.jit
+    def votes(own):
+        def one(own):
+            message = METHOD.answer(jax.random.key(0), UNIT, own, query())
+            return METHOD.mechanism.bound.project(jax.random.key(0), message)
+
+        return jax.vmap(one)(own)
+
+    first, second = (np.asarray(votes(Records(data.x[index], data.y[index])))
+                     for data in neighbours())
+    changed = np.flatnonzero((first != second).any((1, 2)))
+    assert index[changed].tolist() == [[OTHER]]
+    assert (first.reshape(N, K, CONFIG.bins).sum(-1) == 1).all()
+
+
+# Presets and whole runs.
+
+ALL = presets.all_of("projected_dpgan")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_presets_get_the_least_noise_that_the_budget_allows(name):
+    preset = ALL[name]
+    assert preset.config.teachers == preset.records and "Long et al. 2021" in preset.source
+    done = plan.complete("projected_dpgan", preset.config, preset.spec,
+                         Budget(preset.epsilon, preset.delta))
+
+    def delta(sigma):  # Balle and Wang (2018), all steps together
+        mu, epsilon = math.sqrt(2 * done.projection * done.steps) / sigma, preset.epsilon
+        return (norm.cdf(mu / 2 - epsilon / mu)
+                - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu))
+
+    assert delta(done.sigma) <= preset.delta < delta(0.999 * done.sigma)
+    held = projected_dpgan.build(done, preset.spec).mechanism
+    assert held.n_units == preset.records and held.noise.sigma == done.sigma
+
+
+def test_a_whole_run_makes_finite_samples_within_the_budget(tmp_path):
+    config, own = dataclasses.replace(CONFIG, sigma=None, ema=0.5), rows(N)
+    release = api.run(api.Run("projected_dpgan", "mnist-eps1", config, Budget(3.0, 1e-3),
+                              Runtime(devices=1, chunk=5), tmp_path / "run"),
+                      Dataset("rows", SPEC, own.x, own.y), lambda line: None)
+    made, labels = release.sample(5)
+    assert made.shape == (5, 2) and np.isfinite(made).all() and set(labels) <= {0, 1, 2}
+    assert release.privacy["epsilon"] == 3.0
+
+
+def test_images_fit_every_part():
+    method = projected_dpgan.build(CONFIG, toy.SPEC)
+
+    def conversation(key):
+        public = method.init(key)
+        released = jnp.zeros((1, K))
+        after, _ = method.absorb(key, public, method.ask(key, public), released)
+        model = method.refine(key, after)
+        return public, after, method.sample(model, key, jnp.arange(3))
+
+    public, after, images = jax.eval_shape(conversation, jax.random.key(0))
+    assert images.shape == (3, *toy.SPEC.shape)
+    assert jax.tree.all(jax.tree.map(lambda a, b: a.shape == b.shape and a.dtype == b.dtype,
+                                     public, after))
+
+
+@pytest.mark.parametrize(("field", "value"), [
+    ("teachers", 0), ("batch", 0), ("projection", 0), ("clip", 0.0), ("hidden", -1), ("ema", 1.0),
+    ("sigma", -1.0), ("steps", 0)])
+def test_settings_that_mean_nothing_are_named(field, value):
+    with pytest.raises(UserError, match=field):
+        dataclasses.replace(CONFIG, **{field: value})

@@ -1,0 +1,300 @@
+"""Data-dependent accounting of finished runs: run folders written by hand, without training."""
+
+import bisect
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import toy
+
+from dpgen_jax import account, data_dependent
+from dpgen_jax.accountant import gaussian, ledger, pate
+from dpgen_jax.accountant import smooth_sensitivity as smooth
+from dpgen_jax.accountant.events import EpsilonDeltaEvent, RenyiEvent
+from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.accountant.smooth_sensitivity import Sanitiser
+from dpgen_jax.aggregation.bits import OsBits, SeededBits
+from dpgen_jax.aggregation.noise import thresholds
+from dpgen_jax.config import to_json
+from dpgen_jax.methods import datalens, gpate
+from dpgen_jax.private import data_dependent as private
+from dpgen_jax.private import votes as log
+from dpgen_jax.run import bundle
+from dpgen_jax.run.folder import RunFolder, read_json, write_json
+from dpgen_jax.types import Private, UserError
+
+DELTA, STEPS, QUERIES, TEACHERS = 1e-5, 12, 6, 300
+CONFIG = gpate.Config(teachers=TEACHERS, batch=2, projection=3, bins=4, sigma=40.0,
+                      sigma_ratio=2.0, threshold=0.55, steps=STEPS,
+                      sanitiser=Sanitiser(8.0, 0.025, 10.0, 12.0, 3.0))
+RENYI = 8 / (2 * 80.0**2), 8 / 40.0**2
+
+
+def kept(seed=0, config=CONFIG):
+    """Votes [STEPS, B, k, bins] and outcomes [STEPS, B, k]: teachers that mostly agree."""
+    rng = np.random.default_rng(seed)
+    shape = STEPS, config.batch, config.projection
+    likely = rng.dirichlet(np.full(config.bins, 0.05), shape)
+    counts = rng.multinomial(config.teachers, likely).astype(np.int32)
+    return counts, (counts.max(-1) + rng.normal(0, 80, shape) > 165).astype(np.int32)
+
+
+def finished(root: Path, config=CONFIG, *, epsilon=3.0, method="gpate", seed=0, lost=0,
+             bought=()) -> RunFolder:
+    """The folder of a run that kept the votes of all steps but the `lost` ones, which were
+    charged on top of them."""
+    files = RunFolder(root)
+    files.private.mkdir(parents=True)
+    files.release.mkdir()
+    module = {"gpate": gpate, "datalens": datalens}[method]
+    mechanism = module.mechanism(config, toy.SPEC)
+    write_json(files.config, to_json({"method": method, "spec": toy.SPEC, "config": config}))
+    with Ledger.create(files.ledger, {"epsilon": epsilon, "delta": DELTA}) as held:
+        if bought:
+            held.charge(bought)
+        if method == "gpate" and mechanism.keeps_votes:
+            counts, answered = kept(seed, config)
+            for block in (slice(0, 5), slice(5, STEPS)):
+                ticket = held.reserve(mechanism.events(len(answered[block])), len(answered[block]))
+                sums = counts[block].reshape(-1, *mechanism.shape)
+                log.append(files.votes, Private(jnp.asarray(sums)), answered[block])
+                held.settle(ticket, mechanism.settled(answered[block]), len(answered[block]))
+        if lost:
+            held.reserve(mechanism.events(lost), lost)
+        write_json(files.release / "privacy.json", to_json(bundle.statement(
+            method=method, preset=None, mechanism=mechanism, epsilon=held.target, delta=DELTA,
+            spent=held.spent(), steps=STEPS, noise_source="os-entropy", n_records=4000)))
+    (files.release / "generator.safetensors").write_bytes(b"weights")
+    return files
+
+
+def snapshot(root: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*"))
+            if p.is_file()}
+
+
+def account_of(files):
+    return ledger.account(ledger.read(files.ledger))
+
+
+# For the data holder's eyes.
+
+def epsilon_by_hand(rdp, orders):
+    """Canonne, Kamath and Steinke (2020), Proposition 12, at the best order: (epsilon, order)."""
+    values = [r + math.log1p(-1 / a) - (math.log(DELTA) + math.log(a)) / (a - 1)
+              for r, a in zip(rdp, orders, strict=True)]
+    best = int(np.argmin(values))
+    return values[best], orders[best]
+
+
+def rdp_of_votes(config=CONFIG, seed=0):
+    counts, answered = kept(seed, config)
+    return pate.confident_gnmax_rdp(counts.reshape(-1, 4), answered.ravel() == 1, 165, 80.0, 40.0,
+                                    private.ORDERS)
+
+
+def test_the_reading_is_that_of_the_votes(tmp_path):
+    files = finished(tmp_path / "run")
+    before = snapshot(files.root)
+    read = data_dependent.reading(files.root)
+    epsilon, order = epsilon_by_hand(rdp_of_votes(), private.ORDERS)
+    assert read["data_dependent"]["epsilon"] == pytest.approx(epsilon, rel=1e-12)
+    assert read["data_dependent"]["order"] == pytest.approx(order)
+    assert read["data_dependent"]["kind"].startswith("ex-post")
+    assert "AS PRIVATE AS THE RECORDS" in read["warning"]
+    counts, answered = kept()
+    ordered = np.sort(counts.reshape(-1, 4), 1)
+    assert read["votes"] == pytest.approx({
+        "most agreed bin": ordered[:, 3].mean() / TEACHERS,
+        "second": ordered[:, 2].mean() / TEACHERS, "answered": answered.mean(),
+        "queries": STEPS * QUERIES, "steps charged without votes": 0})
+    spent = account_of(files).epsilon()
+    assert read["data_independent"] == {"epsilon": 3.0, "spent": spent}
+    assert epsilon < spent  # teachers that agree
+    assert snapshot(files.root) == before  # and nothing is written
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+def test_lost_steps_count_at_their_worst(tmp_path, lost):
+    read = data_dependent.reading(finished(tmp_path / "run", lost=lost).root)
+    worst = lost * QUERIES * private.ORDERS * (1 / (2 * 80.0**2) + 1 / 40.0**2)
+    epsilon, _ = epsilon_by_hand(rdp_of_votes() + worst, private.ORDERS)
+    assert read["data_dependent"]["epsilon"] == pytest.approx(epsilon, rel=1e-12)
+    assert read["votes"]["steps charged without votes"] == lost
+    assert read["votes"]["queries"] == STEPS * QUERIES
+
+
+def test_a_torn_step_is_a_lost_one(tmp_path):
+    files = finished(tmp_path / "run")
+    files.votes.write_bytes(files.votes.read_bytes()[:-2])
+    read = data_dependent.reading(files.root)["votes"]
+    assert read["steps charged without votes"] == 1 and read["queries"] == (STEPS - 1) * QUERIES
+
+
+def test_the_reading_is_sealed_until_it_is_shown(tmp_path):
+    files = finished(tmp_path / "run")
+    mechanism = gpate.mechanism(CONFIG, toy.SPEC)
+    sealed = private.read(log.read(files.votes, QUERIES, 4), mechanism, DELTA, STEPS)
+    assert repr(sealed) == "Private(Reading[])"
+
+
+def test_the_commands_show_and_publish(tmp_path, capsys):
+    files = finished(tmp_path / "run")
+    account.command([str(files.root), "--data-dependent"])
+    assert "AS PRIVATE AS THE RECORDS" in capsys.readouterr().out
+    account.command([str(files.root), "--sanitise", "--json"])
+    published = json.loads(capsys.readouterr().out)
+    assert published["epsilon"] == read_json(files.release / "privacy.json")["epsilon"] > 3
+    with pytest.raises(UserError, match="one of --data-dependent, --sanitise"):
+        account.command([str(files.root), "--data-dependent", "--sanitise"])
+
+
+# Published.
+
+def bound_by_hand(words, config=CONFIG, seed=0):
+    s, (counts, answered) = config.sanitiser, kept(seed, config)
+    given = (counts.reshape(-1, 4), answered.ravel() == 1, 165, 80.0, 40.0, s.order)
+    total = smooth.total_rdp(*given)
+    sensitivity = smooth.smooth_sensitivity(*given, s.beta, TEACHERS)
+    one, two = (
+        math.copysign(bisect.bisect_right(thresholds(2.0**14), (a & 2**31 - 1) << 64 | b << 32 | c),
+                      0.5 - (a >> 31)) / 2**14 for a, b, c in words.tolist())
+    above = s.z * s.sigma_ss * sensitivity * math.exp(s.beta * s.log_sigma * (two + s.z))
+    return math.ceil(1000 * (total + s.sigma_ss * sensitivity * one + above)) / 1000
+
+
+def test_the_published_bound_is_the_formula(tmp_path, monkeypatch):
+    monkeypatch.setattr(data_dependent, "OsBits", lambda: SeededBits(3))
+    published = data_dependent.publish(finished(tmp_path / "run").root)["data_dependent_epsilon"]
+    cost = CONFIG.sanitiser.rdp()
+    rdp = bound_by_hand(SeededBits(3).draw((1, 2, 3))[0]) + cost
+    assert published["epsilon"] == pytest.approx(epsilon_by_hand([rdp], [8.0])[0], rel=1e-12)
+    assert published["order"] == 8 and published["own_cost_rdp"] == cost
+    assert published["kind"].startswith("ex-post") and published["epsilon_without_it"] == 3.0
+    assert published["may_be_too_low_with_probability"] == pytest.approx(0.0027, rel=1e-3)
+
+
+def test_the_run_states_a_new_larger_claim(tmp_path):
+    files = finished(tmp_path / "run")
+    before, claimed = snapshot(files.root), read_json(files.release / "privacy.json")
+    published = data_dependent.publish(files.root)
+    after, now = snapshot(files.root), read_json(files.release / "privacy.json")
+    changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    assert changed == {"ledger.jsonl", "release/privacy.json"}
+    event = RenyiEvent(8.0, CONFIG.sanitiser.rdp(), "smooth-sensitivity")
+    assert now.pop("events") == [*claimed.pop("events"), {**event.statement(), "count": 1}]
+    assert now.pop("epsilon") == published["epsilon"] > claimed.pop("epsilon") == 3.0
+    assert now.pop("data_dependent_epsilon") == published["data_dependent_epsilon"]
+    assert claimed.pop("data_dependent_epsilon") is None and now == claimed
+    held = account_of(files)
+    assert (event, 1) in held.spent() and held.epsilon() <= held.target == published["epsilon"]
+    # a budget of 3 and this release, all at order 8 or each by itself
+    assert published["epsilon"] < 3 + epsilon_by_hand([event.rdp], [8.0])[0]
+
+
+def test_the_claim_depends_on_the_budget_and_not_on_the_votes(tmp_path):
+    claims = [data_dependent.publish(finished(tmp_path / str(seed), seed=seed).root)["epsilon"]
+              for seed in range(3)]
+    answered = {int(kept(seed)[1].sum()) for seed in range(3)}
+    assert len(answered) == 3 and len(set(claims)) == 1
+
+
+@pytest.mark.parametrize("bought", [(), ((EpsilonDeltaEvent(0.3, 0.0, "class-counts"), 1),),
+                                    ((EpsilonDeltaEvent(0.2, 1e-6), 2),)])
+def test_a_run_that_spent_all_it_had_can_be_published(tmp_path, bought):
+    """The claim has room for the distance between drawn and ideal noise too."""
+    mechanism = gpate.mechanism(CONFIG, toy.SPEC)
+    spent = mechanism.settled(kept()[1])
+    worst = (1 + 1e-9) * gaussian.epsilon((*bought, *mechanism.events(STEPS)), DELTA)
+    files = finished(tmp_path / "run", epsilon=worst, bought=bought)
+    with Ledger.open(files.ledger) as held:  # as if all had been answered
+        held.charge(tuple((event, n - dict(spent)[event]) for event, n in mechanism.events(STEPS)))
+        assert held.epsilon() == pytest.approx(held.target, rel=1e-8)
+    claim = data_dependent.publish(files.root)["epsilon"]
+    assert account_of(files).epsilon() <= claim < worst + 1
+
+
+def refuse(*args, **kwargs):
+    raise RuntimeError("the system's generator failed")
+
+
+def test_the_charge_is_on_disk_before_anything_is_drawn(tmp_path, monkeypatch):
+    files = finished(tmp_path / "run")
+    before = snapshot(files.release)
+    monkeypatch.setattr(OsBits, "draw", refuse)
+    with pytest.raises(RuntimeError, match="generator failed"):
+        data_dependent.publish(files.root)
+    held = account_of(files)
+    assert held.target > 3 and any(isinstance(event, RenyiEvent) for event, _ in held.spent())
+    assert snapshot(files.release) == before
+    monkeypatch.undo()
+    with pytest.raises(UserError, match="charged its one sanitised release"):
+        data_dependent.publish(files.root)
+    assert snapshot(files.release) == before
+
+
+def test_it_is_published_once(tmp_path):
+    files = finished(tmp_path / "run")
+    data_dependent.publish(files.root)
+    before = snapshot(files.root)
+    with pytest.raises(UserError, match="charged its one sanitised release"):
+        data_dependent.publish(files.root)
+    assert snapshot(files.root) == before
+
+
+# Refused, with nothing drawn, charged or written.
+
+def check_refused(files, call, text):
+    before = snapshot(files.root)
+    with pytest.raises(UserError, match=text) as caught:
+        call(files.root)
+    assert "\n" not in str(caught.value) and snapshot(files.root) == before
+
+
+BOTH = pytest.mark.parametrize("call", [data_dependent.reading, data_dependent.publish])
+
+
+@BOTH
+@pytest.mark.parametrize("aggregate", ["mean", "sum", "topk"])
+def test_runs_that_released_noisy_sums_are_refused(tmp_path, call, aggregate):
+    config = dataclasses.replace(CONFIG, aggregate=aggregate)
+    check_refused(finished(tmp_path / "run", config), call, "noisy sums .* gpate")
+
+
+@BOTH
+def test_runs_of_datalens_are_refused(tmp_path, call):
+    files = finished(tmp_path / "run", toy.CONFIG, method="datalens")
+    check_refused(files, call, "noisy sums .* datalens")
+
+
+@BOTH
+def test_runs_without_noise_are_refused(tmp_path, call):
+    config = dataclasses.replace(CONFIG, sigma=0.0)
+    check_refused(finished(tmp_path / "run", config, epsilon=math.inf), call, "without noise")
+
+
+@BOTH
+def test_runs_that_kept_no_votes_are_refused(tmp_path, call):
+    files = finished(tmp_path / "run")
+    files.votes.unlink()
+    check_refused(files, call, "kept no votes")
+
+
+def test_runs_that_lost_votes_are_not_published(tmp_path):
+    check_refused(finished(tmp_path / "run", lost=2), data_dependent.publish,
+                  f"charged {STEPS + 2} steps and holds the votes of {STEPS}")
+
+
+def test_runs_whose_votes_do_not_meet_the_conditions_are_not_published(tmp_path):
+    config = dataclasses.replace(CONFIG, sigma=20.0, sigma_ratio=4.0, bins=10,
+                                 sanitiser=Sanitiser(25.0, 0.01, 10.0, 12.0, 3.0))
+    files = finished(tmp_path / "run", config, epsilon=9.0)
+    check_refused(files, data_dependent.publish, "no sanitised release")
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path):
+    check_refused(RunFolder(tmp_path), data_dependent.reading, "cannot read .*config.json")
