@@ -20,12 +20,16 @@ from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet, join
 from dpgen_jax.types import Array, TableSpec
 
 _INIT = nn.initializers.glorot_normal()
+FIRST_SCALE = 0.25
+"""of the last layer's initial weights, in those of Glorot and Bengio"""
 
 
 class TableGenerator(nn.Module):
     """Fake rows from latents and labels, for public use: two hidden layers of `net.hidden` units.
 
-    Batch normalisation keeps the statistics of exactly one call, as in `image.Generator`.
+    Batch normalisation keeps the statistics of exactly one call, as in `image.Generator`. At first
+    the label has no weight, and rows lie close to the middle: under a small budget a generator
+    moves little, and what classes differ in by chance would stay in it.
     """
 
     net: GeneratorNet
@@ -36,15 +40,18 @@ class TableGenerator(nn.Module):
         """z float [N, latent] in (-1, 1), labels int [N] -> fake rows [N, F] in [0, 1]."""
         onehot = jax.nn.one_hot(labels, self.spec.classes)
 
-        def dense(h, width):
-            return nn.Dense(width, kernel_init=_INIT)(join(h, onehot))
+        def dense(h, width, scale=1.0):
+            def init(key, shape, dtype):
+                return (scale * _INIT(key, shape, dtype)).at[h.shape[-1]:].set(0)
+
+            return nn.Dense(width, kernel_init=init)(join(h, onehot))
 
         h = z
         for _ in range(2):
             h = nn.BatchNorm(use_running_average=not train, momentum=0.0, epsilon=1e-5,
                              use_fast_variance=False)(dense(h, self.net.hidden))
             h = nn.relu(h)
-        return probabilities(dense(h, *self.spec.shape), self.spec)
+        return probabilities(dense(h, *self.spec.shape, FIRST_SCALE), self.spec)
 
 
 def probabilities(logits: Array, spec: TableSpec) -> Array:

@@ -81,7 +81,7 @@ def _of_a_table(dataset: str, features: int, records: int, teachers: int) -> Pre
     """A noisy sum of clipped gradients in few steps, as suits rows of some tens of features."""
     config = Config(
         aggregate="sum", projection=0, abstain=True, teachers=teachers, batch=32, steps=50,
-        d_steps_first=5, g_optimiser=Adam(4e-3), g_final_rate=0.1, ema=0.9,
+        d_steps_first=5, d_optimiser=Adam(5e-3), g_optimiser=Adam(4e-3), g_final_rate=0.1, ema=0.9,
         generator=GeneratorNet(latent=8, hidden=64), discriminator=DiscriminatorNet(hidden=32))
     return Preset(config, _table(features), 1.0, 1e-5, records, OURS, 0.01, dataset)
 
@@ -110,8 +110,8 @@ PRESETS = {
     **_pair("gender-l", GENDER_L, 182637),
     **_pair("hair", HAIR, 120000),
     "table": _of_a_table("csv", 29, 45569, 400),
-    "breast_cancer": _of_a_table("breast_cancer", 30, 455, 227),
-    "adult": _of_a_table("adult", 108, 32561, 2000),
+    "breast_cancer": _of_a_table("breast_cancer", 30, 455, 455),
+    "adult": _of_a_table("adult", 108, 32561, 4000),
     "credit-sample": _of_a_table("", 29, 45569, 2100),
     "credit": dataclasses.replace(_credit, class_epsilon=0.01),
     "credit-nonprivate": dataclasses.replace(

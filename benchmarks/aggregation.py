@@ -1,0 +1,249 @@
+"""What G-PATE's aggregation costs: `python -m benchmarks.aggregation`. Needs no data.
+
+Algorithm 2 of Long et al. 2021 on the gradients of all teachers of a preset: projection, clip,
+histograms, Confident-GNMax, and the projection back. Timed in the same turns, in one process, are
+
+- the library's, inside `loop.compile_block`: matrices drawn anew, chunk by chunk the votes of the
+  teachers and their sum, noise from fresh bits of the operating system; in the chunks that a run
+  takes on this device, and in others;
+- "numpy": the algorithm as printed, a loop over samples and dimensions, each a NumPy expression
+  over all teachers; on the same gradients, with matrices and noise that are given to it;
+- a step of the preset at two numbers of teachers. A step of all of them does not fit everywhere:
+  its time is taken to be linear in teachers and read off the line through the two.
+
+The share of the aggregation is its own time, with all teachers, of the step so extrapolated. Before,
+the library and NumPy run once on the same matrices and noise, and the answers that differ are
+counted: a projection within float32 rounding of a bin's edge may fall to either side of it.
+
+The gradients are random. A part is common to the teachers of a sample, and they are long enough
+that most votes fall into the outer two bins, as the paper says of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks import common
+from benchmarks.step_case import Library
+from dpgen_jax import presets
+from dpgen_jax.aggregation import projection
+from dpgen_jax.aggregation.bits import OsBits, SeededBits
+from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
+from dpgen_jax.api import choose_layout
+from dpgen_jax.config import Budget, Runtime
+from dpgen_jax.methods import gpate
+from dpgen_jax.methods._skeleton import features
+from dpgen_jax.plan import complete
+from dpgen_jax.presets import Preset
+from dpgen_jax.private.teachers import Layout
+from dpgen_jax.types import Array, Method, Private, Records
+
+RUNTIME = Runtime(moments="bfloat16")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    args = parse(arguments)
+    where = common.machine()
+    results = measure(args)
+    shown = [a for i, a in enumerate(arguments)
+             if "--out" not in (a.split("=")[0], arguments[i - 1] if i else "")]
+    record = common.record("aggregation", shown, [args.seed], results, where)
+    path = common.write(record, args.out)
+    print(json.dumps(record, indent=1) if args.json else table(record))
+    print(f"written to {path}", file=sys.stderr)
+    return 0
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.aggregation", description=__doc__,
+                                     allow_abbrev=False,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    known = [name for name, preset in presets.all_of("gpate").items()
+             if preset.config.aggregate == "gnmax" and preset.config.projection]
+    parser.add_argument("--preset", default="mnist-eps1", choices=known, metavar="PRESET",
+                        help=f"one of {', '.join(known)}")
+    parser.add_argument("--teachers", type=int, default=4000, help="of the aggregation")
+    parser.add_argument("--chunk", type=int, nargs="*", default=[16, 64],
+                        help="chunks beside those that a run takes")
+    parser.add_argument("--step-teachers", type=int, nargs=2, default=[50, 200],
+                        help="of the steps; the larger number second")
+    parser.add_argument("--repeats", type=int, default=7, help="timed turns, at least 3")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="print the record, not a table")
+    parser.add_argument("--out", help="file for the record; benchmarks/results/aggregation.json")
+    args = parser.parse_args(arguments)
+    if args.repeats < 3:
+        parser.error("--repeats: a median needs at least 3 turns")
+    if args.step_teachers[0] >= args.step_teachers[1]:
+        parser.error("--step-teachers: the larger number comes second")
+    return args
+
+
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    """Times all ways in turns."""
+    preset = presets.get("gpate", args.preset)[1]
+    method = with_teachers(preset, args.teachers)
+    mechanism, own = method.mechanism, choose_layout(method, RUNTIME)
+    x = gradients(mechanism, features(preset.spec), args.seed)
+    chunks = dict.fromkeys((own.chunk, *args.chunk))
+    ours = {f"chunk {n}": library(method, x, dataclasses.replace(own, chunk=n), args.seed)
+            for n in dict.fromkeys((own.chunk, *args.chunk))}
+    answers = {name: seeded_step(each, args.seed) for name, each in ours.items()}
+    given = answers[f"chunk {own.chunk}"][0], *noises(mechanism, args.seed)
+    expected = algorithm_2(mechanism, x, *given)
+    timed = common.side_by_side({
+        "numpy": lambda: algorithm_2(mechanism, x, *given),
+        **{name: each.step for name, each in ours.items()},
+        **{f"step of {n}": whole_step(preset, n, args.seed).step for n in args.step_teachers}},
+        args.repeats)
+    return {"preset": args.preset, "teachers": args.teachers, "samples": mechanism.bound.rows,
+            "projections": mechanism.bound.columns, "bins": mechanism.bound.bins,
+            "dimension": x.shape[-1], "queries": mechanism.queries,
+            "answered": int(np.count_nonzero(expected[0])),
+            "agreement": {name: differences(a[1:], expected) for name, a in answers.items()},
+            "device": own.devices[0].device_kind, "devices": len(own.devices),
+            "chunk_of_a_run": own.chunk, **conclude(timed, own.chunk, args)}
+
+
+def conclude(timed: Mapping[str, dict], chunk: int, args: argparse.Namespace) -> dict[str, Any]:
+    """Ratios to NumPy, the step on the line through both, and the aggregation's share of it."""
+    median = {name: t["median"] for name, t in timed.items()}
+    few, many = args.step_teachers
+    per_teacher = (median[f"step of {many}"] - median[f"step of {few}"]) / (many - few)
+    step = median[f"step of {many}"] + (args.teachers - many) * per_teacher
+    return {"seconds": dict(timed), "step_seconds_per_teacher": per_teacher,
+            "step_seconds_extrapolated": step, "share": median[f"chunk {chunk}"] / step,
+            "ratio": {name: median["numpy"] / seconds for name, seconds in median.items()
+                      if name.startswith("chunk")}}
+
+
+def with_teachers(preset: Preset, teachers: int) -> Method:
+    """The preset's method with so many teachers."""
+    config = dataclasses.replace(preset.config, teachers=teachers)
+    config = complete("gpate", config, preset.spec, Budget(preset.epsilon, preset.delta))
+    return gpate.build(config, preset.spec, RUNTIME)
+
+
+def gradients(mechanism: ConfidentGNMax, dimension: int, seed: int) -> np.ndarray:
+    """float32 [U, B, D], entries about as large as the clip, so that a projection to a few
+    coordinates is many times that; half of the variance is common to the teachers."""
+    rng = np.random.default_rng(seed)
+    shape = mechanism.bound.rows, dimension
+    x = rng.standard_normal((mechanism.n_units, *shape), np.float32)
+    x += rng.standard_normal(shape, np.float32)
+    x *= np.float32(mechanism.bound.clip)
+    return x
+
+
+def library(method: Method, x: np.ndarray, layout: Layout, seed: int) -> Library:
+    """The step of a method whose teachers answer with given gradients and learn nothing, so that
+    only Algorithm 2 is left. Its public state is what the last step drew and released."""
+    bound, (_, rows, dimension) = method.mechanism.bound, x.shape
+
+    def ask(key: Array, public: Any) -> Array:
+        return projection.matrices(key, rows, dimension, bound.columns)
+
+    def absorb(key: Array, public: Any, matrices: Array, released: Array):
+        return (matrices, released, projection.reconstruct(matrices, released)), {}
+
+    only = dataclasses.replace(
+        method, ask=ask, absorb=absorb, init_unit=lambda key: (),
+        init=lambda key: absorb(key, None, ask(key, None), jnp.zeros((rows, bound.columns)))[0],
+        learn=lambda key, unit, records, matrices: unit,
+        answer=lambda key, unit, records, matrices: projection.project(matrices, records.x))
+    records = Private(Records(x, np.zeros(len(x), np.int32)))
+    return Library(only, records, jax.random.key(seed), layout, seed)
+
+
+def seeded_step(ours: Library, seed: int) -> tuple[np.ndarray, ...]:
+    """A step with noise that is a function of the seed, and from then on with noise of the
+    operating system: (matrices [B, D, k], released [B, k], projected back [B, D])."""
+    ours.bits = SeededBits(seed)
+    ours.step()
+    ours.bits = OsBits()
+    return jax.device_get(ours.public)
+
+
+def noises(mechanism: ConfidentGNMax, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The noise of `seeded_step`: of the tests int32 [B, k], of the counts int32 [B, k, bins]."""
+    bits = SeededBits(seed).draw((1, *mechanism.bits_shape))[0]
+    shape = mechanism.bound.rows, mechanism.bound.columns
+    return (np.asarray(mechanism.test_noise.sample(bits[:, 0])).reshape(shape),
+            np.asarray(mechanism.noise.sample(bits[:, 1:])).reshape(*shape, -1))
+
+
+def algorithm_2(mechanism: ConfidentGNMax, x: np.ndarray, matrices: np.ndarray,
+                test_noise: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Algorithm 2 as printed, in loops over samples and dimensions.
+
+    x: gradients [U, B, D]; matrices: R [B, D, k]; test_noise [B, k] and noise [B, k, bins] as
+    drawn. Returns what is released [B, k], 0 where nothing is, and that projected back [B, D].
+    """
+    midpoints = np.asarray(mechanism.bound.midpoints)
+    released = np.zeros(test_noise.shape, np.float32)
+    moved = np.zeros(x.shape[1:], np.float32)
+    for j, matrix in enumerate(matrices):
+        projected = x[:, j] @ matrix
+        for i in range(projected.shape[1]):
+            counts = histogram(mechanism, projected[:, i])
+            if counts.max() + test_noise[j, i] >= mechanism.votes_needed:
+                released[j, i] = midpoints[np.argmax(counts + noise[j, i])]
+        moved[j] = matrix @ released[j]
+    return released, moved
+
+
+def histogram(mechanism: ConfidentGNMax, column: np.ndarray) -> np.ndarray:
+    """Lines 6 and 7 of Algorithm 2: the counts [bins] of a projected coordinate [U]."""
+    clip = mechanism.bound.clip
+    return np.histogram(np.clip(column, -clip, clip), mechanism.bound.bins, (-clip, clip))[0]
+
+
+def differences(ours: tuple[np.ndarray, ...], plain: tuple[np.ndarray, ...]) -> dict[str, Any]:
+    """How far two answers (released, projected back) are apart; the second in the samples of which
+    all that was released is the same, as a fraction of the largest entry."""
+    (a, a_moved), (b, b_moved) = ours, plain
+    same = (a == b).all(1)
+    gap = np.abs(a_moved - b_moved)[same].max(initial=0)
+    return {"answers_that_differ": int(np.count_nonzero(a != b)),
+            "largest_relative_difference": float(gap / np.abs(b_moved).max())}
+
+
+def whole_step(preset: Preset, teachers: int, seed: int) -> Library:
+    """The step of the preset with so many teachers, each with as many random records as there."""
+    method, rng = with_teachers(preset, teachers), np.random.default_rng(seed)
+    shape = teachers, preset.records // preset.config.teachers
+    records = Records(rng.integers(0, 256, (*shape, *preset.spec.shape), np.uint8),
+                      rng.integers(0, preset.spec.classes, shape, np.int32))
+    return Library(method, Private(records), jax.random.key(seed), choose_layout(method, RUNTIME),
+                   seed)
+
+
+def table(record: dict[str, Any]) -> str:
+    """The record for readers."""
+    where, r = record["machine"], record["results"]
+    median = {name: t["median"] for name, t in r["seconds"].items()}
+    lines = [f"{where['cpu']}, {where['cores']} cores, load before {where['load_average']}; "
+             f"jax {record['versions']['jax']}, numpy {record['versions']['numpy']}",
+             f"{r['preset']}: {r['teachers']} teachers x {r['samples']} samples x "
+             f"{r['projections']} projections x {r['bins']} bins, gradients of {r['dimension']}",
+             f"Algorithm 2 in NumPy: {1e3 * median['numpy']:.0f} ms"]
+    lines += [f"library, {name}: {1e3 * median[name]:.0f} ms, {ratio:.2f} times the speed; "
+              f"{r['agreement'][name]['answers_that_differ']} of {r['queries']} answers differ"
+              for name, ratio in r["ratio"].items()]
+    lines += [f"{name} teachers: {median[name]:.2f} s" for name in median if "step" in name]
+    return "\n".join([*lines, f"{r['teachers']} teachers: {r['step_seconds_extrapolated']:.1f} s, "
+                      f"{r['share']:.2%} of it aggregation (chunk {r['chunk_of_a_run']})"])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
