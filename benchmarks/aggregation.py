@@ -11,9 +11,11 @@ histograms, Confident-GNMax, and the projection back. Timed in the same turns, i
 - a step of the preset at two numbers of teachers. A step of all of them does not fit everywhere:
   its time is taken to be linear in teachers and read off the line through the two.
 
-The share of the aggregation is its own time, with all teachers, of the step so extrapolated. Before,
-the library and NumPy run once on the same matrices and noise, and the answers that differ are
-counted: a projection within float32 rounding of a bin's edge may fall to either side of it.
+The share of the aggregation is its own time, with all teachers, of the step so extrapolated. Both
+are given by the wall and by the processor: where other work waits for the same cores, a step whose
+products are spread over all of them suffers more on the wall than what runs on one. Before, the
+library and NumPy run once on the same matrices and noise, and the answers that differ are counted:
+a projection within float32 rounding of a bin's edge may fall to either side of it.
 
 The gradients are random. A part is common to the teachers of a sample, and they are long enough
 that most votes fall into the outer two bins, as the paper says of its own.
@@ -24,8 +26,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -41,7 +45,6 @@ from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
 from dpgen_jax.api import choose_layout
 from dpgen_jax.config import Budget, Runtime
 from dpgen_jax.methods import gpate
-from dpgen_jax.methods._skeleton import features
 from dpgen_jax.plan import complete
 from dpgen_jax.presets import Preset
 from dpgen_jax.private.teachers import Layout
@@ -77,7 +80,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
                         help="chunks beside those that a run takes")
     parser.add_argument("--step-teachers", type=int, nargs=2, default=[50, 200],
                         help="of the steps; the larger number second")
-    parser.add_argument("--repeats", type=int, default=7, help="timed turns, at least 3")
+    parser.add_argument("--repeats", type=int, default=5, help="timed turns, at least 3")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print the record, not a table")
     parser.add_argument("--out", help="file for the record; benchmarks/results/aggregation.json")
@@ -94,14 +97,13 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     preset = presets.get("gpate", args.preset)[1]
     method = with_teachers(preset, args.teachers)
     mechanism, own = method.mechanism, choose_layout(method, RUNTIME)
-    x = gradients(mechanism, features(preset.spec), args.seed)
-    chunks = dict.fromkeys((own.chunk, *args.chunk))
+    x = gradients(mechanism, math.prod(preset.spec.shape), args.seed)
     ours = {f"chunk {n}": library(method, x, dataclasses.replace(own, chunk=n), args.seed)
             for n in dict.fromkeys((own.chunk, *args.chunk))}
     answers = {name: seeded_step(each, args.seed) for name, each in ours.items()}
     given = answers[f"chunk {own.chunk}"][0], *noises(mechanism, args.seed)
     expected = algorithm_2(mechanism, x, *given)
-    timed = common.side_by_side({
+    wall, processor = both_clocks({
         "numpy": lambda: algorithm_2(mechanism, x, *given),
         **{name: each.step for name, each in ours.items()},
         **{f"step of {n}": whole_step(preset, n, args.seed).step for n in args.step_teachers}},
@@ -112,19 +114,35 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             "answered": int(np.count_nonzero(expected[0])),
             "agreement": {name: differences(a[1:], expected) for name, a in answers.items()},
             "device": own.devices[0].device_kind, "devices": len(own.devices),
-            "chunk_of_a_run": own.chunk, **conclude(timed, own.chunk, args)}
+            "chunk_of_a_run": own.chunk, "step_teachers": args.step_teachers,
+            "wall": conclude(wall, own.chunk, args),
+            "processor": conclude(processor, own.chunk, args)}
 
 
-def conclude(timed: Mapping[str, dict], chunk: int, args: argparse.Namespace) -> dict[str, Any]:
+def both_clocks(ways: Mapping[str, Callable[[], Any]], repeats: int) -> tuple[dict, dict]:
+    """`common.side_by_side` by the wall, and the same turns by the processor, all cores' added."""
+    processor: dict[str, list[float]] = {name: [] for name in ways}
+
+    def counted(name):
+        start = time.process_time()
+        done = jax.block_until_ready(ways[name]())
+        processor[name].append(time.process_time() - start)
+        return done
+
+    calls = {name: lambda name=name: counted(name) for name in ways}
+    wall = common.side_by_side(calls, repeats, warmup=1)
+    return wall, {name: common.timing(seconds[1:]) for name, seconds in processor.items()}
+
+
+def conclude(seconds: Mapping[str, dict], chunk: int, args: argparse.Namespace) -> dict[str, Any]:
     """Ratios to NumPy, the step on the line through both, and the aggregation's share of it."""
-    median = {name: t["median"] for name, t in timed.items()}
+    median = {name: timing["median"] for name, timing in seconds.items()}
     few, many = args.step_teachers
     per_teacher = (median[f"step of {many}"] - median[f"step of {few}"]) / (many - few)
     step = median[f"step of {many}"] + (args.teachers - many) * per_teacher
-    return {"seconds": dict(timed), "step_seconds_per_teacher": per_teacher,
+    return {"seconds": seconds, "step_seconds_per_teacher": per_teacher,
             "step_seconds_extrapolated": step, "share": median[f"chunk {chunk}"] / step,
-            "ratio": {name: median["numpy"] / seconds for name, seconds in median.items()
-                      if name.startswith("chunk")}}
+            "ratio": {name: median["numpy"] / median[name] for name in median if "chunk" in name}}
 
 
 def with_teachers(preset: Preset, teachers: int) -> Method:
@@ -231,18 +249,23 @@ def whole_step(preset: Preset, teachers: int, seed: int) -> Library:
 def table(record: dict[str, Any]) -> str:
     """The record for readers."""
     where, r = record["machine"], record["results"]
-    median = {name: t["median"] for name, t in r["seconds"].items()}
     lines = [f"{where['cpu']}, {where['cores']} cores, load before {where['load_average']}; "
              f"jax {record['versions']['jax']}, numpy {record['versions']['numpy']}",
              f"{r['preset']}: {r['teachers']} teachers x {r['samples']} samples x "
-             f"{r['projections']} projections x {r['bins']} bins, gradients of {r['dimension']}",
-             f"Algorithm 2 in NumPy: {1e3 * median['numpy']:.0f} ms"]
-    lines += [f"library, {name}: {1e3 * median[name]:.0f} ms, {ratio:.2f} times the speed; "
-              f"{r['agreement'][name]['answers_that_differ']} of {r['queries']} answers differ"
-              for name, ratio in r["ratio"].items()]
-    lines += [f"{name} teachers: {median[name]:.2f} s" for name in median if "step" in name]
-    return "\n".join([*lines, f"{r['teachers']} teachers: {r['step_seconds_extrapolated']:.1f} s, "
-                      f"{r['share']:.2%} of it aggregation (chunk {r['chunk_of_a_run']})"])
+             f"{r['projections']} projections x {r['bins']} bins, gradients of {r['dimension']}; "
+             f"{r['answered']} of {r['queries']} queries answered"]
+    for clock in ("wall", "processor"):
+        c = r[clock]
+        median = {name: timing["median"] for name, timing in c["seconds"].items()}
+        lines.append(f"{clock}: Algorithm 2 in NumPy {1e3 * median['numpy']:.0f} ms")
+        lines += [f"  library, {name}: {1e3 * median[name]:.0f} ms, {ratio:.2f} times the speed, "
+                  f"{r['agreement'][name]['answers_that_differ']} answers differ"
+                  for name, ratio in c["ratio"].items()]
+        lines += [f"  {name} teachers: {median[name]:.2f} s" for name in median if "step" in name]
+        lines.append(f"  step of {r['teachers']}, extrapolated: "
+                     f"{c['step_seconds_extrapolated']:.1f} s, {c['share']:.2%} of it aggregation "
+                     f"(chunk {r['chunk_of_a_run']})")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Trains a preset on a table several times, evaluates each release, and writes what came out.
 
     python -m benchmarks.tables --preset adult --dataset adult:adult
-    python -m benchmarks.tables --preset credit-sample --dataset csv:creditcard_20pct/train.csv.gz \\
-        --schema creditcard --test-csv creditcard_20pct/test.csv.gz
+    python -m benchmarks.tables --preset credit-sample --schema creditcard \\
+        --dataset csv:creditcard_20pct/train.csv.gz --test-csv creditcard_20pct/test.csv.gz
 
 Each training run draws its noise from the operating system; classifiers are trained on synthetic
 rows as `evaluate` does it, and judged once on rows that no training saw. The spread is over
@@ -61,7 +61,8 @@ def over_runs(found: list[dict[str, Any]]) -> dict[str, Any]:
     """The leaves of all runs, as one `summary` each; other entries as in the first run."""
     first = found[0]
     if "values" in first:
-        return summary([run["values"][0] for run in found]) | {k: v for k, v in first.items() if k == "floor"}
+        floor = {"floor": first["floor"]} if "floor" in first else {}
+        return summary([run["values"][0] for run in found]) | floor
     return {key: over_runs([run[key] for run in found if key in run])
             if isinstance(value, dict) else value for key, value in first.items()}
 

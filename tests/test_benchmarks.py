@@ -6,10 +6,15 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
-from benchmarks import common, flops, steps
+from benchmarks import aggregation, common, flops, steps
 from dpgen_jax import presets
+from dpgen_jax.aggregation import projection
+from dpgen_jax.api import choose_layout
+from dpgen_jax.config import Runtime
+from dpgen_jax.methods import gpate
 from dpgen_jax.nets.image import DiscriminatorNet
 
 TOY = ["--preset", "glyphs", "--teachers", "2", "--chunk", "1", "--devices", "1", "--beside", "0",
@@ -97,3 +102,72 @@ def test_a_median_of_fewer_than_three_steps_is_refused(capsys):
     with pytest.raises(SystemExit):
         steps.parse(["--repeats", "2"])
     assert "at least 3" in capsys.readouterr().err
+
+
+def gnmax():
+    """A small case in which test and arg max both depend on the noise."""
+    spec = dataclasses.replace(mnist().spec, height=4, width=4)
+    config = gpate.Config(teachers=40, batch=3, projection=4, bins=5, sigma=2.0, sigma_ratio=2.0,
+                          threshold=0.5, clip=1e-4)
+    return gpate.build(config, spec), aggregation.gradients(gpate.mechanism(config, spec), 16, 7)
+
+
+def test_the_library_aggregates_as_algorithm_2_in_numpy_does():
+    method, x = gnmax()
+    for chunk in (1, 16):
+        layout = choose_layout(method, Runtime(devices=1, chunk=chunk))
+        ours = aggregation.library(method, x, layout, seed=1)
+        matrices, released, moved = aggregation.seeded_step(ours, seed=1)
+        drawn = aggregation.noises(method.mechanism, seed=1)
+        plain = aggregation.algorithm_2(method.mechanism, x, matrices, *drawn)
+        np.testing.assert_array_equal(released, plain[0])
+        np.testing.assert_allclose(moved, plain[1], rtol=1e-5, atol=1e-9)
+        assert 0 < np.count_nonzero(released) < released.size
+        other = aggregation.noises(method.mechanism, seed=2)
+        assert (aggregation.algorithm_2(method.mechanism, x, matrices, *other)[0]
+                != released).any()
+        _, fresh, _ = ours.step()[0]  # not of the seed any more
+        assert fresh.shape == released.shape
+        assert ours.bits.label == "os-entropy"
+
+
+def test_each_teacher_votes_for_the_bin_of_algorithm_2():
+    method, x = gnmax()
+    bound = method.mechanism.bound
+    rng = np.random.default_rng(3)
+    matrices = rng.standard_normal((3, 16, 4)).astype(np.float32) / 2
+    used = set()
+    for teacher in x / 4:  # shorter, so that the inner bins are used too
+        votes = bound.project(None, projection.project(matrices, teacher)).reshape(3, 4, 5)
+        for j in range(3):
+            columns = (teacher[None, j] @ matrices[j]).T
+            plain = [aggregation.histogram(method.mechanism, column) for column in columns]
+            np.testing.assert_array_equal(votes[j], plain)
+            used |= set(np.argmax(plain, -1).tolist())
+    assert used == set(range(5))
+
+
+def test_aggregation_writes_and_prints_a_record(tmp_path, capsys):
+    arguments = ["--preset", "mnist-eps1-gnmax", "--teachers", "20", "--chunk", "4",
+                 "--step-teachers", "10", "12", "--repeats", "3"]
+    out = tmp_path / "aggregation.json"
+    assert aggregation.main([*arguments, "--out", str(out)]) == 0
+    record = json.loads(out.read_text())
+    assert record["command"] == " ".join(["python -m benchmarks.aggregation", *arguments])
+    results = record["results"]
+    assert results["queries"] == 150 and results["dimension"] == 784
+    assert set(results["agreement"]) == {"chunk 1", "chunk 4"}
+    for clock in ("wall", "processor"):
+        assert all(len(t["all"]) == 3 for t in results[clock]["seconds"].values())
+        assert set(results[clock]["ratio"]) == {"chunk 1", "chunk 4"}
+    assert "20 teachers x 15 samples x 10 projections x 10 bins" in capsys.readouterr().out
+
+
+def test_a_share_is_of_the_step_on_the_line_through_two():
+    args = aggregation.parse(["--teachers", "400", "--step-teachers", "10", "20"])
+    seconds = {"numpy": 6.0, "chunk 1": 3.0, "chunk 16": 2.0, "step of 10": 7.0, "step of 20": 9.0}
+    found = aggregation.conclude({n: {"median": s} for n, s in seconds.items()}, 1, args)
+    assert found["step_seconds_per_teacher"] == pytest.approx(0.2)
+    assert found["step_seconds_extrapolated"] == pytest.approx(85.0)
+    assert found["share"] == pytest.approx(3 / 85)
+    assert found["ratio"] == {"chunk 1": 2.0, "chunk 16": 3.0}

@@ -3,11 +3,13 @@
 import contextlib
 import csv
 import dataclasses
+import functools
 import io
 import json
 import math
 import shutil
 
+import jax
 import numpy as np
 import pytest
 import runs
@@ -15,7 +17,7 @@ from PIL import Image
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from dpgen_jax import account, api, data, evaluate, init_schema, purchases, sample, train
+from dpgen_jax import account, api, data, evaluate, init_schema, loop, purchases, sample, train
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.aggregation import discrete_laplace
 from dpgen_jax.data import schema, tables
@@ -66,9 +68,15 @@ def write(path, rows):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def compiled(tmp_path_factory):
-    with runs.Compiled(tmp_path_factory.getbasetemp() / "compiled") as folder:
-        yield folder
+def compiled():
+    """Runs of one configuration share what is compiled, and the compiler does not optimise, which
+    takes longer than all that is run here."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(gpate, "build", functools.cache(gpate.build))
+        patched.setattr(loop, "compile_block", functools.cache(loop.compile_block))
+        jax.config.update("jax_disable_most_optimizations", True)
+        yield
+        jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(scope="module")
@@ -310,11 +318,14 @@ def test_counts_that_were_charged_and_lost_are_paid_for_again(place, tmp_path, m
 
 @pytest.fixture(scope="module")
 def bought(place):
-    """A schema whose two pairs of bounds were bought, at epsilon 4 each."""
+    """A schema whose two pairs of bounds were bought, at epsilon 4 each, and came out as declared,
+    so that its runs share what is compiled."""
     draft = SCHEMA.replace("min: 18, max: 90", "min: private, max: private").replace(
         "min: 0, max: 500", "min: private, max: private")
     (place / "draft.yaml").write_text(draft)
-    with contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stdout(io.StringIO()), pytest.MonkeyPatch.context() as patched:
+        made = iter([(18.0, 90.0), (0.0, 500.0)])
+        patched.setattr(init_schema.schema_queries, "bounds", lambda *_: next(made))
         init_schema.command(["--init-schema", str(place / "people.csv"), "--schema",
                              str(place / "draft.yaml"), "--schema-epsilon", "8", "--out",
                              str(place / "bought.yaml")])
