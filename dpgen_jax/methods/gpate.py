@@ -47,7 +47,8 @@ class Config(TeacherConfig):
     bins: int = 10
     """B: of each coordinate's histogram"""
     clip: float = 1e-4
-    """c: projected gradients are clipped to +- this; sum: to this L2 norm"""
+    """c: projected gradients are clipped to +- this; sum: to this L2 norm; topk: gradients, before
+    they are scaled to signs"""
     threshold: float = 0.5
     """share of the teachers that must agree on a bin"""
     sigma_ratio: float = 3.0
@@ -111,7 +112,7 @@ def _sum(config: Config, columns: int, spec: Spec) -> Mechanism:
 
 
 def _topk(config: Config, columns: int, spec: Spec) -> Mechanism:
-    return _sum_of(config, TopKSign(columns, config.batch), features(spec), Mean())
+    return _sum_of(config, TopKSign(columns, config.batch, config.clip), features(spec), Mean())
 
 
 _AGGREGATES = {"gnmax": _gnmax, "mean": _mean, "sum": _sum, "topk": _topk}
