@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from benchmarks import aggregation, common, flops, steps
 from dpgen_jax import presets
 from dpgen_jax.aggregation import projection
+from dpgen_jax.aggregation.bits import OsBits
 from dpgen_jax.api import choose_layout
 from dpgen_jax.config import Runtime
 from dpgen_jax.methods import gpate
@@ -112,23 +114,20 @@ def gnmax():
     return gpate.build(config, spec), aggregation.gradients(gpate.mechanism(config, spec), 16, 7)
 
 
-def test_the_library_aggregates_as_algorithm_2_in_numpy_does():
+@pytest.mark.parametrize("chunk", [1, 16])
+def test_the_library_aggregates_as_algorithm_2_in_numpy_does(chunk):
     method, x = gnmax()
-    for chunk in (1, 16):
-        layout = choose_layout(method, Runtime(devices=1, chunk=chunk))
-        ours = aggregation.library(method, x, layout, seed=1)
-        matrices, released, moved = aggregation.seeded_step(ours, seed=1)
-        drawn = aggregation.noises(method.mechanism, seed=1)
-        plain = aggregation.algorithm_2(method.mechanism, x, matrices, *drawn)
-        np.testing.assert_array_equal(released, plain[0])
-        np.testing.assert_allclose(moved, plain[1], rtol=1e-5, atol=1e-9)
-        assert 0 < np.count_nonzero(released) < released.size
-        other = aggregation.noises(method.mechanism, seed=2)
-        assert (aggregation.algorithm_2(method.mechanism, x, matrices, *other)[0]
-                != released).any()
-        _, fresh, _ = ours.step()[0]  # not of the seed any more
-        assert fresh.shape == released.shape
-        assert ours.bits.label == "os-entropy"
+    layout = choose_layout(method, Runtime(devices=1, chunk=chunk))
+    ours = aggregation.library(method, x, layout, seed=1)
+    matrices, released, moved = aggregation.seeded_step(ours, seed=1)
+    drawn = aggregation.noises(method.mechanism, seed=1)
+    plain = aggregation.algorithm_2(method.mechanism, x, matrices, *drawn)
+    np.testing.assert_array_equal(released, plain[0])
+    np.testing.assert_allclose(moved, plain[1], rtol=1e-5, atol=1e-9)
+    assert 0 < np.count_nonzero(released) < released.size
+    other = aggregation.noises(method.mechanism, seed=2)
+    assert (aggregation.algorithm_2(method.mechanism, x, matrices, *other)[0] != released).any()
+    assert isinstance(ours.bits, OsBits)  # from here on, as in a run
 
 
 def test_each_teacher_votes_for_the_bin_of_algorithm_2():
@@ -147,7 +146,9 @@ def test_each_teacher_votes_for_the_bin_of_algorithm_2():
     assert used == set(range(5))
 
 
-def test_aggregation_writes_and_prints_a_record(tmp_path, capsys):
+def test_aggregation_writes_and_prints_a_record(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(aggregation, "whole_step", lambda preset, n, seed: SimpleNamespace(
+        step=lambda: sum(range(10_000 * n))))  # two published networks take long to compile
     arguments = ["--preset", "mnist-eps1-gnmax", "--teachers", "20", "--chunk", "4",
                  "--step-teachers", "10", "12", "--repeats", "3"]
     out = tmp_path / "aggregation.json"

@@ -71,7 +71,8 @@ def _compared(name: str) -> dict[str, Preset]:
         g_final_rate=0.1, ema=0.9, generator=GeneratorNet(10, 512, 64),
         discriminator=DiscriminatorNet(8, 16, 64))
     # Planned for 50 steps too; what unanswered queries leave of the budget buys it more.
-    ways = {"gnmax": {"steps": None, "sigma": 469.5}, "mean": {}, "sum": {}, "topk": {"projection": 200, "clip": 1e-5},
+    ways = {"gnmax": {"steps": None, "sigma": 469.5}, "mean": {}, "sum": {},
+            "topk": {"projection": 200, "clip": 1e-5},
             "full": {"aggregate": "sum", "projection": 0}}
     return {f"{name}-eps1-{way}": Preset(
         dataclasses.replace(config, **{"aggregate": way} | fields), MNIST, 1.0, 1e-5, 60000, OURS)

@@ -183,7 +183,7 @@ def test_what_each_way_bounds_and_pays():
     bounds = {way: method.mechanism.bound for way, method in METHODS.items()}
     votes = OneHot(4, 4, 2, 5e-4)
     assert bounds == {"gnmax": votes, "mean": votes, "sum": RowL2(5e-4, 4, 2, 32),
-                      "topk": TopKSign(3, 2), "full": RowL2(5e-4, F, 2, 32)}
+                      "topk": TopKSign(3, 2, 5e-4), "full": RowL2(5e-4, F, 2, 32)}
     squared = {way: gaussian.mu_squared(method.mechanism.events(1)) * 16
                for way, method in METHODS.items()}
     assert squared == pytest.approx({
