@@ -48,9 +48,14 @@ def fit(method: str, x: Any, y: np.ndarray | None = None, *, epsilon: float | No
     Errors: UserError, BudgetExceeded.
     """
     methods.get(method)
-    loaded = (from_arrays(x, y, classes) if schema is None else
-              tables.from_frame(x, schemas.read(str(schema))))
-    name, chosen = presets.get(method, preset, loaded.name)
+    if schema is None:
+        loaded, kind = from_arrays(x, y, classes), "arrays"
+    elif y is None and classes is None:
+        loaded, kind = tables.from_frame(x, schemas.read(str(schema))), "csv"
+    else:
+        raise UserError("with a schema, give the DataFrame alone: the schema names the label and "
+                        "its classes")
+    name, chosen = presets.get(method, preset, kind)
     known = {f.name for f in dataclasses.fields(chosen.config)}
     for field in fields.keys() - known:
         raise UserError(f"unknown field {field!r} of {method}{methods.nearest(field, list(known))}")

@@ -38,7 +38,7 @@ class Evaluate:
     schedule: Literal["fast", "full"] = "fast"
     """images: fixed training schedule; the last epoch counts. fast: for laptops"""
     out: Path | None = None
-    """folder for metrics.json; RUN/evaluation if left out"""
+    """folder for metrics.json; if left out RUN/evaluation, or `evaluation` beside a release"""
     classes: int | None = None
     image_size: int | None = None
     schema: str | None = None
@@ -56,7 +56,9 @@ def command(argv: list[str]) -> None:
     held = _held_out(given, release.spec)
     started = time.monotonic()
     found = (_table if isinstance(release.spec, TableSpec) else _images)(given, release, held)
-    out = given.out or given.source / "evaluation"
+    # Not into a release: numbers from real records are not to be shared with it.
+    is_run = (given.source / "release").is_dir()
+    out = given.out or (given.source if is_run else given.source.resolve().parent) / "evaluation"
     out.mkdir(parents=True, exist_ok=True)
     folder.write_json(out / "metrics.json", found | {
         "dataset": held.name, "release": {k: release.privacy[k] for k in (

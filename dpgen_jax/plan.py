@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 from dpgen_jax import methods, purchases
@@ -32,14 +33,19 @@ def complete(method: str, config: Any, spec: Spec, budget: Budget, bought: Event
                         "--sigma, and the steps are found")
 
     spent = purchases.planned(bought, budget.class_epsilon)
+    if not gaussian.epsilon(spent, budget.delta) < budget.epsilon:
+        raise BudgetExceeded(
+            f"class counts and the schema's purchases cost epsilon "
+            f"{gaussian.epsilon(spent, budget.delta):.4g} of {budget.epsilon:g}, and nothing is "
+            "left to train with; raise --epsilon, or lower --class-epsilon or --schema-epsilon")
 
     def events(config, steps):
         return mechanism(config, spec).events(steps)
 
     if config.sigma is None:
-        sigma = calibrate.sigma_for(
-            lambda sigma: events(dataclasses.replace(config, sigma=sigma), 1), config.steps,
-            budget.epsilon, budget.delta, spent)
+        events(dataclasses.replace(config, sigma=1.0), 1)  # what is wrong at any noise is said here
+        sigma = calibrate.sigma_for(_one_step(events, config, budget), config.steps,
+                                    budget.epsilon, budget.delta, spent)
         return dataclasses.replace(config, sigma=sigma)
     if config.steps is None:
         steps = calibrate.max_steps(lambda n: events(config, n), budget.epsilon, budget.delta,
@@ -52,3 +58,18 @@ def complete(method: str, config: Any, spec: Spec, budget: Budget, bought: Event
             f"{budget.delta:g}, above the budget of {budget.epsilon:g}; leave out --sigma or "
             "--steps to have it found")
     return config
+
+
+def _one_step(events: Callable, config: Any, budget: Budget) -> Callable[[float], Events]:
+    """The events of one step by sigma; BudgetExceeded where noise as large as that is not drawn."""
+    def of(sigma: float) -> Events:
+        try:
+            return events(dataclasses.replace(config, sigma=sigma), 1)
+        except UserError as error:
+            if sigma <= 1:
+                raise
+            raise BudgetExceeded(
+                f"epsilon {budget.epsilon:g} over {config.steps} steps needs more noise than can "
+                f"be drawn ({error}); raise --epsilon, or lower --steps or --batch") from error
+
+    return of

@@ -13,7 +13,7 @@ from dpgen_jax.aggregation import discrete_laplace
 from dpgen_jax.aggregation.bits import BitSource
 from dpgen_jax.private import records as sealing
 from dpgen_jax.run.folder import RunFolder, read_json, write_json
-from dpgen_jax.types import Private, Records, Spec, TableSpec
+from dpgen_jax.types import Private, Records, Spec, TableSpec, UserError
 
 
 def planned(bought: Events, class_epsilon: float) -> Events:
@@ -34,16 +34,20 @@ def class_counts(files: RunFolder, ledger: Ledger, records: Private[Records], sp
                  epsilon: float, bits: BitSource, say: Callable[[str], None]
                  ) -> tuple[int, ...] | None:
     """The noisy class counts, bought at the first start and read back by a resume; None where
-    epsilon is 0. A crash between charge and file costs the charge, and they are bought again."""
+    epsilon is 0. A crash between charge and file costs the charge, and they are bought again.
+    Errors: UserError for a damaged file."""
     if not epsilon:
         return None
     if not files.class_counts.exists():
         ledger.charge(((discrete_laplace.class_counts_event(epsilon), 1),))
         counts = discrete_laplace.class_counts(sealing.labels(records), spec.classes, epsilon, bits)
         write_json(files.class_counts, {"epsilon": epsilon, "counts": [int(c) for c in counts]})
-    counts = tuple(read_json(files.class_counts)["counts"])
-    _warn(counts, spec, epsilon, say)
-    return counts
+    counts = read_json(files.class_counts).get("counts", ())
+    if len(counts) != spec.classes:
+        raise UserError(f"{files.class_counts} is damaged: it does not hold {spec.classes} counts; "
+                        "bring back the file that belongs to this run")
+    _warn(tuple(counts), spec, epsilon, say)
+    return tuple(counts)
 
 
 def _warn(counts: tuple[int, ...], spec: Spec, epsilon: float, say: Callable[[str], None]) -> None:

@@ -69,11 +69,10 @@ FILES = {
     "a name twice": (column(TEXT, ["n", *range(N)]), "column 'n' is named twice"),
     "semicolons": (TEXT.replace(",", ";"), "one cell with semicolons; separate .* by commas"),
     "tabs": (TEXT.replace(",", "\t"), "one cell with tabs"),
-    "no header": ("\n".join(ROWS), "column '.*' is missing|named twice"),
+    "no header": ("\n".join(ROWS), "column 'n' is missing"),
     "no rows": (HEADER + "\n", "no rows; at least 1 is needed"),
     "nothing": ("", "is empty; its first line must name the columns"),
-    "one row": ("\n".join([HEADER, FIRST]), "1 records cannot be dealt to 8 teachers|no protection")
-}
+    "one row": ("\n".join([HEADER, FIRST]), "1 records cannot be dealt to 8 teachers")}
 
 
 @pytest.mark.parametrize("what", FILES)
@@ -104,11 +103,11 @@ def test_a_file_in_another_encoding(place):
     ("min: 0, max: 9", "min: 0", "column n: max is missing"),
     ("min: 0, max: 9", "min: private, max: private", "column n: min is still `private`"),
     ("integer", "whole", "column n: unknown kind 'whole'"),
-    (SCHEMA, "label: [", "shop.yaml, line 1: .*mend the YAML")])
+    (SCHEMA, "label: [", ", line 1: .*mend the YAML")])
 def test_a_bad_schema_is_one_clear_line(place, old, new, message):
     assert SCHEMA.count(old) == 1
     (place / "shop.yaml").write_text(SCHEMA.replace(old, new))
-    refused(place, f"shop.yaml.*{message}|{message}")
+    refused(place, f"shop.yaml.*{message}")
 
 
 @pytest.mark.parametrize(("flags", "message"), [
@@ -166,7 +165,7 @@ def test_datalens_on_a_table_of_one_class_with_a_drafted_schema(place, capsys):
     privacy = json.loads((place / "new/release/privacy.json").read_text())
     assert set(notes) <= set(privacy["data_notes"])
     (event,) = privacy["events"]
-    assert event["sensitivity"] == pytest.approx(2 * np.sqrt(4 * 200)) and event["count"] == 2
+    assert event["sensitivity"] >= 2 * np.sqrt(4 * 3) and event["count"] == 2
     assert not any(b"no rows of" in content for content in runs.snapshot(place / "new").values())
     x, y = api.load(place / "new").sample(6, seed=1)
     assert y.tolist() == [0, 1] * 3 and x.shape == (6, 3)

@@ -42,8 +42,9 @@ N, STEPS, TEACHERS, BATCH, DELTA = 90, 3, 8, 4, 1e-3
 SMALL = {"generator.latent": 3, "generator.hidden": 8, "discriminator.hidden": 4}
 FLAGS = [f"--{name}={value}" for name, value in {
     "teachers": TEACHERS, "batch": BATCH, "steps": STEPS, "delta": DELTA, "devices": 1,
-    "chunk": TEACHERS, "steps-per-call": 1, "checkpoint-minutes": 0, **SMALL}.items()]
-RUNTIME = dataclasses.replace(runs.RUNTIME, chunk=TEACHERS)
+    "chunk": TEACHERS, "steps-per-call": 1, **SMALL}.items()]
+OFTEN = ["--checkpoint-minutes", 0]
+RUNTIME = dataclasses.replace(runs.RUNTIME, chunk=TEACHERS, checkpoint_minutes=5)
 COUNTS = {"mechanism": "discrete-laplace class counts", "epsilon": 0.01, "delta": 0.0}
 
 
@@ -287,7 +288,7 @@ def test_a_resume_keeps_the_counts(place, tmp_path, monkeypatch):
     root = tmp_path / "run"
     with monkeypatch.context() as patch:
         after_step(patch, 1)
-        cut_short(place, root)
+        cut_short(place, root, *OFTEN)
     counts = (root / "class_counts.json").read_bytes()
     assert events(root)[COUNTS["mechanism"]][1] == 1 and not (root / "release").exists()
     go(place, root, "--resume")
@@ -314,6 +315,15 @@ def test_counts_that_were_charged_and_lost_are_paid_for_again(place, tmp_path, m
     assert privacy["steps"] == STEPS - 1 and "the budget allows no further step" in said
 
 
+@pytest.mark.parametrize("content", ["{}", '{"counts": [1, 2]}', '{"counts": [1, 2,'])
+def test_damaged_counts_are_named(place, run, tmp_path, content):
+    root = shutil.copytree(run, tmp_path / "run")
+    (root / "class_counts.json").write_text(content)
+    with pytest.raises(UserError, match="class_counts.json is damaged"):
+        go(place, root, "--resume")
+    assert events(root)[COUNTS["mechanism"]][1] == 1
+
+
 # --- a schema that was bought
 
 @pytest.fixture(scope="module")
@@ -336,7 +346,7 @@ def test_a_bought_schema_is_charged_once(place, bought, tmp_path, monkeypatch):
     root, flags = tmp_path / "run", ["--epsilon", 9]
     with monkeypatch.context() as patch:
         after_step(patch, 1)
-        cut_short(place, root, *flags, declared=bought)
+        cut_short(place, root, *flags, *OFTEN, declared=bought)
     paid = {"mechanism": "discrete-laplace bounds", "epsilon": 4.0, "delta": 0.0, "count": 2}
     event, count = events(root)["discrete-laplace bounds"]
     assert {**event.statement(), "count": count} == paid
@@ -386,15 +396,15 @@ def test_bad_sampling_is_one_clear_line(run, tmp_path, monkeypatch, words, messa
     assert "\n" not in str(caught.value) and not runs.snapshot(tmp_path)
 
 
-def judge(place, run, out, *words, held=True):
+def judge(place, source, *words, held=True):
     evaluate.command([
-        str(run), "--dataset", f"csv:{place / 'people.csv'}", "--schema",
-        str(place / "people.yaml"), "--samples", "60", "--seeds", "2", "--out", str(out),
-        *(["--test-csv", str(place / "held.csv")] if held else []), *words])
+        str(source), "--dataset", f"csv:{place / 'people.csv'}", "--schema",
+        str(place / "people.yaml"), "--samples", "60", "--seeds", "2",
+        *(["--test-csv", str(place / "held.csv")] if held else []), *map(str, words)])
 
 
 def test_evaluation_of_a_table(place, run, tmp_path, capsys):
-    judge(place, run, tmp_path / "new", "--classifiers", "lr", "mlp")
+    judge(place, run, "--out", tmp_path / "new", "--classifiers", "lr", "mlp")
     found = read_json(tmp_path / "new/metrics.json")
     for task in ("gen2real", "real2real"):
         assert found[task].keys() == {"lr", "mlp"}
@@ -418,7 +428,7 @@ def test_bad_evaluation_is_one_clear_line(place, run, tmp_path, words, held, mes
     (tmp_path / "other.yaml").write_text(SCHEMA.replace("max: 500", "max: 700"))
     words = [str(tmp_path / "other.yaml") if word == "OTHER" else word for word in words]
     with pytest.raises(UserError, match=message) as caught:
-        judge(place, run, tmp_path / "new", *words, held=held)
+        judge(place, run, "--out", tmp_path / "new", *words, held=held)
     assert "\n" not in str(caught.value) and not (tmp_path / "new").exists()
 
 
@@ -453,8 +463,11 @@ def test_fit_takes_a_frame(place, tmp_path):
 
 
 def test_a_release_folder_is_enough(place, run, tmp_path):
-    shutil.copytree(run / "release", tmp_path / "shared")
-    sample.command([str(tmp_path / "shared"), "--n", "3", "--seed", "1", "--out",
-                    str(tmp_path / "a.csv")])
+    shared = shutil.copytree(run / "release", tmp_path / "shared")
+    before = runs.snapshot(shared)
+    sample.command([str(shared), "--n", "3", "--seed", "1", "--out", str(tmp_path / "a.csv")])
     sample.command([str(run), "--n", "3", "--seed", "1", "--out", str(tmp_path / "b.csv")])
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+    # What was computed from real records is not put among what may be shared.
+    judge(place, shared, "--classifiers", "lr", "--metrics", "gen2real")
+    assert (tmp_path / "evaluation/metrics.json").exists() and runs.snapshot(shared) == before

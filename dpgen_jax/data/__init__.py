@@ -88,6 +88,8 @@ def from_arrays(x: np.ndarray, y: np.ndarray, classes: int | None = None) -> Dat
     classes: where it is None it is read off the labels, which is noted: the privacy statement then
     says that this number is not covered. Errors: UserError, as `load`.
     """
+    if y is None:
+        raise UserError("labels are missing: give y, or, with a DataFrame, schema=FILE")
     x, y = np.asarray(x), np.asarray(y)
     notes = ["image height, width and channels are read from the array shapes"]
     if classes is None:

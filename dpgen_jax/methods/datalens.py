@@ -42,7 +42,7 @@ class Config(TeacherConfig):
 def mechanism(config: Config, spec: Spec) -> Mechanism:
     """The top-k sign vote. Unit: a record, through its teacher; replace-one; 2 sqrt(k B)."""
     return Mechanism(
-        bound=TopKSign(config.top_k, rows=config.batch, clip=config.clip),
+        bound=TopKSign(min(config.top_k, features(spec)), rows=config.batch, clip=config.clip),
         noise=gaussian(config.sigma), schedule=Everyone(), n_units=config.teachers,
         shape=(config.batch, features(spec)),
         decode=Threshold(config.threshold) if config.decode == "threshold" else Mean())

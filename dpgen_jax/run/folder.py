@@ -18,7 +18,7 @@ from dpgen_jax.version import __version__
 # These decide what is computed and what it costs; the ledger's header holds their hash.
 MEANING = ("method", "dataset", "spec", "config", "budget", "records")
 # What a resume may not change. The seed is one of them: noise of a seeded run has no privacy claim.
-FIXED = (*MEANING, "seed")
+FIXED = (*MEANING, "seed", "data_notes")
 
 
 @dataclasses.dataclass(frozen=True)
