@@ -243,8 +243,7 @@ def whole_step(preset: Preset, teachers: int, seed: int) -> Library:
     one, and that is one, the compiler drops their loop and then copies the state of all teachers
     at every visit, so that a step is quadratic in teachers and the share far smaller.
     """
-    more = dataclasses.replace(preset.config, d_steps_first=preset.config.d_steps + 1)
-    method = with_teachers(dataclasses.replace(preset, config=more), teachers)
+    method = with_teachers(preset, teachers)
     rng = np.random.default_rng(seed)
     shape = teachers, preset.records // preset.config.teachers
     records = Records(rng.integers(0, 256, (*shape, *preset.spec.shape), np.uint8),

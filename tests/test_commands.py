@@ -309,8 +309,9 @@ def test_labels_condition_the_images(run):
 
 
 @pytest.mark.parametrize(("flags", "message"), [
-    (["--n", "0"], "cannot sample 0"), (["--label", "3"], "label 3 is not in 0..2"),
-    (["--label", "-1"], "label -1 is not in"), (["--out", "x.tiff"], "must be .npz, .csv, .png"),
+    (["--n", "0"], "cannot sample 0"),
+    (["--label", "3"], "label '3' is not one of 0, 1, 2"),
+    (["--label", "-1"], "label '-1' is not one of"), (["--out", "x.tiff"], "must be one of .npz, .csv, .png"),
     (["--out", "noise.npz"], "noise.npz exists"), (["--out", "noise.npz/x.npz"], "noise.npz")])
 def test_bad_sampling_is_one_clear_line(run, call, monkeypatch, flags, message):
     monkeypatch.chdir(run.parent)
@@ -395,7 +396,7 @@ def test_account_of_a_run(run, call):
     (["--preset", "mnist-eps1", "--epsilon", "inf"], 2, "does not bound the number of steps"),
     (["--preset", "mnist"], 2, "unknown preset 'mnist'"),
     (["--epsilom", "1"], 2, "did you mean 'epsilon'"),
-    (["RUN", "--preset", "x"], 2, "no further flag than --json")])
+    (["RUN", "--preset", "x"], 2, "a run takes --json and one of")])
 def test_bad_accounting_is_one_clear_line(run, call, words, code, message):
     words = [str(run) if word == "RUN" else word for word in words]
     got, _, err = call(account, *words)

@@ -286,7 +286,7 @@ def test_runs_that_kept_no_votes_are_refused(tmp_path, call):
 
 def test_runs_that_lost_votes_are_not_published(tmp_path):
     check_refused(finished(tmp_path / "run", lost=2), data_dependent.publish,
-                  f"charged {STEPS + 2} steps and holds the votes of {STEPS}")
+                  f"{STEPS + 2} steps are charged and the votes of {STEPS}")
 
 
 def test_runs_whose_votes_do_not_meet_the_conditions_are_not_published(tmp_path):

@@ -191,7 +191,8 @@ def test_messages_of_all_units_at_once_are_caught():
 
 
 def test_no_second_copy_of_the_teachers_of_datalens():
-    config = dataclasses.replace(toy.CONFIG, teachers=600)
+    # One discriminator step in every iteration: a loop that XLA would unroll, if it knew.
+    config = dataclasses.replace(toy.CONFIG, teachers=600, d_steps=1, d_steps_first=1)
     where = toy.layout(2, units=600)
     x, y = toy.images(600)
     held, state = temporary(datalens.build(config, toy.SPEC), where, toy.placed(x, y, where))

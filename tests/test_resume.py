@@ -17,6 +17,7 @@ from dpgen_jax.aggregation.bits import OsBits
 from dpgen_jax.config import Budget
 from dpgen_jax.loop import initial_state
 from dpgen_jax.methods import datalens
+from dpgen_jax.nets.adam import Adam
 from dpgen_jax.private import packing, teachers
 from dpgen_jax.run import checkpoint, metrics
 from dpgen_jax.types import BudgetExceeded, UserError, unseal
@@ -117,7 +118,7 @@ def test_speed_may_change(broken, runtime):
 CHANGES = {
     "config.teachers": {"teachers": 10}, "config.top_k": {"top_k": 9}, "config.batch": {"batch": 3},
     "config.steps": {"steps": 7}, "config.sigma": {"sigma": 100.0}, "config.clip": {"clip": 1.0},
-    "config.g_optimiser.learning_rate": {"g_optimiser": datalens.Adam(0.1)},
+    "config.g_optimiser.learning_rate": {"g_optimiser": Adam(0.1)},
     "budget.epsilon": {"budget": Budget(11.0, 1e-3)}, "budget.delta": {"budget": Budget(10, 2e-3)},
     "seed": {"seed": 1},
     "runtime.moments": {"runtime": dataclasses.replace(runs.RUNTIME, moments="bfloat16")}}

@@ -139,7 +139,10 @@ def converse(config: TeacherConfig, spec: Spec, runtime: Runtime, mechanism: Rel
         z = net_g.latents(k_z, len(all_labels))
         fakes = net_g.generate(public.params, z, all_labels)
         pool = net_d.patches(fakes[:n_pool])
-        d_steps = jnp.where(public.step == 0, config.d_steps_first, config.d_steps)
+        # Where both are 1 the compiler would unroll the loop in `learn`, and then copy the state of
+        # all units at every visit: the barrier keeps the number from it.
+        d_steps = jax.lax.optimization_barrier(
+            jnp.where(public.step == 0, config.d_steps_first, config.d_steps))
         return Query(pool.reshape(spec.classes, config.batch, *pool.shape[1:]), fakes[n_pool:],
                      labels, z, all_labels, d_steps, question(k_question))
 

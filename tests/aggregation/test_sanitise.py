@@ -35,7 +35,7 @@ def some_votes(bins=4):
 
 def test_totals_are_those_of_the_accountant_and_stay_sealed():
     held = some_votes()
-    sealed = sanitise.totals(Private(held), mechanism(), SANITISER)
+    sealed = sanitise.totals(Private(held), mechanism(), SANITISER, held.steps)
     given = (held.counts, held.answered, 165, 80.0, 40.0, 8.0)
     total = smooth.total_rdp(*given)
     sensitivity = smooth.smooth_sensitivity(*given, 0.025, 300)
@@ -46,7 +46,13 @@ def test_totals_are_those_of_the_accountant_and_stay_sealed():
 def test_where_the_conditions_fail_nothing_is_computed():
     with pytest.raises(UserError, match="C6"):
         sanitise.totals(Private(some_votes(10)), mechanism(20.0, 10), Sanitiser(
-            25.0, 0.01, 10.0, 12.0, 3.0))
+            25.0, 0.01, 10.0, 12.0, 3.0), some_votes(10).steps)
+
+
+def test_votes_that_are_missing_are_refused():
+    held = some_votes()
+    with pytest.raises(UserError, match="a bound on all of them"):
+        sanitise.totals(Private(held), mechanism(), SANITISER, held.steps + 1)
 
 
 def normal(words):

@@ -389,7 +389,7 @@ def test_a_run_keeps_its_votes_and_goes_on_with_them_after_a_crash(tmp_path, mon
     assert release.privacy["epsilon"] == 40 and release.privacy["steps"] == 6
     seen = data_dependent.reading(root)
     assert seen["votes"]["steps charged without votes"] == 2
-    with pytest.raises(UserError, match="charged 8 steps and holds the votes of 6"):
+    with pytest.raises(UserError, match="8 steps are charged and the votes of 6"):
         data_dependent.publish(root)
     assert not [p for p in files.release.iterdir() if p.suffix == ".i4"]
 

@@ -25,8 +25,11 @@ def nets(request):
     spec, layers = KINDS[request.param]
     g, d = pair(spec, GeneratorNet(5, 16, 4), DiscriminatorNet(4, 6, 16), layers)
     units = jax.jit(jax.vmap(d.init))(jax.random.split(jax.random.key(1)))
+    # As after some training: at first, the label of a table has no weight.
+    params = jax.tree.map(lambda a: a + 0.1 * jax.random.normal(jax.random.key(5), a.shape),
+                          jax.jit(g.init)(jax.random.key(0)))
     return SimpleNamespace(
-        spec=spec, d=d, params=jax.jit(g.init)(jax.random.key(0)), units=units,
+        spec=spec, d=d, params=params, units=units,
         unit=jax.tree.map(lambda a: a[0], units), z=g.latents(jax.random.key(2), N),
         generate=jax.jit(g.generate), freeze=jax.jit(g.freeze), sample=jax.jit(g.sample),
         apply=jax.jit(d.apply))

@@ -74,7 +74,7 @@ def test_draws_have_the_probabilities_of_the_fake():
 
 
 def test_discriminator_equals_the_plain_form():
-    """The label joined to the rows and to each hidden layer; plain batch normalisation."""
+    """The label joined to the rows and to each hidden layer; the spread of the group beside it."""
     rng = np.random.default_rng(0)
     params = {name: rng.normal(size=leaf.shape).astype(np.float32)
               for name, leaf in jax.eval_shape(D.init, jax.random.key(0)).items()}
@@ -85,14 +85,26 @@ def test_discriminator_equals_the_plain_form():
         kernel = np.concatenate([params[f"linear{i}"], params[f"label{i}"]])
         return np.concatenate([h, onehot], 1) @ kernel + params[f"bias{i}"]
 
-    def normed(h, i):
-        h = (h - h.mean(0)) / np.sqrt(h.var(0) + 1e-5) * params[f"scale{i}"] + params[f"offset{i}"]
+    def leaky(h):
         return np.where(h > 0, h, 0.2 * h)
 
     def plain(x, onehot):
-        h = normed(dense(x, onehot, 1), 1)
-        return dense(normed(dense(h, onehot, 2), 2), onehot, 3)[:, 0]
+        spread = np.sqrt(4 * x.var(0) + 1e-4)
+        h = leaky(dense(np.concatenate([2 * x - 1, np.tile(spread, (7, 1))], 1), onehot, 1))
+        return dense(leaky(dense(h, onehot, 2)), onehot, 3)[:, 0]
 
     want = [plain(x[g], np.eye(3)[labels[g]]) for g in (0, 1)]
     got = jax.jit(D.apply)(params, x, labels)
     np.testing.assert_allclose(got, np.stack(want), rtol=1e-4, atol=1e-4)
+
+
+def test_at_first_the_label_has_no_weight_and_learns_at_once(params):
+    z = G.latents(jax.random.key(1), 50)
+
+    def gap(params):
+        rows = G.generate(params, jnp.concatenate([z, z]), jnp.repeat(jnp.arange(2), 50))
+        return jnp.sum((rows[:50] - rows[50:]) * jnp.linspace(-1, 1, *SPEC.shape))
+
+    value, grads = jax.jit(jax.value_and_grad(gap))(params)
+    of_the_label = grads["Dense_2"]["kernel"][-SPEC.classes:]
+    assert value == 0 and np.all(np.abs(of_the_label[:2]).max(1) > 0)
