@@ -311,7 +311,8 @@ def test_labels_condition_the_images(run):
 @pytest.mark.parametrize(("flags", "message"), [
     (["--n", "0"], "cannot sample 0"),
     (["--label", "3"], "label '3' is not one of 0, 1, 2"),
-    (["--label", "-1"], "label '-1' is not one of"), (["--out", "x.tiff"], "must be one of .npz, .csv, .png"),
+    (["--label", "-1"], "label '-1' is not one of"),
+    (["--out", "x.tiff"], "must be one of .npz, .csv, .png"),
     (["--out", "noise.npz"], "noise.npz exists"), (["--out", "noise.npz/x.npz"], "noise.npz")])
 def test_bad_sampling_is_one_clear_line(run, call, monkeypatch, flags, message):
     monkeypatch.chdir(run.parent)
