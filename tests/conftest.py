@@ -3,6 +3,9 @@
 import os
 
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
+# Tests compile much and compute little: LLVM does not optimise, which halves their time. XLA's own
+# passes, which decide what is fused and copied, are those of a run.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 os.environ.setdefault("DPGEN_DATA", os.path.join(os.path.dirname(__file__), "../../shared/data"))
 
 import jax

@@ -325,6 +325,7 @@ def held(monkeypatch):
 
 
 def run(tmp_path, *more):
+    (tmp_path / "release").mkdir(exist_ok=True)
     evaluate.command([str(tmp_path), "--dataset", "csv:people.csv", "--schema", "people.yaml",
                       "--samples", "100", "--seeds", "1", *more])
 
