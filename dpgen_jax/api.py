@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,6 +31,8 @@ from dpgen_jax.run.bundle import Release, load
 from dpgen_jax.run.progress import Bar, clock, interruptible
 from dpgen_jax.types import BudgetExceeded, Method, Private, Records, UserError
 
+MEMORY_SHARE = 0.7
+"""of the memory that the teachers may fill; the rest is for records, messages and the generator"""
 OnBlock = Callable[[State, dict[str, float]], None]
 
 __all__ = ["Release", "Run", "fit", "load", "run"]
@@ -87,6 +90,7 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
     config = complete(asked.method, asked.config, data.spec, asked.budget, bought)
     for line in data.notes + data.private_notes + _warnings(asked.budget, len(data.y_train)):
         say(f"note: {line}")
+    asked = _fitting(asked, config, data, say)
     records = sealing.seal(data.x_train, data.y_train, data.spec)
     partition.check(sealing.count(records), config.teachers)
     method = methods.get(asked.method).build(config, data.spec, asked.runtime)
@@ -144,6 +148,24 @@ def _train(asked: Run, config: Any, method: Method, records: Private[Records], k
                       steps_per_call=asked.runtime.steps_per_call, on_block=record, keep=keep,
                       stop=stop)
     return dataclasses.replace(state, units=None)
+
+
+def _fitting(asked: Run, config: Any, data: Dataset, say: Callable[[str], None]) -> Run:
+    """The run, with moments at half precision where the teachers' state would not fit otherwise."""
+    method = methods.get(asked.method).build(config, data.spec, asked.runtime)
+    needed, there = teachers.unit_bytes(method) * config.teachers, _memory()
+    if asked.runtime.moments != "float32" or needed < MEMORY_SHARE * there:
+        return asked
+    say(f"note: the teachers would take {needed / 1e9:.0f} GB of {there / 1e9:.0f} GB memory; "
+        "their moments are kept in bfloat16 (as with --moments bfloat16)")
+    return dataclasses.replace(asked, runtime=dataclasses.replace(
+        asked.runtime, moments="bfloat16"))
+
+
+def _memory() -> float:
+    """Bytes of memory of all devices together, or of the machine."""
+    held = [(device.memory_stats() or {}).get("bytes_limit", 0) for device in jax.devices()]
+    return sum(held) or float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
 def _nothing_made(files: folder.RunFolder, interrupted: bool) -> UserError:

@@ -15,6 +15,7 @@ from dpgen_jax import api, resume
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.aggregation.bits import OsBits
 from dpgen_jax.config import Budget
+from dpgen_jax.data import from_arrays
 from dpgen_jax.loop import initial_state
 from dpgen_jax.methods import datalens
 from dpgen_jax.nets.adam import Adam
@@ -351,3 +352,13 @@ def test_units_move_between_layouts_bit_for_bit(before, after, size):
     assert all(toy.equal(unseal(a), unseal(b)) for a, b in zip(again, held, strict=True))
     ids = [np.asarray(jax.device_get(u.id)).ravel() for u in (unseal(moved), unseal(like))]
     np.testing.assert_array_equal(*ids)
+
+
+def test_a_state_that_does_not_fit_is_kept_in_half_precision(monkeypatch):
+    asked, data, said = runs.asked(None), from_arrays(*runs.images(), 3), []
+    assert api._fitting(asked, runs.CONFIG, data, said.append) is asked and not said
+    monkeypatch.setattr(api, "_memory", lambda: 1000.0)
+    smaller = api._fitting(asked, runs.CONFIG, data, said.append)
+    assert smaller.runtime == dataclasses.replace(asked.runtime, moments="bfloat16")
+    assert "kept in bfloat16" in said[0]
+    assert api._fitting(smaller, runs.CONFIG, data, said.append) is smaller and len(said) == 1
