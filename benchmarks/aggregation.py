@@ -42,7 +42,7 @@ from dpgen_jax import presets
 from dpgen_jax.aggregation import projection
 from dpgen_jax.aggregation.bits import OsBits, SeededBits
 from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
-from dpgen_jax.api import choose_layout
+from dpgen_jax.capacity import choose_layout
 from dpgen_jax.config import Budget, Runtime
 from dpgen_jax.methods import gpate
 from dpgen_jax.plan import complete

@@ -54,8 +54,8 @@ def main() -> None:
     release = train(given, loaded)
     found = utility.utility(
         lambda n, seed: release.sample(n, seed=seed), (loaded.x_test, loaded.y_test),
-        (loaded.x_train, loaded.y_train), tasks=("gen2real", "real2real"), seeds=given.seeds,
-        n_samples=given.samples, schedule=utility.SCHEDULES[given.schedule])
+        (loaded.x_train, loaded.y_train), tasks=("gen2real", "real2gen", "real2real"),
+        seeds=given.seeds, n_samples=given.samples, schedule=utility.SCHEDULES[given.schedule])
     rows = [json.loads(row) for row in (given.out / "metrics.jsonl").read_text().splitlines()]
     start = "images" if given.method == "datalens" else given.method
     name = f"{start}-{loaded.name}-{given.preset}"

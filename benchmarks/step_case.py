@@ -98,7 +98,7 @@ class Library:
         self.init_seconds = time.perf_counter() - start
         self.block, self.compilations = loop.compile_block(method, layout), 0
         self.bits, self.step_number = SeededBits(seed), 1
-        self.bits_shape = 1, *method.mechanism.bits_shape
+        self.mechanism, self.layout = method.mechanism, layout
         start = time.perf_counter()
         jax.block_until_ready(self.run(0))
         self.compile_seconds = time.perf_counter() - start
@@ -109,10 +109,11 @@ class Library:
 
     def run(self, n: int) -> Any:
         """One call of n (0 or 1) steps. It draws its noise bits, as a step of a run does."""
-        bits, state = self.bits.draw(self.bits_shape), self.state
+        state = self.state
+        drawn = loop.draw(self.mechanism, self.layout, self.bits, self.step_number, 1, 1)
         before = len(COMPILED)
-        public, units, metrics, *_ = self.block(state.public, state.units, self.records, bits,
-                                            state.key, self.step_number, n)
+        public, units, metrics, *_ = self.block(state.public, state.units, self.records, *drawn,
+                                                state.key, self.step_number, n)
         self.compilations += len(COMPILED) - before
         self.state = dataclasses.replace(state, public=public, units=units)
         self.step_number += n
@@ -134,7 +135,7 @@ class PlainLoop:
         self.public = jax.jit(p.method.init)(k_public)
         self.public = dataclasses.replace(self.public, step=jnp.ones_like(self.public.step))
         init = jax.jit(lambda i: self._init(k_units, i))
-        self.units = [init(i) for i in range(p.config.teachers)]
+        self.units = [init(i) for i in range(p.method.mechanism.n_units)]
         self.records = [Records(jnp.asarray(x), jnp.asarray(y))
                         for x, y in zip(p.records.x, p.records.y, strict=True)]
         self.begin, self.end = jax.jit(self._begin), jax.jit(self._end, donate_argnums=0)

@@ -18,6 +18,7 @@ import tyro
 
 from dpgen_jax import cli, data_dependent, methods, presets, purchases
 from dpgen_jax.accountant import gaussian, ledger
+from dpgen_jax.accountant.events import Events, without_distance
 from dpgen_jax.accountant.published import PUBLISHED
 from dpgen_jax.config import Budget, to_json
 from dpgen_jax.errors import UserError
@@ -57,10 +58,20 @@ def of_configuration(method: str, preset: str, config: Any, epsilon: float | Non
               *methods.get(method).mechanism(config, chosen.spec).events(config.steps))
     return {
         "method": method, "preset": preset, "target": {"epsilon": target, "delta": delta},
-        "proven": {"epsilon": gaussian.epsilon(events, delta), "steps": config.steps,
-                   "sigma": config.sigma, "accountant": bundle.ACCOUNTANT},
+        "proven": _proven(events, delta) | {"steps": config.steps, "sigma": config.sigma},
         "as_published": _as_published(method, chosen, config, target, delta),
     }
+
+
+def _proven(events: Events, delta: float) -> dict[str, Any]:
+    """Epsilon and how it is counted. Far above 50 the distance between drawn and ideal noise, 2^-96
+    for a number, is more than delta allows: what ideal noise would give is said as such, and no run
+    can promise it."""
+    epsilon, how = gaussian.epsilon(events, delta), bundle.accountant(events)
+    ideal = gaussian.epsilon(without_distance(events), delta)
+    if epsilon == ideal or math.isfinite(epsilon):
+        return {"epsilon": epsilon, "accountant": how}
+    return {"epsilon": ideal, "accountant": f"{how}; for ideal noise, which no run draws"}
 
 
 def _as_published(method: str, preset: presets.Preset, config: Any, target: float, delta: float

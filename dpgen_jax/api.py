@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,25 +13,26 @@ from typing import Any
 import jax
 import numpy as np
 
-from dpgen_jax import init_schema, methods, presets, purchases, resume
+from dpgen_jax import capacity, init_schema, methods, presets, purchases, resume
 from dpgen_jax.accountant import calibrate
 from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.accountant.published import PUBLISHED
 from dpgen_jax.aggregation.bits import BitSource, OsBits, SeededBits
 from dpgen_jax.config import Budget, Runtime, to_json
 from dpgen_jax.data import Dataset, from_arrays, tables
+from dpgen_jax.data import clients as splits
 from dpgen_jax.data import schema as schemas
 from dpgen_jax.loop import State, train
 from dpgen_jax.plan import complete
 from dpgen_jax.private import partition, teachers
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private import votes as vote_log
+from dpgen_jax.private.warm_up import warm_up
 from dpgen_jax.run import bundle, folder, metrics, pictures
 from dpgen_jax.run.bundle import Release, load
 from dpgen_jax.run.progress import Bar, clock, interruptible
 from dpgen_jax.types import BudgetExceeded, Method, Private, Records, UserError
 
-MEMORY_SHARE = 0.7
-"""of the memory that the teachers may fill; the rest is for records, messages and the generator"""
 OnBlock = Callable[[State, dict[str, float]], None]
 
 __all__ = ["Release", "Run", "fit", "load", "run"]
@@ -68,6 +68,18 @@ def fit(method: str, x: Any, y: np.ndarray | None = None, *, epsilon: float | No
                    Path(out) if out else None, resume, seed), loaded)
 
 
+def federated(data: Dataset, config: Any, clients: int | None = None, alpha: float | None = None
+              ) -> tuple[Dataset, Any]:
+    """The data set split over `clients` (see `data.clients.split`), and the configuration for as
+    many, where that is `federated`; else both as they are. Errors: UserError."""
+    if not getattr(config, "federated", False):
+        if clients is not None or alpha is not None:
+            raise UserError("--clients and --alpha need --federated, and a method that has it")
+        return data, config
+    data = splits.split(data, clients, alpha, seed=0)
+    return data, dataclasses.replace(config, critics=int(data.clients.max()) + 1)
+
+
 @dataclasses.dataclass(frozen=True)
 class Run:
     """What the user asked for. seed: None for the operating system's randomness."""
@@ -88,26 +100,28 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
         raise UserError("--resume needs --out, the folder of the run to go on with")
     bought = init_schema.bought(data.bought)
     config = complete(asked.method, asked.config, data.spec, asked.budget, bought)
-    for line in data.notes + data.private_notes + _warnings(asked.budget, len(data.y_train)):
-        say(f"note: {line}")
-    asked = _fitting(asked, config, data, say)
+    asked = dataclasses.replace(asked, runtime=capacity.fitting(
+        asked.method, config, data.spec, asked.runtime, say))
     records = sealing.seal(data.x_train, data.y_train, data.spec)
-    partition.check(sealing.count(records), config.teachers)
     method = methods.get(asked.method).build(config, data.spec, asked.runtime)
-    layout = choose_layout(method, asked.runtime)
+    who = _population(method, data)
+    for line in data.notes + data.private_notes + _warnings(asked.budget, *who.values()):
+        say(f"note: {line}")
+    layout = capacity.choose_layout(method, asked.runtime)
     root = asked.out or folder.default_root(asked.method, data.name)
-    public = _public_config(asked, config, data)
+    public = _public_config(asked, config, data, who)
     files = (folder.reopen if asked.resume else folder.create)(root, public)
     say(f"run folder: {root}")
     key = resume.identity(files, records, asked.resume, asked.seed)
     with resume.ledger(files, method.mechanism, public, asked.resume) as ledger, \
             interruptible() as stop:
-        say(_summary(method, config, layout, asked.budget, sealing.count(records)))
+        say(_summary(method, config, layout, asked.budget, who))
         bits = OsBits() if asked.seed is None else SeededBits(asked.seed, ledger.incarnation)
         purchases.charge_once(ledger, bought)
         counts = purchases.class_counts(files, ledger, records, data.spec,
                                         asked.budget.class_epsilon, bits, say)
-        state = _train(asked, config, method, records, key, files, layout, ledger, bits, stop)
+        dealt = sealing.deal(records, _partition(method, config, data, key))
+        state = _train(asked, config, method, dealt, files, layout, ledger, bits, stop)
         if not state.step:
             raise _nothing_made(files, stop())
         if state.step < config.steps:
@@ -117,7 +131,8 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
             method=asked.method, preset=asked.preset, mechanism=method.mechanism,
             epsilon=ledger.target if math.isfinite(ledger.epsilon()) else math.inf,
             delta=asked.budget.delta, spent=ledger.spent(), steps=state.step,
-            noise_source=bits.label, n_records=sealing.count(records), notes=data.notes)
+            noise_source=bits.label, population=who, notes=data.notes,
+            stamp=_stamp(asked.method, config, asked.budget.delta, state.step))
     model = jax.jit(method.refine)(jax.random.fold_in(state.key, config.steps), state.public)
     release = Release(asked.method, config, data.spec, jax.device_get(model), privacy, counts)
     release.save(files.release)
@@ -127,13 +142,42 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
     return release
 
 
-def _train(asked: Run, config: Any, method: Method, records: Private[Records], key: bytes,
+def _population(method: Method, data: Dataset) -> dict[str, int]:
+    """What is public of who is protected: the number of records, or that of clients, whose own
+    numbers are private then. Errors: UserError where the records cannot be dealt."""
+    units = method.mechanism.n_units
+    if method.mechanism.unit == "record":
+        partition.check(len(data.y_train), units)
+        return {"records": len(data.y_train)}
+    if data.clients is None or int(data.clients.max()) + 1 != units:
+        raise UserError(f"{data.name} does not name {units} clients; pass --clients N")
+    partition.by_client(data.clients, units, 1)  # refuses a client without records
+    return {"clients": units}
+
+
+def _stamp(method: str, config: Any, delta: float, steps: int) -> dict[str, Any]:
+    """What a run says of itself that kept to a paper's accounting, which proves nothing."""
+    if getattr(config, "accounting", "proven") == "proven":
+        return {}
+    paper = PUBLISHED[method](config, delta)
+    return {"guarantee": "no valid guarantee", "as_published": {
+        "epsilon": paper.epsilon(steps), "steps": steps, "formula": paper.formula}}
+
+
+def _partition(method: Method, config: Any, data: Dataset, key: bytes) -> partition.Partition:
+    """Which unit holds which record."""
+    units = method.mechanism.n_units
+    if method.mechanism.unit == "client":
+        return partition.by_client(data.clients, units, config.client_records)
+    return partition.assign(len(data.y_train), units, key)
+
+
+def _train(asked: Run, config: Any, method: Method, dealt: Private[Records],
            files: folder.RunFolder, layout: teachers.Layout, ledger: Ledger, bits: BitSource,
            stop: Callable[[], bool]) -> State:
-    """Deals the records out and runs the loop. The state comes back without its units, whose memory
-    the generator's own work may then use."""
-    dealt = partition.assign(sealing.count(records), config.teachers, key)
-    placed = teachers.place(sealing.deal(records, dealt), layout)
+    """The warm start and the loop. The state comes back without its units, whose memory the
+    generator's own work may then use."""
+    placed = teachers.place(dealt, layout)
     state = resume.start(files, method, layout, ledger, asked.resume, asked.seed)
 
     def keep(votes: Private[jax.Array], answered: np.ndarray) -> None:
@@ -143,6 +187,8 @@ def _train(asked: Run, config: Any, method: Method, records: Private[Records], k
     # Queries that were not answered leave budget for more steps than the plan, unless steps were
     # asked for: the ledger decides.
     most = config.steps if asked.config.steps or not method.mechanism.keeps_votes else sys.maxsize
+    if method.warm and not state.step:
+        state = _warmed(state, method, placed, files, layout, ledger, asked.runtime, stop)
     with _recorder(files, ledger, method, layout, asked.runtime, config.steps, state) as record:
         state = train(method, placed, state, layout, ledger, bits, steps=most,
                       steps_per_call=asked.runtime.steps_per_call, on_block=record, keep=keep,
@@ -150,27 +196,30 @@ def _train(asked: Run, config: Any, method: Method, records: Private[Records], k
     return dataclasses.replace(state, units=None)
 
 
-def _fitting(asked: Run, config: Any, data: Dataset, say: Callable[[str], None]) -> Run:
-    """The run, with moments at half precision where the teachers' state would not fit otherwise."""
-    method = methods.get(asked.method).build(config, data.spec, asked.runtime)
-    needed, there = teachers.unit_bytes(method) * config.teachers, _memory()
-    if asked.runtime.moments != "float32" or needed < MEMORY_SHARE * there:
-        return asked
-    say(f"note: the teachers would take {needed / 1e9:.0f} GB of {there / 1e9:.0f} GB memory; "
-        "their moments are kept in bfloat16 (as with --moments bfloat16)")
-    return dataclasses.replace(asked, runtime=dataclasses.replace(
-        asked.runtime, moments="bfloat16"))
-
-
-def _memory() -> float:
-    """Bytes of memory of all devices together, or of the machine."""
-    held = [(device.memory_stats() or {}).get("bytes_limit", 0) for device in jax.devices()]
-    return sum(held) or float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+def _warmed(state: State, method: Method, records: Private[Records], files: folder.RunFolder,
+            layout: teachers.Layout, ledger: Ledger, runtime: Runtime,
+            stop: Callable[[], bool]) -> State:
+    """The state with its units warm, or as far as they came before `stop`; saved now and then."""
+    elapsed, next_save, saved = clock(), 60 * runtime.checkpoint_minutes, state
+    bar = Bar(method.mechanism.n_units, 0, "units warm")
+    for units, share in warm_up(method, state.units, records, layout):
+        state = dataclasses.replace(state, units=units)
+        bar.reach(share)
+        if elapsed() > next_save:
+            resume.save(files, state, method, layout, ledger, runtime.keep_checkpoints)
+            next_save, saved = elapsed() + 60 * runtime.checkpoint_minutes, state
+        if stop():
+            break
+    bar.close()
+    if state is not saved:
+        resume.save(files, state, method, layout, ledger, runtime.keep_checkpoints)
+    return state
 
 
 def _nothing_made(files: folder.RunFolder, interrupted: bool) -> UserError:
     if interrupted:
-        return UserError("interrupted before the first step: there is no generator to release")
+        return UserError("interrupted before the first step: there is no generator to release; "
+                         f"go on with --resume --out {files.root}")
     return BudgetExceeded(f"what {files.ledger} holds leaves no budget for a step, and there is no "
                           "generator to release; start a new run, whose epsilon adds to this one's")
 
@@ -210,40 +259,27 @@ def _recorder(files: folder.RunFolder, ledger: Ledger, method: Method, layout: t
             save()
 
 
-def choose_layout(method: Method, runtime: Runtime) -> teachers.Layout:
-    """Devices and chunk: what Runtime says, or what was measured to be best."""
-    available = jax.devices()
-    if runtime.devices > len(available):
-        raise UserError(f"--devices {runtime.devices}: only {len(available)} are there")
-    # A large network's products use all cores from one device; more devices gain nothing there,
-    # and their threads then wait for each other in XLA's collectives.
-    large = teachers.unit_bytes(method) > 2**20
-    alone = large and available[0].platform == "cpu"
-    devices = tuple(available[:runtime.devices or (1 if alone else len(available))])
-    on_cpu = devices[0].platform == "cpu"
-    # A unit without a network of its own is one row of a product, of which many are taken at once.
-    best = 256 if teachers.unit_bytes(method) < 2**10 else 1 if on_cpu else 64
-    chunk = runtime.chunk or best
-    return teachers.Layout(method.mechanism.n_units, chunk, devices, runtime.parallel)
-
-
-def _warnings(budget: Budget, n_records: int) -> tuple[str, ...]:
+def _warnings(budget: Budget, n: int) -> tuple[str, ...]:
     if math.isfinite(budget.epsilon):
-        return tuple(calibrate.check_budget(budget.epsilon, budget.delta, n_records))
+        return tuple(calibrate.check_budget(budget.epsilon, budget.delta, n))
     return ("epsilon is infinite: this run gives no privacy",)
 
 
-def _public_config(asked: Run, config: Any, data: Dataset) -> dict[str, Any]:
+def _public_config(asked: Run, config: Any, data: Dataset, who: dict[str, int]) -> dict[str, Any]:
     return to_json({"method": asked.method, "preset": asked.preset, "dataset": data.name,
-                    "records": len(data.y_train), "spec": data.spec, "config": config,
+                    "records": who.get("records"), "spec": data.spec, "config": config,
                     "budget": asked.budget, "runtime": asked.runtime,
                     "seed": asked.seed, "data_notes": data.notes})
 
 
-def _summary(method: Method, config: Any, layout: teachers.Layout, budget: Budget, n: int) -> str:
+def _summary(method: Method, config: Any, layout: teachers.Layout, budget: Budget,
+             who: dict[str, int]) -> str:
     size = teachers.unit_bytes(method) * layout.padded / 1e9
     kind = layout.devices[0].platform
-    return (f"{n:,} records, {config.teachers:,} teachers ({size:.2f} GB of state), "
+    ((name, n),) = who.items()
+    units = f"{n:,} {name}" + (f", {layout.n_units:,} units" if name == "records" else "")
+    groups = f", 1 in {layout.groups} a step" if layout.groups > 1 else ""
+    return (f"{units} ({size:.2f} GB of state{groups}), "
             f"{config.steps:,} steps, sigma {config.sigma:g} for epsilon {budget.epsilon:g} at "
             f"delta {budget.delta:g}; {len(layout.devices)} {kind} devices, "
             f"chunks of {layout.chunk}")

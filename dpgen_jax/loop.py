@@ -19,12 +19,14 @@ from jax import lax
 
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.mechanism import kept, release
-from dpgen_jax.private.teachers import Layout, Units, bounded_sum, on_devices, stack
+from dpgen_jax.aggregation.bits import BitSource, SeededBits
+from dpgen_jax.aggregation.mechanism import Releases, kept, release
+from dpgen_jax.private.teachers import Layout, Units, bounded_sum, on_devices, rows, stack
 from dpgen_jax.types import Array, Method, Private, Records, UserError
 
 CALL_SECONDS = 1.0
 LONGEST_BLOCK = 16
+MOST_SECRETS = 2**28
 
 
 @dataclasses.dataclass
@@ -46,21 +48,26 @@ def initial_state(method: Method, key: Array, layout: Layout) -> State:
 
 
 def compile_block(method: Method, layout: Layout) -> Callable:
-    """(public, units, records, bits uint32 [S, *bits_shape], key, step, n) ->
-    (public, units, metrics, answered, votes).
+    """(public, units, records, secrets [R, S, ...], bits uint32 [S, *bits_shape], groups int32 [S],
+    key, step, n) -> (public, units, metrics, answered, votes).
 
     Runs n <= S steps in one call; public state and units are updated in place. Compiled once,
     whatever n. metrics are those of the last step; answered int32 [S, ...], of which the first n
     count, says what decides the cost of each; votes: the sums that the data holder keeps, sealed.
     """
     mechanism = method.mechanism
+    if layout.groups != mechanism.schedule.groups:
+        raise ValueError(f"the layout is for {layout.groups} groups of units, the schedule for "
+                         f"{mechanism.schedule.groups}")
 
-    def block(public, units, records, bits, key, step, n):
+    def block(public, units, records, secrets, bits, groups, key, step, n):
         def one(i, carry):
             public, units, _, answered, votes = carry
             k_ask, k_absorb = jax.random.split(jax.random.fold_in(key, step + i))
             query = method.ask(k_ask, public)
-            units, total = bounded_sum(method, layout, units, records, query, step + i)
+            told = lax.dynamic_index_in_dim(secrets, i, 1, keepdims=False)
+            units, total = bounded_sum(method, layout, units, records, told, query, step + i,
+                                       groups[i])
             outcome = release(mechanism, bits[i], total)
             public, metrics = method.absorb(k_absorb, public, query, mechanism.value(outcome))
             answered = answered.at[i].set(mechanism.answered(outcome))
@@ -80,12 +87,12 @@ def compile_block(method: Method, layout: Layout) -> Callable:
 
     empty = jax.eval_shape(of_a_step, jax.random.key(0))
     no_metrics = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), empty[0])
-    return on_devices(block, layout, (False, True, True, False, False, False, False),
+    return on_devices(block, layout, (False, True, True, True, *[False] * 5),
                       (False, True, False, False, False), donate=(0, 1))
 
 
 def train(method: Method, records: Private[Records], state: State, layout: Layout, ledger: Ledger,
-          bits: Any, *, steps: int, steps_per_call: int = 0,
+          bits: BitSource, *, steps: int, steps_per_call: int = 0,
           on_block: Callable[[State, dict[str, float]], None],
           keep: Callable[[Private[Array], np.ndarray], None] = lambda votes, answered: None,
           stop: Callable[[], bool] = lambda: False) -> State:
@@ -99,23 +106,24 @@ def train(method: Method, records: Private[Records], state: State, layout: Layou
     """
     mechanism = method.mechanism
     block = compile_block(method, layout)
-    longest = steps_per_call or LONGEST_BLOCK
+    longest = steps_per_call or longest_block(mechanism)
     n = steps_per_call or 1
     while state.step < steps and not stop():
         n = affordable(method, ledger, min(n, steps - state.step))
         if n < 1:
             break
-        ticket = ledger.reserve(mechanism.events(n), n)
-        noise = np.zeros((longest, *mechanism.bits_shape), np.uint32)
-        noise[:n] = bits.draw(noise[:n].shape)
+        turn = ledger.steps_charged
+        charged = mechanism.due(ledger.spent(), turn, n)
+        ticket = ledger.reserve(charged, n)
+        drawn = draw(mechanism, layout, bits, turn, n, longest)
         started = time.perf_counter()
         public, units, metrics, answered, votes = block(
-            state.public, state.units, records, noise, state.key, state.step, n)
+            state.public, state.units, records, *drawn, state.key, state.step, n)
         state = dataclasses.replace(state, public=public, units=units, step=state.step + n)
         metrics = {name: float(value) for name, value in metrics.items()}
         answered = np.asarray(answered)[:n]
         keep(votes, answered)
-        ledger.settle(ticket, mechanism.settled(answered), n)
+        ledger.settle(ticket, mechanism.settled(answered, charged), n)
         if not all(math.isfinite(value) for value in metrics.values()):
             raise UserError(f"the generator diverged at step {state.step} (public metrics are not "
                             "finite); lower g_optimiser.learning_rate or step_size")
@@ -126,10 +134,34 @@ def train(method: Method, records: Private[Records], state: State, layout: Layou
     return state
 
 
+def draw(mechanism: Releases, layout: Layout, bits: BitSource, turn: int, n: int, longest: int
+         ) -> tuple[Array, np.ndarray, np.ndarray]:
+    """Fresh (secrets, noise bits, groups) of a block of n steps from turn `turn` on, with zeros up
+    to `longest` steps, so that blocks of any length are compiled once."""
+    def padded(array, axis):
+        padding = [(0, 0)] * array.ndim
+        padding[axis] = (0, longest - n)
+        return np.pad(array, padding)
+
+    groups = mechanism.schedule.turns(bits, turn, n)
+    secrets = rows(padded(mechanism.secrets(bits, groups, turn), 1), layout)
+    return secrets, padded(bits.draw((n, *mechanism.bits_shape)), 0), padded(groups, 0)
+
+
+def longest_block(mechanism: Releases) -> int:
+    """Steps of the longest block: fewer where each unit needs many secret bits of its own."""
+    one = mechanism.secrets(SeededBits(0), np.zeros(1, np.int32), 0).nbytes
+    return max(1, min(LONGEST_BLOCK, MOST_SECRETS // max(1, one)))
+
+
 def affordable(method: Method, ledger: Ledger, steps: int) -> int:
     """The most steps, up to `steps`, that the budget allows on top of all that is charged."""
     target, delta = ledger.target, ledger.header["delta"]
-    spent = ledger.spent()
-    while steps and gaussian.epsilon((*spent, *method.mechanism.events(steps)), delta) > target:
+    spent, turn = ledger.spent(), ledger.steps_charged
+
+    def total(n):
+        return gaussian.epsilon((*spent, *method.mechanism.due(spent, turn, n)), delta)
+
+    while steps and total(steps) > target:
         steps -= 1
     return steps

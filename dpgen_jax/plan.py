@@ -28,6 +28,9 @@ def complete(method: str, config: Any, spec: Spec, budget: Budget, bought: Event
         calibrate.check_budget(budget.epsilon, budget.delta)
     elif config.sigma is None:
         config = dataclasses.replace(config, sigma=0.0)
+    if getattr(config, "accounting", "proven") != "proven" and math.isfinite(budget.epsilon):
+        raise UserError("--accounting as-published proves no epsilon; pass --epsilon inf to say "
+                        "that you know, or leave it out")
     if config.sigma is None and config.steps is None:
         raise UserError("neither sigma nor steps is set; pass --steps, and the noise is found, or "
                         "--sigma, and the steps are found")
@@ -44,7 +47,7 @@ def complete(method: str, config: Any, spec: Spec, budget: Budget, bought: Event
 
     if config.sigma is None:
         events(dataclasses.replace(config, sigma=1.0), 1)  # what is wrong at any noise is said here
-        sigma = calibrate.sigma_for(_one_step(events, config, budget), config.steps,
+        sigma = calibrate.sigma_for(_at_sigma(events, config, budget), config.steps,
                                     budget.epsilon, budget.delta, spent)
         return dataclasses.replace(config, sigma=sigma)
     if config.steps is None:
@@ -60,11 +63,14 @@ def complete(method: str, config: Any, spec: Spec, budget: Budget, bought: Event
     return config
 
 
-def _one_step(events: Callable, config: Any, budget: Budget) -> Callable[[float], Events]:
-    """The events of one step by sigma; BudgetExceeded where noise as large as that is not drawn."""
-    def of(sigma: float) -> Events:
+def _at_sigma(events: Callable, config: Any, budget: Budget) -> Callable:
+    """From sigma to the events of any number of steps; BudgetExceeded where noise as large as that
+    is not drawn."""
+    def of(sigma: float) -> Callable[[int], Events]:
         try:
-            return events(dataclasses.replace(config, sigma=sigma), 1)
+            noisy = dataclasses.replace(config, sigma=sigma)
+            events(noisy, 1)
+            return lambda steps: events(noisy, steps)
         except UserError as error:
             if sigma <= 1:
                 raise

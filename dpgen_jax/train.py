@@ -19,7 +19,8 @@ DESCRIPTION = ("Trains a generator under differential privacy. Every field of th
 
 
 def arguments(method: str, preset: str | None, dataset: str) -> type:
-    """The flags, with the values of the preset, or of the data set's default one."""
+    """The flags, with the values of the preset, or of the data set's default one. dataset is
+    "federated" for a federation, whose presets suit any data set."""
     name, chosen = presets.get(method, preset, dataset)
     kind = methods.get(method).Config
     flat = tyro.conf.arg(name="")
@@ -37,6 +38,9 @@ def arguments(method: str, preset: str | None, dataset: str) -> type:
         ("image_size", int | None, None, "resize images to this many pixels a side"),
         ("schema", str | None, None, "the schema of a csv: a YAML file"),
         ("test_csv", str | None, None, "the held-out part of a csv"),
+        ("clients", int | None, None, "with --federated: clients to split the records over"),
+        ("alpha", float | None, None, "with --clients: how much they differ, Dirichlet(alpha) by "
+         "class; evenly if left out"),
     ]
     return dataclasses.make_dataclass("Train", [
         (n, Annotated[t, tyro.conf.arg(help=text)], dataclasses.field(default=d))
@@ -50,14 +54,16 @@ def command(argv: list[str]) -> None:
         return init_schema.command(argv)
     method, argv = cli.split_method(argv, "datalens")
     methods.get(method)
-    kind = arguments(method, cli.peek(argv, "--preset"), cli.peek(argv, "--dataset") or "glyphs")
+    dataset = "federated" if "--federated" in argv else cli.peek(argv, "--dataset") or "glyphs"
+    kind = arguments(method, cli.peek(argv, "--preset"), dataset)
     given = cli.parse(kind, argv, f"python -m dpgen_jax.train {method}", DESCRIPTION)
     cli.use_all_cores()
     from dpgen_jax import api, data
 
     loaded = data.load(given.dataset, classes=given.classes, image_size=given.image_size,
                        schema=given.schema, test_csv=given.test_csv)
-    asked = api.Run(method, given.preset, given.config,
+    loaded, config = api.federated(loaded, given.config, given.clients, given.alpha)
+    asked = api.Run(method, given.preset, config,
                     Budget(given.epsilon, given.delta, given.class_epsilon),
                     given.runtime, given.out, given.resume, given.seed)
     api.run(asked, loaded, say=lambda line: print(line, flush=True))

@@ -17,10 +17,10 @@ import jax
 from dpgen_jax.errors import BudgetExceeded, UserError
 
 if TYPE_CHECKING:
-    from dpgen_jax.aggregation.mechanism import Mechanism
+    from dpgen_jax.aggregation.mechanism import Releases
 
 __all__ = ["Array", "BudgetExceeded", "Column", "ImageSpec", "Method", "Private", "Records",
-           "Spec", "TableSpec", "UserError", "unseal"]
+           "Spec", "TableSpec", "UserError", "Warm", "unseal"]
 
 T = TypeVar("T")
 Array = jax.Array
@@ -145,6 +145,20 @@ Spec = ImageSpec | TableSpec
 
 
 @dataclasses.dataclass(frozen=True)
+class Warm:
+    """A warm start, written for ONE unit: `steps` steps on its own records, before the first step.
+
+    init(key) -> state;  step(key, state, records) -> state;  finish(state) -> unit, as `init_unit`
+    shapes it. Everything is private, and only the unit outlives it.
+    """
+
+    steps: int
+    init: Callable[[Array], Any]
+    step: Callable[[Array, Any, Records], Any]
+    finish: Callable[[Any], Any]
+
+
+@dataclasses.dataclass(frozen=True)
 class Method:
     """One system, written for ONE unit, unbatched; the library stacks, chunks and shards.
 
@@ -153,12 +167,12 @@ class Method:
              refine(key, public) -> model, the arrays that are released;
              sample(model, key, labels int32 [N]) -> images [N, H, W, ch] in [0, 1].
     Private: init_unit(key) -> unit;  learn(key, unit, records, query) -> unit;
-             answer(key, unit, records, query) -> message float [B, D].
+             answer(key, unit, records, query) -> message float [B, D];  warm: a warm start.
     The mechanism bounds the message, sums it over units, adds noise and decodes it; its privacy
     events are the only thing that the accountant is told.
     """
 
-    mechanism: Mechanism
+    mechanism: Releases
     init: Callable[[Array], Any]
     init_unit: Callable[[Array], Any]
     ask: Callable[[Array, Any], Any]
@@ -167,3 +181,4 @@ class Method:
     absorb: Callable[[Array, Any, Any, Array], tuple[Any, dict[str, Array]]]
     refine: Callable[[Array, Any], Any]
     sample: Callable[[Any, Array, Array], Array]
+    warm: Warm | None = None

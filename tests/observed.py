@@ -98,6 +98,6 @@ def messages(where: Layout, data, compiled: Callable | None = None) -> np.ndarra
         ids = np.asarray(held.id)
         ids = jax.device_put(np.where(ids == only, ids, where.n_units), where.by_unit)
         alone = Private(dataclasses.replace(held, id=ids))
-        return np.asarray(compiled(state.public, alone, records, bits, state.key, 0, 1)[0].seen)
+        return np.asarray(tiny.call(compiled, state, records, where, bits, 0, 1, alone)[0].seen)
 
     return np.stack([sum_of(unit) for unit in range(where.n_units)])

@@ -14,7 +14,7 @@ from benchmarks import aggregation, common, flops, steps
 from dpgen_jax import presets
 from dpgen_jax.aggregation import projection
 from dpgen_jax.aggregation.bits import OsBits
-from dpgen_jax.api import choose_layout
+from dpgen_jax.capacity import choose_layout
 from dpgen_jax.config import Runtime
 from dpgen_jax.methods import gpate
 from dpgen_jax.nets.image import DiscriminatorNet

@@ -119,6 +119,7 @@ PUBLIC = {"aggregation/mechanism.py:release",  # the door: bounded, summed, nois
           "aggregation/sanitise.py:upper_bound",
           "private/data_dependent.py:for_the_holder",  # a terminal of the data holder
           "private/votes.py:append",  # into a file of private/
+          "private/packing.py:warmed",  # how far a warm-up has come is public
           "private/records.py:count",  # n is public under replace-one
           "private/records.py:fingerprint"}  # a keyed digest, kept in private/
 

@@ -62,12 +62,12 @@ def finished(root: Path, config=CONFIG, *, epsilon=3.0, method="gpate", seed=0, 
                 ticket = held.reserve(mechanism.events(len(answered[block])), len(answered[block]))
                 sums = counts[block].reshape(-1, *mechanism.shape)
                 log.append(files.votes, Private(jnp.asarray(sums)), answered[block])
-                held.settle(ticket, mechanism.settled(answered[block]), len(answered[block]))
+                held.settle(ticket, mechanism.settled(answered[block], ()), len(answered[block]))
         if lost:
             held.reserve(mechanism.events(lost), lost)
         write_json(files.release / "privacy.json", to_json(bundle.statement(
             method=method, preset=None, mechanism=mechanism, epsilon=held.target, delta=DELTA,
-            spent=held.spent(), steps=STEPS, noise_source="os-entropy", n_records=4000)))
+            spent=held.spent(), steps=STEPS, noise_source="os-entropy", population={"records": 9})))
     (files.release / "generator.safetensors").write_bytes(b"weights")
     return files
 
@@ -208,7 +208,7 @@ def test_the_claim_depends_on_the_budget_and_not_on_the_votes(tmp_path):
 def test_a_run_that_spent_all_it_had_can_be_published(tmp_path, bought):
     """The claim has room for the distance between drawn and ideal noise too."""
     mechanism = gpate.mechanism(CONFIG, toy.SPEC)
-    spent = mechanism.settled(kept()[1])
+    spent = mechanism.settled(kept()[1], ())
     worst = (1 + 1e-9) * gaussian.epsilon((*bought, *mechanism.events(STEPS)), DELTA)
     files = finished(tmp_path / "run", epsilon=worst, bought=bought)
     with Ledger.open(files.ledger) as held:  # as if all had been answered

@@ -16,6 +16,7 @@ import tiny
 import toy
 
 from dpgen_jax import loop
+from dpgen_jax.aggregation.schedule import Rotation
 from dpgen_jax.methods import datalens
 from dpgen_jax.private import packing, teachers
 from dpgen_jax.types import Private, unseal
@@ -35,8 +36,8 @@ def votes(where):
 def released(where, bits):
     """The sum that one step of DataLens releases, undecoded."""
     state = observed.start(where)
-    public, *_ = observed.block(observed.METHOD, where)(
-        state.public, state.units, toy.placed(*toy.images(), where), bits, state.key, 0, 1)
+    public, *_ = tiny.call(observed.block(observed.METHOD, where), state,
+                           toy.placed(*toy.images(), where), where, bits, 0, 1)
     return np.asarray(public.seen)
 
 
@@ -106,7 +107,7 @@ def test_a_padded_unit_would_vote_but_for_its_number():
         state = tiny.start(where)
         units = Private(dataclasses.replace(unseal(state.units), id=np.array(ids, np.int32)))
         records = tiny.placed(tiny.neighbours()[0], where)
-        return np.asarray(block(state.public, units, records, bits, state.key, 0, 1)[0].seen[0])
+        return np.asarray(tiny.call(block, state, records, where, bits, 0, 1, units)[0].seen[0])
 
     real, padding = total([0, 1, 2, 3, 9, 9]), total([9, 9, 9, 9, 0, 1])
     assert np.any(padding) and np.array_equal(total([0, 1, 2, 3, 4, 5]), real)
@@ -134,8 +135,7 @@ def test_compiled_once_whatever_the_number_of_steps_and_after_a_resume(devices, 
 
     def go(state, n):
         caplog.clear()
-        public, units, *_ = block(state.public, state.units, records, noise, state.key,
-                                 state.step, n)
+        public, units, *_ = tiny.call(block, state, records, where, noise, state.step, n)
         compilations.append(sum("XLA compilation" in line for line in caplog.messages))
         return dataclasses.replace(state, public=public, units=units, step=state.step + n)
 
@@ -156,12 +156,13 @@ def temporary(method, where, records):
     units = jax.eval_shape(lambda: jax.tree.map(
         lambda a: jnp.zeros((where.padded, *a.shape), a.dtype),
         teachers.Units(method.init_unit(jax.random.key(0)), jnp.zeros(2, np.uint32),
-                       jnp.int32(0))))
+                       jnp.int32(0), jnp.uint8(0))))
     public = jax.eval_shape(method.init, jax.random.key(0))
     bits = jax.ShapeDtypeStruct((loop.LONGEST_BLOCK, *method.mechanism.bits_shape),
                                 np.uint32)
+    secrets, groups = tiny.untold(where, loop.LONGEST_BLOCK)
     compiled = loop.compile_block(method, where).lower(
-        public, Private(units), records, bits, jax.random.key(0), 0, 1).compile()
+        public, Private(units), records, secrets, bits, groups, jax.random.key(0), 0, 1).compile()
     size = sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(units))
     return compiled.memory_analysis().temp_size_in_bytes, size
 
@@ -188,6 +189,51 @@ def test_temporary_memory_does_not_grow_with_the_messages():
 def test_messages_of_all_units_at_once_are_caught():
     with pytest.raises(AssertionError, match="for 512"):
         check_memory(lambda units: units)
+
+
+def wide(units, groups):
+    """A rotation of units that keep 2 kB each."""
+    def init_unit(key):
+        return tiny.init_unit(key) | {"wide": jnp.zeros((8, 64))}
+
+    def learn(key, unit, own, query):
+        more = jnp.tanh(query.images.T @ query.images @ unit["wide"]) + own.y.sum()
+        return tiny.learn(key, unit, own, query) | {"wide": 0.9 * unit["wide"] + more}
+
+    return tiny.build(init_unit=init_unit, learn=learn, n_units=units, schedule=Rotation(groups))
+
+
+def check_rotation(groups, chunk):
+    """The block does not grow with the units, neither with those visited nor with the others."""
+    def measure(units):
+        data = (np.zeros((3 * units, *tiny.SPEC.shape), np.uint8), np.zeros(3 * units, int))
+        where = tiny.layout(chunk, units=units, groups=groups)
+        dealt = tiny.partition.assign(3 * units, units, tiny.KEY)
+        return temporary(wide(units, groups), where, tiny.placed(data, where, dealt))
+
+    (few, less), (many, more) = measure(16), measure(512)
+    assert many - few < (more - less) / 8, f"{few} bytes for 16 units, {many} for 512"
+
+
+@pytest.mark.parametrize(("groups", "chunk"), [(2, 1), (4, 2)])
+def test_a_step_of_a_rotation_copies_nobody(groups, chunk):
+    check_rotation(groups, chunk)
+
+
+def test_a_group_that_is_gathered_at_once_is_caught(monkeypatch):
+    def whole(row, group, layout):
+        def rows(a):
+            return a.reshape(-1, layout.groups, *a.shape[1:])
+
+        def put(a, new):
+            group_of = jax.lax.dynamic_update_slice_in_dim(rows(a)[:, group], new, row, 0)
+            return rows(a).at[:, group].set(group_of).reshape(a.shape)
+
+        return (lambda a: jax.lax.dynamic_slice_in_dim(rows(a)[:, group], row, layout.chunk)), put
+
+    monkeypatch.setattr(teachers, "_chunk", whole)
+    with pytest.raises(AssertionError, match="for 512"):
+        check_rotation(4, 2)
 
 
 def test_no_second_copy_of_the_teachers_of_datalens():

@@ -63,7 +63,8 @@ def audit(method, deal: partition.Partition | None = None) -> float:
     both data sets without noise, which gives the votes that either would have cast.
     """
     block = tiny.block(method, WHERE)
-    runs = jax.jit(jax.vmap(block, (0, None, None, 0, 0, None, None)))
+    runs = jax.jit(jax.vmap(block, (0, None, None, None, 0, None, 0, None, None)))
+    told = tiny.untold(WHERE, tiny.STEPS)
     pair = [tiny.placed(data, WHERE, deal) for data in tiny.neighbours()]
     state = tiny.start(WHERE)
     keys = jax.random.split(state.key, RUNS)
@@ -74,7 +75,8 @@ def audit(method, deal: partition.Partition | None = None) -> float:
             lambda a: np.broadcast_to(a, (RUNS, *np.shape(a))), tiny.transcript())
         if given is not None:
             public = dataclasses.replace(public, given=given, forced=np.ones(RUNS, np.float32))
-        return np.asarray(runs(public, state.units, data, bits, keys, 0, tiny.STEPS)[0].seen)
+        return np.asarray(runs(public, state.units, data, told[0], bits, told[1], keys, 0,
+                               tiny.STEPS)[0].seen)
 
     scores = []
     for seed, data in enumerate(pair):
@@ -174,9 +176,10 @@ def test_the_audited_block_is_what_a_run_computes(tmp_path):
     bits = np.zeros((1, 8, *tiny.SHAPE, 3), np.uint32)
     bits[:, :tiny.STEPS] = SeededBits(0).draw((tiny.STEPS, *tiny.SHAPE, 3))
     begun = tiny.start(WHERE)
-    block = jax.vmap(tiny.block(METHOD, WHERE), (None, None, None, 0, None, None, None))
-    again = block(begun.public, begun.units, tiny.placed(data, WHERE), bits, begun.key, 0,
-                  tiny.STEPS)[0]
+    block = jax.vmap(tiny.block(METHOD, WHERE), (*[None] * 4, 0, *[None] * 4))
+    secrets, groups = tiny.untold(WHERE, 8)
+    again = block(begun.public, begun.units, tiny.placed(data, WHERE), secrets, bits, groups,
+                  begun.key, 0, tiny.STEPS)[0]
     assert np.array_equal(state.public.seen, again.seen[0]) and np.any(state.public.seen)
 
 
@@ -250,7 +253,7 @@ def test_one_record_moves_one_unit(tmp_path):
 
 def test_momentum_shared_by_the_units_of_a_chunk_is_caught(tmp_path, monkeypatch):
     """As in the published codes, whose optimiser slots belong to a place in the graph."""
-    separate = teachers._vmap
+    separate = teachers.vmapped
 
     def shared(one, chunk):
         def visit(*args):
@@ -260,7 +263,7 @@ def test_momentum_shared_by_the_units_of_a_chunk_is_caught(tmp_path, monkeypatch
             return dataclasses.replace(units, state=state), votes
         return visit
 
-    monkeypatch.setattr(teachers, "_vmap", shared)
+    monkeypatch.setattr(teachers, "vmapped", shared)
     method = tiny.build()
     with pytest.raises(AssertionError, match="units"):
         check_separation(tmp_path, lambda data: method)

@@ -79,7 +79,7 @@ def check_messages(method, devices):
         ids = np.where(np.arange(tiny.UNITS) == only, only, tiny.UNITS).astype(np.int32)
         alone = Private(dataclasses.replace(unseal(state.units),
                                             id=jax.device_put(ids, where.by_unit)))
-        return compiled(state.public, alone, records, bits, state.key, 0, 1)[0].seen
+        return tiny.call(compiled, state, records, where, bits, 0, 1, alone)[0].seen
 
     moved = {unit for unit in range(tiny.UNITS)
              if not np.array_equal(*(sum_of(unit, records) for records in pair))}

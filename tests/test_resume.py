@@ -11,10 +11,10 @@ import pytest
 import runs
 import toy
 
-from dpgen_jax import api, resume
+from dpgen_jax import api, capacity, resume
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.aggregation.bits import OsBits
-from dpgen_jax.config import Budget
+from dpgen_jax.config import Budget, Runtime
 from dpgen_jax.data import from_arrays
 from dpgen_jax.loop import initial_state
 from dpgen_jax.methods import datalens
@@ -355,10 +355,11 @@ def test_units_move_between_layouts_bit_for_bit(before, after, size):
 
 
 def test_a_state_that_does_not_fit_is_kept_in_half_precision(monkeypatch):
-    asked, data, said = runs.asked(None), from_arrays(*runs.images(), 3), []
-    assert api._fitting(asked, runs.CONFIG, data, said.append) is asked and not said
-    monkeypatch.setattr(api, "_memory", lambda: 1000.0)
-    smaller = api._fitting(asked, runs.CONFIG, data, said.append)
-    assert smaller.runtime == dataclasses.replace(asked.runtime, moments="bfloat16")
+    data, said, runtime = from_arrays(*runs.images(), 3), [], Runtime()
+    asked = "datalens", runs.CONFIG, data.spec
+    assert capacity.fitting(*asked, runtime, said.append) is runtime and not said
+    monkeypatch.setattr(capacity, "memory", lambda: 1000.0)
+    smaller = capacity.fitting(*asked, runtime, said.append)
+    assert smaller == dataclasses.replace(runtime, moments="bfloat16")
     assert "kept in bfloat16" in said[0]
-    assert api._fitting(smaller, runs.CONFIG, data, said.append) is smaller and len(said) == 1
+    assert capacity.fitting(*asked, smaller, said.append) is smaller and len(said) == 1

@@ -105,7 +105,7 @@ def build(**fields) -> Method:
     """The method, with verbs or fields of its mechanism replaced."""
     verbs = {"init": init, "init_unit": init_unit, "ask": ask, "learn": learn, "answer": answer,
              "absorb": absorb, "refine": lambda key, public: public.seen,
-             "sample": lambda model, key, labels: model}
+             "sample": lambda model, key, labels: model, "warm": None}
     held = {name: fields.pop(name) for name in [*fields] if name not in verbs}
     return Method(mechanism=mechanism(**held), **verbs | fields)
 
@@ -122,21 +122,22 @@ def neighbours() -> list[tuple[np.ndarray, np.ndarray]]:
     return pair
 
 
-def dealt() -> partition.Partition:
-    return partition.assign(12, UNITS, KEY)
+def dealt(units: int = UNITS) -> partition.Partition:
+    return partition.assign(12, units, KEY)
 
 
-def owner() -> int:
-    return int(np.argwhere(dealt().index == CANARY)[0][0])
+def owner(units: int = UNITS) -> int:
+    return int(np.argwhere(dealt(units).index == CANARY)[0][0])
 
 
 def layout(chunk: int = 2, devices: int = 1, parallel: str = "shard_map",
-           units: int = UNITS) -> teachers.Layout:
-    return teachers.Layout(units, chunk, tuple(jax.devices()[:devices]), parallel)
+           units: int = UNITS, groups: int = 1) -> teachers.Layout:
+    return teachers.Layout(units, chunk, tuple(jax.devices()[:devices]), parallel, groups)
 
 
 def placed(data, where: teachers.Layout, deal: partition.Partition | None = None):
-    return teachers.place(records.deal(records.seal(*data, SPEC), deal or dealt()), where)
+    return teachers.place(records.deal(records.seal(*data, SPEC), deal or dealt(where.n_units)),
+                          where)
 
 
 def lay(units: teachers.Units, where: teachers.Layout) -> Private[teachers.Units]:
@@ -152,10 +153,23 @@ def lay(units: teachers.Units, where: teachers.Layout) -> Private[teachers.Units
     return Private(dataclasses.replace(jax.tree.map(one, units), id=one(ids)))
 
 
+def untold(where: teachers.Layout, steps: int) -> tuple[Array, np.ndarray]:
+    """Secrets [R, S, 0] and groups [S] of a mechanism that tells nobody anything and visits all."""
+    nothing = np.zeros((-(-where.n_units // where.groups), steps, 0), np.int32)
+    return teachers.rows(nothing, where), np.zeros(steps, np.int32)
+
+
+def call(block: Callable, state: loop.State, own: Private[Any], where: teachers.Layout,
+         bits: np.ndarray, step: int, n: int, units: Private[teachers.Units] | None = None) -> Any:
+    """n steps of a compiled block, of a mechanism that visits all."""
+    secrets, groups = untold(where, len(bits))
+    return block(state.public, units or state.units, own, secrets, bits, groups, state.key, step, n)
+
+
 @functools.cache
-def fresh() -> tuple[teachers.Units, Array]:
+def fresh(units: int = UNITS) -> tuple[teachers.Units, Array]:
     """The units before the first step, on the host: donated buffers are used up by a run."""
-    state = loop.initial_state(build(), jax.random.key(0), layout(1))
+    state = loop.initial_state(build(n_units=units), jax.random.key(0), layout(1, units=units))
     return jax.device_get(unseal(state.units)), state.key
 
 
@@ -163,7 +177,7 @@ block = functools.cache(loop.compile_block)
 
 
 def start(where: teachers.Layout, given: Any = None) -> loop.State:
-    units, key = fresh()
+    units, key = fresh(where.n_units)
     return loop.State(jax.device_put(transcript(given), where.replicated), lay(units, where), key)
 
 
@@ -180,8 +194,8 @@ def train(path, method: Method, data, where: teachers.Layout, given: Any = None,
     return state, ledger
 
 
-def arrays(state: loop.State) -> Any:
+def arrays(state: loop.State, units: int = UNITS) -> Any:
     """Units' arrays [U, ...] of a state."""
     return jax.tree.map(
-        lambda a, unit: np.asarray(a).reshape(-1, *unit.shape[1:])[:UNITS],
-        unseal(state.units).state, fresh()[0].state)
+        lambda a, unit: np.asarray(a).reshape(-1, *unit.shape[1:])[:units],
+        unseal(state.units).state, fresh(units)[0].state)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from decimal import ROUND_CEILING, Context
 
 from dpgen_jax.accountant import gaussian
-from dpgen_jax.accountant.events import Event, Events, GaussianEvent
+from dpgen_jax.accountant.events import Event, Events
 from dpgen_jax.errors import BudgetExceeded, UserError
 
 _MOST_STEPS = 2**53
@@ -72,18 +72,21 @@ def max_steps(event: Event | Callable[[int], Events], epsilon: float, delta: flo
     return fits
 
 
-def sigma_for(make_event: Callable[[float], GaussianEvent | Events], steps: int, epsilon: float,
+def sigma_for(make_event: Callable[[float], Event | Events], steps: int, epsilon: float,
               delta: float, spent: Events = ()) -> float:
     """The smallest sigma of four significant digits at which `steps` steps, after `spent`, stay
     within the budget.
 
-    make_event: from sigma, in the caller's units, to the event or the events of one step, whose
-      cost must not rise with sigma. The events of the rounded sigma itself are what is checked.
+    make_event: from sigma, in the caller's units, to the event or the events of one step, or to a
+      function from a number of steps to their events, for a schedule that does not charge each
+      step. The cost must not rise with sigma; that of the rounded sigma itself is what is checked.
     Raises BudgetExceeded where no sigma is enough (what was spent before leaves nothing, or the
     total variation alone exceeds delta), and UserError where the budget asks for no noise at all.
     """
     def total(sigma: float) -> float:
         made = make_event(sigma)
+        if callable(made):
+            return gaussian.epsilon((*spent, *made(steps)), delta)
         one_step = made if isinstance(made, tuple) else ((made, 1),)
         return gaussian.epsilon((*spent, *((event, n * steps) for event, n in one_step)), delta)
 

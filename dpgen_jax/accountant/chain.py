@@ -176,8 +176,8 @@ class Account:
 
     def _reserve(self, record: Record) -> None:
         steps, events = whole(record["steps"], 1), from_json(record["events"])
-        if record["id"] != self.next_id or not events:
-            raise ValueError("a reservation needs the next id and at least one event")
+        if record["id"] != self.next_id:  # events may be none: a rotation's first turns pay for all
+            raise ValueError("a reservation needs the next id")
         self._charge(steps, events)
         self.pending[self.next_id] = (steps, events)
         self.next_id += 1

@@ -63,6 +63,51 @@ class GaussianEvent:
 
 
 @dataclasses.dataclass(frozen=True)
+class SampledGaussianEvent:
+    """One release of a GaussianEvent's kind of the messages of units drawn for it alone: uniformly,
+    without replacement and in secret. One step, whatever its batch: the sensitivity covers it all.
+
+    The guarantee is replace-one of one unit's whole data. It holds where a unit's message depends
+    on its own data and on earlier releases only, and not on who was drawn before.
+
+    sigma, grid, total_variation: as in GaussianEvent.
+    squared_sensitivity: squared L2 distance of the sum of the drawn units' messages when one of
+      them is replaced by any other message, of the same unit or of another; an integer in squared
+      grid units (for messages of norm at most C in each of B rows: 4 C^2 B).
+    population: units that are drawn from, K; drawn: units of one step, m.
+
+    Raises UserError for what no mechanism can have.
+    """
+
+    sigma: float
+    squared_sensitivity: int
+    population: int
+    drawn: int
+    grid: float = 1.0
+    total_variation: float = 0.0
+    mechanism: str = "rounded-gaussian, secret draw"
+
+    def __post_init__(self):
+        base = self.undrawn  # which checks what the two kinds share
+        for name in ("sigma", "squared_sensitivity", "grid", "total_variation"):
+            object.__setattr__(self, name, getattr(base, name))
+        for name in ("population", "drawn"):
+            object.__setattr__(self, name, operator.index(getattr(self, name)))
+        if not 1 <= self.drawn <= self.population:
+            raise UserError(f"drawn must be between 1 and the population of {self.population} "
+                            f"units, got {self.drawn}")
+
+    @property
+    def undrawn(self) -> GaussianEvent:
+        """The release with the draw known."""
+        return GaussianEvent(self.sigma, self.squared_sensitivity, self.grid, self.total_variation)
+
+    def statement(self) -> dict[str, Any]:
+        return {**self.undrawn.statement(), "mechanism": self.mechanism,
+                "population": self.population, "drawn": self.drawn}
+
+
+@dataclasses.dataclass(frozen=True)
 class EpsilonDeltaEvent:
     """One release that is (epsilon, delta)-private; purely epsilon-private where delta is 0.
 
@@ -117,11 +162,12 @@ class NonPrivateEvent:
         return {"mechanism": self.mechanism, "sigma": 0.0, "sensitivity": None}
 
 
-Event = GaussianEvent | EpsilonDeltaEvent | RenyiEvent | NonPrivateEvent
+Event = GaussianEvent | SampledGaussianEvent | EpsilonDeltaEvent | RenyiEvent | NonPrivateEvent
 Events = tuple[tuple[Event, int], ...]
 
-KINDS: dict[str, type] = {"gaussian": GaussianEvent, "epsilon-delta": EpsilonDeltaEvent,
-                          "renyi": RenyiEvent, "non-private": NonPrivateEvent}
+KINDS: dict[str, type] = {"gaussian": GaussianEvent, "sampled-gaussian": SampledGaussianEvent,
+                          "epsilon-delta": EpsilonDeltaEvent, "renyi": RenyiEvent,
+                          "non-private": NonPrivateEvent}
 
 
 def _plain(event: Event, *names: str) -> None:
@@ -141,6 +187,12 @@ def merge(events: Events) -> Events:
             raise UserError(f"the count of an event must be a whole number >= 0, got {count!r}")
         counts[event] = counts.get(event, 0) + count
     return tuple((event, count) for event, count in counts.items() if count)
+
+
+def without_distance(events: Events) -> Events:
+    """The events as if their noise were ideal. For comparison: no run draws such noise."""
+    return tuple((dataclasses.replace(event, total_variation=0.0)
+                  if hasattr(event, "total_variation") else event, n) for event, n in events)
 
 
 def to_json(events: Events) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import erfcx, ndtr, ndtri
 
+from dpgen_jax.accountant import sampling
 from dpgen_jax.accountant.events import (
     EpsilonDeltaEvent,
     Event,
@@ -24,6 +25,7 @@ from dpgen_jax.accountant.events import (
     GaussianEvent,
     NonPrivateEvent,
     RenyiEvent,
+    SampledGaussianEvent,
     merge,
 )
 from dpgen_jax.errors import UserError
@@ -36,6 +38,7 @@ _SAFETY = 1 + 1e-9
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 # Parts of delta that are tried: fixed, so that epsilon cannot fall when an event is added.
 _SHARES = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
+_FINE_SHARES = (*_SHARES, 1 - 1e-4, 1 - 1e-6)
 
 
 def delta_at(mu: float, epsilon: float) -> float:
@@ -68,12 +71,13 @@ def epsilon(events: Events, delta: float) -> float:
     """An epsilon at which all `events` together are (epsilon, delta)-private; the smallest, rounded
     up, where all are Gaussian.
 
-    Gaussian events compose exactly (`_exact`). EpsilonDeltaEvents add their epsilons to that and
-    take their deltas from delta: basic composition. It holds however the releases are interleaved
-    and depend on each other: each kind is an interactive mechanism with its own (epsilon, delta),
-    and those compose like mechanisms that run one after the other (Vadhan and Zhang, "Concurrent
-    Composition Theorems for Differential Privacy", STOC 2023). With RenyiEvents of one order it is
-    the smaller of that (`_each_kind`) and all at that order (`_one_order`).
+    Gaussian events compose exactly (`_exact`), with SampledGaussianEvents by Renyi divergences
+    (`_drawn`). EpsilonDeltaEvents add their epsilons to that and take their deltas from delta:
+    basic composition. It holds however the releases are interleaved and depend on each other: each
+    kind is an interactive mechanism with its own (epsilon, delta), and those compose like
+    mechanisms that run one after the other (Vadhan and Zhang, "Concurrent Composition Theorems for
+    Differential Privacy", STOC 2023). With RenyiEvents of one order it is the smaller of that
+    (`_each_kind`) and all at that order (`_one_order`).
 
     inf with a NonPrivateEvent, or where delta is not enough; 0.0 for no events. Never falls when an
     event is added or delta is lowered. Raises UserError unless 0 < delta < 1.
@@ -91,10 +95,10 @@ def epsilon(events: Events, delta: float) -> float:
 
 
 def _each_kind(events: Events, delta: float) -> float:
-    """Each kind of event by itself, and each order of RenyiEvents, then basic composition; a share
-    of delta is for Renyi, split equally between orders. The best of `_SHARES`."""
-    gaussians = _only(GaussianEvent, events)
-    mu, tau = math.sqrt(mu_squared(gaussians)), total_variation(gaussians)
+    """Each kind of event by itself (both Gaussian ones as one), and each order of RenyiEvents, then
+    basic composition; a share of delta is for Renyi, split equally. The best of `_SHARES`."""
+    mu, tau = math.sqrt(mu_squared(_only(GaussianEvent, events))), total_variation(events)
+    drawn = sampling.curve(events)
     pure = math.fsum(n * event.epsilon for event, n in _only(EpsilonDeltaEvent, events))
     renyi: dict[float, float] = {}
     for event, count in _only(RenyiEvent, events):
@@ -103,7 +107,7 @@ def _each_kind(events: Events, delta: float) -> float:
     def total(share: float) -> float:
         each = share * delta / max(1, len(renyi))
         converted = [_from_rdp(rdp, order, each) for order, rdp in renyi.items()]
-        return _exact(mu, tau, (1 - share) * delta) + math.fsum([pure, *converted])
+        return _drawn(drawn, mu, tau, (1 - share) * delta) + math.fsum([pure, *converted])
 
     return min(map(total, _SHARES)) if renyi else total(0.0)
 
@@ -114,27 +118,42 @@ def _one_order(events: Events, order: float, delta: float) -> float:
     and Steinke, "Concentrated Differential Privacy", TCC 2016, Proposition 3.3). An (e, d)-private
     release is e-private but for a chance of d that it tells all (Kairouz, Oh and Viswanath, "The
     Composition Theorem for Differential Privacy", ICML 2015): delta arrives here without those d.
-    The drawn Gaussians' tau is charged for the whole as `_exact` proves, from a share of delta.
+    A SampledGaussianEvent has the divergence of `sampling`, at its orders only.
     """
-    gaussians = _only(GaussianEvent, events)
-    tau = total_variation(gaussians)
     rdp = math.fsum([
-        order * mu_squared(gaussians) / 2,
+        order * mu_squared(_only(GaussianEvent, events)) / 2,
+        sampling.at_order(events, order),
         *(n * event.rdp for event, n in _only(RenyiEvent, events)),
         *(n * min(event.epsilon, order * event.epsilon**2 / 2)
           for event, n in _only(EpsilonDeltaEvent, events))])
+    return _beside_tau(rdp, order, total_variation(events), delta, _SHARES)
+
+
+def _drawn(rdp: np.ndarray, mu: float, tau: float, delta: float) -> float:
+    """`_exact` with SampledGaussianEvents of this `sampling.curve`: all divergences add up at each
+    of its orders."""
+    if not rdp.any():
+        return _exact(mu, tau, delta)
+    rdp = rdp + sampling.ORDERS * mu**2 / 2
+    return _beside_tau(rdp, sampling.ORDERS, tau, delta, _FINE_SHARES)
+
+
+def _beside_tau(rdp, orders, tau: float, delta: float, shares: Sequence[float]) -> float:
+    """The smallest epsilon over shares of delta: one part is for `rdp`, the rest for the distance
+    between drawn and ideal noise, (1 + e^eps) tau as `_exact` proves."""
     best = math.inf
-    for share in _SHARES:
-        eps, rest = _from_rdp(rdp, order, share * delta), (1 - share) * delta
+    for share in shares:
+        eps, rest = _from_rdp(rdp, orders, share * delta), (1 - share) * delta
         if tau == 0 or rest > 0 and math.log(tau) + np.logaddexp(0, eps) <= math.log(rest):
             best = min(best, eps)
     return best
 
 
-def _from_rdp(rdp: float, order: float, delta: float) -> float:
-    if rdp == 0 or delta <= 0:
-        return 0.0 if rdp == 0 else math.inf
-    return max(0.0, float(_convert(rdp, order, delta, "improved")))
+def _from_rdp(rdp, orders, delta: float) -> float:
+    """The best of one or more orders, each of which bounds the whole."""
+    if not np.any(rdp) or delta <= 0:
+        return math.inf if np.any(rdp) else 0.0
+    return max(0.0, float(np.min(_convert(rdp, orders, delta, "improved"))))
 
 
 def _only(kind: type, events: Events) -> Events:
@@ -160,7 +179,7 @@ def mu_squared(events: Events) -> float:
 def total_variation(events: Events) -> float:
     """Sum of count * total_variation: by how much the drawn run may differ from the ideal one."""
     return math.fsum(count * event.total_variation for event, count in merge(events)
-                     if isinstance(event, GaussianEvent))
+                     if isinstance(event, GaussianEvent | SampledGaussianEvent))
 
 
 def _exact(mu: float, tau: float, delta: float) -> float:

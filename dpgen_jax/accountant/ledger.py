@@ -88,7 +88,8 @@ class Ledger:
 
         The record is on disk when this returns. If it raises, nothing may be drawn: BudgetExceeded
         if `target` at the header's delta would be exceeded, whatever the caller computed; UserError
-        if the file cannot be written; ValueError for a reservation of nothing.
+        if the file cannot be written. Steps may cost nothing: in a rotation the first turns of a
+        round pay for all of it.
         """
         self._require_budget(events, f"{steps} more steps")
         reservation = self._account.next_id

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dpgen_jax.accountant import sampling
 from dpgen_jax.accountant.gaussian import zcdp_epsilon
 from dpgen_jax.errors import BudgetExceeded
 
@@ -98,6 +99,71 @@ def gpate(batch: int, projection: int, sigma: float, sigma_threshold: float, del
         epsilon=epsilon)
 
 
+WOR_ORDERS = tuple(range(2, 801))
+"""The grid of `autodp`, which GS-WGAN's code calls: whole orders to 100, doubled while that helps.
+Orders between two whole ones cannot win, as its bound interpolates there."""
+
+
+def gswgan(critics: int, batch: int, sigma: float, delta: float,
+           source: str = "GS-WGAN's privacy_analysis.py") -> Published:
+    """GS-WGAN (Chen, Orekondy and Fritz, "GS-WGAN: A Gradient-Sanitized Approach for Learning
+    Differentially Private Generators", NeurIPS 2020) as the authors' privacy_analysis.py counts:
+    ONE Gaussian per sample, amplified by drawing 1 of the critics without replacement (Wang, Balle
+    and Kasiviswanathan, AISTATS 2019, Theorem 27), composed steps * batch times.
+
+    No guarantee: all samples of a step share one draw, so that the step is to be amplified as a
+    whole, and a critic that learns only when drawn remembers the draws.
+
+    critics: K; batch: samples of one step; sigma: noise multiplier of one sample (standard
+    deviation 2 sigma C where a gradient is clipped to C); without noise epsilon is inf.
+    """
+    def epsilon(steps: int) -> float:
+        if steps == 0:
+            return 0.0
+        if sigma == 0:
+            return math.inf
+        rdp = sampling.without_replacement(1 / critics, 1 / sigma**2, WOR_ORDERS)
+        return float(np.min(steps * batch * rdp + math.log(1 / delta) / (np.array(WOR_ORDERS) - 1)))
+
+    return Published(
+        formula="min over a = 2, 3, ... of T * B * R(a) + ln(1/delta)/(a-1), R of a Gaussian "
+                f"amplified by 1/K, K={critics}, B={batch}, sigma={sigma:g}, delta={delta:g} "
+                f"({source})",
+        epsilon=epsilon)
+
+
+def gswgan_federated(clients: int, batch: int, sigma: float, delta: float) -> Published:
+    """Federated GS-WGAN as published: one of the clients a step, T / clients visits to each without
+    amplification, B Gaussians a visit, the classic conversion at the best real order.
+
+    sigma: as in `gswgan`; without noise epsilon is inf.
+    """
+    def epsilon(steps: int) -> float:
+        rdp_per_order = steps / clients * batch / (2 * sigma**2) if sigma else math.inf
+        return zcdp_epsilon(rdp_per_order, delta, "classic") if steps else 0.0
+
+    return Published(
+        formula=f"min over a of (T / K) * B * a / (2 sigma^2) + ln(1/delta)/(a-1), K={clients}, "
+                f"B={batch}, sigma={sigma:g}, delta={delta:g} (GS-WGAN's federated experiment)",
+        epsilon=epsilon)
+
+
+def dpac(critics: int, batch: int, sigma: float, delta: float) -> Published:
+    """DP-GAN-DPAC (its repository chenchen-usyd/DP-GAN-DPAC): the script of GS-WGAN, unchanged.
+
+    It knows of one batch size and of one sanitised gradient a step, where the code turns to
+    batches of 1,000 and sanitises the critic's and the classifier's gradient.
+    """
+    return gswgan(critics, batch, sigma, delta, "DP-GAN-DPAC's privacy_analysis.py")
+
+
+def _gswgan_of(config: Any, delta: float) -> Published | None:
+    if config.critics_per_step != 1:  # 0: all of them
+        return None
+    formula = gswgan_federated if getattr(config, "federated", False) else gswgan
+    return formula(config.critics, config.batch, config.sigma, delta)
+
+
 # method name -> (its complete configuration, delta) -> what its paper would say, None for a part
 # of a method that no paper has
 PUBLISHED: dict[str, Callable[[Any, float], Published | None]] = {
@@ -105,4 +171,7 @@ PUBLISHED: dict[str, Callable[[Any, float], Published | None]] = {
     "gpate": lambda config, delta: gpate(config.batch, config.projection, config.sigma,
                                          config.sigma_threshold, delta)
     if config.aggregate == "gnmax" and config.projection else None,
+    "gswgan": _gswgan_of,
+    "dpac": lambda config, delta: dpac(config.critics, config.batch, config.sigma, delta)
+    if config.critics_per_step == 1 else None,
 }

@@ -17,11 +17,15 @@ import numpy as np
 
 class BitSource(Protocol):
     """draw(shape): new bits, a read-only uint32 array; the leading axis counts steps.
+    draw_for(units int [R, n], first, shape): bits of `shape` for each unit at each of n turns from
+    `first` on: [R, n, *shape].
     label: what may be said of a run that uses it, printed in every statement."""
 
     label: str
 
     def draw(self, shape: tuple[int, ...]) -> np.ndarray: ...
+
+    def draw_for(self, units: np.ndarray, first: int, shape: tuple[int, ...]) -> np.ndarray: ...
 
 
 def draw_bits(shape: tuple[int, ...]) -> np.ndarray:
@@ -40,6 +44,9 @@ class OsBits:
 
     def draw(self, shape: tuple[int, ...]) -> np.ndarray:
         return draw_bits(shape)
+
+    def draw_for(self, units: np.ndarray, first: int, shape: tuple[int, ...]) -> np.ndarray:
+        return draw_bits((*units.shape, *shape))
 
 
 @dataclasses.dataclass
@@ -60,10 +67,18 @@ class SeededBits:
         steps = range(self.step, self.step + shape[0])
         self.step += shape[0]
         size = 4 * math.prod(shape[1:])
-        return _array(b"".join(self._bytes(step, size) for step in steps), shape)
+        return _array(b"".join(self._bytes(f"{step}", size) for step in steps), shape)
 
-    def _bytes(self, step: int, size: int) -> bytes:
-        name = f"dpgen_jax noise {self.seed} {self.incarnation} {step}"
+    def draw_for(self, units: np.ndarray, first: int, shape: tuple[int, ...]) -> np.ndarray:
+        """A function of seed, turn and unit, wherever the unit is: the bits of a unit in a
+        federation are those of the same unit in one process."""
+        size = 4 * math.prod(shape)
+        data = (self._bytes(f"{first + i} unit {unit}", size)
+                for row in units for i, unit in enumerate(row))
+        return _array(b"".join(data), (*units.shape, *shape))
+
+    def _bytes(self, what: str, size: int) -> bytes:
+        name = f"dpgen_jax noise {self.seed} {self.incarnation} {what}"
         return hashlib.shake_256(name.encode()).digest(size)
 
 

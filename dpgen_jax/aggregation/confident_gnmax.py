@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpgen_jax.accountant.events import Events
+from dpgen_jax.aggregation.bits import BitSource
 from dpgen_jax.aggregation.histogram import OneHot
 from dpgen_jax.aggregation.mechanism import Noise, check_range
 from dpgen_jax.aggregation.schedule import Everyone
@@ -90,6 +91,13 @@ class ConfidentGNMax:
         """The threshold in votes, with the share as the decimal that it prints as."""
         return math.ceil(Fraction(repr(float(self.threshold))) * self.n_units)
 
+    def secrets(self, source: BitSource, turns: np.ndarray, first: int) -> np.ndarray:
+        """int32 [U, n, 0]: none."""
+        return np.zeros((self.n_units, len(turns), 0), np.int32)
+
+    def contribution(self, key: Array, message: Array, secret: Array) -> Array:
+        return self.bound.project(key, message)
+
     def decide(self, votes: Array, bits: Array) -> Answers:
         counts = votes.reshape(self.queries, self.bound.bins)
         largest = jnp.max(counts, -1) + self.test_noise.sample(bits[:, 0])
@@ -114,6 +122,10 @@ class ConfidentGNMax:
         queries = self.queries * self.schedule.visits(steps)
         return self._events(queries, queries)
 
-    def settled(self, answered: np.ndarray) -> Events:
+    def due(self, spent: Events, turn: int, steps: int) -> Events:
+        """Their worst case, whatever was spent: earlier steps were settled."""
+        return self.events(steps)
+
+    def settled(self, answered: np.ndarray, charged: Events) -> Events:
         """answered [steps, B, k]: every query tested, those answered released."""
         return self._events(answered.size, int(answered.sum()))

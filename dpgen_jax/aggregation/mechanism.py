@@ -13,9 +13,10 @@ from typing import Any, ClassVar, Protocol
 import jax.numpy as jnp
 import numpy as np
 
-from dpgen_jax.accountant.events import Events
+from dpgen_jax.accountant.events import Event, Events
+from dpgen_jax.aggregation.bits import BitSource
 from dpgen_jax.aggregation.noise import NoNoise, RoundedGaussian
-from dpgen_jax.aggregation.schedule import Everyone
+from dpgen_jax.aggregation.schedule import Schedule
 from dpgen_jax.types import Array, Private, UserError, unseal
 
 ADD_OR_REMOVE = "add-or-remove-one"
@@ -43,19 +44,28 @@ class Bound(Protocol):
 
 
 class Releases(Protocol):
-    """What the loop asks of a mechanism; `Mechanism` and `confident_gnmax.ConfidentGNMax` are two.
+    """What the loop asks of a mechanism: `Mechanism`, `confident_gnmax.ConfidentGNMax`,
+    `local.LocalMechanism`.
 
     shape: (B, D) of the sum over units; bits_shape: of the uint32 bits of one release; keeps_votes:
     whether the data holder may keep the sums, for data-dependent accounting.
     """
 
     bound: Bound
+    schedule: Schedule
     n_units: int
     shape: tuple[int, int]
     keeps_votes: ClassVar[bool]
 
     @property
     def bits_shape(self) -> tuple[int, ...]: ...
+
+    def secrets(self, source: BitSource, turns: np.ndarray, first: int) -> np.ndarray:
+        """[R, n, ...]: what the unit visited in row r and step i is told in secret, which is unit
+        r * groups + turns[i]; turns int32 [n] from turn `first` on; R rows hold all units."""
+
+    def contribution(self, key: Array, message: Array, secret: Array) -> Array:
+        """int32 [B, D]: what one unit adds to the sum, from its message and its secret."""
 
     def decide(self, votes: Array, bits: Array) -> Any:
         """The public outcome of the sum int32 [B, D], with noise made of `bits`."""
@@ -69,8 +79,11 @@ class Releases(Protocol):
     def events(self, steps: int) -> Events:
         """The most that `steps` steps can cost."""
 
-    def settled(self, answered: np.ndarray) -> Events:
-        """What steps cost whose `answered` [steps, ...] are these; never more than `events`."""
+    def due(self, spent: Events, turn: int, steps: int) -> Events:
+        """What is to be charged, on top of `spent`, before `steps` steps from this turn on."""
+
+    def settled(self, answered: np.ndarray, charged: Events) -> Events:
+        """What steps cost whose `answered` [steps, ...] are these; never more than `charged`."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,12 +91,14 @@ class Mechanism:
     """Integer messages, bounded one by one, summed over units, released with noise.
 
     bound: of one unit's message; noise: on the sum; schedule: who answers; n_units: public;
-    shape: (B, D) of a bounded message; decode: (noisy sum int32 [B, D], n_units) -> float32.
+    shape: (B, D) of a bounded message; decode: (noisy sum int32 [B, D], answers) -> float32,
+    answers being how many units answered.
 
-    Guarantee: one step is one Gaussian release of sensitivity bound.squared_sensitivity(), for
-    the unit and the relation named here. Replace-one: the content and label behind one public
-    record id change; that moves the message of one unit, arbitrarily, and no other. n and the ids
-    are public. What `events` says is derived from the very objects that bound and draw.
+    Guarantee: one visit is one Gaussian release of sensitivity bound.squared_sensitivity(), for
+    the unit and the relation named here; how visits add up is the schedule's to prove.
+    Replace-one: the content and label behind one public record id change; that moves the message of
+    one unit, arbitrarily, and no other. n and the ids are public. What `events` says is derived
+    from the very objects that bound and draw.
 
     Raises UserError for a relation or unit that the bound is not proven for, for shapes that do
     not fit, and where the noisy sum could leave int32.
@@ -91,7 +106,7 @@ class Mechanism:
 
     bound: Bound
     noise: Noise
-    schedule: Everyone
+    schedule: Schedule
     n_units: int
     shape: tuple[int, int]
     decode: Callable[[Array, int], Array]
@@ -123,8 +138,19 @@ class Mechanism:
     def bits_shape(self) -> tuple[int, ...]:
         return self.noise.bits_shape(self.shape)
 
+    def secrets(self, source: BitSource, turns: np.ndarray, first: int) -> np.ndarray:
+        """int32 [R, n, 0 or 1]: whether the unit is heard, where that is a secret."""
+        rows, n = rows_of(self), len(turns)
+        shares = self.schedule.shares(source, self.n_units, first, n)
+        return np.zeros((rows, n, 0), np.int32) if shares is None else shares[:, :, None]
+
+    def contribution(self, key: Array, message: Array, secret: Array) -> Array:
+        votes = self.bound.project(key, message)
+        return votes * secret[0] if secret.size else votes
+
     def decide(self, votes: Array, bits: Array) -> Array:
-        return self.decode(votes + self.noise.sample(bits), self.n_units)
+        answers = self.schedule.answering(self.n_units)
+        return self.decode(votes + self.noise.sample(bits), answers)
 
     def value(self, outcome: Array) -> Array:
         return outcome
@@ -134,13 +160,29 @@ class Mechanism:
         return jnp.zeros(0, jnp.int32)
 
     def events(self, steps: int) -> Events:
-        """The privacy events of `steps` steps, as (event, count) pairs, for the accountant."""
+        """The privacy events of a run of `steps` steps, as (event, count) pairs."""
         rows, columns = self.shape
-        event = self.noise.event(self.bound.squared_sensitivity(), rows * columns, self.bound.grid)
-        return ((event, self.schedule.visits(steps)),)
+        visit = self.noise.event(self.bound.squared_sensitivity(), rows * columns, self.bound.grid)
+        return ((self.schedule.event(visit), self.schedule.visits(steps)),)
 
-    def settled(self, answered: np.ndarray) -> Events:
-        return self.events(len(answered))
+    def due(self, spent: Events, turn: int, steps: int) -> Events:
+        return due(self.events(turn + steps), spent)
+
+    def settled(self, answered: np.ndarray, charged: Events) -> Events:
+        return charged
+
+
+def rows_of(mechanism: Releases) -> int:
+    """R: rows of units, each holding one unit of every group."""
+    return -(-mechanism.n_units // mechanism.schedule.groups)
+
+
+def due(wanted: Events, spent: Events) -> Events:
+    """What must be charged so that all of `wanted` is, whatever was charged before and for what: a
+    run's charges are never below what all its turns cost, lost and torn ones included."""
+    held: dict[Event, int] = dict(spent)
+    return tuple((event, count - held.get(event, 0)) for event, count in wanted
+                 if count > held.get(event, 0))
 
 
 def check_range(n_units: int, bound: Bound, noise: Noise) -> None:

@@ -32,6 +32,8 @@ class Dataset:
       file: they tell about the records.
     bought: the purchases of the schema made under differential privacy on these records, as rows
       of `accountant.events.to_json`; whoever trains on them charges them.
+    clients: int32 [n], who holds each training record, 0..U-1; None where nobody said
+      (`clients.split` then deals them out). Only federated runs read it.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Dataset:
     notes: tuple[str, ...] = ()
     private_notes: tuple[str, ...] = ()
     bought: tuple[dict[str, Any], ...] = ()
+    clients: np.ndarray | None = None
 
 
 def assemble(name: str, classes: int, train: Arrays, test: Arrays | None,

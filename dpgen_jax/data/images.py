@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import struct
 import zipfile
@@ -12,7 +13,16 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
-from dpgen_jax.data.base import Arrays, Dataset, assemble, fit, fixed_classes, locate, stack
+from dpgen_jax.data.base import (
+    Arrays,
+    Dataset,
+    assemble,
+    fit,
+    fixed_classes,
+    frozen,
+    locate,
+    stack,
+)
 from dpgen_jax.types import UserError
 
 DIGITS_TRAIN = 1437
@@ -91,6 +101,7 @@ def npz(given: str, classes: int | None, image_size: int | None) -> Dataset:
 
     x_test and y_test alike, both or none. The number of classes is the argument or else an
     integer `classes` in the file; it is never read off the labels, which are private.
+    client_id [n], integers or strings, names the holder of each training record and may be absent.
     """
     path = locate(given)
     held = _read_npz(path)
@@ -103,8 +114,22 @@ def npz(given: str, classes: int | None, image_size: int | None) -> Dataset:
     train, test = (
         (to_bytes(f"{path}, x_{part}", held[f"x_{part}"]), held[f"y_{part}"])
         if f"x_{part}" in held else None for part in ("train", "test"))
-    return assemble(path.stem, classes, train, test,
+    data = assemble(path.stem, classes, train, test,
                     ["image height, width and channels are read from the array shapes"], image_size)
+    clients = _ranked(path, held.get("client_id"), len(data.y_train))
+    return dataclasses.replace(data, clients=clients)
+
+
+def _ranked(path: Path, named: np.ndarray | None, count: int) -> np.ndarray | None:
+    """int32 [n]: the rank 0..U-1 of each record's client among the sorted names."""
+    if named is None:
+        return None
+    if named.shape != (count,):
+        raise UserError(f"{path}: {count} training images but client_id of shape {named.shape}; "
+                        "one client an image is needed")
+    if named.dtype.kind not in "iuUS":
+        raise UserError(f"{path}: client_id is {named.dtype}; store integers or strings")
+    return frozen(np.unique(named, return_inverse=True)[1], np.int32)
 
 
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
@@ -114,7 +139,7 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
             raise UserError(f"{path} is a single .npy array; save x_train and y_train "
                             "with np.savez")
         with opened:
-            wanted = {"x_train", "y_train", "x_test", "y_test", "classes"}
+            wanted = {"x_train", "y_train", "x_test", "y_test", "classes", "client_id"}
             return {name: opened[name] for name in opened.files if name in wanted}
     except UserError:
         raise

@@ -6,7 +6,7 @@ from types import ModuleType
 
 from dpgen_jax.types import UserError
 
-NAMES = ("datalens", "gpate", "projected_dpgan")
+NAMES = ("datalens", "gpate", "gswgan", "dpac", "projected_dpgan")
 
 
 def get(name: str) -> ModuleType:

@@ -5,6 +5,7 @@ Blocks are ranges of unit ids: what is saved does not depend on devices, chunks 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpgen_jax.private.teachers import Layout, Units, unit_bytes
+from dpgen_jax.private.teachers import Layout, Units, one_unit, unit_bytes
 from dpgen_jax.types import Method, Private, unseal
 
 BLOCK_BYTES = 2**28
@@ -60,7 +61,7 @@ def assemble(parts: Iterator[Private[Units]], method: Method, layout: Layout) ->
         first = last
     for d, at in enumerate(range(0, layout.padded, per)):
         ids = jax.device_put(np.arange(at, at + per, dtype=np.int32), layout.devices[d])
-        held[d] = Units(held[d].state, held[d].key, ids)
+        held[d] = dataclasses.replace(held[d], id=ids)
     return Private(jax.tree.map(lambda *shards: _join(shards, layout), *held))
 
 
@@ -72,9 +73,15 @@ def like(method: Method, count: int) -> Private[Units]:
 def _unit(method: Method) -> Units:
     """Shapes of one unit."""
     def one(key):
-        return Units(method.init_unit(key), jax.random.key_data(key), jnp.int32(0))
+        return one_unit(method, key, jnp.int32(0))
 
     return jax.eval_shape(one, jax.random.key(0))
+
+
+def warmed(units: Private[Units], layout: Layout) -> np.ndarray:
+    """bool [U]: which units have had their warm start: public."""
+    (block,) = blocks(Private(unseal(units).warm), layout, layout.n_units)
+    return unseal(block).astype(bool)
 
 
 def _per_device(layout: Layout) -> int:

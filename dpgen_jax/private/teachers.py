@@ -24,25 +24,30 @@ AXIS = "units"
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Units:
-    """state: the method's unit pytree, leaves [U, ...]; key uint32 [U, 2]; id int32 [U]."""
+    """state: the method's unit pytree, leaves [U, ...]; key uint32 [U, 2]; id int32 [U]; warm
+    uint8 [U]: 1 after a warm start."""
 
     state: Any
     key: Array
     id: Array
+    warm: Array
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
     """How units lie on devices. It changes speed and memory, never a vote sum or an epsilon.
 
-    Units are padded to a multiple of chunk x devices; padded units cast zero votes.
-    parallel: "shard_map", or "pmap": the same per-device function under `jax.pmap`.
+    Units are padded to a multiple of chunk x devices x groups; padded units cast zero votes.
+    parallel: "shard_map", or "pmap": the same per-device function under `jax.pmap`. groups: of the
+    mechanism's schedule. Row r of a device holds one unit of every group, so those that a step
+    visits lie at equal distances.
     """
 
     n_units: int
     chunk: int
     devices: tuple[jax.Device, ...]
     parallel: str = "shard_map"
+    groups: int = 1
 
     def __post_init__(self):
         if self.parallel not in ("shard_map", "pmap"):
@@ -52,7 +57,7 @@ class Layout:
 
     @property
     def padded(self) -> int:
-        multiple = self.chunk * len(self.devices)
+        multiple = self.chunk * len(self.devices) * self.groups
         return -(-self.n_units // multiple) * multiple
 
     @property
@@ -79,16 +84,18 @@ class Layout:
         return NamedSharding(self.mesh, PartitionSpec())
 
 
+def one_unit(method: Method, key: Array, unit_id: Array) -> Units:
+    """Unit number `unit_id` before the first step."""
+    first, later = jax.random.split(jax.random.fold_in(key, unit_id))
+    return Units(method.init_unit(first), jax.random.key_data(later), unit_id, jnp.uint8(0))
+
+
 def stack(method: Method, key: Array, layout: Layout) -> Private[Units]:
     """Initialises all units on their devices, one by one: no second copy of the state."""
     ids = jax.device_put(jnp.arange(layout.padded, dtype=jnp.int32), layout.by_unit)
 
     def local(ids):
-        def one(unit_id):
-            first, later = jax.random.split(jax.random.fold_in(key, unit_id))
-            return Units(method.init_unit(first), jax.random.key_data(later), unit_id)
-
-        return lax.map(one, ids)
+        return lax.map(lambda unit_id: one_unit(method, key, unit_id), ids)
 
     return Private(layout.fold(jax.jit(_shard_map(local, layout, (True,), True))(ids)))
 
@@ -108,40 +115,75 @@ def place(records: Private[Records], layout: Layout) -> Private[Records]:
     return Private(layout.fold(jax.tree.map(one, unseal(records))))
 
 
-def bounded_sum(method: Method, layout: Layout, units: Private[Units], records: Private[Records],
-                query: Any, step: Array) -> tuple[Private[Units], Private[Array]]:
-    """One visit to every unit on this device: learn, answer, bound, and add up.
+def rows(array: np.ndarray, layout: Layout) -> Array:
+    """Puts an array [R, ...] on the devices of the rows of units, padded with zeros."""
+    padding = [(0, layout.padded // layout.groups - len(array))] + [(0, 0)] * (array.ndim - 1)
+    return spread(np.pad(array, padding), layout)
 
-    Per device, inside `on_devices`. Returns the new units and the int32 [B, D] sum over all units
-    of all devices. Holds one chunk of messages [chunk, B, D] at a time. Integer sums do not depend
-    on order, so the layout cannot change the total.
+
+def spread(array: np.ndarray, layout: Layout) -> Array:
+    """Puts an array [k devices, ...] on the devices, as the per-device function takes it."""
+    if layout.parallel == "pmap":
+        per = len(array) // len(layout.devices)  # no -1: an array may be empty
+        array = array.reshape(len(layout.devices), per, *array.shape[1:])
+    return jax.device_put(array, layout.by_unit)
+
+
+def visit_one(method: Method, unit: Units, own: Records, query: Any, step: Array, secret: Array
+              ) -> tuple[Units, Array]:
+    """What one unit does in a step: learn, answer, bound. Returns the unit and int32 [B, D]."""
+    key = jax.random.fold_in(jax.random.wrap_key_data(unit.key), step)
+    k_learn, k_answer, k_bound = jax.random.split(key, 3)
+    state = method.learn(k_learn, unit.state, own, query)
+    message = method.answer(k_answer, state, own, query)
+    votes = method.mechanism.contribution(k_bound, message, secret)
+    return dataclasses.replace(unit, state=state), votes
+
+
+def bounded_sum(method: Method, layout: Layout, units: Private[Units], records: Private[Records],
+                secrets: Array, query: Any, step: Array, group: Array
+                ) -> tuple[Private[Units], Private[Array]]:
+    """One visit to every unit of the group on this device: learn, answer, bound, and add up.
+
+    Per device, inside `on_devices`. secrets: what each row's unit is told, [R, ...]. Returns the
+    new units and the int32 [B, D] sum over all visited units of all devices. Holds one chunk of
+    messages [chunk, B, D] at a time. Integer sums do not depend on order, so the layout cannot
+    change the total.
     """
     held, data = unseal(units), unseal(records)
 
-    def one(unit, own):
-        key = jax.random.fold_in(jax.random.wrap_key_data(unit.key), step)
-        k_learn, k_answer, k_bound = jax.random.split(key, 3)
-        state = method.learn(k_learn, unit.state, own, query)
-        message = method.answer(k_answer, state, own, query)
-        votes = method.mechanism.bound.project(k_bound, message)
-        return dataclasses.replace(unit, state=state), votes * (unit.id < layout.n_units)
+    def one(unit, own, secret):
+        unit, votes = visit_one(method, unit, own, query, step, secret)
+        return unit, votes * (unit.id < layout.n_units)
 
     def visit(i, carry):
         held, total = carry
-        chunk, own = (jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, i * layout.chunk,
-                                                                       layout.chunk), tree)
-                      for tree in (held, data))
-        chunk, votes = _vmap(one, layout.chunk)(chunk, own)
-        held = jax.tree.map(lambda a, new: lax.dynamic_update_slice_in_dim(
-            a, new, i * layout.chunk, 0), held, chunk)
-        return held, total + votes.sum(0)
+        get, put = _chunk(i * layout.chunk, group, layout)
+        told = lax.dynamic_slice_in_dim(secrets, i * layout.chunk, layout.chunk)
+        chunk, votes = vmapped(one, layout.chunk)(*jax.tree.map(get, (held, data)), told)
+        return jax.tree.map(put, held, chunk), total + votes.sum(0)
 
     total = jnp.zeros(method.mechanism.shape, jnp.int32)
-    held, total = lax.fori_loop(0, held.id.shape[0] // layout.chunk, visit, (held, total))
+    chunks = held.id.shape[0] // (layout.chunk * layout.groups)
+    held, total = lax.fori_loop(0, chunks, visit, (held, total))
     return Private(held), Private(lax.psum(total, AXIS))
 
 
-def _vmap(one: Callable, chunk: int) -> Callable:
+def _chunk(row: Array, group: Array, layout: Layout) -> tuple[Callable, Callable]:
+    """get(array) and put(array, new) of the group's units in a chunk of rows from `row` on.
+
+    Both leave arrays as they lie: a reshape to [rows, groups, ...] would make XLA copy all units.
+    """
+    first = row * layout.groups + group
+    if 1 in (layout.groups, layout.chunk):
+        return (lambda a: lax.dynamic_slice_in_dim(a, first, layout.chunk),
+                lambda a, new: lax.dynamic_update_slice_in_dim(a, new, first, 0))
+    at = first + layout.groups * jnp.arange(layout.chunk)
+    known = {"mode": "promise_in_bounds", "unique_indices": True, "indices_are_sorted": True}
+    return lambda a: a.at[at].get(**known), lambda a, new: a.at[at].set(new, **known)
+
+
+def vmapped(one: Callable, chunk: int) -> Callable:
     """`vmap`, except that a chunk of one keeps plain matrix products instead of batched ones."""
     if chunk > 1:
         return jax.vmap(one)

@@ -15,6 +15,7 @@ import safetensors.numpy
 from flax import traverse_util
 
 from dpgen_jax import methods
+from dpgen_jax.accountant.events import Events, SampledGaussianEvent
 from dpgen_jax.aggregation.discrete_laplace import class_prior
 from dpgen_jax.config import from_json, to_json
 from dpgen_jax.data import transform
@@ -23,7 +24,6 @@ from dpgen_jax.types import ImageSpec, Spec, TableSpec, UserError
 from dpgen_jax.version import __version__
 
 SAMPLE_CHUNK = 500
-ACCOUNTANT = "exact Gaussian differential privacy; basic composition with pure releases"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,22 +172,31 @@ def load(root: str | Path) -> Release:
         tuple(config["class_counts"]) if config.get("class_counts") else None)
 
 
+def accountant(events: Events) -> str:
+    """How `accountant.gaussian.epsilon` counts these."""
+    if any(isinstance(event, SampledGaussianEvent) for event, _ in events):
+        return "Renyi differential privacy, with secret draws without replacement"
+    return "exact Gaussian differential privacy; basic composition with pure releases"
+
+
 def statement(*, method: str, preset: str | None, epsilon: float, delta: float, mechanism: Any,
-              spent: tuple, steps: int, noise_source: str, n_records: int,
-              notes: tuple[str, ...] = ()) -> dict[str, Any]:
+              spent: tuple, steps: int, noise_source: str, population: dict[str, int],
+              notes: tuple[str, ...] = (), stamp: dict[str, Any] | None = None
+              ) -> dict[str, Any]:
     """privacy.json. epsilon is the budget fixed before the first release, never a reading taken
-    while training; the events are those of the ledger."""
+    while training; the events are those of the ledger. population: the public number of records,
+    or of clients; stamp: what else must be said."""
     return {
         "epsilon": epsilon,
         "delta": delta,
         "relation": mechanism.relation,
         "unit": mechanism.unit,
-        "accountant": ACCOUNTANT,
+        "accountant": accountant(spent),
         "events": [{**event.statement(), "count": count} for event, count in spent],
         "steps": steps,
         "method": method,
         "preset": preset,
-        "records": n_records,
+        **population,
         "noise_source": noise_source,
         "not_accounted": [
             "hyper-parameter tuning", "other runs on the same records (budgets add up)",
@@ -196,4 +205,5 @@ def statement(*, method: str, preset: str | None, epsilon: float, delta: float, 
         "data_notes": list(notes),
         "data_dependent_epsilon": None,
         "package_version": __version__,
+        **(stamp or {}),
     }

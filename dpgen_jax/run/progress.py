@@ -40,12 +40,12 @@ def interruptible() -> Iterator[Callable[[], bool]]:
 class Bar:
     """A progress bar on a terminal, a line every ten seconds elsewhere; the first one at once."""
 
-    def __init__(self, total: int, start: int):
+    def __init__(self, total: int, start: int, unit: str = "steps"):
         live = sys.stderr.isatty()
         self._every = 0.2 if live else 10
-        self._bar = tqdm(total=total, initial=start, unit="step", dynamic_ncols=live,
+        self._bar = tqdm(total=total, initial=start, unit=unit, dynamic_ncols=live,
                          mininterval=self._every, ascii=not live,
-                         bar_format=None if live else "{n_fmt}/{total_fmt} steps, {rate_fmt}, "
+                         bar_format=None if live else "{n_fmt}/{total_fmt} {unit}, {rate_fmt}, "
                          "{elapsed} gone, {remaining} left{postfix}\n")
 
     def advance(self, steps: int, shown: dict[str, Any]) -> None:
@@ -53,6 +53,10 @@ class Bar:
         first = self._bar.n == self._bar.initial
         self._bar.mininterval = 0 if first else self._every  # the first step is shown at once
         self._bar.update(steps)
+
+    def reach(self, share: float) -> None:
+        """Up to this share of the whole."""
+        self.advance(int(share * self._bar.total) - self._bar.n, {})
 
     def close(self) -> None:
         self._bar.close()

@@ -106,12 +106,27 @@ def test_settling_for_more_is_refused(path, events, steps):
 
 
 @pytest.mark.parametrize("events, steps", [
-    ((), 1), (block(0), 1), (block(1), 0), (block(-1), 1), (block(1), True), (block(1.5), 1)])
-def test_reserving_nothing_is_refused(path, events, steps):
+    ((), 0), ((), True), (block(1), 0), (block(-1), 1), (block(1), True), (block(1.5), 1)])
+def test_reserving_no_step_is_refused(path, events, steps):
     with Ledger.create(path, HEADER) as book:
         with pytest.raises((ValueError, TypeError)):
             book.reserve(events, steps)
         assert book.n_lines == 1 and book.reserve(block(1), 1) == 0
+
+
+@pytest.mark.parametrize("events", [(), block(0)])
+def test_steps_that_were_paid_for_before_are_counted_and_cost_nothing(path, events):
+    with Ledger.create(path, HEADER) as book:
+        book.settle(book.reserve(block(1), 1), block(1), 1)
+        book.settle(book.reserve(events, 2), events, 2)
+        assert book.reserve(events, 3) == 2
+    with Ledger.open(path) as book:  # the last three were lost
+        assert book.steps_charged == 6 and book.spent() == block(1)
+        with pytest.raises(ValueError, match="not open"):
+            book.settle(2, (), 0)
+        late = book.reserve(events, 1)
+        with pytest.raises(ValueError, match="more than was reserved"):
+            book.settle(late, block(1), 1)
 
 
 def test_the_budget_is_enforced_to_the_step(path):

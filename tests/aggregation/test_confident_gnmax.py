@@ -24,6 +24,7 @@ from dpgen_jax.aggregation.histogram import OneHot
 from dpgen_jax.aggregation.mechanism import release
 from dpgen_jax.aggregation.noise import NoNoise, RoundedGaussian, thresholds
 from dpgen_jax.aggregation.schedule import Everyone
+from dpgen_jax.private import teachers
 from dpgen_jax.types import Private, UserError
 
 
@@ -195,7 +196,7 @@ def check_events(mechanism):
             steps * per_step * (test + answer), rel=1e-12)
         for share in (0, 0.3, 1):
             answered = np.random.default_rng(steps).random((steps, per_step)) < share
-            settled = mechanism.settled(answered.astype(np.int32))
+            settled = mechanism.settled(answered.astype(np.int32), ())
             assert gaussian.mu_squared(settled) == pytest.approx(
                 steps * per_step * test + answered.sum() * answer, rel=1e-12)
             allowed = dict(mechanism.events(steps))
@@ -227,7 +228,7 @@ class FreeTests(ConfidentGNMax):
 class PerFake(ConfidentGNMax):
     """The mutant: answers are counted by fakes, not by queries."""
 
-    def settled(self, answered):
+    def settled(self, answered, charged):
         return self._events(answered.size, int((answered > 0).any(-1).sum()))
 
 
@@ -235,7 +236,7 @@ class PerFake(ConfidentGNMax):
 class AnsweredTests(ConfidentGNMax):
     """The mutant: a test is charged where it was passed."""
 
-    def settled(self, answered):
+    def settled(self, answered, charged):
         return self._events(int(answered.sum()), int(answered.sum()))
 
 
@@ -275,7 +276,7 @@ def test_what_a_statement_says():
 
 def test_no_noise_is_never_private():
     assert gaussian.epsilon(SILENT.events(1), 1e-5) == math.inf
-    nothing = SILENT.settled(np.zeros((1, 2, 3), np.int32))
+    nothing = SILENT.settled(np.zeros((1, 2, 3), np.int32), ())
     assert isinstance(nothing[0][0], NonPrivateEvent)
     assert gaussian.epsilon(nothing, 1e-5) == math.inf
 
@@ -298,7 +299,7 @@ def simulate(path, monkeypatch, pattern, mechanism=PRESET, longest=64):
     rng, met = np.random.default_rng(0), []
 
     def given(method, layout):
-        def block(public, units, records, noise, key, step, n):
+        def block(public, units, records, secrets, noise, groups, key, step, n):
             answered = np.zeros((longest, 15, 10), np.int32)
             for i in range(n):
                 answered[i] = pattern(rng, step + i)
@@ -315,7 +316,8 @@ def simulate(path, monkeypatch, pattern, mechanism=PRESET, longest=64):
     monkeypatch.setattr(loop, "compile_block", given)
     with Ledger.create(path, {"epsilon": 1.0, "delta": 1e-5}) as ledger:
         method = types.SimpleNamespace(mechanism=mechanism)
-        state = loop.train(method, None, loop.State(None, None, None), None, ledger, Zeros(),
+        where = teachers.Layout(mechanism.n_units, 1, tuple(jax.devices()[:1]))
+        state = loop.train(method, None, loop.State(None, None, None), where, ledger, Zeros(),
                            steps=sys.maxsize, steps_per_call=longest, on_block=check)
         tests, answers = np.sum(met, 0)
         return state.step, ledger.spent(), float(tests / 3000**2 + 2 * answers / 1000**2)

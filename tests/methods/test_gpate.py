@@ -249,7 +249,8 @@ def fresh(kind):
     weights, adam = jax.tree.map(lambda a: np.zeros((5, *a.shape), a.dtype), shapes[1])
     weights = jax.tree.map(lambda a: rng.normal(0, 0.1, a.shape).astype(np.float32), weights)
     keys = np.asarray(jax.random.key_data(jax.random.split(KEY, 5)))
-    return public, Units((weights, adam), keys, np.arange(5, dtype=np.int32)), KEY
+    return public, Units((weights, adam), keys, np.arange(5, dtype=np.int32),
+                         np.zeros(5, np.uint8)), KEY
 
 
 def start(kind, told=1.0):
@@ -323,7 +324,7 @@ def alone(unit):
     units = Private(dataclasses.replace(unseal(state.units), id=ids))
     bits = np.zeros((2, *LOOPED["table"].mechanism.bits_shape), np.uint32)
     records = toy.placed(*DATA["table"], WHERE, TABLE)
-    votes = block(LOOPED["table"], WHERE)(state.public, units, records, bits, state.key, 0, 1)[4]
+    votes = tiny.call(block(LOOPED["table"], WHERE), state, records, WHERE, bits, 0, 1, units)[4]
     return np.asarray(unseal(votes))[0].reshape(QUERIES, -1)
 
 

@@ -1,7 +1,12 @@
-"""Disjoint, equal sizes up to one, a function of ids and key alone."""
+"""Teachers: disjoint, equal sizes up to one, a function of ids and key alone. Clients: a row is a
+function of the client's own records alone."""
+
+import time
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dpgen_jax.private import partition
 from dpgen_jax.types import UserError
@@ -42,3 +47,79 @@ def test_assignment_is_unrelated_to_the_order_of_ids():
 def test_counts_that_cannot_work_are_named(n, units, match):
     with pytest.raises(UserError, match=match):
         partition.assign(n, units, b"key")
+
+
+def test_clients_repeat_their_own_records_in_turn():
+    dealt = partition.by_client(np.array([1, 0, 1, 1, 0], np.int32), 2, 4)
+    assert dealt.index.tolist() == [[1, 4, 1, 4], [0, 2, 3, 0]] and dealt.sizes.tolist() == [2, 3]
+    assert dealt.index.dtype == dealt.sizes.dtype == np.int64
+
+
+def test_a_large_client_contributes_evenly_spaced_records():
+    dealt = partition.by_client(np.array([0] * 10 + [1]), 2, 4)
+    assert dealt.index.tolist() == [[0, 2, 5, 7], [10] * 4] and dealt.sizes.tolist() == [4, 1]
+
+
+federations = st.lists(st.integers(1, 9), min_size=1, max_size=6)
+
+
+@given(federations, st.integers(1, 12), st.randoms(use_true_random=False))
+def test_rows_hold_what_each_client_brought(sizes, most, shuffle):
+    brought = np.repeat(np.arange(len(sizes)), sizes).tolist()
+    shuffle.shuffle(brought)
+    clients = np.array(brought)
+    dealt = partition.by_client(clients, len(sizes), most)
+    assert dealt.index.shape == (len(sizes), most)
+    assert dealt.sizes.tolist() == np.minimum(sizes, most).tolist()
+    for client, (row, size) in enumerate(zip(dealt.index, dealt.sizes, strict=True)):
+        own = np.flatnonzero(clients == client)
+        assert len(set(row)) == len(set(row[:size])) == size and set(row) <= set(own)
+        assert (np.diff(row[:size]) > 0).all()
+        np.testing.assert_array_equal(row, np.resize(row[:size], most))
+
+
+@given(federations, st.integers(1, 9), st.data())
+def test_replacing_a_client_leaves_the_other_rows_as_they_were(sizes, other_size, data):
+    """Also where its number of records changes, and with it the ids of all records after it."""
+    changed = data.draw(st.integers(0, len(sizes) - 1))
+    others = [*sizes[:changed], other_size, *sizes[changed + 1:]]
+
+    def rows(sizes):
+        clients = np.repeat(np.arange(len(sizes)), sizes)
+        content = np.concatenate([100 * i + np.arange(n) for i, n in enumerate(sizes)])
+        return content[partition.by_client(clients, len(sizes), 5).index]
+
+    keep = np.arange(len(sizes)) != changed
+    np.testing.assert_array_equal(rows(sizes)[keep], rows(others)[keep])
+
+
+def test_the_width_is_the_public_number_by_default_too():
+    widths = {partition.by_client(np.array([0] * n + [1]), 2).index.shape for n in (1, 50, 1000)}
+    assert widths == {(2, partition.MOST)}
+
+
+@pytest.mark.parametrize(("clients", "n_clients", "most", "match"), [
+    ([0, 1, 2, 4], 5, 9, "client 3 holds no records: leave it out of the federation"),
+    ([0, 0], 2, 9, "client 1 holds no records"),
+    ([], 1, 9, "client 0 holds no records"),
+    ([0, 2, 1], 2, 9, r"record 1 is of client 2, outside 0\.\.1"),
+    ([0, -1, 1], 2, 9, "record 1 is of client -1"),
+    ([0, 1], 2, 0, "may contribute 0 records"),
+    ([[0, 1]], 2, 9, r"int64 of shape \(1, 2\)")])
+def test_federations_that_cannot_work_are_named(clients, n_clients, most, match):
+    with pytest.raises(UserError, match=match) as caught:
+        partition.by_client(np.array(clients, np.int64), n_clients, most)
+    assert "\n" not in str(caught.value)
+
+
+def test_clients_are_integers():
+    with pytest.raises(UserError, match="clients are float64"):
+        partition.by_client(np.array([0.0, 1.0]), 2)
+
+
+def test_many_clients_take_no_time():
+    clients = np.random.default_rng(0).permutation(100_000) % 3400
+    start = time.perf_counter()
+    dealt = partition.by_client(clients.astype(np.int32), 3400)
+    assert time.perf_counter() - start < 2  # 0.1 s measured
+    assert dealt.sizes.sum() == 100_000

@@ -1,0 +1,54 @@
+"""What fits this machine: devices, chunks, and the precision of what teachers keep."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from dpgen_jax import methods
+from dpgen_jax.config import Runtime
+from dpgen_jax.private import teachers
+from dpgen_jax.types import Method, Spec, UserError
+
+MEMORY_SHARE = 0.7
+"""of the memory that the teachers may fill; the rest is for records, messages and the generator"""
+
+
+def fitting(method: str, config: Any, spec: Spec, runtime: Runtime, say: Callable[[str], None]
+            ) -> Runtime:
+    """The runtime, with moments at half precision where the units would not fit otherwise."""
+    built = methods.get(method).build(config, spec, runtime)
+    needed, there = teachers.unit_bytes(built) * built.mechanism.n_units, memory()
+    if runtime.moments != "float32" or needed < MEMORY_SHARE * there:
+        return runtime
+    say(f"note: the teachers would take {needed / 1e9:.0f} GB of {there / 1e9:.0f} GB memory; "
+        "their moments are kept in bfloat16 (as with --moments bfloat16)")
+    return dataclasses.replace(runtime, moments="bfloat16")
+
+
+def memory() -> float:
+    """Bytes of memory of all devices together, or of the machine."""
+    held = [(device.memory_stats() or {}).get("bytes_limit", 0) for device in jax.devices()]
+    return sum(held) or float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def choose_layout(method: Method, runtime: Runtime) -> teachers.Layout:
+    """Devices and chunk: what Runtime says, or what was measured to be best."""
+    available = jax.devices()
+    if runtime.devices > len(available):
+        raise UserError(f"--devices {runtime.devices}: only {len(available)} are there")
+    # A large network's products use all cores from one device; more devices gain nothing there,
+    # and their threads then wait for each other in XLA's collectives.
+    large = teachers.unit_bytes(method) > 2**20
+    alone = large and available[0].platform == "cpu"
+    devices = tuple(available[:runtime.devices or (1 if alone else len(available))])
+    on_cpu = devices[0].platform == "cpu"
+    # A unit without a network of its own is one row of a product, of which many are taken at once.
+    best = 256 if teachers.unit_bytes(method) < 2**10 else 1 if on_cpu else 64
+    chunk = runtime.chunk or best
+    return teachers.Layout(method.mechanism.n_units, chunk, devices, runtime.parallel,
+                           method.mechanism.schedule.groups)

@@ -1,0 +1,123 @@
+"""What GS-WGAN and DP-GAN-DPAC claim, and what their published noise costs."""
+
+import math
+import types
+
+import pytest
+
+from dpgen_jax.accountant import gaussian, sampling
+from dpgen_jax.accountant.events import GaussianEvent, SampledGaussianEvent
+from dpgen_jax.accountant.published import (
+    PUBLISHED,
+    WOR_ORDERS,
+    dpac,
+    gswgan,
+    gswgan_federated,
+)
+from dpgen_jax.errors import BudgetExceeded
+
+DELTA = 1e-5
+
+
+def test_gswgan_as_published():
+    published = gswgan(1000, 32, 1.07, DELTA)
+    assert published.epsilon(20_000) == pytest.approx(9.992624, abs=5e-7)
+    steps = published.max_steps(10)
+    assert published.epsilon(steps) <= 10 < published.epsilon(steps + 1) and 20_000 < steps < 20_100
+    assert published.epsilon(0) == 0
+    assert "K=1000, B=32, sigma=1.07, delta=1e-05" in published.formula
+    assert gswgan(1000, 32, 0, DELTA).epsilon(1) == math.inf
+    with pytest.raises(BudgetExceeded, match="one step costs"):
+        gswgan(1000, 32, 0.1, DELTA).max_steps(1)
+    # the batch not counted; and the published steps amplified as a whole
+    assert gswgan(1000, 1, 1.07, DELTA).epsilon(20_000) == pytest.approx(1.5722, abs=5e-5)
+    whole = gswgan(1000, 1, 1.07 / math.sqrt(32), DELTA).epsilon(20_000)
+    assert whole == pytest.approx(2.97e5, rel=2e-3)
+
+
+def test_by_hand():
+    """sigma 1.07 at order 4, where the grid is best."""
+    q, squared = 1 / 1000, 1 / 1.07**2
+    terms = [math.comb(4, j) * q**j * 2 * math.exp(j * (j - 1) * squared / 2) for j in (2, 3, 4)]
+    by_hand = 640_000 * math.log1p(sum(terms)) / 3 + math.log(1e5) / 3
+    assert gswgan(1000, 32, 1.07, DELTA).epsilon(20_000) == pytest.approx(by_hand, rel=1e-9)
+
+
+def test_dpac_as_published():
+    assert dpac(2543, 32, 0.61135, DELTA).epsilon(20_000) == pytest.approx(9.999304, abs=5e-7)
+    assert "DPAC" in dpac(2543, 32, 0.61135, DELTA).formula
+    # MNIST with what its code draws: batches of 1,000 from step 6,000 on, and two gradients there
+    one = dpac(1000, 1, 1.07, DELTA)
+    assert one.epsilon(6000 * 32 + 14_000 * 1000 * 2) == pytest.approx(146.56, abs=5e-3)
+    assert one.epsilon(6000 * 32 + 14_000 * 1000) == pytest.approx(79.50, abs=5e-3)
+    assert one.epsilon(6000 * 32 + 14_000 * 32 * 2) == pytest.approx(13.59, abs=5e-3)
+
+
+@pytest.mark.parametrize("q_inverse, sigma, steps, epsilon", [
+    (120, 0.588, 600, 10.0173), (120, 0.686, 2040, 9.99888), (100, 2.1, 30_000, 10.0032)])
+def test_the_same_formula_in_other_papers(q_inverse, sigma, steps, epsilon):
+    """DP-MERF, DP-MERF with an autoencoder, and DP-CGAN as the GS-WGAN paper counts it (where the
+    looser terms of Theorem 9 alone give 10.1030)."""
+    assert gswgan(q_inverse, 1, sigma, DELTA).epsilon(steps) == pytest.approx(epsilon, rel=5e-6)
+
+
+def test_federated_as_published():
+    published = gswgan_federated(866, 32, 1.07, 1 / 866)
+    assert published.epsilon(30_000) == pytest.approx(598.571, abs=1e-3)
+    assert published.epsilon(0) == 0 and "K=866" in published.formula
+    assert gswgan_federated(866, 32, 0, 1 / 866).epsilon(1) == math.inf
+    steps = published.max_steps(600)
+    assert published.epsilon(steps) <= 600 < published.epsilon(steps + 1)
+    # Fed-Avg GAN there: 10 of 866 clients, sigma .01, 1,000 rounds
+    rdp = 1000 * sampling.without_replacement(10 / 866, 1 / 0.01**2, WOR_ORDERS)
+    epsilon, order = min((r + math.log(866) / (a - 1), a)
+                         for r, a in zip(rdp.tolist(), WOR_ORDERS, strict=True))
+    assert epsilon == pytest.approx(9.9918e6, rel=1e-5) and order == 2
+
+
+def test_from_a_configuration():
+    def of(method, delta=DELTA, **fields):
+        fields = {"critics": 1000, "critics_per_step": 1, "batch": 32, "sigma": 1.07, **fields}
+        return PUBLISHED[method](types.SimpleNamespace(**fields), delta)
+
+    assert of("gswgan").epsilon(20_000) == pytest.approx(9.992624, abs=5e-7)
+    assert of("gswgan", federated=False).formula == of("gswgan").formula
+    assert of("dpac", critics=2543, sigma=0.61135).epsilon(20_000) == pytest.approx(9.999304,
+                                                                                    abs=5e-7)
+    federated = of("gswgan", 1 / 866, critics=866, federated=True)
+    assert federated.epsilon(30_000) == pytest.approx(598.571, abs=1e-3)
+    for method in ("gswgan", "dpac"):
+        assert of(method, critics_per_step=0) is None and of(method, critics_per_step=2) is None
+
+
+def visits(n, batch=32, sigma=1.07):
+    """n visits to one unit; a grid of 1/100 of a gradient's sensitivity."""
+    return ((GaussianEvent(100 * sigma, 100**2 * batch), n),)
+
+
+@pytest.mark.parametrize("n, batch, exact, improved, classic", [
+    (20, 32, 379.417, 390.259, 392.953), (20, 1, None, 27.487, 28.790),
+    (40, 32, None, None, 719.447), (46, 32, None, 811.832, None)])
+def test_what_the_published_noise_costs(n, batch, exact, improved, classic):
+    """A public rotation over 1,000 critics visits each 20 times in 20,000 steps."""
+    events = visits(n, batch)
+    got = (gaussian.epsilon(events, DELTA), gaussian.rdp_epsilon(events, DELTA),
+           gaussian.rdp_epsilon(events, DELTA, "classic"))
+    assert got[0] < got[1] < got[2]
+    for number, expected in zip(got, (exact, improved, classic), strict=True):
+        if expected is not None:
+            assert number == pytest.approx(expected, abs=6e-4)
+
+
+def test_the_noise_of_a_true_ten():
+    """In units of 2 C: by the exact accountant, and by the improved conversion."""
+    for sigma, cost in ((12.646, gaussian.epsilon), (13.398, gaussian.rdp_epsilon)):
+        assert cost(visits(20, sigma=sigma * 1.0001), DELTA) < 10
+        assert cost(visits(20, sigma=sigma * 0.9999), DELTA) > 10
+
+
+def test_the_claim_is_far_from_the_proof():
+    claimed = gswgan(1000, 32, 1.07, DELTA).epsilon(20_000)
+    drawn = gaussian.epsilon(((SampledGaussianEvent(1.07, 32, 1000, 1), 20_000),), DELTA)
+    rotation = gaussian.epsilon(visits(20), DELTA)
+    assert 30 * claimed < rotation < drawn < 1000

@@ -1,0 +1,149 @@
+"""A federation in one process: clients of a toy method, and an exchange that can be made to fail.
+
+The terms are those of a real method, which takes long to compile; where only the protocol matters,
+clients and server are handed the method of `tiny` in its place.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tiny
+
+from dpgen_jax.accountant.chain import Account
+from dpgen_jax.accountant.ledger import Ledger, account, read
+from dpgen_jax.aggregation.local import LocalMechanism
+from dpgen_jax.aggregation.noise import RoundedGaussian
+from dpgen_jax.aggregation.schedule import Everyone, Rotation
+from dpgen_jax.aggregation.topk_sign import TopKSign
+from dpgen_jax.api import Run
+from dpgen_jax.config import Budget, Runtime
+from dpgen_jax.data import Dataset
+from dpgen_jax.federated import server
+from dpgen_jax.federated.client import Client, open_client
+from dpgen_jax.federated.messages import Question, Reply, Terms
+from dpgen_jax.methods import gswgan
+from dpgen_jax.nets.critic import CriticNet
+from dpgen_jax.nets.resnet import ResNetNet
+from dpgen_jax.types import ImageSpec, Method, Spec, UserError
+
+SPEC = ImageSpec(8, 8, 1, 3)
+CLIENTS, STEPS, SEED = 3, 4, 7
+BUDGET, OPEN = Budget(8.0, 1e-5), Budget(float("inf"), 1e-5)
+
+
+def config(**fields) -> gswgan.Config:
+    """The smallest of the real method, on images of SPEC."""
+    return gswgan.Config(**{
+        "critics": CLIENTS, "federated": True, "batch": 4, "steps": STEPS, "sigma": 4.0,
+        "critic_steps": 2, "critic_steps_first": 2, "records_per_step": 4, "pool": 4,
+        "client_records": 16, "warm_steps": 0, "penalty": 0.0, "generator": ResNetNet(2, 2),
+        "critic": CriticNet(2), "warm_generator": ResNetNet(2, 2)} | fields)
+
+
+def asked(out: Path, **fields) -> Run:
+    return Run("gswgan", "glyphs", config(**fields), BUDGET, Runtime(devices=1, chunk=1), out,
+               False, SEED)
+
+
+def records(number: int, spec: Spec = SPEC, n: int = 12) -> Dataset:
+    rng = np.random.default_rng([SEED, number])
+    return Dataset("arrays", spec, rng.integers(0, 256, (n, *spec.shape), dtype=np.uint8),
+                   rng.integers(0, spec.classes, n).astype(np.int32))
+
+
+# --- the toy
+
+TERMS = Terms("gswgan", config(), tiny.SPEC)
+SIGMA = 32.0
+
+
+@functools.cache
+def method(clients: int = CLIENTS, groups: int = 1, sigma: float = SIGMA) -> Method:
+    local = LocalMechanism(
+        bound=TopKSign(tiny.TOP_K, tiny.ROWS), noise=RoundedGaussian(sigma), n_units=clients,
+        schedule=Rotation(groups) if groups > 1 else Everyone(), shape=tiny.SHAPE,
+        decode=lambda total, answers: total.astype(jnp.float32) / answers)
+    return Method(local, tiny.init, tiny.init_unit, tiny.ask, tiny.learn, tiny.answer, tiny.absorb,
+                  refine=lambda key, public: public.seen, sample=lambda model, key, labels: model)
+
+
+def join(root: Path, number: int = 0, *, budget: Budget = BUDGET, seed: int | None = SEED,
+         data: Dataset | None = None, terms: Terms = TERMS, held: Method | None = None) -> Client:
+    return open_client(root / f"client-{number}", terms, data or records(number, tiny.SPEC),
+                       budget, number=number, seed=seed, method=held or method())
+
+
+@functools.cache
+def _first() -> Question:
+    conversation = server.Conversation(TERMS, method())
+    return conversation.ask(server.initial_state(method(), SEED), 0)[1]
+
+
+def question(turn: int, step: int = 0, **arrays) -> Question:
+    """The server's first question, under any turn, with other arrays."""
+    first = _first()
+    return Question(first.terms, turn, step, {**first.arrays, **arrays})
+
+
+class Together:
+    """An exchange with clients of this process. spoil(client, turn, values) -> what arrives in
+    place of the answer, or a whole Reply; None: nothing in time."""
+
+    def __init__(self, clients: Sequence[Client], spoil: Callable = lambda client, turn, v: v):
+        self.clients, self.spoil = {c.number: c for c in clients}, spoil
+        self.sent = self.received = 0
+        self.asked: list[tuple[int, list[int]]] = []
+
+    def members(self) -> set[int]:
+        return set(self.clients)
+
+    def ask(self, question: Question, clients: Sequence[int]) -> list[Reply]:
+        self.asked.append((question.turn, list(clients)))
+        replies = []
+        for number in clients:
+            client = self.clients[number]
+            self.sent += sum(array.nbytes for array in question.arrays.values())
+            try:
+                values = client.answer(question)
+            except UserError as error:
+                values = f"refuses: {error}"
+            values = self.spoil(number, question.turn, values)
+            if isinstance(values, Reply):
+                replies.append(values)
+            elif values is not None:
+                self.received += getattr(values, "nbytes", 0)
+                replies.append(Reply(number, question.turn, values, client.noise))
+        return replies
+
+
+def train(path: Path, exchange: Together, *, steps: int = STEPS, budget: Budget = OPEN,
+          held: Method | None = None, said: list | None = None, **options):
+    """`server.train` with a ledger of its own: (state, rows of metrics, ledger, closed)."""
+    rows: list[dict] = []
+    held = held or method()
+    with new_ledger(path, budget) as ledger:
+        state = server.train(TERMS, held, server.initial_state(held, SEED), ledger, exchange,
+                             steps=steps, on_turn=lambda state, row: rows.append(row),
+                             say=(said if said is not None else []).append, **options)
+    return state, rows, ledger
+
+
+def new_ledger(path: Path, budget: Budget = OPEN) -> Ledger:
+    return Ledger.create(path, {"epsilon": budget.epsilon, "delta": budget.delta})
+
+
+def books(path: Path) -> Account:
+    """The totals of a ledger's file."""
+    return account(read(path))
+
+
+def same(a, b) -> bool:
+    """Bit for bit."""
+    return jax.tree.all(jax.tree.map(
+        lambda p, q: np.asarray(p).tobytes() == np.asarray(q).tobytes(), a, b))

@@ -1,0 +1,123 @@
+"""Real processes over loopback and TLS: a SuperLink, three SuperNodes and three clients, with a
+fault of each kind; then the generator is that of a federation in one process with the same faults.
+"""
+
+import contextlib
+
+import federation as fed
+import numpy as np
+import pytest
+import runs
+
+from dpgen_jax import api, federate
+from dpgen_jax.federated import server
+from dpgen_jax.federated.client import open_client
+from dpgen_jax.join import terms_of
+from dpgen_jax.run import metrics
+
+pytest.importorskip("flwr", reason="needs the extra `federated` (flwr)")
+processes = pytest.importorskip("processes")
+
+SECONDS = 18  # for which a turn waits
+STEPS = 3
+FLAGS = [f"--{name}={value}" for name, value in {
+    "critics": fed.CLIENTS, "critics-per-step": 0, "epsilon": fed.BUDGET.epsilon,
+    "delta": fed.BUDGET.delta, "height": 8, "width": 8, "channels": 1, "classes": 3, "batch": 4,
+    "steps": STEPS, "critic-steps": 2, "critic-steps-first": 2, "records-per-step": 4, "pool": 4,
+    "client-records": 16, "warm-steps": 0, "penalty": 0, "generator.latent": 2,
+    "generator.width": 2, "critic.width": 2, "seconds": SECONDS, "seed": fed.SEED}.items()]
+
+# The ClientApp that runs in the test: in turn 1 client 0 asks its client twice, client 1 sends
+# NaN of another shape, and client 2 is late.
+FAULTY = f"""
+import time
+import numpy as np
+from flwr.app import Message
+from flwr.clientapp import ClientApp
+from dpgen_jax.federated.flower_client import content, relay
+
+app = ClientApp()
+app.query("join")(relay)
+
+@app.train()
+def answer(message, context):
+    turn, number = message.content["about"]["turn"], context.node_config["number"]
+    if (turn, number) == (1, 2):
+        time.sleep({SECONDS} + 3)
+    reply = relay(message, context)
+    if (turn, number) == (1, 0):
+        again = relay(message, context)
+        assert again.content["arrays"]["values"].data == reply.content["arrays"]["values"].data
+    if (turn, number) == (1, 1):
+        values = np.full((4, 63), np.nan, np.float32)
+        return Message(content(dict(reply.content["about"]), dict(values=values)), reply_to=message)
+    return reply
+"""
+
+
+def in_process(root, rows):
+    """The run's twin: the same answers are lost, and everything else is one process."""
+    terms = terms_of(root / "app")
+    heard = {row["turn"]: row["clients"] for row in rows}
+
+    def spoil(client, turn, values):
+        return values if client in heard[turn] else None
+
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(open_client(
+            root / f"twin-{i}", terms, fed.records(i), fed.BUDGET, number=i, seed=fed.SEED,
+            method=terms.build())) for i in range(fed.CLIENTS)]
+        asked = api.Run("gswgan", "glyphs", terms.config, fed.BUDGET, out=root / "twin",
+                        seed=fed.SEED)
+        return server.run(asked, fed.SPEC, fed.Together(held, spoil), lambda line: None)
+
+
+def run(root, rows):
+    """From the first process to the last; client 1's node drops out after turn 1. What was said."""
+    with processes.Federation(root, JAX_COMPILATION_CACHE_DIR=str(root / "compiled"),
+                              JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0.1") as federation:
+        federation.superlink()
+        for i in range(fed.CLIENTS):
+            federation.start(f"client-{i}", "python", "-m", "dpgen_jax.join", "app", "--data",
+                             f"npz:{i}.npz", "--client", i, "--epsilon", fed.BUDGET.epsilon,
+                             "--seed", fed.SEED)
+            federation.supernode(f"node-{i}", f'socket="client-{i}.socket" number={i}')
+            if i == 0:  # it compiles for all of them
+                federation.wait_for((root / "client-0.socket").exists, "first client")
+        federation.wait_for(lambda: len(list(root.glob("*.socket"))) == 3, "three clients")
+        federation.start("run", "flwr", "run", "app", "here", "--stream")
+        federation.wait_for(lambda: len(rows()) == 2, "turn 1")
+        federation.stop("node-1")
+        assert federation.running["run"].wait(120) == 0
+    assert federation.running == {}
+    return federation.log("run")
+
+
+def test_a_federation_of_processes_survives_its_clients(tmp_path):
+    for i in range(fed.CLIENTS):
+        data = fed.records(i)
+        runs.npz(tmp_path / f"{i}.npz", data.x_train, data.y_train)
+    federate.command([*FLAGS, "--out", str(tmp_path / "app"), "--run", "run"])
+    app = tmp_path / "app/pyproject.toml"
+    app.write_text(app.read_text().replace("dpgen_jax.federated.flower_client:app", "faulty:app"))
+    (tmp_path / "app/faulty.py").write_text(FAULTY)
+    rows = lambda: metrics.read(tmp_path / "run/metrics.jsonl")  # noqa: E731
+    said = run(tmp_path, rows)
+    with runs.Compiled(tmp_path / "compiled"):
+        twin = in_process(tmp_path, rows())
+
+    assert [row["clients"] for row in rows()] == [[0, 1, 2], [0], [0, 2]], said
+    assert "turn 1: the answer of client 1 holds float32, expected int32; dropped" in said
+    assert "release: run/release (epsilon 8, delta 1e-05, unit client, 3 steps)" in said
+    release = api.load(tmp_path / "run")
+    assert fed.same(release.model, twin.model)
+    assert release.privacy == twin.privacy | {"noise_source": "seeded: no privacy claim"}
+
+    # Each client charged what left it, in time or not, asked once or twice; the server all turns.
+    visits = [fed.books(tmp_path / f"client-{i}/ledger.jsonl").steps for i in range(fed.CLIENTS)]
+    assert visits[0] == visits[2] == 3 and visits[1] in (2, 3)  # asked once more before it left
+    ledger = fed.books(tmp_path / "run/ledger.jsonl")
+    assert ledger.steps == 3 and ledger.spent()[0][1] == 3
+    question, answer = 4000, 4 * np.prod((4, 64))
+    assert rows()[0]["bytes_sent"] > 3 * question and rows()[0]["bytes_received"] > 3 * answer
+    assert rows()[1]["bytes_received"] < rows()[0]["bytes_received"]

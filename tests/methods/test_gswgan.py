@@ -1,0 +1,311 @@
+"""GS-WGAN: its critics and warm start interfere with nothing, its generator follows what is
+released and nothing else, and a step is charged for its whole batch."""
+
+import dataclasses
+import functools
+import json
+import math
+from types import SimpleNamespace
+
+import critics
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import toy
+from critics import KEY, OWNER, ROWS, UNITS
+
+from dpgen_jax import account, api, plan, presets
+from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant.events import GaussianEvent, NonPrivateEvent, SampledGaussianEvent
+from dpgen_jax.aggregation.local import LocalMechanism
+from dpgen_jax.aggregation.schedule import Everyone, PublishedDraw, Rotation, SecretDraw
+from dpgen_jax.config import Budget, from_json, to_json
+from dpgen_jax.methods import gswgan
+from dpgen_jax.nets.critic import Critic
+from dpgen_jax.nets.resnet import ResNet
+from dpgen_jax.types import BudgetExceeded, Column, Records, TableSpec, UserError
+
+METHOD = critics.hearing(gswgan.build(critics.gs(), toy.SPEC))
+DATA, OTHER = critics.neighbours()
+
+
+# The real warm start and loop.
+
+@functools.cache
+def warm(which):
+    return critics.warmed(METHOD, (DATA, OTHER)[which])
+
+
+def test_a_warm_start_changes_every_critic_and_reads_its_own_records_alone():
+    cold, first, second = critics.fresh(METHOD)[1], warm(0), warm(1)
+    assert toy.differing_units(cold.state, first.state) == set(range(UNITS))
+    assert toy.differing_units(first, second) == {OWNER}
+    (a, b) = (units.state[0][1] for units in (first, second))  # vectors of the power iteration
+    moved = {layer for layer in a if toy.differing_units(a[layer], b[layer]) == {OWNER}}
+    assert moved == {"conv1", "conv2", "conv3", "embedding"}  # that of one output stays 1 or -1
+    assert first.warm.tolist() == [1] * UNITS and not cold.warm.any()
+    assert toy.equal((cold.key, cold.id), (first.key, first.id))
+
+
+@pytest.mark.parametrize("calls", [1, 3])
+def test_an_interrupted_warm_start_ends_where_it_would_have(calls):
+    """Cut inside the first unit, and between two units."""
+    cut = critics.warmed(METHOD, DATA, calls=calls)
+    assert 0 <= cut.warm.sum() < UNITS
+    assert toy.equal(critics.warmed(METHOD, DATA, units=cut), warm(0))
+
+
+def test_one_record_changes_one_critic_and_no_public_state(tmp_path):
+    """Warm start and all, on one transcript: the releases differ, what is heard does not."""
+    (public, units), (public2, units2) = (
+        critics.train(tmp_path / name, METHOD, data, told=0.0, given=0.1, units=warm(i))
+        for i, (name, data) in enumerate({"a": DATA, "b": OTHER}.items()))
+    assert toy.equal(public.inner, public2.inner) and int(public.inner.step) == critics.STEPS
+    assert not toy.equal(public.inner.weights, critics.fresh(METHOD)[0].inner.weights)
+    assert not toy.equal(public.seen, public2.seen)
+    assert toy.differing_units(units, units2) == {OWNER}
+    assert not toy.equal(units.state[0][1], units2.state[0][1])
+
+
+def test_the_generator_hears_the_critics(tmp_path):
+    ends = [critics.train(tmp_path / str(told), METHOD, DATA, told=told)[0].inner
+            for told in (0.0, 1.0)]
+    assert not toy.equal(*ends)
+
+
+def test_one_record_changes_one_message():
+    first, second = (critics.messages(METHOD, data, 2, given=0.1) for data in (DATA, OTHER))
+    assert {u for u in range(UNITS) if not toy.equal(first[u], second[u])} == {OWNER}
+    norms = np.linalg.norm(first * UNITS, axis=-1)
+    assert (norms <= 0.1).all() and (norms > 0.05).any()
+    # units answer differently from the start, and each fake gets an answer of its own
+    assert len(np.unique(first.reshape(UNITS * ROWS, -1), axis=0)) == UNITS * ROWS
+
+
+# The verbs.
+
+@functools.cache
+def conversation():
+    """The first step with one critic, and the same by plain formulas."""
+    config = critics.gs(ema=0.25)
+    method = gswgan.build(config, toy.SPEC)
+    net_g, net_d = ResNet(config.generator, toy.SPEC), Critic(config.critic, toy.SPEC)
+    released = np.random.default_rng(1).normal(0, 0.1, (ROWS, 64)).astype(np.float32)
+    records = Records(np.zeros((2, *toy.SPEC.shape), np.uint8), np.zeros(2, np.int32))
+    public, units, _ = critics.fresh(METHOD)
+    unit = jax.tree.map(lambda a: a[0], units.state)
+
+    @jax.jit
+    def everything(public, unit):
+        asked = method.ask(KEY, public)
+        (weights, vectors, _), _ = unit
+        normalised, _ = net_d.normalise(weights, vectors)
+
+        def loss(weights):
+            fakes = net_g.generate(weights, public.vectors, asked.latents, asked.labels)
+            return -(released.reshape(fakes.shape) * fakes).sum() / ROWS, fakes
+
+        def score(fake, label):
+            return net_d.score(normalised, fake[None], label[None])[0]
+
+        grads, fakes = jax.grad(loss, has_aux=True)(public.weights)
+        return SimpleNamespace(
+            asked=asked, answer=method.answer(KEY, unit, records, asked), grads=grads, fakes=fakes,
+            slope=jax.vmap(jax.grad(score))(asked.fakes, asked.labels)).__dict__
+
+    told = SimpleNamespace(**everything(public.inner, unit))
+    told.public, told.released, told.absorb = public.inner, released, jax.jit(method.absorb)
+    told.new, told.metrics = told.absorb(KEY, told.public, told.asked, released)
+    return told
+
+
+def test_critics_learn_from_a_public_pool_of_each_class_and_are_asked_about_other_fakes():
+    told = conversation()
+    assert told.asked.pool.shape == (3, 2, 8, 8, 1) and told.asked.fakes.shape == (3, 8, 8, 1)
+    np.testing.assert_allclose(told.asked.fakes, told.fakes, atol=1e-6)
+    every = np.concatenate([told.asked.pool.reshape(6, -1), told.asked.fakes.reshape(3, -1)])
+    assert len(np.unique(every, axis=0)) > 4  # there are but four latents of two bits
+    assert (int(told.asked.step), int(told.asked.critic_steps)) == (0, 2)
+    assert set(np.unique(told.asked.latents)) <= {0, 1} and told.asked.extra == ()
+
+
+def test_the_answer_is_the_gradient_of_the_score_at_each_fake():
+    told = conversation()
+    assert np.abs(told.slope).max() > 1e-3
+    np.testing.assert_allclose(told.answer, told.slope.reshape(ROWS, -1), rtol=1e-3, atol=1e-6)
+
+
+def test_the_generator_takes_one_adam_step_along_what_was_released():
+    told, adam = conversation(), optax.adam(1e-4, 0.5, 0.9)
+    updates, _ = adam.update(told.grads, adam.init(told.public.weights))
+    expected = optax.apply_updates(told.public.weights, updates)
+    clear = {name: np.abs(g) > 1e-3 * np.abs(g).max() for name, g in told.grads.items()}
+    for name, weight in told.new.weights.items():  # where not the sign of a rounding error
+        np.testing.assert_allclose(weight[clear[name]], expected[name][clear[name]], atol=2e-6)
+        assert np.abs(weight - told.public.weights[name]).max() > 5e-5
+    assert toy.equal(told.new.average, told.new.weights)  # of one step
+    for name, u in told.public.vectors.items():  # one power iteration, with the new weights
+        w = np.reshape(told.new.weights[name], (-1, len(u)))
+        moved = w.T @ (w @ u)
+        np.testing.assert_allclose(told.new.vectors[name], moved / np.linalg.norm(moved), atol=1e-5)
+    assert float(told.metrics["released_rms"]) == pytest.approx(
+        math.sqrt((told.released**2).mean()), rel=1e-4)
+    assert float(told.metrics["generator_gradient"]) == pytest.approx(
+        float(optax.global_norm(told.grads)), rel=1e-3)
+
+
+def test_the_update_is_a_function_of_the_public_state_the_query_and_what_was_released():
+    """Bit for bit, whatever the key; and of the query only the fakes' latents and labels."""
+    told = conversation()
+    empty = jax.tree.map(jnp.zeros_like, told.asked)
+    blind = dataclasses.replace(empty, latents=told.asked.latents, labels=told.asked.labels)
+    for key, query in ((jax.random.key(9), told.asked), (KEY, blind)):
+        assert toy.equal(told.absorb(key, told.public, query, told.released)[0], told.new)
+    other, _ = told.absorb(KEY, told.public, told.asked, -told.released)
+    assert not toy.equal(other.weights, told.new.weights)
+
+
+def test_the_average_begins_as_a_mean_and_forgets_later():
+    told = conversation()
+    second, _ = told.absorb(KEY, told.new, told.asked, -told.released)
+    third, _ = told.absorb(KEY, second, told.asked, told.released)
+    for name, average in third.average.items():  # ema .25 is below 1 - 1 / 2
+        before = 0.25 * told.new.weights[name] + 0.75 * second.weights[name]
+        np.testing.assert_allclose(average, 0.25 * before + 0.75 * third.weights[name], atol=1e-6)
+
+
+# What it costs.
+
+def mechanism(**fields):
+    return gswgan.mechanism(critics.gs(**fields), toy.SPEC)
+
+
+def test_one_step_is_charged_for_all_its_fakes():
+    for sigma, batch in ((1.0, 3), (1.07, 32), (12.6, 1)):
+        held = mechanism(sigma=sigma, batch=batch)
+        ((event, count),) = held.events(7)
+        assert count == 7 and isinstance(event, GaussianEvent)
+        assert event.mu_squared == pytest.approx(batch / sigma**2)
+        assert event.sensitivity * event.grid == pytest.approx(2 * 0.1 * math.sqrt(batch))
+        assert held.noise.sigma == event.sigma and held.shape == (batch, 64)
+
+
+@pytest.mark.parametrize(("heard", "groups", "visits"), [
+    (0, 1, 7), (5, 1, 7), (4, 2, 4), (3, 2, 4), (2, 3, 3), (1, 5, 2)])
+def test_in_a_rotation_a_critic_is_charged_for_its_own_visits(heard, groups, visits):
+    held = mechanism(critics_per_step=heard)
+    assert held.schedule == (Everyone() if groups == 1 else Rotation(groups))
+    assert [count for _, count in held.events(7)] == [visits]
+
+
+def test_a_secret_draw_is_one_subsampled_release_of_the_whole_batch():
+    held = mechanism(schedule="secret-draw", critics_per_step=2)
+    ((event, count),) = held.events(7)
+    plain = mechanism().events(1)[0][0]
+    assert held.schedule == SecretDraw(5, 2) and count == 7
+    assert event == SampledGaussianEvent(plain.sigma, plain.squared_sensitivity, 5, 2, plain.grid,
+                                         plain.total_variation)
+
+
+def test_the_noise_of_a_federation_is_that_of_one_client():
+    held, central = mechanism(federated=True), mechanism()
+    assert isinstance(held, LocalMechanism) and held.unit == "client"
+    assert held.client_bits_shape == central.bits_shape and held.bits_shape == (0,)
+    assert held.events(7) == central.events(7)
+
+
+def test_no_noise_is_no_privacy():
+    ((event, _),) = mechanism(sigma=0.0).events(3)
+    assert isinstance(event, NonPrivateEvent)
+    assert gaussian.epsilon(mechanism(sigma=0.0).events(3), 1e-5) == math.inf
+
+
+def test_as_published_proves_nothing_whatever_the_noise():
+    held = mechanism(accounting="as-published", critics_per_step=1, sigma=100.0)
+    assert held.schedule == PublishedDraw(5)
+    assert gaussian.epsilon(held.events(1), 0.1) == math.inf
+    config = dataclasses.replace(presets.get("gswgan", "mnist-published")[1].config,
+                                 accounting="as-published")
+    stamp = api._stamp("gswgan", config, 1e-5, 20_000)
+    assert stamp["guarantee"] == "no valid guarantee"
+    assert stamp["as_published"]["epsilon"] == pytest.approx(9.9926, abs=5e-5)
+    assert api._stamp("gswgan", presets.get("gswgan", "mnist-published")[1].config, 1e-5, 9) == {}
+
+
+# Presets.
+
+ALL = presets.all_of("gswgan")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_preset_is_complete_within_its_budget(name):
+    preset = ALL[name]
+    config = plan.complete("gswgan", preset.config, preset.spec,
+                           Budget(preset.epsilon, preset.delta))
+    events = gswgan.mechanism(config, preset.spec).events(config.steps)
+    assert gaussian.epsilon(events, preset.delta) <= preset.epsilon
+    assert preset.delta < 1 / preset.records or preset.epsilon == math.inf
+    assert config.critics <= preset.records
+    assert from_json(gswgan.Config, json.loads(json.dumps(to_json(config)))) == config
+
+
+def test_the_published_noise_and_what_it_proves():
+    config = ALL["mnist-published"].config
+    assert (config.critics, config.critics_per_step, config.steps, config.batch, config.sigma) == (
+        1000, 1, 20_000, 32, 1.07)
+    costs = account.of_configuration("gswgan", "mnist-published", config, None, 1e-5)
+    assert costs["proven"]["epsilon"] == pytest.approx(379.417, abs=6e-4)
+    assert costs["as_published"]["epsilon"] == pytest.approx(9.9926, abs=5e-5)
+
+
+# Refused.
+
+@pytest.mark.parametrize(("fields", "text"), [
+    ({"critics_per_step": 6}, "critics_per_step is 6, of 5 critics"),
+    ({"schedule": "secret-draw"}, "5 of 5 units are drawn"),
+    ({"accounting": "as-published"}, "pass --critics-per-step 1"),
+    ({"accounting": "as-published", "critics_per_step": 1, "federated": True},
+     "without --federated"),
+    ({"federated": True, "schedule": "secret-draw", "critics_per_step": 1}, "secret draw hides"),
+    ({"federated": True, "critics": 1}, "a federation of 1 clients")])
+def test_who_answers_must_be_what_the_accounting_knows(fields, text):
+    with pytest.raises(UserError, match=text) as caught:
+        gswgan.build(critics.gs(**fields), toy.SPEC)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("field", "value"), [
+    ("critics", 0), ("critics_per_step", -1), ("batch", 0), ("clip", 0.0), ("clip", math.nan),
+    ("sigma", -1.0), ("steps", 0), ("critic_steps", 0), ("pool", 0), ("penalty", -1.0),
+    ("drift", math.nan), ("warm_steps", -1), ("ema", 1.0), ("g_final_rate", 2.0),
+    ("client_records", 0), ("records_per_step", 0)])
+def test_settings_that_mean_nothing_are_named(field, value):
+    with pytest.raises(UserError, match=field):
+        critics.gs(**{field: value})
+
+
+def test_as_published_needs_an_infinite_epsilon():
+    config = critics.gs(accounting="as-published", critics_per_step=1)
+    with pytest.raises(UserError, match="--epsilon inf"):
+        plan.complete("gswgan", config, toy.SPEC, Budget(1e6, 1e-5))
+    assert plan.complete("gswgan", config, toy.SPEC, Budget(math.inf, 1e-5)) == config
+
+
+def test_noise_that_is_too_large_to_draw_is_refused_in_its_own_units():
+    assert gswgan.mechanism(critics.gs(sigma=500.0), toy.SPEC).noise.sigma == 500 * 128
+    with pytest.raises(UserError, match="sigma is 600; .* at most 512 can be drawn"):
+        gswgan.mechanism(critics.gs(sigma=600.0), toy.SPEC)
+
+
+def test_a_table_is_refused():
+    table = TableSpec((Column("age", "continuous", 0, 99),),
+                      Column("class", "categorical", categories=("a", "b")), 0)
+    with pytest.raises(UserError, match="use gpate"):
+        gswgan.build(critics.gs(), table)
+
+
+def test_steps_beyond_the_budget_are_refused():
+    with pytest.raises(BudgetExceeded, match="above the budget of 1"):
+        plan.complete("gswgan", critics.gs(), toy.SPEC, Budget(1.0, 1e-5))

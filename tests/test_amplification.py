@@ -1,0 +1,182 @@
+"""Amplification that is not there: each claim is audited through the loop's own compiled block.
+
+A unit votes one way on one data set and the other way on its neighbour, everybody else abstains.
+How well the two can be told from what is released certifies a lower bound on epsilon at the
+ledger's delta, which must not exceed the epsilon of the ledger.
+"""
+
+import dataclasses
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tiny
+from scipy import stats
+
+from dpgen_jax import loop
+from dpgen_jax.accountant.events import SampledGaussianEvent
+from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.aggregation.noise import RoundedGaussian
+from dpgen_jax.aggregation.schedule import Rotation, SecretDraw
+from dpgen_jax.aggregation.topk_sign import TopKSign
+from dpgen_jax.private import teachers
+from dpgen_jax.types import Method, Private, Records
+
+RUNS, ALPHA, DELTA = 16_000, 1e-6, 0.01
+OWNER, ROWS = 7, 36
+
+
+def build(schedule, units: int, rows: int, sigma: float) -> Method:
+    """One coordinate in `rows` rows. The public state is a score of what was released: in a
+    rotation the sum over the turns of the audited unit, else the largest step, which is likely to
+    be the one in which that unit was drawn."""
+    mechanism = Mechanism(bound=TopKSign(1, rows), noise=RoundedGaussian(sigma), schedule=schedule,
+                          n_units=units, shape=(rows, 1),
+                          decode=lambda noised, n: noised.astype(jnp.float32))
+
+    def answer(key, unit, own, query):
+        return jnp.full((rows, 1), own.x[0, 0], jnp.float32)
+
+    def absorb(key, public, query, released):
+        score, step = public
+        if schedule.groups == 1:
+            return (jnp.maximum(score, released.sum()), step + 1), {}
+        turn = step % schedule.groups == OWNER % schedule.groups
+        return (score + jnp.where(turn, released.sum(), 0), step + 1), {}
+
+    return dataclasses.replace(
+        tiny.build(init=lambda key: (jnp.float32(0), jnp.int32(0)), ask=lambda key, public: (),
+                   init_unit=lambda key: jnp.zeros(1), learn=lambda key, unit, own, query: unit,
+                   answer=answer, absorb=absorb), mechanism=mechanism)
+
+
+def layout(method: Method) -> teachers.Layout:
+    mechanism = method.mechanism
+    return tiny.layout(1, units=mechanism.n_units, groups=mechanism.schedule.groups)
+
+
+def charged(path, method: Method, steps: int) -> float:
+    """Epsilon of a run, from the ledger that the real loop wrote; nothing is computed."""
+    def idle(method, where):
+        return lambda public, units, records, secrets, bits, *rest: (
+            public, units, {}, np.zeros((len(bits), 0), np.int32), None)
+
+    with Ledger.create(path, {"epsilon": math.inf, "delta": DELTA}) as ledger, \
+            pytest.MonkeyPatch.context() as patched:
+        patched.setattr(loop, "compile_block", idle)
+        loop.train(method, None, loop.State(None, None, None), layout(method), ledger,
+                   SeededBits(0), steps=steps, on_block=lambda state, metrics: None)
+        return ledger.epsilon()
+
+
+class Fast:
+    """Bits for many runs, which a seeded source would take a minute to hash."""
+
+    def __init__(self, seed: int):
+        self.rng = np.random.default_rng(seed)
+
+    def draw(self, shape):
+        return self.rng.integers(2**32, size=shape, dtype=np.uint32)
+
+    def draw_for(self, units, first, shape):
+        return self.draw((*units.shape, *shape))
+
+
+def scores(method: Method, steps: int, vote: int, seed: int) -> np.ndarray:
+    """What RUNS runs add up to, on fresh noise and fresh draws."""
+    where, mechanism = layout(method), method.mechanism
+    own = np.zeros((mechanism.n_units, 1, 1), np.int32)
+    own[OWNER] = vote
+    records = teachers.place(Private(Records(own, np.zeros(own.shape[:2], np.int32))), where)
+    units = teachers.stack(method, jax.random.key(0), where)
+    source, groups = Fast(seed), mechanism.schedule.turns(None, 0, steps)
+    bits = source.draw((RUNS, steps, *mechanism.bits_shape))
+    told = mechanism.secrets(source, np.tile(groups, RUNS), 0)
+    secrets = np.moveaxis(told.reshape(len(told), RUNS, steps, *told.shape[2:]), 1, 0)
+    block = jax.vmap(loop.compile_block(method, where), (*[None] * 3, 0, 0, *[None] * 4))
+    out = jax.jit(block)((jnp.float32(0), jnp.int32(0)), units, records, secrets, bits, groups,
+                         jax.random.key(1), 0, steps)
+    return np.asarray(out[0][0])
+
+
+def certified(zeros: np.ndarray, ones: np.ndarray) -> float:
+    """Lower bound on epsilon at DELTA, at confidence 1 - ALPHA: log((power - delta) / size) of a
+    test `score > t` (both by Clopper and Pearson; t from one half of the runs, judged on the
+    other)."""
+    half = len(zeros) // 2
+
+    def bound(zeros, ones, t):
+        size = stats.beta.ppf(1 - ALPHA / 2, (zeros > t).sum() + 1, max((zeros <= t).sum(), 1e-9))
+        hits = (ones > t).sum()
+        power = stats.beta.ppf(ALPHA / 2, hits, len(ones) - hits + 1) if hits else 0
+        return math.log((power - DELTA) / size) if power > DELTA else -math.inf
+
+    candidates = np.quantile(zeros[:half], np.linspace(0.5, 1, 201))
+    best = max(candidates, key=lambda t: bound(zeros[:half], ones[:half], t))
+    return bound(zeros[half:], ones[half:], best)
+
+
+@functools.cache
+def audit(schedule, units: int, rows: int, steps: int, sigma: float) -> float:
+    """Epsilon certified of what a schedule does; what it says of the cost plays no part."""
+    method = build(schedule, units, rows, sigma)
+    return certified(*(scores(method, steps, vote, seed) for seed, vote in enumerate((-1, 1))))
+
+
+def check_audit(path, schedule, done, units: int, rows: int, steps: int, sigma: float):
+    """schedule: what is charged; done: the sound one that does the same."""
+    claim = charged(path, build(schedule, units, rows, sigma), steps)
+    bound = audit(done, units, rows, steps, sigma)
+    assert bound > 2, f"epsilon {bound:.2f}: this audit sees too little"
+    assert bound <= claim, f"epsilon {bound:.2f} is certified, above the {claim:.2f} charged"
+
+
+class Fixed(Rotation):
+    """The mutant: a fixed partition, visited in turn, at the price of fresh secret draws."""
+
+    def event(self, visit):
+        return SampledGaussianEvent(visit.sigma, visit.squared_sensitivity, self.groups, 1,
+                                    visit.grid, visit.total_variation)
+
+    def visits(self, turns):
+        return turns
+
+
+class BatchLast(SecretDraw):
+    """The mutant: one row is amplified, and the rows are composed after that, as published."""
+
+    def event(self, visit):
+        return super().event(dataclasses.replace(
+            visit, squared_sensitivity=visit.squared_sensitivity // ROWS))
+
+    def visits(self, turns):
+        return turns * ROWS
+
+
+ROTATION = {"done": Rotation(50), "units": 50, "rows": 1, "steps": 400, "sigma": 4.0}
+DRAW = {"done": SecretDraw(100, 1), "units": 100, "rows": ROWS, "steps": 10, "sigma": 1.5}
+
+
+def test_schedules_are_worth_what_is_charged(tmp_path):
+    check_audit(tmp_path / "rotation", Rotation(50), **ROTATION)
+    check_audit(tmp_path / "draw", SecretDraw(100, 1), **DRAW)
+
+
+def test_amplification_of_a_fixed_partition_is_caught(tmp_path):
+    with pytest.raises(AssertionError, match="above"):
+        check_audit(tmp_path / "ledger", Fixed(50), **ROTATION)
+
+
+def test_a_batch_that_is_composed_after_amplification_is_caught(tmp_path):
+    with pytest.raises(AssertionError, match="above"):
+        check_audit(tmp_path / "ledger", BatchLast(100, 1), **DRAW)
+
+
+def test_an_audit_of_the_same_data_certifies_nothing():
+    noise = np.random.default_rng(0).normal(size=(2, RUNS))
+    assert certified(*noise) <= 0.1

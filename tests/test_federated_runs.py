@@ -1,0 +1,136 @@
+"""Federated GS-WGAN in one process: the promise is for a client's whole data, whatever it holds."""
+
+import dataclasses
+import json
+import sys
+
+import critics
+import numpy as np
+import pytest
+import runs
+
+from dpgen_jax import api, cli, train
+from dpgen_jax.accountant import ledger as books
+from dpgen_jax.accountant.events import GaussianEvent
+from dpgen_jax.config import Budget, Runtime
+from dpgen_jax.data import from_arrays
+from dpgen_jax.types import UserError
+
+CLIENTS, BUDGET = 4, Budget(20.0, 1e-3)
+CONFIG = critics.gs(federated=True, critics=9, critics_per_step=2, client_records=8, warm_steps=0,
+                    penalty=0.0, sigma=None, steps=3)
+FLAGS = [f"--{name}={value}" for name, value in {
+    "batch": 3, "pool": 2, "records-per-step": 3, "critic-steps": 1, "critic-steps-first": 1,
+    "client-records": 8, "warm-steps": 0, "penalty": 0, "generator.latent": 2,
+    "generator.width": 2, "critic.width": 2, "steps": 3, "delta": 1e-3, "devices": 1,
+    "chunk": 1}.items()]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled(tmp_path_factory):
+    with runs.Compiled(tmp_path_factory.getbasetemp() / "compiled") as folder:
+        yield folder
+
+
+def held(*sizes):
+    """The data set of clients of these sizes, in a mixed order."""
+    owners = np.repeat(np.arange(len(sizes)), sizes)
+    data = from_arrays(*runs.images(n=len(owners)), 3)
+    return dataclasses.replace(data, clients=np.random.default_rng(0).permutation(owners))
+
+
+def fit(root, data, clients=None, alpha=None, **fields):
+    data, config = api.federated(data, dataclasses.replace(CONFIG, **fields), clients, alpha)
+    said = []
+    asked = api.Run("gswgan", "glyphs", config, BUDGET, Runtime(devices=1, chunk=1), root)
+    return api.run(asked, data, said.append), "\n".join(said)
+
+
+@pytest.mark.parametrize(("data", "split"), [
+    (held(1, 30, 5, 24), {}), (held(60), {"clients": CLIENTS}),
+    (held(60), {"clients": CLIENTS, "alpha": 0.05})], ids=["named", "even", "alpha"])
+def test_clients_of_any_sizes_train_together(tmp_path, data, split):
+    """Two of four clients a step, in turn: each is charged for its own two visits of three."""
+    if split:
+        data = dataclasses.replace(data, clients=None)
+    release, said = fit(tmp_path / "run", data, **split)
+    privacy = release.privacy
+    ((event, count),) = books.account(books.read(tmp_path / "run/ledger.jsonl")).spent()
+    assert isinstance(event, GaussianEvent) and count == 2
+    assert event.mu_squared == pytest.approx(3 / release.config.sigma**2)
+    expected = {"unit": "client", "relation": "replace-one", "clients": CLIENTS, "steps": 3,
+                "epsilon": 20.0, "events": [{**event.statement(), "count": 2}]}
+    assert expected.items() <= privacy.items() and "records" not in privacy
+    assert f"\n{CLIENTS} clients (" in said and "clients" in privacy["data_notes"][1]
+    config = json.loads((tmp_path / "run/config.json").read_text())
+    assert config["records"] is None and config["config"]["critics"] == CLIENTS
+    x, y = release.sample(7)
+    assert x.shape == (7, 8, 8, 1) and set(y) == {0, 1, 2}
+
+
+def test_no_client_counts_are_published(tmp_path):
+    """What a client holds is private, its number of records too."""
+    pair = []
+    for name, sizes in (("a", (17, 30)), ("b", (3, 30))):
+        fit(tmp_path / name, held(*sizes), critics_per_step=0)
+        files = runs.snapshot(tmp_path / name)
+        pair.append({path: text for path, text in files.items() if path in (
+            "config.json", "release/privacy.json")})
+    first, second = ({path: json.loads(text) for path, text in files.items()} for files in pair)
+    assert len(first) == 2 and first == second
+
+
+@pytest.mark.parametrize(("data", "split", "text"), [
+    (held(60), {}, "one client is a central run: leave out --federated"),
+    (dataclasses.replace(held(60), clients=None), {"clients": 1}, "one client is a central run"),
+    (dataclasses.replace(held(60), clients=None), {}, "pass --clients N"),
+    (dataclasses.replace(held(60), clients=None), {"clients": 61}, "every client needs at least"),
+    (held(20, 40), {"clients": 3}, "names 2 clients itself"),
+    (held(20, 40), {"alpha": 1.0}, "names its clients itself"),
+    (held(20, 0, 40), {}, "client 1 holds no records: leave it out")],
+    ids=["one named", "one", "unnamed", "too many", "other number", "alpha", "empty"])
+def test_federations_that_are_none_are_refused_before_anything_is_written(tmp_path, data, split,
+                                                                          text):
+    with pytest.raises(UserError, match=text) as caught:
+        fit(tmp_path / "run", data, **split)
+    assert "\n" not in str(caught.value) and not (tmp_path / "run").exists()
+
+
+def test_a_central_run_has_no_clients(tmp_path):
+    data = dataclasses.replace(held(60), clients=None)
+    for split in ({"clients": 3}, {"alpha": 1.0}):
+        with pytest.raises(UserError, match="need --federated"):
+            fit(tmp_path / "run", data, **split, federated=False)
+    assert api.federated(data, dataclasses.replace(CONFIG, federated=False))[0] is data
+
+
+def test_the_command(tmp_path, compiled):
+    """Clients that the file names, and its release."""
+    x, y = runs.images()
+    np.savez(tmp_path / "noise.npz", x_train=x, y_train=y, classes=3,
+             client_id=np.arange(60) ** 2 % 7 % 4)
+    done = runs.command("train", "gswgan", "--federated", "--dataset", "npz:noise.npz", *FLAGS,
+                        "--epsilon", 20, "--out", "run", cache=compiled, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    privacy = json.loads((tmp_path / "run/release/privacy.json").read_text())
+    assert (privacy["unit"], privacy["clients"], privacy["epsilon"]) == ("client", 3, 20.0)
+    assert "3 clients" in done.stdout and "60 records" not in done.stdout
+
+
+@pytest.mark.parametrize(("flags", "text"), [
+    (["--clients", "4"], "need --federated"),
+    (["--federated"], "pass --clients N"),
+    (["--federated", "--clients", "1"], "one client is a central run"),
+    (["--federated", "--clients", "4", "--alpha", "0"], "Dirichlet alpha 0"),
+    (["--federated", "--clients", "4", "--schedule", "secret-draw", "--critics-per-step", "2"],
+     "secret draw hides nothing")])
+def test_bad_words_get_one_line(tmp_path, capsys, monkeypatch, flags, text):
+    monkeypatch.chdir(tmp_path)
+    runs.npz(tmp_path / "noise.npz", *runs.images())
+    monkeypatch.setattr(sys, "argv", ["train", "gswgan", "--dataset", "npz:noise.npz", *FLAGS,
+                                      "--epsilon", "20", *flags])
+    with pytest.raises(SystemExit) as stop:
+        cli.main(train.command)
+    err = capsys.readouterr().err
+    assert stop.value.code == 2 and text in err and err.count("\n") == 1
+    assert {p.name for p in tmp_path.iterdir()} == {"noise.npz"}
