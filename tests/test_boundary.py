@@ -15,7 +15,7 @@ import dpgen_jax
 ROOT = Path(dpgen_jax.__file__).parent
 SOURCES = {path.relative_to(ROOT).as_posix(): path.read_text()
            for path in sorted(ROOT.rglob("*.py"))}
-INSIDE = ("private/", "aggregation/")
+INSIDE = ("private/", "aggregation/", "federated/visit.py")
 OPENERS = {"unseal", "_sealed"}
 
 # Folder or file -> what of this package it may import; anything not named here is the glue at the
@@ -34,7 +34,11 @@ MAY_IMPORT = {
     "data/": {"data", "types", "accountant.events"},
     "evaluation/": {"evaluation", "nets", "types", "errors", "data.transform"},
     "run/": {"run", "methods", "config", "types", "errors", "version", "data.transform",
-             "data.tables", "aggregation.discrete_laplace"},
+             "data.tables", "aggregation.discrete_laplace", "accountant.events"},
+    # the server's and the client's own glue; of its files only visit.py opens anything
+    "federated/": {"federated", "accountant", "aggregation.bits", "aggregation.local", "api",
+                   "config", "data", "errors", "loop", "methods", "private", "resume", "run",
+                   "types"},
 }
 OUTSIDE = {"accountant/": {"numpy", "scipy", "dp_accounting"}, "errors.py": set()}
 METHODS_NEVER = {"numpy.random", "secrets", "random"}
@@ -119,6 +123,8 @@ PUBLIC = {"aggregation/mechanism.py:release",  # the door: bounded, summed, nois
           "aggregation/sanitise.py:upper_bound",
           "private/data_dependent.py:for_the_holder",  # a terminal of the data holder
           "private/votes.py:append",  # into a file of private/
+          # one client's answer: bounded, and noised by the client before it leaves
+          "federated/visit.py:compile_visit", "federated/visit.py:visit",
           "private/packing.py:warmed",  # how far a warm-up has come is public
           "private/records.py:count",  # n is public under replace-one
           "private/records.py:fingerprint"}  # a keyed digest, kept in private/
