@@ -61,7 +61,7 @@ class CriticConfig:
     """generator steps; found from the budget and sigma if left out"""
     critic_steps: int = 5
     critic_steps_first: int = 5
-    """critic steps in each iteration, and in the first one"""
+    """critic steps at a visit, and at the first one"""
     records_per_step: int = 32
     """the most real records in one critic step"""
     pool: int = 32
@@ -247,7 +247,8 @@ def converse(config: CriticConfig, spec: ImageSpec, runtime: Runtime, extra: Ext
         pool = fakes[:n_pool].reshape(spec.classes, config.pool, *spec.shape)
         # Keeps the compiler from unrolling the loop in `learn`, see `_skeleton`.
         critic_steps = jax.lax.optimization_barrier(
-            jnp.where(public.step == 0, config.critic_steps_first, config.critic_steps))
+            jnp.where(public.step < held.schedule.groups, config.critic_steps_first,
+                      config.critic_steps))
         return Query(pool, fakes[n_pool:], labels, z[n_pool:], public.step, critic_steps,
                      extra.ask(k_extra, pool, public.step))
 

@@ -42,11 +42,10 @@ def test_a_warm_start_changes_every_critic_and_reads_its_own_records_alone():
     cold, first, second = critics.fresh(METHOD)[1], warm(0), warm(1)
     assert toy.differing_units(cold.state, first.state) == set(range(UNITS))
     assert toy.differing_units(first, second) == {OWNER}
-    (a, b) = (units.state[0][1] for units in (first, second))  # vectors of the power iteration
+    a, b = first.state[0][1], second.state[0][1]  # vectors of the power iteration
     moved = {layer for layer in a if toy.differing_units(a[layer], b[layer]) == {OWNER}}
     assert moved == {"conv1", "conv2", "conv3", "embedding"}  # that of one output stays 1 or -1
     assert first.warm.tolist() == [1] * UNITS and not cold.warm.any()
-    assert toy.equal((cold.key, cold.id), (first.key, first.id))
 
 
 @pytest.mark.parametrize("calls", [1, 3])
@@ -69,9 +68,8 @@ def test_one_record_changes_one_critic_and_no_public_state(tmp_path):
 
 
 def test_the_generator_hears_the_critics(tmp_path):
-    ends = [critics.train(tmp_path / str(told), METHOD, DATA, told=told)[0].inner
-            for told in (0.0, 1.0)]
-    assert not toy.equal(*ends)
+    assert not toy.equal(*(critics.train(tmp_path / str(told), METHOD, DATA, told=told)[0].inner
+                           for told in (0.0, 1.0)))
 
 
 def test_one_record_changes_one_message():
@@ -124,7 +122,7 @@ def test_critics_learn_from_a_public_pool_of_each_class_and_are_asked_about_othe
     assert told.asked.pool.shape == (3, 2, 8, 8, 1) and told.asked.fakes.shape == (3, 8, 8, 1)
     np.testing.assert_allclose(told.asked.fakes, told.fakes, atol=1e-6)
     every = np.concatenate([told.asked.pool.reshape(6, -1), told.asked.fakes.reshape(3, -1)])
-    assert len(np.unique(every, axis=0)) > 4  # there are but four latents of two bits
+    assert len(np.unique(every, axis=0)) > 4
     assert (told.asked.step, told.asked.critic_steps, told.asked.extra) == (0, 2, ())
 
 
@@ -156,12 +154,11 @@ def test_the_generator_takes_one_adam_step_along_what_was_released():
 def test_the_update_is_a_function_of_the_public_state_the_query_and_what_was_released():
     """Bit for bit, whatever the key; and of the query only the fakes' latents and labels."""
     told = conversation()
-    empty = jax.tree.map(jnp.zeros_like, told.asked)
-    blind = dataclasses.replace(empty, latents=told.asked.latents, labels=told.asked.labels)
+    blind = dataclasses.replace(jax.tree.map(jnp.zeros_like, told.asked),
+                                latents=told.asked.latents, labels=told.asked.labels)
     for key, query in ((jax.random.key(9), told.asked), (KEY, blind)):
         assert toy.equal(told.absorb(key, told.public, query, told.released)[0], told.new)
-    other, _ = told.absorb(KEY, told.public, told.asked, -told.released)
-    assert not toy.equal(other.weights, told.new.weights)
+    assert not toy.equal(told.absorb(KEY, told.public, told.asked, -told.released)[0], told.new)
 
 
 def test_the_average_begins_as_a_mean_and_forgets_later():
@@ -250,8 +247,7 @@ def test_a_preset_is_complete_within_its_budget(name):
 
 def test_the_published_noise_and_what_it_proves():
     config = ALL["mnist-published"].config
-    assert (config.critics, config.critics_per_step, config.steps, config.batch, config.sigma) == (
-        1000, 1, 20_000, 32, 1.07)
+    assert (config.critics, config.critics_per_step, config.batch) == (1000, 1, 32)
     costs = account.of_configuration("gswgan", "mnist-published", config, None, 1e-5)
     assert costs["proven"]["epsilon"] == pytest.approx(379.417, abs=6e-4)
     assert costs["as_published"]["epsilon"] == pytest.approx(9.9926, abs=5e-5)
