@@ -260,8 +260,10 @@ def converse(config: CriticConfig, spec: ImageSpec, runtime: Runtime, extra: Ext
         def from_pool(key, labels):
             return query.pool[labels, jax.random.randint(key, labels.shape, 0, config.pool)]
 
+        # A client works for no longer than was agreed, whatever a server asks.
+        most = max(config.critic_steps, config.critic_steps_first)
         critic = jax.lax.fori_loop(
-            0, query.critic_steps,
+            0, jnp.minimum(query.critic_steps, most),
             lambda i, c: critic_step(jax.random.fold_in(k_critic, i), c, x, y, from_pool), critic)
         return critic, extra.learn(k_extra, kept, x, y, query)
 

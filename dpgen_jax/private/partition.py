@@ -46,7 +46,7 @@ def check(n_records: int, n_units: int) -> None:
     if n_records < n_units:
         raise UserError(
             f"{n_records:,} records cannot be dealt to {n_units:,} teachers: every teacher needs "
-            f"at least one; pass --teachers {max(1, n_records // 15)}, for example")
+            f"at least one; pass --teachers (or --critics) {max(1, n_records // 15)}, for example")
 
 
 def assign(n_records: int, n_units: int, key: bytes) -> Partition:
