@@ -71,7 +71,7 @@ def test_training_prints_its_progress(trained):
     assert trained.returncode == 0, trained.stderr
     said = trained.stdout.splitlines()
     assert said[1] == "run folder: run"
-    assert "60 records, 10 teachers" in said[2] and "epsilon 10" in said[2]
+    assert "60 records, 10 units" in said[2] and "epsilon 10" in said[2]
     assert said[-1] == f"release: run/release (epsilon 10, delta 0.001, {STEPS} steps)"
     form = r"{} steps, +[\d.]+(s/step|step/s), [\d:]+ gone, [\d:]+ left, epsilon={}"
     for steps, epsilon in ((1, r"4\.\d\d\d"), (STEPS, r"9\.9\d\d")):

@@ -44,9 +44,9 @@ class RowL2:
                 raise UserError(f"{name} is {value}; at least 1 is needed")
         if not float(jnp.finfo(jnp.float32).tiny) <= self.clip < math.inf:
             raise UserError(f"clip is {self.clip}; it must be a finite float32 above 0")
-        if self.levels < 8 * math.sqrt(self.columns):
+        if self.levels < coarsest(self.columns):
             raise UserError(f"{self.levels} levels are too coarse for {self.columns} columns; use "
-                            f"at least {math.ceil(8 * math.sqrt(self.columns))}")
+                            f"at least {coarsest(self.columns)}")
         if self.levels > 2**15 or self.columns > 2**16:
             raise UserError(f"{self.levels} levels and {self.columns} columns; at most {2**15} and "
                             f"{2**16} are possible, so that sums of squares stay exact")
@@ -78,6 +78,12 @@ class RowL2:
     def squared_sensitivity(self) -> int:
         """Of the whole message, replace-one: every row may turn to its opposite."""
         return 4 * self.levels**2 * self.rows
+
+
+def coarsest(columns: int) -> int:
+    """The fewest levels at which rounding still leaves a row its length: 8 sqrt(columns) cost
+    nothing, 2 sqrt(columns) about a fifteenth of a row's norm."""
+    return math.ceil(2 * math.sqrt(columns))
 
 
 def _squares_within(entries: Array, most: int) -> Array:

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from dpgen_jax.aggregation.clip import GridMean, RowL2
+from dpgen_jax.aggregation.clip import GridMean, RowL2, coarsest
 from dpgen_jax.aggregation.local import LocalMechanism
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.aggregation.noise import MAX_SIGMA, gaussian
@@ -129,10 +129,12 @@ def mechanism(config: CriticConfig, spec: Spec) -> Mechanism | LocalMechanism:
     if not isinstance(spec, ImageSpec):
         raise UserError("this method's networks are for images; for a table use gpate")
     columns, sigma = math.prod(spec.shape), config.sigma or 0.0
-    levels = math.ceil(8 * math.sqrt(columns))  # so that rounding costs nothing beside the noise
-    if 2 * levels * sigma > MAX_SIGMA:
+    # So fine that rounding costs nothing, or as fine as the table of a large noise allows.
+    levels = math.ceil(8 * math.sqrt(columns))
+    levels = min(levels, int(MAX_SIGMA / (2 * sigma))) if sigma else levels
+    if levels < coarsest(columns):
         raise UserError(f"sigma is {sigma:g}; for images of {columns} values at most "
-                        f"{MAX_SIGMA / (2 * levels):g} can be drawn")
+                        f"{MAX_SIGMA / (2 * coarsest(columns)):g} can be drawn")
     bound = RowL2(config.clip, columns, config.batch, levels)
     kind = LocalMechanism if config.federated else Mechanism
     return kind(bound=bound, noise=gaussian(2 * levels * sigma), schedule=schedule(config),

@@ -174,7 +174,7 @@ def test_sums_beyond_32_bits_are_not_mistaken_for_small_ones():
     ({"clip": 0.0}, "clip is 0.0"), ({"clip": math.nan}, "clip is nan"),
     ({"clip": math.inf}, "clip is inf"), ({"clip": 1e-40}, "clip is 1e-40"),
     ({"columns": 0}, "columns is 0"), ({"rows": 0}, "rows is 0"), ({"levels": 0}, "levels is 0"),
-    ({"levels": 25}, "use at least 26"), ({"levels": 2**15 + 1}, "stay exact"),
+    ({"levels": 6}, "use at least 7"), ({"levels": 2**15 + 1}, "stay exact"),
     ({"columns": 2**16 + 1, "levels": 2**15}, "stay exact")])
 def test_values_out_of_range_are_refused(fields, text):
     with pytest.raises(UserError, match=text):

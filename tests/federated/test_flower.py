@@ -67,7 +67,7 @@ def in_process(root, rows):
         held = [stack.enter_context(open_client(
             root / f"twin-{i}", terms, fed.records(i), fed.BUDGET, number=i, seed=fed.SEED,
             method=terms.build())) for i in range(fed.CLIENTS)]
-        asked = api.Run("gswgan", "glyphs", terms.config, fed.BUDGET, out=root / "twin",
+        asked = api.Run("gswgan", "federated", terms.config, fed.BUDGET, out=root / "twin",
                         seed=fed.SEED)
         return server.run(asked, fed.SPEC, fed.Together(held, spoil), lambda line: None)
 

@@ -288,8 +288,11 @@ def test_as_published_needs_an_infinite_epsilon():
 
 def test_noise_that_is_too_large_to_draw_is_refused_in_its_own_units():
     assert gswgan.mechanism(critics.gs(sigma=500.0), toy.SPEC).noise.sigma == 500 * 128
-    with pytest.raises(UserError, match="sigma is 600; .* at most 512 can be drawn"):
-        gswgan.mechanism(critics.gs(sigma=600.0), toy.SPEC)
+    # Larger noise has a coarser table, down to 2 sqrt(64) levels; the cost is that of sigma.
+    coarse = gswgan.mechanism(critics.gs(sigma=2000.0), toy.SPEC)
+    assert coarse.bound.levels == 16 and coarse.noise.sigma == 64000
+    with pytest.raises(UserError, match="sigma is 2049; .* at most 2048 can be drawn"):
+        gswgan.mechanism(critics.gs(sigma=2049.0), toy.SPEC)
 
 
 def test_a_table_is_refused():
