@@ -201,7 +201,7 @@ def _warmed(state: State, method: Method, records: Private[Records], files: fold
             stop: Callable[[], bool]) -> State:
     """The state with its units warm, or as far as they came before `stop`; saved now and then."""
     elapsed, next_save, saved = clock(), 60 * runtime.checkpoint_minutes, state
-    bar = Bar(method.mechanism.n_units, 0, "units warm")
+    bar = Bar(method.mechanism.n_units, 0, "warm unit")
     for units, share in warm_up(method, state.units, records, layout):
         state = dataclasses.replace(state, units=units)
         bar.reach(share)

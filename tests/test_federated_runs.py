@@ -71,8 +71,8 @@ def test_clients_of_any_sizes_train_together(tmp_path, data, split):
 def test_no_client_counts_are_published(tmp_path):
     """What a client holds is private, its number of records too."""
     pair = []
-    for name, sizes in (("a", (17, 30)), ("b", (3, 30))):
-        fit(tmp_path / name, held(*sizes), critics_per_step=0)
+    for name, sizes in (("a", (17, 30, 5, 24)), ("b", (3, 30, 5, 24))):
+        fit(tmp_path / name, held(*sizes))
         files = runs.snapshot(tmp_path / name)
         pair.append({path: text for path, text in files.items() if path in (
             "config.json", "release/privacy.json")})

@@ -84,7 +84,7 @@ def test_a_rotation_is_charged_by_visits(place, compiled):
     assert isinstance(held.spent()[0][0], GaussianEvent) and "guarantee" not in privacy
     assert 19 < held.epsilon() <= privacy["epsilon"] == 20
     assert "60 records, 6 units" in done.stdout and "1 in 3 a step" in done.stdout
-    assert "6/6 units warm" in done.stderr and "Traceback" not in done.stderr
+    assert "6/6 warm units" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_the_published_accounting_is_stamped(place, compiled, call):

@@ -40,12 +40,12 @@ def interruptible() -> Iterator[Callable[[], bool]]:
 class Bar:
     """A progress bar on a terminal, a line every ten seconds elsewhere; the first one at once."""
 
-    def __init__(self, total: int, start: int, unit: str = "steps"):
+    def __init__(self, total: int, start: int, unit: str = "step"):
         live = sys.stderr.isatty()
         self._every = 0.2 if live else 10
         self._bar = tqdm(total=total, initial=start, unit=unit, dynamic_ncols=live,
                          mininterval=self._every, ascii=not live,
-                         bar_format=None if live else "{n_fmt}/{total_fmt} {unit}, {rate_fmt}, "
+                         bar_format=None if live else "{n_fmt}/{total_fmt} {unit}s, {rate_fmt}, "
                          "{elapsed} gone, {remaining} left{postfix}\n")
 
     def advance(self, steps: int, shown: dict[str, Any]) -> None:

@@ -50,7 +50,7 @@ def step_loss(critic, score, weights, vectors, real, fake, labels):
                        10.0, 1e-3)
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=str)
+@pytest.mark.parametrize("spec", SPECS[1:], ids=str)
 def test_critic_and_its_loss_equal_the_plain_form(spec):
     critic = Critic(CriticNet(4), spec)
     weights, vectors = critic.init(jax.random.key(1))

@@ -13,6 +13,7 @@ MNIST = ImageSpec(28, 28, 1, 10)
 BASES = {MNIST: (4, 4, 3), ImageSpec(32, 32, 3, 2): (4, 4, 3), ImageSpec(12, 12, 1, 4): (3, 3, 2),
          ImageSpec(8, 8, 2, 3): (4, 4, 1), ImageSpec(64, 64, 1, 2): (4, 4, 4),
          ImageSpec(12, 20, 1, 2): (3, 5, 2)}
+COMPARED = [MNIST, ImageSpec(8, 8, 2, 3), ImageSpec(12, 20, 1, 2)]  # cropped, square, neither
 
 
 def close(a, b, tolerance=1e-4):
@@ -47,7 +48,7 @@ def plain(p, z, labels, spec):
     return jax.nn.sigmoid(h)[:, :spec.height, :spec.width]
 
 
-@pytest.mark.parametrize("spec", BASES, ids=str)
+@pytest.mark.parametrize("spec", COMPARED, ids=str)
 def test_generator_equals_the_plain_form(spec):
     g = ResNet(ResNetNet(latent=5, width=6), spec)
     params = jax.jit(g.init)(jax.random.key(0))
