@@ -329,12 +329,11 @@ def test_a_second_interrupt_stops_at_once(tmp_path, monkeypatch):
     assert totals(tmp_path / "run").steps == 3 and not (tmp_path / "run/release").exists()
 
 
-LAYOUTS = [(1, 1, "shard_map"), (3, 2, "shard_map"), (2, 8, "shard_map"), (1, 8, "pmap"),
-           (4, 1, "pmap"), (3, 2, "pmap")]
+LAYOUTS = [(1, 1, "shard_map"), (2, 8, "shard_map"), (3, 2, "pmap"), (4, 1, "pmap")]
 
 
 @pytest.mark.parametrize(("before", "after", "size"), [
-    (LAYOUTS[i], LAYOUTS[(i + 1) % 6], size) for i, size in enumerate([4, 11, 1, 3, 5, 100])],
+    (LAYOUTS[i], LAYOUTS[(i + 1) % 4], size) for i, size in enumerate([4, 11, 1, 100])],
     ids=str)
 def test_units_move_between_layouts_bit_for_bit(before, after, size):
     """Eleven units, which divide by no chunk, device count or block."""
