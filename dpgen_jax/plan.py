@@ -31,6 +31,10 @@ def complete(method: str, config: Any, spec: Spec, budget: Budget, bought: Event
     if getattr(config, "accounting", "proven") != "proven" and math.isfinite(budget.epsilon):
         raise UserError("--accounting as-published proves no epsilon; pass --epsilon inf to say "
                         "that you know, or leave it out")
+    if getattr(config, "federated", False) and (budget.class_epsilon or bought):
+        raise UserError("class counts and entries of a schema are bought at the level of single "
+                        "records, which does not cover a client; leave out --class-epsilon, and "
+                        "declare the schema")
     if config.sigma is None and config.steps is None:
         raise UserError("neither sigma nor steps is set; pass --steps, and the noise is found, or "
                         "--sigma, and the steps are found")

@@ -123,6 +123,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     (["--federated"], "pass --clients N"),
     (["--federated", "--clients", "1"], "one client is a central run"),
     (["--federated", "--clients", "4", "--alpha", "0"], "Dirichlet alpha 0"),
+    (["--federated", "--clients", "4", "--class-epsilon", "0.01"], "does not cover a client"),
     (["--federated", "--clients", "4", "--schedule", "secret-draw", "--critics-per-step", "2"],
      "secret draw hides nothing")])
 def test_bad_words_get_one_line(tmp_path, capsys, monkeypatch, flags, text):
