@@ -60,7 +60,7 @@ def one(given: argparse.Namespace, loaded: data.Dataset, per_step: int) -> dict[
     (event, count), = held.events(release.config.steps)
     c = gaussian.mu_squared(((event, count),)) / 2
     noise = 2 * config.clip * math.sqrt(config.steps * config.batch / (
-        2 * c * config.critics * per_step))
+        2 * c * config.critics * held.schedule.answering(config.critics)))
     return {"critics_per_step": per_step, "critics": config.critics, "steps": config.steps,
             "sigma": release.config.sigma, "visits": count, "noise_of_the_mean_gradient": noise,
             "epsilon": release.privacy["epsilon"], "seconds_per_step": seconds,
