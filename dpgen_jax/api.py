@@ -13,12 +13,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from dpgen_jax import capacity, init_schema, methods, presets, purchases, resume
+from dpgen_jax import capacity, init_schema, methods, presets, purchases, resume, watch
 from dpgen_jax.accountant import calibrate
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.accountant.published import PUBLISHED
 from dpgen_jax.aggregation.bits import BitSource, OsBits, SeededBits
-from dpgen_jax.config import Budget, Runtime, to_json
+from dpgen_jax.config import Budget, Runtime, Watch, to_json
 from dpgen_jax.data import Dataset, from_arrays, tables
 from dpgen_jax.data import clients as splits
 from dpgen_jax.data import schema as schemas
@@ -32,6 +32,7 @@ from dpgen_jax.run import bundle, folder, metrics, pictures
 from dpgen_jax.run.bundle import Release, load
 from dpgen_jax.run.progress import Bar, clock, interruptible
 from dpgen_jax.types import BudgetExceeded, Method, Private, Records, UserError
+from dpgen_jax.watch import Watcher
 
 OnBlock = Callable[[State, dict[str, float]], None]
 
@@ -41,7 +42,8 @@ __all__ = ["Release", "Run", "fit", "load", "run"]
 def fit(method: str, x: Any, y: np.ndarray | None = None, *, epsilon: float | None = None,
         delta: float | None = None, preset: str | None = None, classes: int | None = None,
         schema: str | Path | None = None, out: str | Path | None = None, resume: bool = False,
-        seed: int | None = None, runtime: Runtime = Runtime(), **fields: Any) -> Release:
+        seed: int | None = None, runtime: Runtime = Runtime(), watched: Watch = Watch(),
+        **fields: Any) -> Release:
     """Trains `method` on images x uint8 (or float in [0, 1]) [n, H, W(, ch)], labels y int [n]; or
     on x, a pandas DataFrame with the columns of `schema`, the path of a schema file.
 
@@ -65,7 +67,7 @@ def fit(method: str, x: Any, y: np.ndarray | None = None, *, epsilon: float | No
     budget = Budget(chosen.epsilon if epsilon is None else epsilon,
                     chosen.delta if delta is None else delta, chosen.class_epsilon)
     return run(Run(method, name, dataclasses.replace(chosen.config, **fields), budget, runtime,
-                   Path(out) if out else None, resume, seed), loaded)
+                   Path(out) if out else None, resume, seed, watched), loaded)
 
 
 def federated(data: Dataset, config: Any, clients: int | None = None, alpha: float | None = None
@@ -92,6 +94,7 @@ class Run:
     out: Path | None = None
     resume: bool = False
     seed: int | None = None
+    watched: Watch = Watch()
 
 
 def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Release:
@@ -104,6 +107,7 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
         asked.method, config, data.spec, asked.runtime, say))
     records = sealing.seal(data.x_train, data.y_train, data.spec)
     method = methods.get(asked.method).build(config, data.spec, asked.runtime)
+    refine, public_rows = jax.jit(method.refine), watch.prepare(asked.watched, data.spec)
     who = _population(method, data)
     for line in data.notes + data.private_notes + _warnings(asked.budget, *who.values()):
         say(f"note: {line}")
@@ -121,7 +125,14 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
         counts = purchases.class_counts(files, ledger, records, data.spec,
                                         asked.budget.class_epsilon, bits, say)
         dealt = sealing.deal(records, _partition(method, config, data, key))
-        state = _train(asked, config, method, dealt, files, layout, ledger, bits, stop)
+
+        def released(state: State, privacy: dict[str, Any] | None = None) -> Release:
+            model = refine(jax.random.fold_in(state.key, config.steps), state.public)
+            return Release(asked.method, config, data.spec, jax.device_get(model), privacy or {},
+                           counts)
+
+        watcher = Watcher(asked.watched, config.steps, released, public_rows)
+        state = _train(asked, config, method, dealt, files, layout, ledger, bits, watcher, stop)
         if not state.step:
             raise _nothing_made(files, stop())
         if state.step < config.steps:
@@ -133,8 +144,7 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
             delta=asked.budget.delta, spent=ledger.spent(), steps=state.step,
             noise_source=bits.label, population=who, notes=data.notes,
             stamp=_stamp(asked.method, config, asked.budget.delta, state.step))
-    model = jax.jit(method.refine)(jax.random.fold_in(state.key, config.steps), state.public)
-    release = Release(asked.method, config, data.spec, jax.device_get(model), privacy, counts)
+    release = released(state, privacy)
     release.save(files.release)
     pictures.write(files, release)
     say(f"release: {files.release} (epsilon {privacy['epsilon']:g}, delta "
@@ -174,7 +184,7 @@ def _partition(method: Method, config: Any, data: Dataset, key: bytes) -> partit
 
 def _train(asked: Run, config: Any, method: Method, dealt: Private[Records],
            files: folder.RunFolder, layout: teachers.Layout, ledger: Ledger, bits: BitSource,
-           stop: Callable[[], bool]) -> State:
+           watcher: Watcher, stop: Callable[[], bool]) -> State:
     """The warm start and the loop. The state comes back without its units, whose memory the
     generator's own work may then use."""
     placed = teachers.place(dealt, layout)
@@ -189,7 +199,8 @@ def _train(asked: Run, config: Any, method: Method, dealt: Private[Records],
     most = config.steps if asked.config.steps or not method.mechanism.keeps_votes else sys.maxsize
     if method.warm and not state.step:
         state = _warmed(state, method, placed, files, layout, ledger, asked.runtime, stop)
-    with _recorder(files, ledger, method, layout, asked.runtime, config.steps, state) as record:
+    watcher.last = state.step
+    with _recorder(files, ledger, method, layout, asked.runtime, watcher, state) as record:
         state = train(method, placed, state, layout, ledger, bits, steps=most,
                       steps_per_call=asked.runtime.steps_per_call, on_block=record, keep=keep,
                       stop=stop)
@@ -226,7 +237,7 @@ def _nothing_made(files: folder.RunFolder, interrupted: bool) -> UserError:
 
 @contextmanager
 def _recorder(files: folder.RunFolder, ledger: Ledger, method: Method, layout: teachers.Layout,
-              runtime: Runtime, steps: int, state: State) -> Iterator[OnBlock]:
+              runtime: Runtime, watcher: Watcher, state: State) -> Iterator[OnBlock]:
     """After each block: a line of public metrics, the progress bar, and now and then a checkpoint;
     at the end, however it comes, a checkpoint of the last whole block."""
     latest = saved = state
@@ -240,12 +251,14 @@ def _recorder(files: folder.RunFolder, ledger: Ledger, method: Method, layout: t
             resume.save(files, latest, method, layout, ledger, runtime.keep_checkpoints)
         saved, next_save = latest, elapsed() + 60 * runtime.checkpoint_minutes
 
-    with metrics.MetricsWriter(files.metrics, resume_step=state.step) as writer:
-        bar = Bar(steps, state.step)
+    board = files.root / "tensorboard" if watcher.asked.tensorboard else None
+    with metrics.MetricsWriter(files.metrics, state.step, board) as writer:
+        bar = Bar(watcher.steps, state.step)
 
         def record(now: State, values: dict[str, float]) -> None:
             nonlocal latest
             epsilon = ledger.epsilon()
+            values = values | watcher(now, writer)
             writer.write({"step": now.step, "epsilon": epsilon, "seconds": elapsed(), **values})
             bar.advance(now.step - latest.step, {"epsilon": f"{epsilon:.3f}"})
             latest = now

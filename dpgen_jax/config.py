@@ -52,6 +52,44 @@ class Runtime:
                 raise UserError(f"{name} is {getattr(self, name)}; it must be {least} or above")
 
 
+@dataclasses.dataclass(frozen=True)
+class DataOptions:
+    """How a data set is read: keywords of `data.load`."""
+
+    classes: int | None = None
+    """number of classes, where the data set does not declare it"""
+    image_size: int | None = None
+    """resize images to this many pixels a side (celeba, places365: 64)"""
+    schema: str | None = None
+    """the schema of a csv: a YAML file, or the name of a packaged one"""
+    test_csv: str | None = None
+    """the held-out part of a csv"""
+    attribute: str | None = None
+    """celeba: gender or hair; places365: the classes, with ; between them"""
+    skip_bad: bool = False
+    """folder, celeba, places365: leave out images that cannot be decoded, and name them on the
+    terminal"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Watch:
+    """What is shown while training. It reads released values only: it costs no privacy, changes
+    nothing that is computed, and models may be chosen by it."""
+
+    tensorboard: bool = False
+    """also write metrics and sample grids to RUN/tensorboard (needs the extra `tensorboard`)"""
+    evaluate_every: int = 0
+    """steps between evaluations of the samples themselves, into metrics.jsonl; 0: none"""
+    public_dataset: str | None = None
+    """a PUBLIC data set of the same shape and classes, on which these evaluations also test"""
+
+    def __post_init__(self):
+        if self.evaluate_every < 0:
+            raise UserError(f"evaluate_every is {self.evaluate_every}; it must be 0 or above")
+        if self.public_dataset and not self.evaluate_every:
+            raise UserError("--public-dataset needs --evaluate-every N, the steps between tests")
+
+
 def to_json(value: Any) -> Any:
     """Dataclasses to plain JSON values; infinity becomes the string "inf" (strict JSON)."""
     if dataclasses.is_dataclass(value):

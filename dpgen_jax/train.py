@@ -12,7 +12,7 @@ from typing import Annotated
 import tyro
 
 from dpgen_jax import cli, init_schema, methods, presets
-from dpgen_jax.config import Budget, Runtime
+from dpgen_jax.config import Budget, DataOptions, Runtime, Watch
 
 DESCRIPTION = ("Trains a generator under differential privacy. Every field of the method's "
                "configuration is a flag; the defaults are those of the preset.")
@@ -34,10 +34,6 @@ def arguments(method: str, preset: str | None, dataset: str) -> type:
         ("out", Path | None, None, "run folder; runs/METHOD-DATASET-TIME if left out"),
         ("resume", bool, False, "go on with the run in --out"),
         ("seed", int | None, None, "repeats a run bit for bit; then there is NO privacy claim"),
-        ("classes", int | None, None, "number of classes, where the data do not declare it"),
-        ("image_size", int | None, None, "resize images to this many pixels a side"),
-        ("schema", str | None, None, "the schema of a csv: a YAML file"),
-        ("test_csv", str | None, None, "the held-out part of a csv"),
         ("clients", int | None, None, "with --federated: clients to split the records over"),
         ("alpha", float | None, None, "with --clients: how much they differ, Dirichlet(alpha) by "
          "class; evenly if left out"),
@@ -46,6 +42,8 @@ def arguments(method: str, preset: str | None, dataset: str) -> type:
         (n, Annotated[t, tyro.conf.arg(help=text)], dataclasses.field(default=d))
         for n, t, d, text in rows] + [
         ("config", Annotated[kind, flat], dataclasses.field(default=chosen.config)),
+        ("data", Annotated[DataOptions, flat], dataclasses.field(default=DataOptions())),
+        ("watched", Annotated[Watch, flat], dataclasses.field(default=Watch())),
         ("runtime", Annotated[Runtime, flat], dataclasses.field(default=Runtime()))])
 
 
@@ -60,12 +58,11 @@ def command(argv: list[str]) -> None:
     cli.use_all_cores()
     from dpgen_jax import api, data
 
-    loaded = data.load(given.dataset, classes=given.classes, image_size=given.image_size,
-                       schema=given.schema, test_csv=given.test_csv)
+    loaded = data.load(given.dataset, **vars(given.data))
     loaded, config = api.federated(loaded, given.config, given.clients, given.alpha)
     asked = api.Run(method, given.preset, config,
                     Budget(given.epsilon, given.delta, given.class_epsilon),
-                    given.runtime, given.out, given.resume, given.seed)
+                    given.runtime, given.out, given.resume, given.seed, given.watched)
     api.run(asked, loaded, say=lambda line: print(line, flush=True))
 
 

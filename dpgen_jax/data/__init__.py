@@ -8,7 +8,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpgen_jax.data import glyphs, images, public_tables, schema, tables, tfds
+from dpgen_jax.data import (
+    celeba,
+    cifar10,
+    femnist,
+    folders,
+    glyphs,
+    images,
+    public_tables,
+    schema,
+    tables,
+    tfds,
+)
 from dpgen_jax.data.base import MIN_SIDE, Dataset, assemble, fixed_classes
 from dpgen_jax.types import UserError
 
@@ -45,7 +56,11 @@ SOURCES = {
     "breast_cancer": Source(public_tables.breast_cancer, options=()),
     "idx": Source(images.idx, "DIR"),
     "npz": Source(images.npz, "FILE"),
-    "folder": Source(images.folder, "DIR"),
+    "folder": Source(folders.folder, "DIR", (*IMAGE_OPTIONS, "skip_bad")),
+    "celeba": Source(celeba.celeba, "DIR", ("attribute", *IMAGE_OPTIONS, "skip_bad")),
+    "places365": Source(folders.places365, "DIR", ("attribute", *IMAGE_OPTIONS, "skip_bad")),
+    "cifar10": Source(cifar10.cifar10, "DIR"),
+    "femnist": Source(femnist.femnist, "FILE.h5"),
     "tfds": Source(tfds.prepared, "NAME"),
     "csv": Source(_load_csv, "FILE", ("schema", "test_csv")),
     "adult": Source(public_tables.adult, "DIR", ()),
@@ -54,14 +69,20 @@ SPECS = tuple(f"{kind}:{source.place}".rstrip(":") for kind, source in SOURCES.i
 
 
 def load(spec: str, *, classes: int | None = None, image_size: int | None = None,
-         schema: str | None = None, test_csv: str | None = None) -> Dataset:
+         schema: str | None = None, test_csv: str | None = None, attribute: str | None = None,
+         skip_bad: bool = False) -> Dataset:
     """Loads the data set that spec names: `glyphs`, `digits`, or KIND:PLACE as in `SPECS`.
 
-    classes: the declared number of classes of images. Needed by npz unless the file states it, 10
-      for idx unless given; the other sources state their own, and another number is an error.
-    image_size: pixels; images of another shape are centre-cropped to a square and resized.
+    classes: the declared number of classes of images. Needed by npz unless the file states it, and
+      by femnist unless the file's name does, 10 for idx unless given; the other sources state their
+      own, and another number is an error.
+    image_size: pixels; images of another shape are centre-cropped to a square and resized. 64 for
+      celeba and places365 unless given.
     schema: for csv, a YAML file or the name of a packaged schema (`schema.NAMES`).
     test_csv: for csv, the file of the held-out part.
+    attribute: the label of celeba, `gender` or `hair`; for places365 the classes, with ; between
+      them (`folders.places365`).
+    skip_bad: for folder, celeba and places365, leaves out files that cannot be decoded.
     A path that does not exist is also tried under the folder DPGEN_DATA (default ../shared/data,
     seen from the working directory). `tfds:` reads under TFDS_DATA_DIR, as tfds itself does.
     Errors: UserError, one line that names the file, row or option at fault and the mend. It may
@@ -75,9 +96,10 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
     source = SOURCES.get(kind)
     if source is None or (bool(colon), bool(place)) != (bool(source.place),) * 2:
         raise UserError(_unknown(spec, kind))
-    given = {"classes": classes, "image_size": image_size, "schema": schema, "test_csv": test_csv}
+    given = {"classes": classes, "image_size": image_size, "schema": schema, "test_csv": test_csv,
+             "attribute": attribute, "skip_bad": skip_bad}
     for name, value in given.items():
-        if value is not None and name not in source.options:
+        if value not in (None, False) and name not in source.options:
             raise UserError(f"--{name.replace('_', '-')} does not apply to {kind}; drop the option")
     return source.load(*([place] if place else []), *(given[name] for name in source.options))
 

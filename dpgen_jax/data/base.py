@@ -123,15 +123,21 @@ def stack(images: Iterable[tuple[str, np.ndarray]], count: int) -> np.ndarray:
     """
     out = None
     for i, (name, image) in enumerate(images):
+        shape = same_shape(name, image, None if out is None else out.shape[1:])
         if out is None:
-            out = np.empty((count, *image.shape), image.dtype)
-        if image.shape != out.shape[1:]:
-            raise UserError(f"{name} has shape {image.shape}, the first image {out.shape[1:]}; "
-                            "pass --image-size N to resize all")
+            out = np.empty((count, *shape), image.dtype)
         out[i] = image
     if out is None:
         raise UserError("no images; at least 1 is needed")
     return out
+
+
+def same_shape(name: str, image: np.ndarray, first: tuple[int, ...] | None) -> tuple[int, ...]:
+    """The shape of the image, which must be that of the first one if there was one."""
+    if first not in (None, image.shape):
+        raise UserError(f"{name} has shape {image.shape}, the first image {first}; "
+                        "pass --image-size N to resize all")
+    return image.shape
 
 
 def fixed_classes(name: str, actual: int, declared: int | None) -> int:

@@ -1,4 +1,4 @@
-"""Image sources that hold real records: `digits`, `idx:DIR`, `npz:FILE`, `folder:DIR`."""
+"""Image sources that hold real records: `digits`, `idx:DIR`, `npz:FILE`."""
 
 from __future__ import annotations
 
@@ -7,29 +7,16 @@ import gzip
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps
 
-from dpgen_jax.data.base import (
-    Arrays,
-    Dataset,
-    assemble,
-    fit,
-    fixed_classes,
-    frozen,
-    locate,
-    stack,
-)
+from dpgen_jax.data.base import Arrays, Dataset, assemble, fixed_classes, frozen, locate
 from dpgen_jax.types import UserError
 
 DIGITS_TRAIN = 1437
 IDX_CLASSES = 10
 IDX_MAGIC = {3: b"\0\0\x08\x03", 1: b"\0\0\x08\x01"}  # unsigned bytes, by number of dimensions
-SUFFIXES = {".png", ".jpg", ".jpeg"}
-DEEP_MODES = ("I", "F")  # 'I;16' and its kin too: more than 8 bits a channel
 
 
 def digits(classes: int | None, image_size: int | None) -> Dataset:
@@ -168,74 +155,3 @@ def to_bytes(name: str, x: np.ndarray) -> np.ndarray:
         raise UserError(f"{name}: row {rows[0]} has values outside [0, 1] or NaN; "
                         "scale float images to [0, 1] or store uint8")
     return np.rint(x * x.dtype.type(255)).astype(np.uint8)
-
-
-def folder(given: str, classes: int | None, image_size: int | None) -> Dataset:
-    """train/CLASS/*.png|jpg|jpeg and, if there, test/CLASS/...; labels follow the sorted names.
-
-    Images stay gray if all files are gray, else all become RGB; transparency is dropped. Without
-    image_size all must share one shape, with it each is centre-cropped to a square and resized.
-    """
-    root = locate(given)
-    names = _subfolders(root / "train")
-    if not names:
-        raise UserError(f"{root / 'train'} holds no class folders; expected train/CLASS/*.png")
-    files = {"train": _image_files(root / "train", names)}
-    if (root / "test").is_dir():
-        unknown = sorted(set(_subfolders(root / "test")) - set(names))
-        if unknown:
-            raise UserError(f"{root / 'test' / unknown[0]} is a class that train/ lacks; "
-                            f"known: {', '.join(names)}")
-        files["test"] = _image_files(root / "test", names)
-    grays = [_is_gray(path) for part in files.values() for path, _ in part]  # checks every file
-    mode = "L" if all(grays) else "RGB"
-    parts = {part: (stack(_decode(pairs, mode, image_size), len(pairs)),
-                    np.array([label for _, label in pairs]))
-             for part, pairs in files.items() if pairs}
-    if "train" not in parts:
-        raise UserError(f"{root / 'train'} holds no png, jpg or jpeg files in its class folders")
-    notes = [f"class names are the folder names: {', '.join(names)}",
-             "gray or RGB, and the image size unless given, are read from the files"]
-    return assemble(root.resolve().name, fixed_classes(str(root), len(names), classes),
-                    parts["train"], parts.get("test"), notes, image_size)
-
-
-def _subfolders(path: Path) -> list[str]:
-    """Sorted names of the visible folders in path, none if path is no folder."""
-    if not path.is_dir():
-        return []
-    return sorted(child.name for child in path.iterdir()
-                  if child.is_dir() and not child.name.startswith("."))
-
-
-def _image_files(root: Path, names: list[str]) -> list[tuple[Path, int]]:
-    return [(path, label) for label, name in enumerate(names)
-            for path in sorted((root / name).glob("*"))
-            if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")]
-
-
-def _open(path: Path, mode: str | None = None) -> Image.Image:
-    """The opened image: header only without a mode, else upright, decoded and converted."""
-    try:
-        image = Image.open(path)
-        if mode is not None:
-            with image:
-                return ImageOps.exif_transpose(image).convert(mode)
-    except Exception as error:  # each decoder raises kinds of its own
-        raise UserError(f"{path} cannot be read as an image; replace or remove it") from error
-    return image
-
-
-def _is_gray(path: Path) -> bool:
-    with _open(path) as image:
-        if image.mode.startswith(DEEP_MODES):
-            raise UserError(f"{path} has more than 8 bits a channel; convert it to 8 bits")
-        return image.mode in ("1", "L", "LA")
-
-
-def _decode(pairs: list[tuple[Path, int]], mode: str,
-            image_size: int | None) -> Iterator[tuple[str, np.ndarray]]:
-    for path, _ in pairs:
-        image = _open(path, mode)
-        pixels = fit(image, image_size) if image_size else np.asarray(image)
-        yield str(path), pixels.reshape(*pixels.shape[:2], -1)

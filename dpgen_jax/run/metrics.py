@@ -9,6 +9,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dpgen_jax.types import UserError
 
 
@@ -41,6 +43,11 @@ class MetricsWriter:
             for name, value in row.items():
                 if name != "step" and isinstance(value, int | float):
                     self._board.add_scalar(name, value, row["step"])
+
+    def show(self, name: str, image: np.ndarray, step: int) -> None:
+        """A picture uint8 [H, W, 3] for TensorBoard; nothing without it."""
+        if self._board:
+            self._board.add_image(name, image, step, dataformats="HWC")
 
     def close(self) -> None:
         self._file.close()
@@ -116,10 +123,15 @@ def _strict(value: Any) -> Any:
 
 
 def _board(folder: str | Path, resume_step: int | None) -> Any:
+    # Hides what an interrupted run wrote after the step that is resumed from.
+    return summary_writer()(str(folder), purge_step=resume_step + 1 if resume_step else None)
+
+
+def summary_writer() -> Any:
+    """The class that writes for TensorBoard. Errors: UserError where tensorboardX is missing."""
     try:
         from tensorboardX import SummaryWriter
     except ImportError as error:
         raise UserError("TensorBoard output needs tensorboardX; install it with "
                         "pip install 'dpgen_jax[tensorboard]', or leave it out") from error
-    # Hides what an interrupted run wrote after the step that is resumed from.
-    return SummaryWriter(str(folder), purge_step=None if resume_step is None else resume_step + 1)
+    return SummaryWriter

@@ -33,22 +33,27 @@ NULL_COLOUR = "#9a9a9a"
 
 def samples_grid(images: np.ndarray, path: str | Path, rows: int,
                  labels: Sequence[str] | None = None) -> Path:
+    """Writes `grid` as a PNG file. Returns the path. Errors: as `grid`."""
+    grid(images, rows, labels).save(path, "PNG")
+    return Path(path)
+
+
+def grid(images: np.ndarray, rows: int, labels: Sequence[str] | None = None) -> Image.Image:
     """Draws `rows` rows of images, each with its label on the left.
 
     images [rows * columns, H, W] or [..., ch] with 1 or 3 channels, row by row; uint8, or float,
     where values outside [0, 1] are clipped and NaN is black. labels: 0, 1, ... by default.
-    Returns the path. Errors: UserError for another shape or number of labels.
+    Errors: UserError for another shape or number of labels.
     """
     pixels = _pixels(images)
     labels = [str(i) for i in range(rows)] if labels is None else [str(s) for s in labels]
     if rows < 1 or not len(pixels) or len(pixels) % rows or len(labels) != rows:
         raise UserError(f"{len(pixels)} images and {len(labels)} labels do not fill {rows} rows of "
                         "one length; give each row as many images, and one label")
-    _draw_grid(pixels.reshape(rows, -1, *pixels.shape[1:]), labels, Path(path))
-    return Path(path)
+    return _drawn(pixels.reshape(rows, -1, *pixels.shape[1:]), labels)
 
 
-def _draw_grid(pixels: np.ndarray, labels: Sequence[str], path: Path) -> None:
+def _drawn(pixels: np.ndarray, labels: Sequence[str]) -> Image.Image:
     """pixels: uint8 [rows, columns, H, W, 3]."""
     rows, columns, *sides = pixels.shape[:4]
     scale = max(1, math.ceil(TILE / max(sides)))
@@ -62,7 +67,7 @@ def _draw_grid(pixels: np.ndarray, labels: Sequence[str], path: Path) -> None:
         draw.text((margin - 2 * GAP, top + (height - GAP) // 2), label, INK, font, anchor="rm")
         for j, image in enumerate(pixels[i].repeat(scale, 1).repeat(scale, 2)):
             canvas.paste(Image.fromarray(image), (margin + j * width, top))
-    canvas.save(path, "PNG")
+    return canvas
 
 
 def sampled_grid(images: np.ndarray, path: str | Path,

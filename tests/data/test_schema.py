@@ -133,10 +133,11 @@ def test_no_such_file(tmp_path):
 def test_packaged_schemas_by_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "adult").mkdir()  # a folder of that name is no schema
-    assert schema.NAMES == ("adult", "breast_cancer", "creditcard")
+    assert schema.NAMES == ("adult", "breast_cancer", "creditcard", "creditcard_kaggle")
     shapes = {name: (len(schema.read(name).spec.columns), schema.read(name).spec.shape,
                      schema.read(name).spec.label.name) for name in schema.NAMES}
     assert shapes == {"adult": (14, (108,), "income"), "creditcard": (29, (29,), "Class"),
+                      "creditcard_kaggle": (30, (30,), "Class"),
                       "breast_cancer": (30, (30,), "diagnosis")}
     assert not any(schema.read(name).notes for name in schema.NAMES)
 

@@ -1,0 +1,238 @@
+"""Decoding of image files: in parallel, what is skipped, and the cache."""
+
+import os
+import stat
+
+import numpy as np
+import pytest
+from PIL import Image, ImageOps
+
+from dpgen_jax.data import cache, files, load
+from dpgen_jax.types import UserError
+
+COUNT = 24
+
+
+@pytest.fixture
+def root(tmp_path, rng):
+    """Colour jpgs of 20 x 26 pixels in two classes, `a` and `b`, and 4 for testing."""
+    for i in range(COUNT + 4):
+        path = tmp_path / "faces" / ("train" if i < COUNT else "test") / "ab"[i % 2] / f"{i:02}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (26, 20, 3), dtype=np.uint8)).save(path)
+    return tmp_path / "faces"
+
+
+@pytest.fixture
+def many(tmp_path, monkeypatch):
+    """The sets here count as large; returns the cache folder."""
+    monkeypatch.setattr(files, "MANY", 10)
+    monkeypatch.setattr(files, "BLOCK", 5)
+    monkeypatch.setenv("DPGEN_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def decodes(monkeypatch):
+    """Paths that were decoded."""
+    seen, inner = [], files._pixels
+    monkeypatch.setattr(files, "_pixels", lambda path, **rest: seen.append(path) or inner(
+        path, **rest))
+    return seen
+
+
+def listed(root):
+    return [path for name in "ab" for path in sorted((root / "train" / name).iterdir())]
+
+
+def pixels(cache_folder):
+    (path,) = cache_folder.glob("*/pixels.npy")
+    return path
+
+
+def spoil(path):
+    path.write_bytes(path.read_bytes()[:300])
+
+
+@pytest.mark.parametrize("size", [None, 8])
+@pytest.mark.parametrize("block", [1, 5, 512])
+def test_as_one_after_the_other(root, monkeypatch, block, size):
+    """Known answer: Pillow called file by file."""
+    monkeypatch.setattr(files, "BLOCK", block)
+    expected = []
+    for path in listed(root):
+        image = Image.open(path)
+        image = ImageOps.fit(image, (size, size), Image.Resampling.BICUBIC) if size else image
+        expected.append(np.asarray(image))
+    data = load(f"folder:{root}", image_size=size)
+    np.testing.assert_array_equal(data.x_train, expected)
+    assert data.y_train.tolist() == [0] * 12 + [1] * 12 and len(data.x_test) == 4
+
+
+def test_a_large_set_is_the_same_from_the_cache(root, many, decodes):
+    plain = load(f"folder:{root}", image_size=8)
+    assert len(decodes) == COUNT + 4
+    again = load(f"folder:{root}", image_size=8)
+    assert len(decodes) == COUNT + 4  # none more
+    files.MANY = 1000
+    small = load(f"folder:{root}", image_size=8)
+    for data in (again, small):
+        for part in ("x_train", "y_train", "x_test", "y_test"):
+            np.testing.assert_array_equal(getattr(data, part), getattr(plain, part))
+    assert not plain.x_train.flags.writeable and plain.notes == small.notes
+    assert str(many) in plain.private_notes[-1] and not small.private_notes
+
+
+def test_the_cached_array_is_mapped(root, many):
+    array = load(f"folder:{root}").x_train
+    while array.base is not None and not isinstance(array, np.memmap):
+        array = array.base
+    assert isinstance(array, np.memmap)
+
+
+def test_the_cache_is_its_owners_own(root, many):
+    load(f"folder:{root}")
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (many, *many.rglob("*"))}
+    assert set(modes.values()) == {0o700, 0o600}
+    assert all(mode == (0o700 if path.is_dir() else 0o600) for path, mode in modes.items())
+    assert sorted(path.name for path in many.rglob("*.*")) == ["meta.json", "pixels.npy"]
+    many.chmod(0o755)
+    with pytest.raises(UserError, match="is open to other users.*chmod 700"):
+        load(f"folder:{root}")
+
+
+def test_a_small_set_leaves_no_cache(root, tmp_path, monkeypatch):
+    monkeypatch.setenv("DPGEN_CACHE", str(tmp_path / "cache"))
+    load(f"folder:{root}")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_another_size_or_a_changed_source_is_decoded_anew(root, many, decodes):
+    load(f"folder:{root}", image_size=8)
+    load(f"folder:{root}", image_size=6)
+    assert len(decodes) == 2 * (COUNT + 4)
+    path = listed(root)[3]
+    Image.new("RGB", (20, 26), (9, 9, 9)).save(path)
+    data = load(f"folder:{root}", image_size=8)
+    assert len(decodes) == 3 * (COUNT + 4) and (data.x_train[3] == 9).all()
+    os.utime(path, ns=(1, 1))  # the time alone
+    load(f"folder:{root}", image_size=8)
+    path.rename(path.with_name("99.jpg"))  # the name alone
+    load(f"folder:{root}", image_size=8)
+    assert len(decodes) == 5 * (COUNT + 4)
+
+
+@pytest.mark.parametrize("damage", [
+    lambda file: file.write_bytes(b""), lambda file: file.write_bytes(b"garbage"),
+    lambda file: file.write_bytes(file.read_bytes()[:-9]), lambda file: file.unlink(),
+    lambda file: file.write_bytes(file.read_bytes()[:-1] + b"\x01"),  # a pixel
+    lambda file: np.save(file, np.array([{}], object), allow_pickle=True),
+    lambda file: file.with_name("meta.json").unlink(),
+    lambda file: file.with_name("meta.json").write_text("[]"),
+    lambda file: file.with_name("meta.json").write_text('{"bad": [1], "crc32": 0}')])
+def test_a_damaged_entry_is_decoded_anew(root, many, decodes, damage):
+    plain = load(f"folder:{root}", image_size=8).x_train.copy()  # not mapped to what is damaged
+    last = pixels(many).read_bytes()
+    damage(pixels(many))
+    again = load(f"folder:{root}", image_size=8)
+    assert len(decodes) == 2 * (COUNT + 4) and pixels(many).read_bytes() == last
+    np.testing.assert_array_equal(again.x_train, plain)
+
+
+def test_a_failed_decode_leaves_nothing(root, many):
+    spoil(listed(root)[-1])
+    with pytest.raises(UserError, match="23.jpg cannot be read as an image"):
+        load(f"folder:{root}")
+    assert list(many.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written(root, many, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("DPGEN_CACHE", str(tmp_path / "file"))
+    with pytest.raises(UserError, match="file cannot be written .*set DPGEN_CACHE"):
+        load(f"folder:{root}")
+    monkeypatch.setenv("DPGEN_CACHE", str(many))
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+    monkeypatch.setattr(cache, "_header", full)
+    with pytest.raises(UserError, match="No space left on device.*make room"):
+        load(f"folder:{root}")
+    assert list(many.iterdir()) == []
+
+
+def test_another_run_may_finish_first(root, many, tmp_path):
+    entry = cache.entry(listed(root), "RGB", 8)
+    block = np.ones((2, 8, 8, 3), np.uint8)
+
+    def blocks():
+        yield block, []
+        cache.store(entry, [(block, []), (block, [])])  # the other run, in between
+        yield block, []
+    cache.store(entry, blocks())
+    assert cache.load(entry, 4).pixels.shape == (4, 8, 8, 3)
+    assert cache.load(entry, 5) is None
+    assert [path.name for path in many.iterdir()] == [entry.name]
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_skip_bad(root, large, monkeypatch, tmp_path):
+    """The label row goes with the image, and only the data holder is told."""
+    if large:
+        monkeypatch.setattr(files, "MANY", 10)
+        monkeypatch.setenv("DPGEN_CACHE", str(tmp_path / "cache"))
+    whole = load(f"folder:{root}", image_size=8)
+    bad = [listed(root)[2], listed(root)[13], root / "test" / "a" / "24.jpg"]
+    for path in bad:
+        spoil(path)
+    for _ in range(2):
+        with pytest.raises(UserError, match="04.jpg cannot be read .*--skip-bad") as caught:
+            load(f"folder:{root}", image_size=8)
+        assert "\n" not in str(caught.value)
+        data = load(f"folder:{root}", image_size=8, skip_bad=True)
+        assert len(data.x_test) == 3 and data.y_train.tolist() == [0] * 11 + [1] * 11
+        np.testing.assert_array_equal(data.x_train, np.delete(whole.x_train, (2, 13), 0))
+        np.testing.assert_array_equal(data.y_test, [0, 1, 1])
+        line = data.private_notes[0]
+        assert "cannot be read as images: 3 (" in line and all(str(path) in line for path in bad)
+        assert data.notes == whole.notes and "04.jpg" not in repr(data.notes)
+
+
+def test_skip_bad_with_many_or_only_bad_files(root, monkeypatch, many):
+    for path in listed(root)[:22]:
+        spoil(path)
+    (line, _) = load(f"folder:{root}", skip_bad=True).private_notes
+    assert "images: 22 (" in line and line.endswith("and 2 more)") and line.count(".jpg") == 20
+    for path in (*listed(root), *(root / "test").rglob("*.jpg")):
+        spoil(path)
+    for large in (1, 1000):
+        monkeypatch.setattr(files, "MANY", large)
+        with pytest.raises(UserError, match="none of 28 files can be read as an image"):
+            load(f"folder:{root}", skip_bad=True)
+
+
+def test_skip_bad_does_not_skip_other_faults(root):
+    Image.new("I;16", (20, 26), 40000).save(root / "train" / "a" / "deep.png")
+    with pytest.raises(UserError, match="deep.png has more than 8 bits"):
+        load(f"folder:{root}", skip_bad=True)
+    Image.new("L", (20, 20), 4).save(root / "train" / "a" / "deep.png")
+    with pytest.raises(UserError, match="deep.png has shape .*--image-size"):
+        load(f"folder:{root}", skip_bad=True)
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_progress_for_many_files_only(root, many, monkeypatch, capsys, live):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: live, raising=False)
+    load(f"folder:{root}")
+    assert f"{COUNT + 4}/{COUNT + 4}" in capsys.readouterr().err
+    load(f"folder:{root}")
+    files.MANY = 1000
+    load(f"folder:{root}", image_size=9)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("spec", ["digits", "glyphs", "npz:x", "idx:x", "cifar10:x", "csv:x"])
+def test_options_that_do_not_apply(spec):
+    for option in ({"skip_bad": True}, {"attribute": "hair"}):
+        with pytest.raises(UserError, match=r"--(skip-bad|attribute) does not apply"):
+            load(spec, **option)
