@@ -1,0 +1,128 @@
+"""Classifiers as networks: trained with a fixed schedule, judged after the last epoch.
+
+Images are uint8 or float in [0, 1], [n, H, W, ch]; labels are int32 from 0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import lax
+
+from dpgen_jax.evaluation.scores import pick
+from dpgen_jax.nets import classifiers as nets
+
+CHUNK = 256
+"""Images judged at once."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """How long and how a classifier is trained; nothing in it depends on what is measured.
+
+    It runs whole epochs: `epochs`, or as many as are needed to make `min_steps` steps. The MLP,
+    which learns more slowly and costs a fiftieth of the CNN, runs `mlp_times` as many.
+    """
+
+    name: str
+    epochs: int
+    min_steps: int
+    mlp_times: int = 4
+    batch: int = 128
+    optimiser: str = "adam"
+    """'adam', or 'sgd' with momentum 0.9."""
+    learning_rate: float = 3e-3
+    decay: str = "cosine"
+    """'cosine' to zero over all steps, or 'constant'."""
+
+    def epochs_for(self, net: Any, steps_per_epoch: int) -> int:
+        """Epochs that are run."""
+        epochs = max(self.epochs, math.ceil(self.min_steps / steps_per_epoch))
+        return epochs * (self.mlp_times if isinstance(net, nets.MLP) else 1)
+
+    def build(self, steps: int) -> optax.GradientTransformation:
+        """The optimiser. Errors: UserError for an unknown name."""
+        rates = {"cosine": lambda: optax.cosine_decay_schedule(self.learning_rate, steps),
+                 "constant": lambda: self.learning_rate}
+        optimisers = {"adam": optax.adam, "sgd": functools.partial(optax.sgd, momentum=0.9)}
+        rate = pick("decay", rates, self.decay)()
+        return pick("optimiser", optimisers, self.optimiser)(rate)
+
+
+FAST = Schedule("fast", epochs=3, min_steps=200)
+FULL = Schedule("full", epochs=3, min_steps=1200)
+
+
+def fit_classifier(net: Any, x: np.ndarray, y: np.ndarray, schedule: Schedule, seed: int) -> Any:
+    """The weights after the last epoch. x [n, H, W, ch], y int32 [n] in 0..net.classes-1."""
+    batch = min(schedule.batch, len(y))
+    steps_per_epoch = len(y) // batch
+    epochs = schedule.epochs_for(net, steps_per_epoch)
+    epoch, init = _training(net, schedule, epochs * steps_per_epoch, batch)
+    # This generator is several times faster than the default one at dropout's masks on CPUs.
+    key = jax.random.key(seed % 2**32, impl="rbg")
+    x, y = jnp.asarray(x), jnp.asarray(y)
+    state = init(jax.random.fold_in(key, epochs), x[:1])
+    for i in range(epochs):
+        state = epoch(state, jax.random.fold_in(key, i), x, y)
+    return state[0]
+
+
+@functools.lru_cache(maxsize=8)
+def _training(net: Any, schedule: Schedule, steps: int, batch: int) -> tuple[Callable, Callable]:
+    """(epoch, init), compiled once for all seeds."""
+    optimiser = schedule.build(steps)
+
+    @jax.jit
+    def init(key, x):
+        params = net.init(key, _pixels(x), train=False)
+        return params, optimiser.init(params)
+
+    def loss(params, key, x, y):
+        logits = net.apply(params, _pixels(x), train=True, rngs={"dropout": key})
+        return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, y))
+
+    @jax.jit
+    def epoch(state, key, x, y):
+        k_order, k_dropout = jax.random.split(key)
+        steps = len(y) // batch
+        order = jax.random.permutation(k_order, len(y))[:steps * batch].reshape(steps, batch)
+
+        def step(state, inputs):
+            params, moments = state
+            rows, key = inputs
+            grads = jax.grad(loss)(params, key, x[rows], y[rows])
+            updates, moments = optimiser.update(grads, moments, params)
+            return (optax.apply_updates(params, updates), moments), None
+
+        return lax.scan(step, state, (order, jax.random.split(k_dropout, steps)))[0]
+
+    return epoch, init
+
+
+def predict(net: Any, params: Any, x: np.ndarray) -> np.ndarray:
+    """What the trained network says of images x [n, H, W, ch]: float32 [n, ...], such as logits.
+
+    net: applied as net.apply(params, pixels, train=False). Compiled once for a shape of image,
+    whatever n.
+    """
+    pad = -len(x) % CHUNK
+    chunks = np.pad(x, ((0, pad), *[(0, 0)] * 3)).reshape(-1, CHUNK, *x.shape[1:])
+    return np.concatenate([np.asarray(_applied(net, params, chunk)) for chunk in chunks])[:len(x)]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _applied(net, params, x):
+    return net.apply(params, _pixels(x), train=False)
+
+
+def _pixels(x: jax.Array) -> jax.Array:
+    return x.astype(jnp.float32) / 255 if x.dtype == jnp.uint8 else x
