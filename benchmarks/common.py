@@ -1,11 +1,12 @@
 """What every benchmark shares: where it ran, how it is timed, and how its record is written.
 
-Only `matmul_rate` and `side_by_side` import JAX, so that a driver which starts a process for each
-configuration stays small and leaves the number of devices to that process.
+Only `matmul_rate`, `side_by_side` and `usefulness` import JAX, so that a driver which starts a
+process for each configuration stays small and leaves the number of devices to that process.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import json
 import os
@@ -85,6 +86,20 @@ def write(rec: dict, out: str | Path | None = None) -> Path:
     part.write_text(json.dumps(rec, indent=1, allow_nan=False) + "\n")
     part.replace(path)
     return path
+
+
+def usefulness(release: Any, loaded: Any, tasks: Sequence[str], seeds: int,
+               samples: int | None = 10_000, setting: str = "fast",
+               classifiers: Sequence[str] = ("cnn", "mlp")) -> dict[str, Any]:
+    """What `evaluation.utility` finds of a release of images, by the networks of the papers alone
+    unless others are named. samples: None for those of the setting."""
+    from dpgen_jax.evaluation import utility
+
+    chosen = utility.SETTINGS[setting]
+    return utility.utility(
+        lambda n, seed: release.sample(n, seed=seed), (loaded.x_test, loaded.y_test),
+        (loaded.x_train, loaded.y_train), seeds, tasks=tasks, classifiers=classifiers,
+        setting=dataclasses.replace(chosen, n_samples=samples or chosen.n_samples))
 
 
 def apart(module: str, case: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:

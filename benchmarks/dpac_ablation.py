@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks import common
 from dpgen_jax import api, cli, data, presets
 from dpgen_jax.config import Budget
-from dpgen_jax.evaluation import utility
+from dpgen_jax.evaluation.scores import summary
 from dpgen_jax.methods import gswgan
 
 
@@ -53,14 +53,11 @@ def one(given: argparse.Namespace, loaded: data.Dataset, method: str, config: An
         with tempfile.TemporaryDirectory() as scratch:
             release = api.run(api.Run(method, given.preset, config, budget,
                                       out=Path(scratch) / "run"), loaded)
-        values = utility.utility(
-            lambda n, seed, r=release: r.sample(n, seed=seed), (loaded.x_test, loaded.y_test),
-            (loaded.x_train, loaded.y_train), tasks=("gen2real", "real2gen"), seeds=1,
-            n_samples=given.samples)
+        values = common.usefulness(release, loaded, ("gen2real", "real2gen"), 1, given.samples)
         for task in ("gen2real", "real2gen"):
             for net, of in values[task].items():
                 found.setdefault(f"{task}.{net}", []).append(of["accuracy"]["mean"])
-    return {name: utility.summary(each) for name, each in found.items()}
+    return {name: summary(each) for name, each in found.items()}
 
 
 def main() -> None:

@@ -26,7 +26,6 @@ from benchmarks import common
 from dpgen_jax import api, cli, data, presets
 from dpgen_jax.config import Budget
 from dpgen_jax.data import clients
-from dpgen_jax.evaluation import utility
 from dpgen_jax.methods import gswgan
 
 FAULTY = 0.8
@@ -95,9 +94,9 @@ def main() -> None:
                            "mean_brightness_of_samples": float(x.mean() / 255),
                            "privacy": release.privacy}
             if name == "sound":
-                found[name]["gen2real_cnn"] = utility.gen2real(
-                    lambda n, seed, r=release: r.sample(n, seed=seed), loaded.x_test,
-                    loaded.y_test, 1, n_samples=SAMPLES, classifiers=("cnn",))
+                found[name]["gen2real_cnn"] = common.usefulness(
+                    release, loaded, ("gen2real",), 1, SAMPLES, classifiers=("cnn",)
+                )["gen2real"]["cnn"]
                 config = release.config
     found["bytes_of_a_step"] = bytes_of_a_step(config, loaded.spec)
     found["brightness_of_the_data"] = float(loaded.x_train.mean() / 255)

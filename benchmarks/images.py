@@ -30,9 +30,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="run folder")
     parser.add_argument("--moments", default="bfloat16", help="as in Runtime")
     parser.add_argument("--devices", type=int, default=0, help="as in Runtime")
-    parser.add_argument("--samples", type=int, default=10_000)
+    parser.add_argument("--samples", type=int, help="those of the setting if left out")
     parser.add_argument("--seeds", type=int, default=3, help="of the classifiers")
-    parser.add_argument("--schedule", default="fast", choices=utility.SCHEDULES)
+    parser.add_argument("--setting", default="fast", choices=utility.SETTINGS)
+    parser.add_argument("--classifiers", nargs="+", default=["cnn", "mlp"],
+                        choices=utility.CLASSIFIERS)
     return parser.parse_args()
 
 
@@ -52,15 +54,13 @@ def main() -> None:
     loaded = data.load(given.dataset)
     where = common.machine()
     release = train(given, loaded)
-    found = utility.utility(
-        lambda n, seed: release.sample(n, seed=seed), (loaded.x_test, loaded.y_test),
-        (loaded.x_train, loaded.y_train), tasks=("gen2real", "real2gen", "real2real"),
-        seeds=given.seeds, n_samples=given.samples, schedule=utility.SCHEDULES[given.schedule])
+    found = common.usefulness(release, loaded, utility.TASKS, given.seeds, given.samples,
+                              given.setting, given.classifiers)
     rows = [json.loads(row) for row in (given.out / "metrics.jsonl").read_text().splitlines()]
     start = "images" if given.method == "datalens" else given.method
     name = f"{start}-{loaded.name}-{given.preset}"
     shown = ["--method", given.method, "--preset", given.preset, "--dataset", given.dataset,
-             "--schedule", given.schedule]
+             "--setting", given.setting]
     common.write(common.record("images", shown, range(given.seeds), {
         "dataset": loaded.name, "run": folder.read_json(given.out / "config.json"),
         "privacy": release.privacy, "training_seconds": rows[-1]["seconds"],

@@ -24,7 +24,7 @@ from benchmarks import common
 from dpgen_jax import api, cli, data, methods, presets
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.config import Budget
-from dpgen_jax.evaluation import utility
+from dpgen_jax.evaluation.scores import summary
 
 
 def arguments() -> argparse.Namespace:
@@ -53,8 +53,7 @@ def one(given: argparse.Namespace, loaded: data.Dataset, per_step: int) -> dict[
         # From the second line on: the first waited for the compiler.
         first, last = rows[min(1, len(rows) - 1)], rows[-1]
         seconds.append((last["seconds"] - first["seconds"]) / max(1, last["step"] - first["step"]))
-        found = utility.gen2real(lambda n, seed, r=release: r.sample(n, seed=seed), loaded.x_test,
-                                 loaded.y_test, 3, n_samples=given.samples)
+        found = common.usefulness(release, loaded, ("gen2real",), 3, given.samples)["gen2real"]
         accuracies.append({name: values["accuracy"]["mean"] for name, values in found.items()})
     held = methods.get(given.method).mechanism(release.config, release.spec)
     (event, count), = held.events(release.config.steps)
@@ -64,7 +63,7 @@ def one(given: argparse.Namespace, loaded: data.Dataset, per_step: int) -> dict[
     return {"critics_per_step": per_step, "critics": config.critics, "steps": config.steps,
             "sigma": release.config.sigma, "visits": count, "noise_of_the_mean_gradient": noise,
             "epsilon": release.privacy["epsilon"], "seconds_per_step": seconds,
-            "accuracy": {name: utility.summary([a[name] for a in accuracies])
+            "accuracy": {name: summary([a[name] for a in accuracies])
                          for name in accuracies[0]}}
 
 

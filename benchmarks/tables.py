@@ -21,7 +21,7 @@ from benchmarks import common
 from dpgen_jax import api, cli, data, presets
 from dpgen_jax.config import Budget, Runtime
 from dpgen_jax.evaluation import tables
-from dpgen_jax.evaluation.utility import summary
+from dpgen_jax.evaluation.scores import summary
 
 
 def arguments() -> argparse.Namespace:

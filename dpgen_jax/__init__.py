@@ -11,7 +11,8 @@ from dpgen_jax.version import __version__
 
 _HOME = {
     "fit": "api", "load": "run.bundle", "Release": "run.bundle",
-    "Budget": "config", "Runtime": "config", "UserError": "errors", "BudgetExceeded": "errors",
+    "assess": "assessment", "Budget": "config", "Runtime": "config", "Evaluation": "config",
+    "UserError": "errors", "BudgetExceeded": "errors",
     "load_dataset": "data", "ImageSpec": "types", "Method": "types", "Private": "types",
 }
 __all__ = ["__version__", *_HOME]

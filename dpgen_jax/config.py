@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import typing
+from pathlib import Path
 from typing import Any, Literal
 
 from dpgen_jax.types import UserError
@@ -88,6 +89,36 @@ class Watch:
             raise UserError(f"evaluate_every is {self.evaluate_every}; it must be 0 or above")
         if self.public_dataset and not self.evaluate_every:
             raise UserError("--public-dataset needs --evaluate-every N, the steps between tests")
+
+
+Metric = Literal["gen2real", "real2gen", "real2real", "fidelity", "membership"]
+METRICS: tuple[Metric, ...] = ("gen2real", "real2gen", "real2real", "fidelity", "membership")
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """What is measured, and how thoroughly. No choice in it depends on what comes out."""
+
+    metrics: tuple[Metric, ...] = METRICS
+    """gen2real: trained on synthetic records, tested on real ones; real2gen: the reverse;
+    real2real: the upper bound; fidelity: likeness; membership: attacks on the release"""
+    classifiers: tuple[str, ...] = ()
+    """of the usefulness; all of the setting if left out"""
+    fast: bool = False
+    """a shorter protocol for laptops; everything that is written says so"""
+    samples: int | None = None
+    """synthetic records; 60,000 images or 10,000 rows of a table, with --fast 10,000 or 2,500"""
+    seeds: int | None = None
+    """draws of the generator and seeds of the classifiers; 3, with --fast 2"""
+    inception_weights: Path | None = None
+    """a safetensors file of the Inception-v3 of FID, for `fidelity.fid` (see
+    dpgen_jax/evaluation/inception.py)"""
+
+    def __post_init__(self):
+        for name in ("samples", "seeds"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UserError(f"--{name} is {value}; give 1 or more")
 
 
 def to_json(value: Any) -> Any:

@@ -1,7 +1,9 @@
-"""python -m dpgen_jax.evaluate RUN_OR_RELEASE --dataset D [--schema FILE.yaml] [--out DIR]
+"""python -m dpgen_jax.evaluate RUN_OR_RELEASE --dataset D [--fast] [--out DIR] [...]
 
-Trains classifiers on synthetic records and tests them on real ones that no training saw; of tables
-it also compares the marginals.
+    python -m dpgen_jax.evaluate --compare RUN1 RUN2 ... [--out PAGE.html]
+
+Measures how useful and how like real records the synthetic ones are, and what attacks learn from
+them; writes metrics.json and report.html, or one page that compares runs.
 """
 
 from __future__ import annotations
@@ -9,135 +11,126 @@ from __future__ import annotations
 import dataclasses
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from dpgen_jax import cli
+from dpgen_jax.config import DataOptions, Evaluation
 from dpgen_jax.errors import UserError
 
 if TYPE_CHECKING:
     from dpgen_jax.data import Dataset
     from dpgen_jax.run.bundle import Release
-    from dpgen_jax.types import Spec
+
+TASKS = ("gen2real", "real2gen", "real2real")
+
+
+FLAT = tyro.conf.arg(name="")
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluate:
     source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_RELEASE")]
     """a run folder or a release folder"""
+    asked: Annotated[Evaluation, FLAT]
+    data: Annotated[DataOptions, FLAT]
     dataset: str = "glyphs"
-    """the data set whose held-out part is tested on; as for training"""
-    metrics: tuple[Literal["gen2real", "real2gen", "real2real"], ...] = ("gen2real", "real2real")
-    """gen2real: trained on synthetic, tested on real; real2real: its upper bound"""
-    classifiers: tuple[Literal["cnn", "mlp", "lr", "adaboost", "bagging"], ...] = ()
-    """images: cnn mlp; tables: lr adaboost bagging mlp; all of the kind if left out"""
-    samples: int = 10_000
-    """synthetic records to train on, and as many real ones"""
-    seeds: int = 3
-    schedule: Literal["fast", "full"] = "fast"
-    """images: fixed training schedule; the last epoch counts. fast: for laptops"""
+    """the data set that was trained on, whose held-out part is tested on"""
     out: Path | None = None
-    """folder for metrics.json; if left out RUN/evaluation, or `evaluation` beside a release"""
-    classes: int | None = None
-    image_size: int | None = None
-    schema: str | None = None
-    """csv: the schema of training, a YAML file"""
-    test_csv: str | None = None
-    """csv: the file of the held-out part"""
+    """folder for metrics.json, report.html and private/; RUN/evaluation if left out, or
+    `evaluation` beside a release"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Compare:
+    compare: tuple[Path, ...]
+    """run folders that were evaluated, or folders that `evaluate --out` wrote"""
+    out: Path = Path("comparison.html")
+    """the page"""
 
 
 def command(argv: list[str]) -> None:
-    given = cli.parse(Evaluate, argv, "python -m dpgen_jax.evaluate", __doc__.split("\n\n")[1])
-    from dpgen_jax.run import bundle, folder
-    from dpgen_jax.types import TableSpec
+    description = __doc__.split("\n\n")[2]
+    if cli.peek(argv, "--compare") is not None:
+        return _compare(cli.parse(Compare, argv, "python -m dpgen_jax.evaluate", description))
+    given = cli.parse(Evaluate, argv, "python -m dpgen_jax.evaluate", description)
+    from dpgen_jax import assessment
+    from dpgen_jax.run import bundle
 
     release = bundle.load(given.source)
-    held = _held_out(given, release.spec)
+    held = _held_out(given, release)
     started = time.monotonic()
-    found = (_table if isinstance(release.spec, TableSpec) else _images)(given, release, held)
+    found = assessment.assess(release, held, given.asked, lambda line: print(line, flush=True))
     # Not into a release: numbers from real records are not to be shared with it.
-    is_run = (given.source / "release").is_dir()
-    out = given.out or (given.source if is_run else given.source.resolve().parent) / "evaluation"
-    out.mkdir(parents=True, exist_ok=True)
-    folder.write_json(out / "metrics.json", found | {
-        "dataset": held.name, "release": {k: release.privacy[k] for k in (
-            "method", "preset", "epsilon", "delta", "relation", "unit", "noise_source")}})
+    run = given.source if (given.source / "release").is_dir() else None
+    out = given.out or (run or given.source.resolve().parent) / "evaluation"
+    report = assessment.write(found, release, held, out, run)
     show(found)
-    seconds = time.monotonic() - started
-    print(f"{out / 'metrics.json'} ({given.seeds} seeds, {seconds:.0f} s)\n"
+    print(f"{out / 'metrics.json'} ({found['seeds']} seeds, {time.monotonic() - started:.0f} s)"
+          f"\n{report}\n{out / 'private' / 'neighbours.html'} holds REAL records: never share it\n"
           "numbers from real records are not covered by epsilon")
 
 
-def _held_out(given: Evaluate, spec: Spec) -> Dataset:
+def _held_out(given: Evaluate, release: Release) -> Dataset:
     from dpgen_jax import data
     from dpgen_jax.types import ImageSpec
 
-    side = spec.height if given.dataset == "glyphs" and isinstance(spec, ImageSpec) else None
-    held = data.load(given.dataset, classes=given.classes, image_size=given.image_size or side,
-                     schema=given.schema, test_csv=given.test_csv)
-    if held.spec != spec:
-        raise UserError(f"{given.dataset} holds {_words(held.spec)}, the release makes "
-                        f"{_words(spec)}{_difference(held.spec, spec)}; name the data set it was "
-                        "trained on, with the same --image-size or --schema")
-    if held.x_test is None:
-        raise UserError(f"{given.dataset} has no held-out part to test on; add one (csv: "
-                        "--test-csv FILE; npz: x_test and y_test)")
-    return held
+    options = given.data
+    if (given.dataset == "glyphs" and options.image_size is None
+            and isinstance(release.spec, ImageSpec)):
+        options = dataclasses.replace(options, image_size=release.spec.height)
+    return data.load(given.dataset, **vars(options))
 
 
-def _words(spec: Spec) -> str:
-    from dpgen_jax.types import ImageSpec
+def _compare(given: Compare) -> None:
+    from dpgen_jax.report import compare
 
-    if isinstance(spec, ImageSpec):
-        size = f"{spec.height} x {spec.width} x {spec.channels}"
-        return f"images of {size} in {spec.classes} classes"
-    return f"a table of {len(spec.columns)} columns and {spec.classes} classes"
-
-
-def _difference(held: Spec, spec: Spec) -> str:
-    """The first column that two schemas of tables declare differently."""
-    from dpgen_jax.types import TableSpec
-
-    if not (isinstance(held, TableSpec) and isinstance(spec, TableSpec)):
-        return ""
-    pairs = zip((*held.columns, held.label), (*spec.columns, spec.label), strict=False)
-    names = [ours.name for ours, theirs in pairs if ours != theirs]
-    return f" (the schemas differ from column {names[0]!r} on)" if names else ""
+    page = compare.compare([_entry(path) for path in given.compare])
+    out = given.out if given.out.suffix == ".html" else given.out / "comparison.html"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(page, encoding="utf-8")
+    print(out)
 
 
-def _images(given: Evaluate, release: Release, held: Dataset) -> dict[str, Any]:
-    from dpgen_jax.evaluation import utility
+def _entry(path: Path) -> Any:
+    """What an evaluation wrote. Errors: UserError where there is none."""
+    from dpgen_jax.report.compare import Entry
+    from dpgen_jax.report.render import Figure
+    from dpgen_jax.run import folder
 
-    return utility.utility(
-        lambda n, seed: release.sample(n, seed=seed), (held.x_test, held.y_test),
-        (held.x_train, held.y_train), tasks=given.metrics, seeds=given.seeds,
-        n_samples=given.samples, classifiers=given.classifiers or tuple(utility.CLASSIFIERS),
-        schedule=utility.SCHEDULES[given.schedule])
+    held = next((f for f in (path / "evaluation", path) if (f / "metrics.json").is_file()), None)
+    if held is None:
+        raise UserError(f"{path} holds no evaluation/metrics.json; run python -m "
+                        f"dpgen_jax.evaluate {path} --dataset D first")
+    found = folder.read_json(held / "metrics.json")
+    if not isinstance(found.get("release"), dict) or "kind" not in found:
+        raise UserError(f"{held / 'metrics.json'} is of another version; evaluate {path} again")
+    picture = held / "samples.png"
+    grid = Figure("Synthetic images", "One row a class.", picture.read_bytes()
+                  ) if picture.is_file() else None
+    return Entry(path.resolve().name, found, found["release"], grid)
 
 
-def _table(given: Evaluate, release: Release, held: Dataset) -> dict[str, Any]:
-    from dpgen_jax.evaluation import tables
-
-    return tables.utility(
-        release.encoded, (held.x_test, held.y_test), (held.x_train, held.y_train), release.spec,
-        given.seeds, tasks=given.metrics, n_samples=given.samples,
-        classifiers=given.classifiers or tuple(tables.CLASSIFIERS))
-
-
-def show(found: dict) -> None:
-    """A line for each classifier and metric, the tasks side by side; of tables also the distances
+def show(found: dict[str, Any]) -> None:
+    """A line for each classifier and metric, the tasks side by side; then the likeness, the attacks
     and the notes."""
-    tasks = [task for task in ("gen2real", "real2gen", "real2real") if task in found]
+    print(found["setting"]["text"])
+    tasks = [task for task in TASKS if task in found]
     for name, scores in found[tasks[0]].items() if tasks else ():
         for metric in (m for m in ("auroc", "auprc", "accuracy") if m in scores):
-            parts = [f"{task} {_number(found[task][name][metric])}" for task in tasks]
-            print(f"{name:8} {metric:8}  {'   '.join(parts)}")
+            parts = [f"{task} {_number(found[task][name][metric])}" for task in tasks
+                     if name in found[task]]
+            print(f"{name:19} {metric:8}  {'   '.join(parts)}")
     for name, score in found.get("fidelity", {}).items():
-        floor = "" if score["floor"] is None else f"   real against real {score['floor']:.4f}"
-        print(f"{name.replace('_', ' '):22}  {_number(score)}{floor}")
+        if "mean" in score:
+            floor = score.get("floor")
+            beside = "" if floor is None else f"   real against real {floor:.4f}"
+            print(f"{name.replace('_', ' '):22}  {_number(score)}{beside}")
     if "schema_violations" in found:
         print(f"share of cells that break the schema: {found['schema_violations']['mean']:.2g}")
+    if "membership" in found:
+        print(found["membership"]["sentence"])
     for note in found.get("notes", []):
         print(f"note: {note}")
 

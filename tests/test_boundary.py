@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "evaluation/": {"evaluation", "nets", "types", "errors", "data.transform"},
     "run/": {"run", "methods", "config", "types", "errors", "version", "data.transform",
              "data.tables", "aggregation.discrete_laplace", "accountant.events"},
+    "report/": {"report", "evaluation", "run", "types", "errors", "data.transform"},
     # the server's and the client's own glue; of its files only visit.py opens anything
     "federated/": {"federated", "accountant", "aggregation.bits", "aggregation.local", "api",
                    "config", "data", "errors", "loop", "methods", "private", "resume", "run",

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpgen_jax.data import transform
-from dpgen_jax.evaluation.utility import summary
+from dpgen_jax.evaluation.scores import summary
 from dpgen_jax.types import Column, TableSpec
 
 Rows = tuple[np.ndarray, np.ndarray]
@@ -82,10 +82,25 @@ def one_way_tvd(a: np.ndarray, b: np.ndarray, columns: Sequence[Column]) -> np.n
 
 def two_way_tvd(a: np.ndarray, b: np.ndarray, columns: Sequence[Column]) -> float:
     """The mean total variation distance of the joint bins of pairs of columns; as `one_way_tvd`."""
+    return float(np.mean(_joint(a, b, columns, _pairs(len(columns)))))
+
+
+def pairwise(a: np.ndarray, b: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
+    """float [K, K], symmetric: the distance of `two_way_tvd` for all pairs of columns, and on the
+    diagonal that of `one_way_tvd`."""
+    k = len(columns)
+    pairs = list(itertools.combinations_with_replacement(range(k), 2))
+    found = np.empty((k, k))
+    for (i, j), distance in zip(pairs, _joint(a, b, columns, pairs), strict=True):
+        found[i, j] = found[j, i] = distance
+    return found
+
+
+def _joint(a: np.ndarray, b: np.ndarray, columns: Sequence[Column], pairs: list[tuple[int, int]]
+           ) -> list[float]:
     a, b, sizes = _binned(a, columns), _binned(b, columns), _sizes(columns)
-    found = [_tvd(a[:, i] * sizes[j] + a[:, j], b[:, i] * sizes[j] + b[:, j], sizes[i] * sizes[j])
-             for i, j in _pairs(len(columns))]
-    return float(np.mean(found))
+    return [_tvd(a[:, i] * sizes[j] + a[:, j], b[:, i] * sizes[j] + b[:, j], sizes[i] * sizes[j])
+            for i, j in pairs]
 
 
 def _pairs(k: int) -> list[tuple[int, int]]:
@@ -128,12 +143,13 @@ def correlation_difference(x: np.ndarray, truth: np.ndarray) -> float:
     if varies.sum() < 2:
         return 0.0
     upper = np.triu_indices(varies.sum(), 1)
-    difference = _correlations(x[:, varies]) - _correlations(truth[:, varies])
+    difference = correlations(x[:, varies]) - correlations(truth[:, varies])
     return float(np.abs(difference[upper]).mean())
 
 
-def _correlations(x: np.ndarray) -> np.ndarray:
-    """[F, F], zero for a constant feature."""
+def correlations(x: np.ndarray) -> np.ndarray:
+    """The Pearson correlations float [F, F] of encoded rows x [n, F]; 0 with a constant feature,
+    its own place on the diagonal too."""
     centred = x - x.mean(0, dtype=np.float64)
     norms = np.sqrt((centred**2).sum(0))
     centred /= np.where(np.ptp(x, 0) > 0, norms, np.inf)  # rounding leaves no exact zero norm

@@ -8,6 +8,7 @@ labels are integers 0..classes-1, where of two classes class 1 is the positive o
 from __future__ import annotations
 
 import dataclasses
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,9 +25,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
-from dpgen_jax.evaluation import marginals
+from dpgen_jax.evaluation import detection, marginals
 from dpgen_jax.evaluation.marginals import Rows
-from dpgen_jax.evaluation.utility import TASKS, summary
+from dpgen_jax.evaluation.scores import pick, summary
+from dpgen_jax.evaluation.utility import TASKS
 from dpgen_jax.types import TableSpec, UserError
 
 POSITIVE_WEIGHT = 350
@@ -73,6 +75,21 @@ class Scores:
     accuracy: float
 
 
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """How much an evaluation does; nothing in it depends on what is measured."""
+
+    name: str
+    words: str
+    n_samples: int
+    seeds: int
+
+
+SETTINGS = {setting.name: setting for setting in (
+    Setting("full", "the full evaluation", 10_000, 3),
+    Setting("fast", "a fast evaluation for laptops, whose numbers are less certain", 2_500, 2))}
+
+
 def score(classifier: str, train: Rows, test: Rows, classes: int, seed: int = 0) -> Scores:
     """Trains one classifier and judges it; the same arguments give the same scores.
 
@@ -80,53 +97,64 @@ def score(classifier: str, train: Rows, test: Rows, classes: int, seed: int = 0)
     score is constant: the classes' shares in the training rows. Errors: UserError for an unknown
     classifier.
     """
-    if classifier not in CLASSIFIERS:
-        raise UserError(f"unknown classifier {classifier!r}; known: {', '.join(CLASSIFIERS)}")
-    x_test, y_test = test
-    chances = _chances(CLASSIFIERS[classifier](classes, seed), *train, x_test, classes)
-    hits = {c: y_test == c for c in ([1] if classes == 2 else range(classes))}
-    split = {c: hit for c, hit in hits.items() if 0 < hit.sum() < len(hit)}
-    return Scores(
-        float(np.mean([roc_auc_score(hit, chances[:, c]) for c, hit in split.items()] or [0.5])),
-        float(np.mean([average_precision_score(hit, chances[:, c]) for c, hit in split.items()]
-                      or [hit.mean() for hit in hits.values()])),
-        float(np.mean(chances.argmax(1) == y_test)))
+    return _judge(_fit(classifier, train, classes, seed), test, classes)
 
 
-def _chances(model: Any, x: np.ndarray, y: np.ndarray, x_test: np.ndarray, classes: int
-             ) -> np.ndarray:
-    """What the trained model gives each class: float [n, classes], 0 for one it never saw."""
+def _fit(classifier: str, train: Rows, classes: int, seed: int) -> Any:
+    """The trained model."""
+    (x, y), model = train, pick("classifier", CLASSIFIERS, classifier)(classes, seed)
     model = make_pipeline(StandardScaler(), model if len(np.unique(y)) > 1 else DummyClassifier())
     # So small a matrix is no work for several threads: on a busy machine they cost six times.
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         try:
-            model.fit(x, y)
+            return model.fit(x, y)
         except ValueError:  # rows and labels are checked: boosting's first member is no better
-            model = DummyClassifier().fit(x, y)  # than chance
-    chances = np.zeros((len(x_test), classes))
-    chances[:, model.classes_] = model.predict_proba(x_test)
-    return chances
+            return DummyClassifier().fit(x, y)  # than chance
+
+
+def _judge(model: Any, test: Rows, classes: int) -> Scores:
+    x, y = test
+    chances = np.zeros((len(y), classes))  # 0 for a class that the model never saw
+    with threadpool_limits(1):
+        chances[:, model.classes_] = model.predict_proba(x)
+    hits = {c: y == c for c in ([1] if classes == 2 else range(classes))}
+    split = {c: hit for c, hit in hits.items() if 0 < hit.sum() < len(hit)}
+    return Scores(
+        float(np.mean([roc_auc_score(hit, chances[:, c]) for c, hit in split.items()] or [0.5])),
+        float(np.mean([average_precision_score(hit, chances[:, c]) for c, hit in split.items()]
+                      or [hit.mean() for hit in hits.values()])),
+        float(np.mean(chances.argmax(1) == y)))
 
 
 def utility(synthetic: Callable[[int, int], Rows], test: Rows, real: Rows | None, spec: TableSpec,
-            seeds: int = 3, *, tasks: Sequence[str] = TASKS, n_samples: int = 10_000,
-            classifiers: Sequence[str] = tuple(CLASSIFIERS)) -> dict[str, Any]:
+            seeds: int | None = None, *, tasks: Sequence[str] = TASKS, fast: bool = False,
+            n_samples: int | None = None, classifiers: Sequence[str] = (),
+            with_fidelity: bool = True, say: Callable[[str], None] = lambda line: None
+            ) -> dict[str, Any]:
     """What metrics.json says of a table.
 
     synthetic: draws rows and labels for (n, seed), in the released shares of the classes; test:
     real rows that are in no training set; real: other real rows, of which as many are used as there
     are synthetic ones, and without which `real2gen`, `real2real` and the floors are left out.
+    seeds, n_samples: those of `SETTINGS`, `fast` or full, if left out; classifiers: all if left
+    out; say: told one line a classifier and one a draw.
     Returns {task: {classifier: {"auroc", "auprc", "accuracy"}}}, each a `summary` over the seeds;
-    `fidelity`, see `marginals.fidelity`; `schema_violations`, the fraction of synthetic cells that
-    break the schema; n_samples, n_test, seeds; `notes`, on classes that a part lacks; and
+    `fidelity`, see `marginals.fidelity` and `detection.fidelity`; `schema_violations`, the fraction
+    of synthetic cells that break the schema; setting, n_samples, n_test, n_real (of the rows used),
+    seeds; seconds, of each part; `notes`, on classes that a part lacks; and
     `not_covered_by_epsilon`: the keys that were computed from real rows, which the statement of
     privacy does not cover and which nobody may use to choose between models.
     Errors: UserError for rows that are malformed or not finite, and as `score`.
     """
+    setting = SETTINGS["fast" if fast else "full"]
+    seeds = setting.seeds if seeds is None else seeds
+    n_samples = setting.n_samples if n_samples is None else n_samples
     if seeds < 1:
         raise UserError(f"seeds must be at least 1, got {seeds}")
+    started = time.monotonic()
     draws = [_checked("synthetic", synthetic(n_samples, seed), spec) for seed in range(seeds)]
+    seconds = {"sampling": time.monotonic() - started}
     test = _checked("test", test, spec)
     parts = {"gen2real": [(draw, test) for draw in draws]}
     if real is not None:
@@ -135,25 +163,55 @@ def utility(synthetic: Callable[[int, int], Rows], test: Rows, real: Rows | None
         real = real[0][picked], real[1][picked]
         parts |= {"real2gen": [(real, draw) for draw in draws], "real2real": [(real, test)] * seeds}
     parts = {task: parts[task] for task in tasks if task in parts}
-    found = {task: _over_seeds(pairs, spec.classes, classifiers) for task, pairs in parts.items()}
-    like = slice(None if real is None else len(real[1]))  # as many rows as the floor has
-    fidelity = marginals.fidelity([(x[like], y[like]) for x, y in draws], test, real, spec)
-    broken = [marginals.schema_violations(marginals.cells(spec, draw), marginals.columns(spec))
-              for draw in draws]
+    found = _tasks(parts, spec.classes, classifiers or tuple(CLASSIFIERS), seconds, say)
     seen = [f"{task}.{name}.{metric}" for task, scores in found.items()
             for name, metrics in scores.items() for metric in metrics]
+    if with_fidelity:
+        started = time.monotonic()
+        found["fidelity"] = _fidelity(draws, test, real, spec, say)
+        seconds["fidelity"] = time.monotonic() - started
+        seen += [f"fidelity.{name}" for name in found["fidelity"]]
+    broken = [marginals.schema_violations(marginals.cells(spec, draw), marginals.columns(spec))
+              for draw in draws]
+    n_real = 0 if real is None else len(real[1])
+    text = (f"{setting.words}: the classifiers of G-PATE with their published settings, on "
+            f"{n_samples:,} synthetic rows for each of {seeds} seeds, and on {n_real:,} real ones")
     return found | {
-        "fidelity": fidelity, "schema_violations": summary(broken), "n_samples": n_samples,
-        "n_test": len(test[1]), "seeds": seeds, "notes": _notes(parts, spec),
-        "not_covered_by_epsilon": seen + [f"fidelity.{name}" for name in fidelity]}
+        "schema_violations": summary(broken),
+        "setting": {"name": setting.name, "schedule": {}, "text": text}, "n_samples": n_samples,
+        "n_test": len(test[1]), "n_real": n_real, "seeds": seeds, "seconds": seconds,
+        "notes": _notes(parts, spec), "not_covered_by_epsilon": seen}
 
 
-def _over_seeds(pairs: Sequence[tuple[Rows, Rows]], classes: int, classifiers: Sequence[str]
-                ) -> dict[str, Any]:
-    found = {name: [score(name, train, test, classes, seed)
-                    for seed, (train, test) in enumerate(pairs)] for name in classifiers}
-    return {name: {field.name: summary([getattr(s, field.name) for s in scores])
-                   for field in dataclasses.fields(Scores)} for name, scores in found.items()}
+def _fidelity(draws: Sequence[Rows], test: Rows, real: Rows | None, spec: TableSpec,
+              say: Callable[[str], None]) -> dict[str, Any]:
+    """On as many rows of a draw as the floor has."""
+    like = slice(None if real is None else len(real[1]))
+    alike = [(x[like], y[like]) for x, y in draws]
+    return (marginals.fidelity(alike, test, real, spec)
+            | detection.fidelity(alike, test, real, spec.classes, say))
+
+
+def _tasks(parts: dict[str, list[tuple[Rows, Rows]]], classes: int, classifiers: Sequence[str],
+           seconds: dict[str, float], say: Callable[[str], None]) -> dict[str, Any]:
+    """{task: {classifier: {metric: summary}}}, from each task's (training, test) rows of each seed;
+    a classifier is trained once for the tasks that train on the same rows. Adds to `seconds`."""
+    found: dict[str, Any] = {task: {} for task in parts}
+    for name in classifiers:
+        started, models, scores = time.monotonic(), {}, {}
+        for task, pairs in parts.items():
+            for seed, (train, test) in enumerate(pairs):
+                key = seed, id(train)
+                if key not in models:
+                    models[key] = _fit(name, train, classes, seed)
+                scores.setdefault(task, []).append(_judge(models[key], test, classes))
+        for task, values in scores.items():
+            found[task][name] = {field.name: summary([getattr(s, field.name) for s in values])
+                                 for field in dataclasses.fields(Scores)}
+        aurocs = ", ".join(f"{t} {found[t][name]['auroc']['mean']:.4f}" for t in scores)
+        seconds[name] = time.monotonic() - started
+        say(f"{name}: AUROC {aurocs} ({seconds[name]:.0f} s)")
+    return found
 
 
 def _notes(parts: dict[str, list[tuple[Rows, Rows]]], spec: TableSpec) -> list[str]:

@@ -11,293 +11,270 @@ Images are [n, H, W] or [n, H, W, ch], uint8 or float in [0, 1]; labels are inte
 from __future__ import annotations
 
 import dataclasses
-import functools
-import math
-from collections.abc import Callable, Sequence
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
-from jax import lax
 
+from dpgen_jax.evaluation import classical
+from dpgen_jax.evaluation.networks import FAST, FULL, Schedule, fit_classifier, predict
+from dpgen_jax.evaluation.scores import Images, Synthetic, checked, draw, pick, summary
 from dpgen_jax.nets import classifiers as nets
 from dpgen_jax.types import UserError
 
-Images = tuple[np.ndarray, np.ndarray]
-Synthetic = Images | Callable[[int, int], Images]
-"""Images and labels, or a function of (n, seed) that draws them, such as `Release.sample`."""
-
-CLASSIFIERS = {"cnn": nets.CNN, "mlp": nets.MLP}
+NETWORKS = {"cnn": nets.CNN, "mlp": nets.MLP}
+CLASSIFIERS = (*NETWORKS, *classical.CLASSIFIERS)
 TASKS = ("gen2real", "real2gen", "real2real")
 VALIDATION_SHARE = 0.1
-TEST_CHUNK = 256
+JUDGED = 10_000
+"""Most synthetic images on which a classifier of `real2gen` is judged, as in GS-WGAN's code."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Schedule:
-    """How long and how a classifier is trained; nothing in it depends on what is measured.
-
-    It runs whole epochs: `epochs`, or as many as are needed to make `min_steps` steps. The MLP,
-    which learns more slowly and costs a fiftieth of the CNN, runs `mlp_times` as many.
-    """
+class Setting:
+    """How much an evaluation does; nothing in it depends on what is measured."""
 
     name: str
-    epochs: int
-    min_steps: int
-    mlp_times: int = 4
-    batch: int = 128
-    optimiser: str = "adam"
-    """'adam', or 'sgd' with momentum 0.9."""
-    learning_rate: float = 3e-3
-    decay: str = "cosine"
-    """'cosine' to zero over all steps, or 'constant'."""
+    words: str
+    """what people should know of it, the start of `text`"""
+    n_samples: int
+    """synthetic images of a seed, and most real ones to train on"""
+    seeds: int
+    schedule: Schedule
+    """of the networks"""
+    classifiers: tuple[str, ...]
+    """those trained unless others are asked for"""
+    classical_rows: Mapping[str, int]
+    """the most images that a slow classical classifier learns from; the others learn from all"""
 
-    def epochs_for(self, net: Any, steps_per_epoch: int) -> int:
-        """Epochs that are run."""
-        epochs = max(self.epochs, math.ceil(self.min_steps / steps_per_epoch))
-        return epochs * (self.mlp_times if isinstance(net, nets.MLP) else 1)
+    def info(self, names: Sequence[str], seeds: int, n_samples: int) -> dict[str, Any]:
+        """`setting` of metrics.json, of an evaluation with these classifiers; its `classical_rows`
+        are those of them that learned from fewer images than there were."""
+        rows = {name: self.classical_rows[name] for name in names
+                if self.classical_rows.get(name, n_samples) < n_samples - _held_out(n_samples)}
+        text = (f"{self.words}: {n_samples:,} synthetic images a seed, seeds: {seeds}; networks "
+                f"trained for {self.schedule.epochs} epochs or {self.schedule.min_steps:,} steps, "
+                f"whichever is more, the MLP {self.schedule.mlp_times} times as long")
+        if rows:
+            text += "; images that slow classifiers learn from: " + ", ".join(
+                f"{name} {n:,}" for name, n in rows.items())
+        return {"name": self.name, "text": text, "schedule": dataclasses.asdict(self.schedule),
+                "classical_rows": rows}
 
-    def build(self, steps: int) -> optax.GradientTransformation:
-        """The optimiser. Errors: UserError for an unknown name."""
-        rates = {"cosine": lambda: optax.cosine_decay_schedule(self.learning_rate, steps),
-                 "constant": lambda: self.learning_rate}
-        optimisers = {"adam": optax.adam, "sgd": functools.partial(optax.sgd, momentum=0.9)}
-        rate = _pick("decay", rates, self.decay)()
-        return _pick("optimiser", optimisers, self.optimiser)(rate)
+
+def _rows(slow: int, boosted: int) -> dict[str, int]:
+    return {"adaboost": boosted, "gradient_boosting": boosted} | dict.fromkeys(
+        ("bagging", "decision_tree", "linear_svc", "logistic_regression", "random_forest",
+         "xgboost"), slow)
 
 
-FAST = Schedule("fast", epochs=5, min_steps=400)
-FULL = Schedule("full", epochs=50, min_steps=5000)
-SCHEDULES = {s.name: s for s in (FAST, FULL)}
+SETTINGS = {setting.name: setting for setting in (
+    Setting("full", "the full evaluation", 60_000, 3, FULL, CLASSIFIERS, _rows(10_000, 2_500)),
+    Setting("fast", "a fast evaluation for laptops, whose numbers are lower and whose averages are "
+            "over fewer classifiers than those of the full one", 10_000, 2, FAST,
+            ("cnn", "mlp", "bernoulli_nb", "gaussian_nb", "lda", "decision_tree"),
+            _rows(5_000, 1_000)))}
 
 
 @dataclasses.dataclass(frozen=True)
-class Scores:
-    """Accuracies in [0, 1] after the last epoch, on the test images and on the images held out of
-    the training set."""
+class Trained:
+    """A trained classifier. predict: images [n, H, W, ch] -> their classes, int [n]."""
 
-    accuracy: float
-    validation_accuracy: float
+    predict: Callable[[np.ndarray], np.ndarray]
 
-
-def accuracy(classifier: str, x_train: np.ndarray, y_train: np.ndarray, x_test: np.ndarray,
-             y_test: np.ndarray, schedule: Schedule = FAST, seed: int = 0) -> float:
-    """Test accuracy in [0, 1] after the last epoch. Errors: as `score`."""
-    return score(classifier, (x_train, y_train), (x_test, y_test), schedule, seed).accuracy
+    def accuracy(self, images: Images) -> float:
+        """The share of images, checked ones, that it gives their label: in [0, 1]."""
+        x, y = images
+        return float(np.mean(self.predict(x) == y))
 
 
-def score(classifier: str, train: Images, test: Images, schedule: Schedule = FAST,
-          seed: int = 0) -> Scores:
-    """Trains one classifier on nine tenths of `train` and judges it on the rest and on `test`.
+def train(name: str, images: Images, classes: int, setting: Setting, seed: int) -> Trained:
+    """A classifier trained on images, checked ones, whose labels are below `classes`; the same
+    arguments give the same classifier.
 
-    The same arguments give the same scores. Errors: UserError for images or labels that are
-    malformed, not finite or out of range, for fewer than 2 training images or no test image, and
-    for an unknown classifier.
+    A network follows setting.schedule; a classical one sees the first setting.classical_rows[name]
+    images. Errors: UserError for an unknown name, XGBoost where it is missing, and images too small
+    for the CNN.
     """
-    module = _pick("classifier", CLASSIFIERS, classifier)
-    x, y = _checked("training", *train, at_least=2)
-    x_test, y_test = _checked("test", *test, at_least=1)
-    if x.shape[1:] != x_test.shape[1:]:
-        raise UserError(f"training images are {x.shape[1:]}, test images {x_test.shape[1:]}; both "
-                        "need the same height, width and channels")
-    order = np.random.default_rng(seed).permutation(len(y))
-    n_held_out = max(1, round(VALIDATION_SHARE * len(y)))
-    held_out, kept = order[:n_held_out], order[n_held_out:]
-    net = module(int(max(y.max(), y_test.max())) + 1)
-    params = fit_classifier(net, x[kept], y[kept], schedule, seed)
-    return Scores(_judge(net, params, x_test, y_test),
-                  _judge(net, params, x[held_out], y[held_out]))
+    x, y = images
+    if name in NETWORKS:
+        net = NETWORKS[name](classes)
+        params = fit_classifier(net, x, y, setting.schedule, seed)
+        return Trained(lambda x: predict(net, params, x).argmax(1))
+    pick("classifier", dict.fromkeys(CLASSIFIERS), name)
+    rows = setting.classical_rows.get(name)
+    return Trained(classical.fit(name, x[:rows], y[:rows], seed))
 
 
-def fit_classifier(net: Any, x: np.ndarray, y: np.ndarray, schedule: Schedule, seed: int) -> Any:
-    """The weights after the last epoch. x [n, H, W, ch], y int32 [n] in 0..net.classes-1."""
-    batch = min(schedule.batch, len(y))
-    steps_per_epoch = len(y) // batch
-    epochs = schedule.epochs_for(net, steps_per_epoch)
-    epoch, init = _training(net, schedule, epochs * steps_per_epoch, batch)
-    # This generator is several times faster than the default one at dropout's masks on CPUs.
-    key = jax.random.key(seed % 2**32, impl="rbg")
-    x, y = jnp.asarray(x), jnp.asarray(y)
-    state = init(jax.random.fold_in(key, epochs), x[:1])
-    for i in range(epochs):
-        state = epoch(state, jax.random.fold_in(key, i), x, y)
-    return state[0]
-
-
-@functools.lru_cache(maxsize=8)
-def _training(net: Any, schedule: Schedule, steps: int, batch: int) -> tuple[Callable, Callable]:
-    """(epoch, init), compiled once for all seeds."""
-    optimiser = schedule.build(steps)
-
-    @jax.jit
-    def init(key, x):
-        params = net.init(key, _pixels(x), train=False)
-        return params, optimiser.init(params)
-
-    def loss(params, key, x, y):
-        logits = net.apply(params, _pixels(x), train=True, rngs={"dropout": key})
-        return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, y))
-
-    @jax.jit
-    def epoch(state, key, x, y):
-        k_order, k_dropout = jax.random.split(key)
-        steps = len(y) // batch
-        order = jax.random.permutation(k_order, len(y))[:steps * batch].reshape(steps, batch)
-
-        def step(state, inputs):
-            params, moments = state
-            rows, key = inputs
-            grads = jax.grad(loss)(params, key, x[rows], y[rows])
-            updates, moments = optimiser.update(grads, moments, params)
-            return (optax.apply_updates(params, updates), moments), None
-
-        return lax.scan(step, state, (order, jax.random.split(k_dropout, steps)))[0]
-
-    return epoch, init
-
-
-def _judge(net: Any, params: Any, x: np.ndarray, y: np.ndarray) -> float:
-    """The share of right predictions."""
-    chunk = min(TEST_CHUNK, len(y))
-    pad = -len(y) % chunk
-    x = np.pad(x, ((0, pad), *[(0, 0)] * 3)).reshape(-1, chunk, *x.shape[1:])
-    y_padded = np.pad(y, (0, pad), constant_values=-1).reshape(-1, chunk)  # -1 is never predicted
-    return int(_count_right(net, params, x, y_padded)) / len(y)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _count_right(net, params, x, y):
-    def right(chunk):
-        logits = net.apply(params, _pixels(chunk[0]), train=False)
-        return jnp.sum(jnp.argmax(logits, -1) == chunk[1])
-
-    return jnp.sum(lax.map(right, (x, y)))
-
-
-def _pixels(x: jax.Array) -> jax.Array:
-    return x.astype(jnp.float32) / 255 if x.dtype == jnp.uint8 else x
-
-
-def gen2real(synthetic: Synthetic, x_test: np.ndarray, y_test: np.ndarray, seeds: int = 3, *,
-             n_samples: int = 10_000, classifiers: Sequence[str] = tuple(CLASSIFIERS),
-             schedule: Schedule = FAST) -> dict[str, Any]:
-    """Train on synthetic, test on real: the main figure of the papers.
-
-    synthetic: arrays, all of which are used, or a function, which draws `n_samples` new ones for
-    each seed. Returns {classifier: {"accuracy", "validation_accuracy"}}, each a `summary`; the
-    second is computed from synthetic images alone. Errors: as `score`.
-    """
-    return _over_seeds(lambda seed: (draw(synthetic, n_samples, seed), (x_test, y_test)),
-                       seeds, classifiers, schedule, ("accuracy", "validation_accuracy"))
-
-
-def real2gen(synthetic: Synthetic, x_real: np.ndarray, y_real: np.ndarray, seeds: int = 3, *,
-             n_samples: int = 10_000, classifiers: Sequence[str] = tuple(CLASSIFIERS),
-             schedule: Schedule = FAST) -> dict[str, Any]:
-    """Train on real, test on synthetic: do the images look like their labels? As `gen2real`."""
-    return _over_seeds(lambda seed: ((x_real, y_real), draw(synthetic, n_samples, seed)),
-                       seeds, classifiers, schedule, ("accuracy",))
-
-
-def real2real(x_real: np.ndarray, y_real: np.ndarray, x_test: np.ndarray, y_test: np.ndarray,
-              seeds: int = 3, *, classifiers: Sequence[str] = tuple(CLASSIFIERS),
-              schedule: Schedule = FAST) -> dict[str, Any]:
-    """Train on real, test on other real: the upper bound of `gen2real`."""
-    return _over_seeds(lambda seed: ((x_real, y_real), (x_test, y_test)),
-                       seeds, classifiers, schedule, ("accuracy",))
-
-
-def utility(synthetic: Synthetic, test: Images, real: Images | None = None, seeds: int = 3, *,
-            tasks: Sequence[str] = TASKS, n_samples: int = 10_000,
-            classifiers: Sequence[str] = tuple(CLASSIFIERS), schedule: Schedule = FAST
+def utility(synthetic: Synthetic, test: Images, real: Images | None = None,
+            seeds: int | None = None, *, tasks: Sequence[str] = TASKS,
+            classifiers: Sequence[str] | None = None, setting: Setting = SETTINGS["full"],
+            classes: int | None = None, say: Callable[[str], None] = lambda _: None
             ) -> dict[str, Any]:
     """The utility part of metrics.json.
 
-    test: real images that are in no training set; real: other real images to train on, of which as
-    many are used as there are synthetic ones, and without which `real2gen` and `real2real` are
-    left out. tasks: which of the three to do. Returns them as those functions do, and n_samples,
-    n_test, seeds, schedule, and `not_covered_by_epsilon`: the keys that were computed from real
-    images, which the privacy statement of a release does not cover and which nobody may use to
-    choose between models. Errors: as `score`.
+    synthetic: arrays, all of which are used, or a function, which draws setting.n_samples new ones
+    for each seed; test: real images that are in no training set; real: other real images to train
+    on, of which as many are used as there are synthetic ones, and without which `real2gen` and
+    `real2real` are left out. seeds, classifiers: those of the setting if left out, without XGBoost
+    where it is missing. classes: of the release; without it, those of the real labels. say: is told
+    what is being trained.
+
+    A tenth of each training set is held out. Returns {task: {classifier: {"accuracy": leaf}}},
+    leaves being a `summary` over the seeds, with
+    - gen2real, trained on synthetic and tested on real: the main figure of the papers. Also
+      `validation_accuracy`, on held-out synthetic images, and, beside real2real,
+      `calibrated_accuracy`: the ratio to real2real of the same classifier and seed;
+    - real2gen, trained on real and tested on (at most 10,000) synthetic: do the images look like
+      their labels?
+    - real2real, trained on real and tested on other real: the upper bound of gen2real;
+    and `average`, the mean over the classifiers of each seed; n_samples, n_test, n_real; seeds;
+    setting; notes; seconds, of sampling and of each classifier; and `not_covered_by_epsilon`: the
+    keys that were computed from real images, which the privacy statement of a release does not
+    cover and which nobody may use to choose between models.
+    Errors: UserError for images or labels that are malformed, not finite or out of range, parts
+    that differ in shape or classes, fewer synthetic images than classes, and as `train`.
     """
-    if not callable(synthetic):
-        n_samples = len(synthetic[1])
-    options = {"classifiers": classifiers, "schedule": schedule}
-    out = {}
-    if "gen2real" in tasks:
-        out["gen2real"] = gen2real(synthetic, *test, seeds, n_samples=n_samples, **options)
-    if real is not None:
-        picked = np.random.default_rng(0).permutation(len(real[1]))[:n_samples]
-        real = real[0][picked], real[1][picked]
-        if "real2gen" in tasks:
-            out["real2gen"] = real2gen(synthetic, *real, seeds, n_samples=n_samples, **options)
-        if "real2real" in tasks:
-            out["real2real"] = real2real(*real, *test, seeds, **options)
-    seen = [f"{task}.{name}.accuracy" for task, found in out.items() for name in found]
-    return out | {"n_samples": n_samples, "n_test": len(test[1]), "seeds": seeds,
-                  "schedule": dataclasses.asdict(schedule), "not_covered_by_epsilon": seen}
-
-
-def summary(values: Sequence[float]) -> dict[str, Any]:
-    """{"mean", "std", "values"}; std is that of a sample (n - 1), 0 for a single value."""
-    std = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-    return {"mean": float(np.mean(values)), "std": std, "values": [float(v) for v in values]}
-
-
-def draw(synthetic: Synthetic, n: int, seed: int) -> Images:
-    """The synthetic images of a seed. Errors: UserError where they are not finite."""
-    x, y = synthetic(n, seed) if callable(synthetic) else synthetic
-    _check_finite("synthetic", np.asarray(x),
-                  "the generator diverged: lower its learning rate and train again")
-    return x, y
-
-
-def _over_seeds(images, seeds, classifiers, schedule, metrics) -> dict[str, Any]:
+    seeds = setting.seeds if seeds is None else seeds
     if seeds < 1:
         raise UserError(f"seeds must be at least 1, got {seeds}")
-    found = {name: [] for name in classifiers}
-    for seed in range(seeds):
-        train, test = images(seed)
+    for task in tasks:
+        pick("task", dict.fromkeys(TASKS), task)
+    names, notes = _chosen(classifiers, setting)
+    n_samples = setting.n_samples if callable(synthetic) else len(synthetic[1])
+    test = checked("test", *test, at_least=1)
+    real = None if real is None else _some_of(checked("real training", *real, at_least=2),
+                                              n_samples, seed=0)
+    classes = _classes(classes, test, real)
+    found, seconds = defaultdict(list), dict.fromkeys(("sampling", *names), 0.0)
+    for seed in range(seeds if tasks else 0):
+        turn = f"seed {seed + 1} of {seeds}"
+        say(f"{turn}: {n_samples:,} synthetic images")
+        started = time.monotonic()
+        made = checked("synthetic", *draw(synthetic, n_samples, seed), at_least=2)
+        seconds["sampling"] += time.monotonic() - started
+        _comparable(made, test, real, classes)
+        notes += _absent(f"seed {seed}: no synthetic image", made, classes)
+        plan = _plan(made, test, real, tasks, seed)
+        for name in names:
+            started = time.monotonic()
+            for word, images, judged in plan:
+                say(f"{turn}: {name} on {len(images[1]):,} {word} images")
+                trained = train(name, images, classes, setting, seed)
+                for (task, metric), judge in judged.items():
+                    found[task, name, metric].append(trained.accuracy(judge))
+            seconds[name] += time.monotonic() - started
+    out = _nested(found, names, len(test[1]))
+    n_real = 0 if real is None else len(real[1])
+    if 0 < n_real < n_samples:
+        notes.append(f"there are {n_real:,} real training images for {n_samples:,} synthetic ones")
+    return out | {
+        "n_samples": n_samples, "n_test": len(test[1]), "n_real": n_real, "seeds": seeds,
+        "setting": setting.info(names, seeds, n_samples),
+        "notes": notes + _absent("no test image", test, classes), "seconds": seconds,
+        "not_covered_by_epsilon": _seen(out)}
+
+
+def _chosen(classifiers: Sequence[str] | None, setting: Setting) -> tuple[list[str], list[str]]:
+    """The names of the classifiers, each once, and a note on what is left out."""
+    if classifiers:
         for name in classifiers:
-            found[name].append(score(name, train, test, schedule, seed))
-    return {name: {metric: summary([getattr(s, metric) for s in scores]) for metric in metrics}
-            for name, scores in found.items()}
+            pick("classifier", dict.fromkeys(CLASSIFIERS), name)
+            classical.require(name)
+        return list(dict.fromkeys(classifiers)), []
+    missing = [name for name in setting.classifiers if not classical.installed(name)]
+    return ([name for name in setting.classifiers if name not in missing],
+            [f"{name} is left out: pip install 'dpgen_jax[{name}]'" for name in missing])
 
 
-def _checked(part: str, x: Any, y: Any, at_least: int) -> Images:
-    x, y = np.asarray(x), np.asarray(y)
-    x = x[..., None] if x.ndim == 3 else x
-    if x.ndim != 4 or x.shape[3] not in (1, 3):
-        raise UserError(f"{part} images have shape {x.shape}, expected [n, H, W] or [n, H, W, ch] "
-                        "with 1 or 3 channels")
-    if y.shape != x.shape[:1] or not np.issubdtype(y.dtype, np.integer):
-        raise UserError(f"{part} labels are {y.dtype}{list(y.shape)} for {len(x)} images; expected "
-                        "one integer an image")
-    if len(y) < at_least:
-        raise UserError(f"{len(y)} {part} images; at least {at_least} needed")
-    if y.min() < 0:
-        raise UserError(f"{part} label {y.min()} is negative; number the classes from 0")
-    if x.dtype == np.uint8:
-        return x, y.astype(np.int32)
-    if not np.issubdtype(x.dtype, np.floating):
-        raise UserError(f"{part} images are {x.dtype}, expected uint8 or float in [0, 1]")
-    _check_finite(part, x, "leave them out")
-    if x.min() < 0 or x.max() > 1:
-        raise UserError(f"{part} images are float in [{x.min():.3g}, {x.max():.3g}], expected "
-                        "[0, 1]; rescale them, or pass uint8")
-    return x.astype(np.float32), y.astype(np.int32)
+def _plan(made: Images, test: Images, real: Images | None, tasks: Sequence[str], seed: int
+          ) -> list[tuple[str, Images, dict[tuple[str, str], Images]]]:
+    """What a seed trains on, and what each (task, metric) judges it on. Synthetic and real images
+    are split alike: equal ones give equal classifiers."""
+    kept, held_out = _split(made, seed)
+    plan = [("synthetic", kept, {("gen2real", "accuracy"): test,
+                                 ("gen2real", "validation_accuracy"): held_out})]
+    if real is not None:
+        plan.append(("real", _split(real, seed)[0], {
+            ("real2gen", "accuracy"): _some_of(made, JUDGED, seed),
+            ("real2real", "accuracy"): test}))
+    asked = [(word, images, {key: judge for key, judge in judged.items() if key[0] in tasks})
+             for word, images, judged in plan]
+    return [part for part in asked if part[2]]
 
 
-def _check_finite(part: str, x: np.ndarray, mend: str) -> None:
-    if np.issubdtype(x.dtype, np.floating) and not np.isfinite(x).all():
-        bad = np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(1))
-        raise UserError(f"{len(bad)} {part} images hold NaN or infinite values, the first at row "
-                        f"{bad[0]}; {mend}")
+def _split(images: Images, seed: int) -> tuple[Images, Images]:
+    """Nine tenths to train on and the tenth that is held out, each in random order."""
+    x, y = images
+    order = np.random.default_rng(seed).permutation(len(y))
+    held_out, kept = np.split(order, [_held_out(len(y))])
+    return (x[kept], y[kept]), (x[held_out], y[held_out])
 
 
-def _pick(what: str, known: dict[str, Any], name: str) -> Any:
-    if name not in known:
-        raise UserError(f"unknown {what} {name!r}; known: {', '.join(known)}")
-    return known[name]
+def _held_out(n: int) -> int:
+    return max(1, round(VALIDATION_SHARE * n))
+
+
+def _some_of(images: Images, n: int, seed: int) -> Images:
+    """At most n of the images, picked at random and in their order."""
+    x, y = images
+    picked = np.sort(np.random.default_rng(seed).permutation(len(y))[:n])
+    return x[picked], y[picked]
+
+
+def _nested(found: Mapping[tuple[str, str, str], list[float]], names: Sequence[str], n_test: int
+            ) -> dict[str, Any]:
+    """{task: {classifier: {metric: leaf}}} and `average`, from accuracies of each seed."""
+    found = dict(found)
+    for name in names:
+        ours, real = (found.get((task, name, "accuracy")) for task in ("gen2real", "real2real"))
+        if ours and real:  # one right image at least: of none there is no ratio
+            found["gen2real", name, "calibrated_accuracy"] = [
+                a / max(b, 1 / n_test) for a, b in zip(ours, real, strict=True)]
+    out: dict[str, Any] = {}
+    for (task, name, metric), values in found.items():
+        out.setdefault(task, {}).setdefault(name, {})[metric] = summary(values)
+    out["average"] = {task: {
+        metric: summary(np.mean([found[task, name, metric] for name in names], 0))
+        for metric in ("accuracy", "calibrated_accuracy") if (task, names[0], metric) in found
+    } | {"classifiers": list(names)} for task in TASKS if task in out}
+    return out
+
+
+def _seen(out: Mapping[str, Any]) -> list[str]:
+    """The keys that were computed from real images."""
+    return [f"{task}.{name}.{metric}" for task in (*TASKS, "average") for name, found in
+            out.get(task, {}).items() for metric in found
+            if metric in ("accuracy", "calibrated_accuracy")]
+
+
+def _classes(given: int | None, test: Images, real: Images | None) -> int:
+    parts = {"test": test} | ({} if real is None else {"real training": real})
+    most = {part: int(y.max()) for part, (_, y) in parts.items()}
+    for part, label in most.items():
+        if given is not None and label >= given:
+            raise UserError(f"{part} label {label} is not one of the release's classes "
+                            f"0..{given - 1}; name the data set that it was trained on")
+    return given or max(most.values()) + 1
+
+
+def _comparable(made: Images, test: Images, real: Images | None, classes: int) -> None:
+    """Errors: UserError unless the parts have one shape of image and the same classes."""
+    for part, images in {"test": test, "real training": real or test}.items():
+        if made[0].shape[1:] != images[0].shape[1:]:
+            raise UserError(f"synthetic images are {made[0].shape[1:]}, {part} images "
+                            f"{images[0].shape[1:]}; all need the same height, width and channels")
+    if made[1].max() >= classes:
+        raise UserError(f"synthetic label {made[1].max()} is not one of the classes "
+                        f"0..{classes - 1}; name the data set that the release was trained on")
+    if len(made[1]) < classes:
+        raise UserError(f"{len(made[1])} synthetic images for {classes} classes; draw at least one "
+                        "a class")
+
+
+def _absent(words: str, images: Images, classes: int) -> list[str]:
+    """A note where a class is absent: its images are then none of the score's."""
+    absent = sorted({*range(classes)} - {*images[1].tolist()})
+    return [f"{words} has class {', '.join(map(str, absent))}"] if absent else []

@@ -150,13 +150,16 @@ def load(root: str | Path) -> Release:
     root = Path(root)
     if (root / "release").is_dir():
         root = root / "release"
+    if (root / "ledger.jsonl").is_file():
+        raise UserError(f"the run in {root} has no release yet; finish it with --resume --out "
+                        f"{root}")
     if not (root / "config.json").is_file():
         raise UserError(f"{root} is neither a run nor a release: it holds no release/config.json "
                         "or config.json")
-    config, privacy = read_json(root / "config.json"), read_json(root / "privacy.json")
+    config = read_json(root / "config.json")
     if not {"method", "config", "spec", "generator_sha256"} <= config.keys():
         raise UserError(f"{root / 'config.json'} is damaged: it does not describe a release")
-    path = root / "generator.safetensors"
+    privacy, path = read_json(root / "privacy.json"), root / "generator.safetensors"
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -92,15 +92,15 @@ def curves(rows: Sequence[dict[str, Any]] | str | Path, path: str | Path) -> Pat
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     steps = [row["step"] for row in rows]
     style = {"linewidth": 1.5} | ({"marker": "o", "markersize": 3} if len(rows) < 40 else {})
-    scalars = {name: _column(rows, name) for name in _scalar_names(rows)}
+    scalars = {name: series(rows, name) for name in scalar_names(rows)}
     for name, values in scalars.items():
-        above.plot(steps, values, label=name.replace("_", " "), **style)
+        above.plot(*joined(steps, values), label=name.replace("_", " "), **style)
     if scalars:
         figure.legend(loc="outside upper center", ncols=min(4, len(scalars)), frameon=False)
-    if _wide(scalars.values()):
+    if spans_decades(scalars.values()):
         above.set_yscale("log")
     above.set_ylabel("public metrics")
-    below.plot(steps, _column(rows, "epsilon"), color=BUDGET_COLOUR, **style)
+    below.plot(steps, series(rows, "epsilon"), color=BUDGET_COLOUR, **style)
     below.set_ylim(bottom=0)
     below.set(xlabel="step", ylabel="epsilon spent", xlim=(0, 1.02 * max(1, *steps)))
     below.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -132,7 +132,7 @@ def marginals(spec: TableSpec, x: np.ndarray, y: np.ndarray, path: str | Path) -
                     layout="constrained")
     panels = figure.subplots(down, across, squeeze=False).ravel()
     for axes, column, values in zip(panels, shown, codes.T, strict=False):
-        _marginal(axes, column, values)
+        marginal(axes, column, values)
     for axes in panels[len(shown):]:
         axes.set_visible(False)
     part = f", {len(shown)} of {len(columns)} columns" if len(shown) < len(columns) else ""
@@ -141,13 +141,13 @@ def marginals(spec: TableSpec, x: np.ndarray, y: np.ndarray, path: str | Path) -
     return Path(path)
 
 
-def _marginal(axes: Axes, column: Column, values: np.ndarray) -> None:
+def marginal(axes: Axes, column: Column, values: np.ndarray) -> None:
     """One panel: bars of percentages, the null bar apart on the right."""
     null = np.isnan(values)
     if column.categories:
         edges = np.arange(len(column.categories) + 1) - 0.5
         places = np.unique(np.linspace(0, len(edges) - 2, min(8, len(edges) - 1)).round())
-        names = [_short(column.categories[int(place)]) for place in places]
+        names = [short(column.categories[int(place)]) for place in places]
     else:
         low = column.low  # the bounds may be one number
         high = column.high if column.high > low else low + max(1.0, abs(low))
@@ -167,30 +167,39 @@ def _marginal(axes: Axes, column: Column, values: np.ndarray) -> None:
     axes.set_xticks(places, names, rotation=90 if crowded else 0, fontsize=7)
     axes.yaxis.set_major_locator(MaxNLocator(3))
     axes.tick_params(axis="y", labelsize=7)
-    axes.set_title(_short(column.name, 24), fontsize=9)
+    axes.set_title(short(column.name, 24), fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _short(text: str, most: int = 12) -> str:
+def short(text: str, most: int = 12) -> str:
     """Cut to `most` letters; a dollar would start a formula."""
     text = text if len(text) <= most else text[:most - 1] + "\u2026"
     return text.replace("$", r"\$")
 
 
-def _scalar_names(rows: Sequence[dict[str, Any]]) -> list[str]:
+def scalar_names(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """The public scalars of metrics.jsonl, in the order of their first line."""
     return list(dict.fromkeys(
         name for row in rows for name, value in row.items()
         if name not in ("step", "epsilon", "seconds") and isinstance(value, int | float)))
 
 
-def _column(rows: Sequence[dict[str, Any]], name: str) -> np.ndarray:
+def series(rows: Sequence[dict[str, Any]], name: str) -> np.ndarray:
     """One metric, NaN where a row has none."""
     values = (row.get(name) for row in rows)
     return np.array([v if isinstance(v, int | float) and math.isfinite(v) else math.nan
                      for v in values], float)
 
 
-def _wide(columns: Iterable[np.ndarray]) -> bool:
+def joined(steps: Sequence[int], values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Steps and values to draw: those of a metric that is measured now and then follow each other,
+    while elsewhere a gap stays a gap."""
+    known = np.isfinite(values)
+    shown = known if known.mean() < 0.5 else np.ones_like(known)
+    return np.asarray(steps)[shown], values[shown]
+
+
+def spans_decades(columns: Iterable[np.ndarray]) -> bool:
     """Whether values are all positive and so far apart that a linear scale would flatten some."""
     values = np.concatenate([*columns, []])
     values = values[np.isfinite(values)]

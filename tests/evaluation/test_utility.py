@@ -1,27 +1,19 @@
-"""Utility: right answers where the difficulty is known, and the promises about what counts."""
+"""Utility: known answers, and the promises about what counts and what is computed how often."""
 
 import dataclasses
 import json
 
-import jax
 import numpy as np
 import pytest
-from jax import lax
+from bars import bars, noise
 
+from dpgen_jax.evaluation import classical, networks, scores
 from dpgen_jax.evaluation import utility as u
-from dpgen_jax.nets.classifiers import CNN, Conv3x3, max_pool
 from dpgen_jax.types import UserError
 
-QUICK = u.Schedule("quick", epochs=2, min_steps=60, mlp_times=2)
-
-
-def bars(n, seed=0, classes=4, side=8, channels=1):
-    """Noisy images whose class is the place of a bright bar: separable, but not by brightness."""
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, classes, n).astype(np.int32)
-    x = rng.integers(0, 80, (n, side, side, channels)).astype(np.uint8)
-    x[np.arange(n), 2 * y] += 150
-    return x, y
+SCHEDULE = networks.Schedule("quick", epochs=1, min_steps=60, mlp_times=1)
+CHEAP = ("gaussian_nb", "lda", "decision_tree")
+QUICK = u.Setting("quick", "a quick one", 400, 2, SCHEDULE, CHEAP, {"decision_tree": 50})
 
 
 @pytest.fixture(scope="module")
@@ -29,138 +21,176 @@ def test_images():
     return bars(300, seed=9)
 
 
-def test_patches_are_the_convolution():
-    x = jax.random.normal(jax.random.key(0), (2, 9, 8, 3))
-    conv = Conv3x3(5)
-    params = conv.init(jax.random.key(1), x)
-    params["params"]["bias"] = jax.random.normal(jax.random.key(2), (5,))
-    expected = lax.conv_general_dilated(x, params["params"]["kernel"], (1, 1), "VALID",
-                                        dimension_numbers=("NHWC", "HWIO", "NHWC"))
-    np.testing.assert_allclose(conv.apply(params, x), expected + params["params"]["bias"],
-                               rtol=1e-4, atol=1e-5)
+def evaluate(synthetic, test, real=None, seeds=1, **options):
+    return u.utility(synthetic, test, real, seeds, **({"setting": QUICK} | options))
 
 
-def test_pooling_drops_an_odd_edge():
-    x = np.arange(2 * 5 * 4).reshape(2, 5, 4, 1)
-    np.testing.assert_array_equal(max_pool(x)[..., 0], [[[5, 7], [13, 15]], [[25, 27], [33, 35]]])
+def means(out, task, metric="accuracy"):
+    return {name: found[metric]["mean"] for name, found in out[task].items()}
 
 
-@pytest.mark.parametrize("shape", [(8, 8, 1), (28, 28, 1), (64, 64, 3)])
-def test_cnn_is_defined_for_all_sizes(shape):
-    net = CNN(7)
-    params = jax.eval_shape(lambda k: net.init(k, np.zeros((2, *shape), np.float32), train=False),
-                            jax.random.key(0))
-    kernels = {k: v["kernel"].shape for k, v in params["params"].items()}
-    flat = 64 * ((shape[0] - 2) // 2 - 2) ** 2
-    assert kernels == {"Conv3x3_0": (3, 3, shape[2], 32), "Conv3x3_1": (3, 3, 32, 64),
-                       "Dense_0": (flat, 64), "Dense_1": (64, 7)}
+def test_copies_of_the_real_images_are_worth_what_they_are(test_images):
+    """A perfect generator: the same numbers to the digit, for each seed."""
+    real = bars(350, seed=3)
+    out = evaluate(real, test_images, real, seeds=2, classifiers=("mlp", *CHEAP))
+    for name, found in out["gen2real"].items():
+        assert found["accuracy"] == out["real2real"][name]["accuracy"]
+        assert found["calibrated_accuracy"]["values"] == [1, 1]
+    average = out["average"]
+    assert average["gen2real"]["calibrated_accuracy"]["values"] == [1, 1]
+    assert average["gen2real"]["accuracy"] == average["real2real"]["accuracy"]
 
 
-def test_dropout_acts_in_training_alone():
-    x = np.ones((4, 8, 8, 1), np.float32)
-    net = CNN(3)
-    params = net.init(jax.random.key(0), x, train=False)
-    still = net.apply(params, x, train=False)
-    np.testing.assert_array_equal(still, net.apply(params, x, train=False))
-    noisy = net.apply(params, x, train=True, rngs={"dropout": jax.random.key(1)})
-    assert not np.allclose(noisy[0], noisy[1])
+def test_noise_is_worth_nothing(test_images):
+    out = evaluate(noise(400), noise(900, seed=9), noise(400, seed=3))
+    for task in u.TASKS:
+        assert all(abs(accuracy - 0.25) < 0.09 for accuracy in means(out, task).values())
+    out = evaluate(noise(400), test_images, bars(400, seed=3))
+    gen, real = (out["average"][task]["accuracy"]["mean"] for task in ("gen2real", "real2real"))
+    assert gen < 0.6 < 0.75 < real  # bars of a class look alike, so that chance is four throws
 
 
-@pytest.mark.parametrize("name", ["cnn", "mlp"])
-def test_separable_images_are_learned_and_random_labels_are_not(name, test_images):
-    x, y = bars(1200)
-    scores = u.score(name, (x, y), test_images, QUICK)
-    assert scores.accuracy > 0.95 and scores.validation_accuracy > 0.95
-    noise = np.random.default_rng(1).integers(0, 256, x.shape, np.uint8)
-    scores = u.score(name, (noise[:900], y[:900]), (noise[900:], y[900:]), QUICK)
-    assert abs(scores.accuracy - 0.25) < 0.12 and abs(scores.validation_accuracy - 0.25) < 0.2
+def test_swapped_labels_are_worth_less_than_noise(test_images):
+    x, y = bars(600)
+    out = evaluate((x, (y + 1) % 4), test_images, bars(600, seed=3),
+                   classifiers=("linear_svc", "lda"))
+    assert max(means(out, "gen2real").values()) < 0.05 > max(means(out, "real2gen").values())
+    assert min(means(out, "gen2real", "validation_accuracy").values()) > 0.9
+    assert max(means(out, "gen2real", "calibrated_accuracy").values()) < 0.06
 
 
-def test_a_seed_decides_everything(test_images):
-    x, y = bars(200)
-    y = np.where(np.arange(200) % 2, y, 0)  # hard enough for seeds to differ
-    one, again, other = (u.score("mlp", (x, y), test_images, QUICK, seed) for seed in (0, 0, 1))
-    assert one == again
-    assert one != other
+@pytest.mark.parametrize("classifier", [
+    name for name in u.CLASSIFIERS if classical.installed(name)])
+def test_constant_images_are_worth_a_guess(classifier, test_images):
+    constant = np.full((60, 8, 8, 1), 7, np.uint8), np.arange(60) % 4
+    brief = dataclasses.replace(QUICK, schedule=networks.Schedule("brief", 1, 1))
+    out = evaluate(constant, test_images, classifiers=[classifier], setting=brief)
+    shares = np.bincount(test_images[1]) / len(test_images[1])
+    accuracy = out["gen2real"][classifier]["accuracy"]["mean"]
+    assert accuracy < 0.5 if classifier in u.NETWORKS else np.abs(shares - accuracy).min() < 1e-9
 
 
-def test_float_images_are_the_uint8_ones_over_255(test_images):
-    x, y = bars(300)
-    scores = [u.score("mlp", (images, y), test_images, QUICK)
-              for images in (x, (x / 255).astype(np.float32), x[..., 0])]
-    assert scores[0].accuracy == pytest.approx(scores[1].accuracy, abs=0.02)
-    assert scores[0] == scores[2]
+def test_a_real_part_is_trained_on_once_a_seed(monkeypatch, test_images):
+    calls, told = [], []
+    train = u.train
+    monkeypatch.setattr(u, "train", lambda name, images, classes, setting, seed: calls.append(
+        (name, len(images[1]), seed)) or train(name, images, classes, setting, seed))
+    evaluate(lambda n, seed: bars(n, seed), test_images, bars(200, seed=3), seeds=2,
+             classifiers=("lda", "gaussian_nb"), say=told.append)
+    assert sorted(calls) == sorted((name, n, seed) for name in ("lda", "gaussian_nb")
+                                   for n in (360, 180) for seed in (0, 1))
+    assert told[:3] == ["seed 1 of 2: 400 synthetic images",
+                        "seed 1 of 2: lda on 360 synthetic images",
+                        "seed 1 of 2: lda on 180 real images"] and len(told) == 10
 
 
-def test_the_last_epoch_is_reported_and_the_test_images_change_no_weight(test_images, monkeypatch):
-    """A schedule that gets worse at the end is reported as it ends, not as it once was."""
-    judged = []
-    fit = u.fit_classifier
-
-    def spoiled(*args):
-        params = jax.tree.map(lambda w: -w, fit(*args))
-        judged.append(params)
-        return params
-
-    monkeypatch.setattr(u, "fit_classifier", spoiled)
-    assert u.accuracy("mlp", *bars(600), *test_images, QUICK) < 0.5
-    u.accuracy("mlp", *bars(600), *bars(300, seed=5), QUICK)
-    assert len(judged) == 2  # one fit, one verdict each
-    jax.tree.map(np.testing.assert_array_equal, *judged)
+def test_nothing_is_trained_for_a_task_that_was_not_asked_for(monkeypatch, test_images):
+    calls = []
+    train = u.train
+    monkeypatch.setattr(u, "train", lambda *a: calls.append(a) or train(*a))
+    out = evaluate(bars(90), test_images, bars(90), tasks=("real2gen",), classifiers=["lda"])
+    assert len(calls) == 1 and "gen2real" not in out and list(out["average"]) == ["real2gen"]
+    out = evaluate(lambda n, seed: pytest.fail("nothing needs a draw"), test_images, tasks=())
+    assert out["average"] == {} and out["not_covered_by_epsilon"] == []
 
 
-def test_validation_images_are_held_out(monkeypatch, test_images):
-    seen = []
-    monkeypatch.setattr(u, "fit_classifier",
-                        lambda net, x, *_: seen.append(x) or net.init(
-                            jax.random.key(0), x[:1] / 255, train=False))
-    x, y = bars(100)
-    u.score("mlp", (x, y), test_images)
-    assert len(seen[0]) == 90 and len(np.unique(seen[0], axis=0)) == 90
-
-
-def test_all_seeds_share_one_compilation(test_images):
-    u._training.cache_clear()
-    u.gen2real(bars(150), *test_images, seeds=3, classifiers=["mlp"], schedule=QUICK)
-    assert u._training.cache_info().misses == 1
-    net, steps = u.CLASSIFIERS["mlp"](4), QUICK.mlp_times * 60
-    epoch, init = u._training(net, QUICK, steps, 128)
-    assert u._training.cache_info().hits == 3
+def test_all_seeds_and_both_parts_share_one_compilation(test_images):
+    networks._training.cache_clear()
+    evaluate(bars(150), test_images, bars(150, seed=3), seeds=3, classifiers=["mlp"])
+    assert networks._training.cache_info().misses == 1
+    epoch, init = networks._training(u.NETWORKS["mlp"](4), SCHEDULE, 60, 128)
+    assert networks._training.cache_info().hits == 6
     assert epoch._cache_size() == init._cache_size() == 1
 
 
-@pytest.mark.parametrize(("optimiser", "decay"), [("adam", "constant"), ("sgd", "cosine")])
-def test_other_schedules_learn(optimiser, decay, test_images):
-    rate = 0.05 if optimiser == "sgd" else 3e-3
-    schedule = dataclasses.replace(QUICK, optimiser=optimiser, decay=decay, learning_rate=rate)
-    assert u.accuracy("mlp", *bars(600), *test_images, schedule) > 0.9
+def test_a_seed_decides_everything(test_images):
+    x, y = bars(120)
+    y = np.where(np.arange(120) % 2, y, 0)  # hard enough for seeds to differ
+    names = ("mlp", *CHEAP)
+    one, again = (evaluate((x, y), test_images, (x[::-1], y[::-1]), seeds=2, classifiers=names)
+                  for _ in range(2))
+    for out in (one, again):
+        assert set(out.pop("seconds")) == {"sampling", *names}
+    assert one == again
+    assert all(len({*leaf["values"]}) == 2 for leaf in (
+        one["gen2real"]["mlp"]["accuracy"], one["average"]["real2gen"]["accuracy"]))
 
 
-def test_schedule_makes_its_least_number_of_steps():
-    mlp, cnn = u.CLASSIFIERS["mlp"](2), u.CLASSIFIERS["cnn"](2)
-    assert [QUICK.epochs_for(cnn, n) for n in (1, 30, 31, 1000)] == [60, 2, 2, 2]
-    assert QUICK.epochs_for(mlp, 1000) == 4
+def test_real_images_are_as_many_as_synthetic_ones_and_held_out_ones_are_not_trained_on(
+        monkeypatch, test_images):
+    seen = {}
+    monkeypatch.setattr(u, "train", lambda name, images, *_: seen.update(
+        {len(images[1]): images}) or u.Trained(lambda x: np.zeros(len(x))))
+    out = evaluate(bars(100), test_images, bars(200, seed=3))
+    assert (out["n_samples"], out["n_real"]) == (100, 100)
+    x, _ = seen[90]
+    assert len(np.unique(x, axis=0)) == 90
 
 
-def test_gen2real_never_sees_a_class_that_was_never_generated(test_images):
-    x, y = bars(600)
-    accuracy = u.accuracy("mlp", x[y != 1], y[y != 1], *test_images, QUICK)
+def test_slow_classifiers_see_few_rows_and_the_output_says_so(monkeypatch, test_images):
+    rows = {}
+    fit = classical.fit
+    monkeypatch.setattr(classical, "fit", lambda name, x, y, seed: rows.update(
+        {name: len(y)}) or fit(name, x, y, seed))
+    setting = evaluate(bars(100), test_images)["setting"]
+    assert rows == {"gaussian_nb": 90, "lda": 90, "decision_tree": 50}
+    assert setting["classical_rows"] == {"decision_tree": 50} and "50" in setting["text"]
+    assert setting["schedule"] == dataclasses.asdict(SCHEDULE)
+    assert evaluate(bars(40), test_images)["setting"]["classical_rows"] == {}
+
+
+def test_synthetic_images_are_judged_up_to_a_number(monkeypatch, test_images):
+    judged = []
+    monkeypatch.setattr(u, "JUDGED", 30)
+    monkeypatch.setattr(u.Trained, "accuracy", lambda _, images: judged.append(len(images[1])) or 1)
+    evaluate(bars(100), test_images, bars(100), classifiers=["lda"])
+    assert judged == [300, 10, 30, 300]
+
+
+def test_metrics_are_nested_as_the_interface_says(test_images):
+    out = evaluate(lambda n, seed: bars(n, seed), test_images, bars(250, seed=3), seeds=2)
+    leaf, all_of = {"mean", "std", "values"}, {"accuracy", "calibrated_accuracy"}
+    expected = {"gen2real": {*all_of, "validation_accuracy"}, "real2gen": {"accuracy"},
+                "real2real": {"accuracy"}}
+    for task, metrics in expected.items():
+        assert list(out[task]) == list(CHEAP)
+        for name in CHEAP:
+            assert {k: set(v) for k, v in out[task][name].items()} == dict.fromkeys(metrics, leaf)
+        average = out["average"][task]
+        assert average.pop("classifiers") == list(CHEAP)
+        assert set(average) == (all_of if task == "gen2real" else {"accuracy"})
+        for metric, found in average.items():
+            each = [out[task][name][metric]["values"] for name in CHEAP]
+            np.testing.assert_allclose(found["values"], np.mean(each, 0))
+    ours, real = (out[task]["lda"] for task in ("gen2real", "real2real"))
+    np.testing.assert_allclose(ours["calibrated_accuracy"]["values"], np.divide(
+        ours["accuracy"]["values"], real["accuracy"]["values"]))
+    assert {k: out[k] for k in ("n_samples", "n_test", "n_real", "seeds")} == {
+        "n_samples": 400, "n_test": 300, "n_real": 250, "seeds": 2}
+    seen = out["not_covered_by_epsilon"]
+    assert {"gen2real.lda.accuracy", "gen2real.lda.calibrated_accuracy", "real2gen.lda.accuracy",
+            "real2real.lda.accuracy", "average.gen2real.accuracy"} <= set(seen)
+    assert not any("validation" in key for key in seen) and len(seen) == len(set(seen)) == 16
+    assert "there are 250 real training images for 400 synthetic ones" in out["notes"]
+    json.dumps(out, allow_nan=False)
+
+
+def test_arrays_alone_leave_out_what_needs_real_training_images(test_images):
+    out = evaluate(bars(120), test_images, classifiers=["lda"])
+    assert out["n_samples"] == 120 and out["n_real"] == 0
+    assert "real2real" not in out and "real2gen" not in out and out["notes"] == []
+    assert out["not_covered_by_epsilon"] == ["gen2real.lda.accuracy", "average.gen2real.accuracy"]
+
+
+def test_classes_that_a_part_lacks_are_noted(test_images):
+    x, y = bars(300)
+    few = x[y != 1], y[y != 1]
+    out = evaluate(few, test_images, classifiers=("linear_svc", "lda"))
+    assert out["notes"] == ["seed 0: no synthetic image has class 1"]
     present = np.mean(test_images[1] != 1)
-    assert present - 0.05 < accuracy <= present
-
-
-def test_constant_images_and_a_single_class(test_images):
-    y = test_images[1]
-    most = np.bincount(y).max() / len(y)
-    constant = np.full((40, 8, 8, 1), 7, np.uint8)
-    assert u.accuracy("mlp", constant, np.arange(40) % 4, *test_images, QUICK) <= most
-    assert u.accuracy("mlp", constant, np.ones(40, int), *test_images, QUICK) == np.mean(y == 1)
-    assert u.accuracy("mlp", constant, np.zeros(40, int), constant, np.zeros(40, int), QUICK) == 1
-
-
-def test_fewer_images_than_a_batch(test_images):
-    assert u.accuracy("mlp", *bars(60), *test_images, QUICK) > 0.5
-    assert 0 <= u.accuracy("mlp", *bars(2), *bars(1), QUICK) <= 1
+    assert all(present - 0.05 < a <= present for a in means(out, "gen2real").values())
+    assert evaluate(bars(300), few, classes=4, classifiers=["lda"])["notes"] == [
+        "no test image has class 1"]
 
 
 @pytest.mark.parametrize(("change", "message"), [
@@ -173,61 +203,46 @@ def test_fewer_images_than_a_batch(test_images):
     (lambda x, y: (x[:1], y[:1]), "at least 2"),
     (lambda x, y: (x[:, :6], y), "same height"),
     (lambda x, y: (x[..., :0], y), "1 or 3 channels"),
+    (lambda x, y: (x, y + 4), "synthetic label .* is not one of the classes 0..3"),
+    (lambda x, y: (x[:3], y[:3] * 0), "3 synthetic images for 4 classes; draw at least one"),
 ])
 def test_malformed_images_are_refused(change, message, test_images):
     with pytest.raises(UserError, match=message):
-        u.gen2real(change(*bars(8)), *test_images, schedule=QUICK)
+        evaluate(change(*bars(8)), test_images)
 
 
-@pytest.mark.parametrize("change", [{"optimiser": "lion"}, {"decay": "steps"}])
-def test_unknown_names_are_refused(change, test_images):
-    with pytest.raises(UserError, match="known: "):
-        u.accuracy("mlp", *bars(9), *test_images, dataclasses.replace(QUICK, **change))
-    with pytest.raises(UserError, match="known: cnn, mlp"):
-        u.accuracy("vgg", *bars(9), *test_images)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"classifiers": ["lda", "vgg"]}, "unknown classifier 'vgg'; known: cnn, mlp, adaboost"),
+    ({"tasks": ["gen2gen"]}, "known: gen2real"),
+    ({"classes": 3}, "test label 3 is not one of the release's classes 0..2"),
+    ({"seeds": 0}, "seeds"),
+    ({"real": bars(20, classes=5, side=9)}, r"real training images \(9, 9, 1\)"),
+])
+def test_options_that_cannot_be_are_refused(options, message, test_images):
+    with pytest.raises(UserError, match=message):
+        evaluate(bars(20), test_images, **options)
 
 
-def test_cnn_names_the_mend_for_tiny_images():
-    x, y = bars(20, classes=2, side=6)
-    with pytest.raises(UserError, match="use the classifier 'mlp'"):
-        u.accuracy("cnn", x, y, x, y, QUICK)
+def test_a_missing_xgboost_is_left_out_unless_it_was_asked_for(monkeypatch, test_images):
+    monkeypatch.setattr(classical, "installed", lambda name: name != "xgboost")
+    setting = dataclasses.replace(QUICK, classifiers=("lda", "xgboost"))
+    out = evaluate(bars(60), test_images, setting=setting)
+    assert list(out["gen2real"]) == ["lda"]
+    assert out["notes"] == ["xgboost is left out: pip install 'dpgen_jax[xgboost]'"]
+    with pytest.raises(UserError, match=r"pip install 'dpgen_jax\[xgboost\]'"):
+        evaluate(bars(60), test_images, classifiers=["xgboost"])
 
 
-def test_metrics_are_nested_as_the_interface_says(test_images):
-    asked = []
-
-    def sample(n, seed):
-        asked.append((n, seed))
-        return bars(n, seed=seed)
-
-    out = u.utility(sample, test_images, bars(250, seed=3), seeds=2, n_samples=150,
-                    classifiers=["mlp"], schedule=QUICK)
-    assert set(asked) == {(150, 0), (150, 1)}
-    leaf = {"mean", "std", "values"}
-    assert {task: {name: {metric: set(found) for metric, found in metrics.items()}
-                   for name, metrics in out[task].items()}
-            for task in ("gen2real", "real2gen", "real2real")} == {
-        "gen2real": {"mlp": {"accuracy": leaf, "validation_accuracy": leaf}},
-        "real2gen": {"mlp": {"accuracy": leaf}}, "real2real": {"mlp": {"accuracy": leaf}}}
-    values = out["gen2real"]["mlp"]["accuracy"]["values"]
-    assert len(values) == 2
-    assert out["gen2real"]["mlp"]["accuracy"]["mean"] == pytest.approx(np.mean(values))
-    assert {k: out[k] for k in ("n_samples", "n_test", "seeds")} == {
-        "n_samples": 150, "n_test": 300, "seeds": 2}
-    assert out["schedule"] == dataclasses.asdict(QUICK)
-    assert out["not_covered_by_epsilon"] == [
-        "gen2real.mlp.accuracy", "real2gen.mlp.accuracy", "real2real.mlp.accuracy"]
-    json.dumps(out, allow_nan=False)
-
-
-def test_arrays_alone_leave_out_what_needs_real_training_images(test_images):
-    out = u.utility(bars(120), test_images, seeds=1, classifiers=["mlp"], schedule=QUICK)
-    assert out["n_samples"] == 120 and "real2real" not in out and "real2gen" not in out
-    assert out["not_covered_by_epsilon"] == ["gen2real.mlp.accuracy"]
+def test_settings_say_what_they_are():
+    full, fast = u.SETTINGS["full"], u.SETTINGS["fast"]
+    assert (full.n_samples, fast.n_samples) == (60_000, 10_000)
+    assert full.classifiers == u.CLASSIFIERS and {*fast.classifiers} < {*full.classifiers}
+    assert {*full.classical_rows} <= {*classical.CLASSIFIERS}
+    assert "fast" in fast.info(fast.classifiers, 2, 10_000)["text"]
+    assert full.info(u.CLASSIFIERS, 3, 60_000)["classical_rows"] == full.classical_rows
+    assert full.info(["lda", "adaboost"], 3, 60_000)["classical_rows"] == {"adaboost": 2500}
 
 
 def test_summary_of_one_and_of_many():
-    assert u.summary([0.5]) == {"mean": 0.5, "std": 0.0, "values": [0.5]}
-    assert u.summary([0.0, 1.0])["std"] == pytest.approx(0.5**0.5)
-    with pytest.raises(UserError, match="seeds"):
-        u.gen2real(bars(9), *bars(9), seeds=0)
+    assert scores.summary([0.5]) == {"mean": 0.5, "std": 0.0, "values": [0.5]}
+    assert scores.summary([0.0, 1.0])["std"] == pytest.approx(0.5**0.5)

@@ -160,3 +160,12 @@ def test_many_columns_are_cut_and_the_title_says_so(tmp_path, monkeypatch):
 def test_malformed_tables_are_refused(tmp_path, x, y):
     with pytest.raises(UserError, match=r"expected \[n, 1\]"):
         drawn(tmp_path / "m.png", (AGE,), x, y)
+
+
+def test_points_of_a_metric_that_is_rarely_measured_are_joined():
+    rare = np.array([np.nan, 1.0, np.nan, np.nan, 2.0])
+    often = np.array([1.0, 2.0, np.nan, 3.0, 4.0])
+    steps, values = plots.joined([1, 2, 3, 4, 5], rare)
+    assert (steps.tolist(), values.tolist()) == ([2, 5], [1.0, 2.0])
+    steps, values = plots.joined([1, 2, 3, 4, 5], often)
+    assert steps.tolist() == [1, 2, 3, 4, 5] and np.isnan(values[2])

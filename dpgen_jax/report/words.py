@@ -1,0 +1,234 @@
+"""The privacy statement in plain words.
+
+Every fact is read from privacy.json. What is added here is the definition of (epsilon, delta)
+differential privacy (Dwork and Roth, "The Algorithmic Foundations of Differential Privacy", 2014)
+and what it bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dpgen_jax.report.render import number
+from dpgen_jax.types import UserError
+
+NEEDED = ("epsilon", "delta", "relation", "unit", "noise_source")
+SOUND_NOISE = "os-entropy"
+WEAK = 0.99
+"""A guess that may be right so often is hardly bounded."""
+
+ONE = {"record": "one record", "client": "one client with all its records"}
+CHANGE = {"record": "the content and label of one record are replaced by any others",
+          "client": "all records of one client are replaced by any others"}
+RELATIONS = {
+    "replace-one": "both hold equally many {unit}s, a number that is public, and from one to the "
+                   "other {change}",
+    "add-remove": "one of them holds {one} that the other does not hold",
+    "zero-out": "in one of them {one} is replaced by an empty one that contributes nothing",
+}
+
+
+def checked(privacy: dict[str, Any]) -> dict[str, Any]:
+    """The statement, with epsilon and delta as floats. Errors: UserError where it is damaged."""
+    missing = [name for name in NEEDED if name not in privacy]
+    if missing:
+        raise UserError(f"the privacy statement has no {missing[0]!r}; take privacy.json as "
+                        "training wrote it")
+    try:
+        numbers = {name: float(privacy[name]) for name in ("epsilon", "delta")}
+    except (TypeError, ValueError) as error:
+        raise UserError(f"epsilon or delta of the privacy statement is no number: {error}"
+                        ) from error
+    return {**privacy, **numbers}
+
+
+def alarms(privacy: dict[str, Any]) -> tuple[str, ...]:
+    """Why a privacy statement promises nothing; empty for a valid guarantee."""
+    found = []
+    if privacy.get("guarantee") is not None or privacy.get("as_published"):
+        found.append(f"The statement of this release says: \u201c{privacy.get('guarantee')}\u201d. "
+                     + _published(privacy.get("as_published")))
+    if not math.isfinite(float(privacy["epsilon"])):
+        found.append("Epsilon is infinite: there is no bound on what the release tells of any "
+                     f"{privacy['unit']}.")
+    others = {part for part in str(privacy["noise_source"]).split("; ") if part != SOUND_NOISE}
+    if any(part.startswith("seeded") for part in others):
+        found.append(f"The noise was made from a seed ({privacy['noise_source']}). Whoever knows "
+                     "or guesses the seed can compute the noise and take it away. This release is "
+                     "for tests and must not be shared as private.")
+    elif others:
+        found.append(f"The noise came from \u201c{privacy['noise_source']}\u201d, a source that "
+                     "this page does not know; nothing is promised.")
+    return tuple(found)
+
+
+def _published(said: Any) -> str:
+    """Beside no valid guarantee: what the formula of a paper gives."""
+    if not isinstance(said, dict):
+        return ""
+    return (f"The formula that was published with the method gives epsilon "
+            f"{number(said.get('epsilon'))} for {number(said.get('steps'))} steps "
+            f"({said.get('formula')}). It is repeated for comparison; it is not proven for the "
+            "code that ran.")
+
+
+def cautions(privacy: dict[str, Any]) -> tuple[str, ...]:
+    """What weakens a valid guarantee, in loud words; empty where there is none."""
+    found = []
+    guess = best_guess(privacy["epsilon"], privacy["delta"])
+    if not alarms(privacy) and guess > WEAK:
+        found.append(f"At epsilon {number(privacy['epsilon'])} the bound by itself is weak: it "
+                     "allows an attacker to be almost certain. Attacks that reach less are "
+                     "experience, and no proof.")
+    size = population(privacy)
+    if size and privacy["delta"] >= 1 / size[1]:
+        found.append(f"Delta is {number(privacy['delta'])}, which is not below 1 divided by the "
+                     f"number of {size[0]} ({number(size[1])}). A delta of this size would allow a "
+                     "release that shows some of them outright.")
+    return tuple(found)
+
+
+def mismatches(privacy: dict[str, Any], metrics: dict[str, Any]) -> tuple[str, ...]:
+    """Where the evaluation speaks of another statement than this one."""
+    said = metrics.get("release") or {}
+    return tuple(f"The evaluation was made of a release with {name.replace('_', ' ')} "
+                 f"{number(said[name])}, and this statement says {number(privacy.get(name))}."
+                 for name in (*NEEDED, "method", "preset")
+                 if name in said and _plain(said[name]) != _plain(privacy.get(name)))
+
+
+def exceeded(metrics: dict[str, Any]) -> tuple[str, ...]:
+    """What an attack reached beyond the guarantee, which then cannot hold."""
+    membership = metrics.get("membership") or {}
+    if not membership.get("exceeds_guarantee"):
+        return ()
+    return (str(membership.get("sentence") or "An attack reached more than the guarantee allows."),)
+
+
+def _plain(value: Any) -> str:
+    """The same for "inf", infinity and so on."""
+    try:
+        return str(float(value))
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def population(privacy: dict[str, Any]) -> tuple[str, int] | None:
+    """(what is counted, how many), as the statement says it."""
+    for name in ("clients", "records"):
+        if isinstance(privacy.get(name), int) and privacy[name] > 0:
+            return name, privacy[name]
+    return None
+
+
+def best_guess(epsilon: float, delta: float) -> float:
+    """The largest probability with which anybody tells two neighbouring data sets apart, from even
+    odds: (e^epsilon + delta) / (1 + e^epsilon) (Kairouz et al., "The Composition Theorem for
+    Differential Privacy", ICML 2015)."""
+    shrink = math.exp(-epsilon)
+    return min(1.0, (1 + delta * shrink) / (1 + shrink))
+
+
+def factor(epsilon: float) -> str:
+    """e^epsilon in words, rounded up: it is a bound."""
+    if epsilon > 14:
+        return f"about 10 to the power {math.ceil(epsilon / math.log(10))}"
+    value = math.exp(epsilon)
+    return f"{math.ceil(value):,}" if value >= 100 else f"{math.ceil(100 * value) / 100:g}"
+
+
+def promise(privacy: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    """(question, answer) pairs that explain the statement of `checked`. Of a statement without a
+    valid guarantee only what its terms would mean."""
+    epsilon, unit = privacy["epsilon"], str(privacy["unit"])
+    one = ONE.get(unit, f"one {unit}")
+    change = CHANGE.get(unit, f"{one} is replaced by any other")
+    known = RELATIONS.get(privacy["relation"])
+    meaning = (known.format(unit=unit, one=one, change=change) if known
+               else "a relation that this page does not know; ask for its definition")
+    answers = [
+        ("Who is protected?", f"The unit is the {unit}: {one}." + _several(unit)),
+        ("Two data sets are compared", f"They are \u201cneighbours\u201d ({privacy['relation']}): "
+         f"{meaning}.")]
+    if alarms(privacy):
+        return tuple(answers)
+    secret = ("which of two versions of this one was used" if privacy["relation"] == "replace-one"
+              else "whether this one was used")
+    return (*answers, *_bounds(epsilon, privacy["delta"], unit, secret))
+
+
+def _several(unit: str) -> str:
+    if unit != "record":
+        return ""
+    return (" A person with several records is protected less: two records are covered by twice "
+            "the epsilon, and so on.")
+
+
+def _bounds(epsilon: float, delta: float, unit: str, secret: str
+            ) -> tuple[tuple[str, str], ...]:
+    guess = best_guess(epsilon, delta)
+    if guess < WEAK:
+        often = f"at most {math.ceil(1000 * guess) / 10:.1f} % of the cases"
+    elif epsilon < 25:
+        often = f"all but 1 of {math.ceil(1 / (1 - guess)):,} cases, as far as this bound goes"
+    else:
+        often = "practically every case, as far as this bound goes"
+    return (
+        ("What does epsilon bound?", f"Whatever can be seen in the release or made with it is at "
+         f"most {factor(epsilon)} times as probable with one of the two data sets as with the "
+         f"other, plus delta. The factor is e (about 2.718) to the power of epsilon, which is "
+         f"{number(epsilon)} here."),
+        ("What is delta?", f"{number(delta)}{_one_in(delta)}: the small probability that is added "
+         "to this bound, and to which the factor does not apply."),
+        (f"What does it mean for one {'person' if unit == 'record' else unit}?",
+         f"Take an attacker who knows all of the other {unit}s and wants to tell {secret}. "
+         "Delta aside, the attacker's odds for either answer "
+         f"rise at most {factor(epsilon)}-fold, whatever else "
+         f"is known now or later. From even odds, the guess may be right in {often}; a blind guess "
+         "is right in 50 %."))
+
+
+def _one_in(delta: float) -> str:
+    return f" (1 in {1 / delta:,.0f})" if 0 < delta < 0.1 else ""
+
+
+def assumptions(privacy: dict[str, Any]) -> tuple[str, ...]:
+    """What the promise rests on, as the statement says it."""
+    meaning = (" (the random generator of the operating system)"
+               if privacy["noise_source"] == SOUND_NOISE else "")
+    said = [f"Source of the noise: {privacy['noise_source']}{meaning}."]
+    if "accountant" in privacy:
+        said.append(f"Accounting: {privacy['accountant']}.")
+    size = population(privacy)
+    if size:
+        said.append(f"Public, and not protected: the number of {size[0]}, {number(size[1])}.")
+    if "steps" in privacy:
+        said.append(f"One training run of {number(privacy['steps'])} steps; its events are listed "
+                    "under \u201cThe ledger\u201d.")
+    found = privacy.get("data_dependent_epsilon")
+    if isinstance(found, dict):
+        said.append(f"A sanitised data-dependent epsilon of {number(found.get('epsilon'))} was "
+                    f"published; its cost is part of epsilon. {found.get('kind', '')}")
+    return tuple(said)
+
+
+def not_covered(privacy: dict[str, Any], has_metrics: bool) -> tuple[str, ...]:
+    """What the promise leaves out: as the statement lists it, and what this page adds."""
+    marked = ("the numbers and figures on this page that are marked \u2020: they are computed from "
+              "real records",) if has_metrics else ()
+    return (*map(str, privacy.get("not_accounted", ())),
+            *(note for note in data_notes(privacy) if _uncovered(note)), *marked)
+
+
+def other_notes(privacy: dict[str, Any]) -> tuple[str, ...]:
+    """What else the statement says of the data."""
+    return tuple(note for note in data_notes(privacy) if not _uncovered(note))
+
+
+def data_notes(privacy: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(map(str, privacy.get("data_notes", ())))
+
+
+def _uncovered(note: str) -> bool:
+    return note.lower().startswith("not covered")

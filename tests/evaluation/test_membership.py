@@ -1,0 +1,274 @@
+"""Membership inference: planted memorisers are found, honest generators are not, bounds by hand."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.spatial.distance import cdist
+
+from dpgen_jax.evaluation import attacks as a
+from dpgen_jax.evaluation import membership as m
+from dpgen_jax.types import UserError
+
+STATEMENT = {"epsilon": 1.0, "delta": 1e-5, "relation": "replace-one", "unit": "record",
+             "noise_source": "os-entropy"}
+LN3 = math.log(3)
+
+
+def images(n, seed):
+    """uint8 [n, 8, 8, 1] of three classes, each a picture that varies in twelve directions."""
+    rng = np.random.default_rng([seed, 1])
+    directions = np.random.default_rng(7).normal(size=(3, 13, 64))
+    y = rng.integers(0, 3, n)
+    latent = np.column_stack([np.full(n, 2.0), rng.normal(size=(n, 12))])
+    x = 1 / (1 + np.exp(-np.einsum("nk,nkf->nf", latent, directions[y]) / 3))
+    return np.round(x.reshape(n, 8, 8, 1) * 255).astype(np.uint8), y.astype(np.int32)
+
+
+def rows(n, seed):
+    """float32 [n, 10]: six numbers and a one-hot of four."""
+    rng = np.random.default_rng([seed, 2])
+    y = rng.integers(0, 2, n)
+    numbers = rng.beta(2 + y[:, None], 3, (n, 6))
+    return np.column_stack([numbers, np.eye(4)[rng.integers(0, 4, n)]]).astype(np.float32), y
+
+
+def memoriser(members, noise=0.0, share=1.0, fresh=None):
+    """Draws training records, a `share` of them, the others from the population `fresh`."""
+    def draw(n, seed):
+        rng = np.random.default_rng([seed, 3])
+        picked = rng.integers(0, len(members[1]), n)
+        x, y = a.flat(members[0])[picked], members[1][picked]
+        x = np.clip(x + noise * rng.normal(size=x.shape), 0, 1)
+        if fresh:
+            x_new, y_new = fresh(n, 100 + seed)
+            new = rng.random(n) > share
+            x, y = np.where(new[:, None], a.flat(x_new), x), np.where(new, y_new, y)
+        return x, y
+
+    return draw
+
+
+def auroc(synthetic, population, seeds=2, n=400, statement=STATEMENT):
+    found, _ = m.membership(synthetic, population(n, 1), population(2 * n, 2), statement, seeds,
+                            n_synthetic=2 * n)
+    return found
+
+
+# What attacks find.
+
+@pytest.mark.parametrize("population", [images, rows])
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_a_memoriser_is_found_and_flagged(population, noise):
+    found = auroc(memoriser(population(400, 1), noise), population)
+    best = found["attacks"][found["strongest"]]
+    assert best["auroc"]["mean"] > 0.9 and best["advantage"]["mean"] > 0.7
+    assert best["tpr_at_1_percent_fpr"]["mean"] > 0.6
+    assert found["exceeds_guarantee"] and "SOMETHING IS WRONG" in found["sentence"]
+
+
+@pytest.mark.parametrize("population", [images, rows])
+def test_an_honest_generator_is_not(population):
+    found = auroc(lambda n, seed: population(n, 50 + seed), population, seeds=3)
+    for scores in found["attacks"].values():
+        assert abs(scores["auroc"]["mean"] - 0.5) < 0.05
+        assert abs(scores["advantage"]["mean"]) < 0.06
+        assert scores["tpr_at_1_percent_fpr"]["mean"] < 0.04
+    assert not found["exceeds_guarantee"]
+    assert "0.5 is guessing" in found["sentence"] and "proves nothing" in found["sentence"]
+
+
+@pytest.mark.parametrize("population", [images, rows])
+def test_an_overfit_generator_lies_between(population):
+    def at(share):
+        synthetic = memoriser(population(400, 1), 0.0, share, population)
+        return auroc(synthetic, population, 1)["attacks"]["closest_record"]["auroc"]["mean"]
+
+    none, some, most = (at(share) for share in (0.0, 0.15, 0.8))
+    assert none + 0.04 < some < most - 0.1
+
+
+def test_the_reference_takes_out_what_is_typical():
+    """Candidates that lie where records are many score high, members or not: a ratio does not."""
+    members, typical = rows(400, 1), rows(800, 2)
+    scored = a.scores(typical, memoriser(members)(800, 0), rows(400, 9))
+    centre = -np.linalg.norm(typical[0][:, :6] - typical[0][:, :6].mean(0), axis=1)
+    density, ratio = (np.corrcoef(centre, scored[name])[0, 1] for name in a.ATTACKS[1:])
+    assert density > 0.5 > 0.3 > ratio
+
+
+def test_a_class_that_is_never_drawn_and_records_without_spread_do_no_harm():
+    members, held = rows(60, 1), rows(120, 2)
+    for x in (rows(200, 3)[0], np.full((200, 10), 0.5)):
+        made, _ = m.membership(lambda n, seed, x=x: (x, np.zeros(200, int)), members, held,
+                               STATEMENT, 1)
+        assert all(0 <= s["auroc"]["mean"] <= 1 for s in made["attacks"].values())
+
+
+# How scores are measured.
+
+def test_thresholds_are_not_chosen_on_the_records_that_they_are_judged_on():
+    rng = np.random.default_rng(0)
+    found = [m.measured(*rng.normal(size=(2, 100))) for _ in range(100)]
+    assert abs(np.mean([f["advantage"] for f in found])) < 0.02  # the best of all gives 0.1
+    wide = [m.measured(*rng.normal(size=(2, 300)))["tpr_at_1_percent_fpr"] for _ in range(100)]
+    assert 0.004 < np.mean(wide) < 0.012
+
+
+def test_measures_by_hand():
+    high, low = np.arange(200) + 500.0, np.arange(200.0)
+    assert m.measured(high, low) == {"auroc": 1, "advantage": pytest.approx(1, abs=0.01),
+                                     "tpr_at_1_percent_fpr": 1}
+    assert m.measured(low, high)["auroc"] == 0
+    same = m.measured(np.ones(200), np.ones(200))
+    assert (same["auroc"], same["advantage"], same["tpr_at_1_percent_fpr"]) == (0.5, 0, 0)
+    assert set(m.measured(high[:190], low[:190])) == {"auroc", "advantage"}
+
+
+# What the guarantee allows.
+
+def bound(epsilon, delta=0.0, steps=1):
+    return m.Guarantee(epsilon, delta, steps)
+
+
+def test_bounds_by_hand():
+    assert bound(0).allowed() == m.CHANCE
+    assert bound(0, 0.1).advantage == pytest.approx(0.1)
+    assert bound(0, 0.1).tpr(0.01) == pytest.approx(0.11)
+    third = bound(LN3)
+    assert (third.advantage, third.auroc) == pytest.approx((0.5, 0.75))
+    assert (third.tpr(0.01), third.tpr(0.25), third.tpr(0.7)) == pytest.approx((0.03, 0.75, 0.9))
+    # add-or-remove: p <= 1 - e^-eps / 2 beside q >= e^-eps / 2 through m = 1/2
+    assert bound(LN3, steps=2).advantage == pytest.approx(2 / 3)
+    assert bound(LN3, steps=2).tpr(0.01) == pytest.approx(0.09)
+    assert bound(0, 0.1, 2).advantage == pytest.approx(0.2)
+
+
+@given(st.floats(0, 12), st.floats(0, 0.6), st.sampled_from([1, 2]))
+def test_bounds_are_those_of_the_trade_off_function(epsilon, delta, steps):
+    def f(x):
+        return np.maximum(0, np.maximum(1 - delta - np.exp(epsilon) * x,
+                                        np.exp(-epsilon) * (1 - delta - x)))
+
+    edges = [(1 - delta) / (1 + math.exp(epsilon)), 1 - delta]
+    edges += [float(f(1 - e)) for e in edges]  # where the second step reaches those of the first
+    grid = np.sort(np.concatenate([np.linspace(0, 1, 2001), np.logspace(-12, 0, 2001), edges]))
+    g = grid
+    for _ in range(steps):
+        g = 1 - f(g)
+    promise = bound(epsilon, delta, steps)
+    assert promise.advantage == pytest.approx(min(1, (g - grid).max()), abs=1e-6)
+    area = float(np.trapezoid(g, grid))
+    assert promise.auroc <= area + 1e-5
+    if delta == 0 and steps == 1:
+        assert promise.auroc == pytest.approx(area, abs=1e-5)
+    assert promise.tpr(0.3) == pytest.approx(np.interp(0.3, grid, g), abs=1e-5)
+
+
+@pytest.mark.parametrize("epsilon", [50.0, 700.0, 710.0, 1000.0])
+@pytest.mark.parametrize("steps", [1, 2])
+def test_large_epsilons_do_not_overflow(epsilon, steps):
+    assert bound(epsilon, 1e-6, steps).allowed() == pytest.approx(dict.fromkeys(m.CHANCE, 1.0))
+    assert all(0 <= v <= 1 for v in bound(1e-300, 1e-300, steps).allowed().values())
+
+
+@pytest.mark.parametrize(("change", "why"), [
+    ({"noise_source": "seeded: no privacy claim"}, "noise source"),
+    ({"noise_source": "os-entropy; seeded: no privacy claim"}, "noise source"),
+    ({"noise_source": None}, "noise source"), ({"epsilon": "inf"}, "epsilon is inf"),
+    ({"epsilon": math.inf}, "epsilon is inf"), ({"epsilon": None}, "epsilon is inf"),
+    ({"epsilon": math.nan}, "epsilon is nan"), ({"delta": 1.0}, "delta 1"),
+    ({"guarantee": "no valid guarantee"}, "says: no valid guarantee"),
+    ({"relation": "edge-level"}, "no bound is known"), ({"unit": "family"}, "no bound is known")])
+def test_where_nothing_is_promised_nothing_is_allowed(change, why):
+    assert why in m.guarantee(STATEMENT | change)
+    found = auroc(memoriser(rows(40, 1)), rows, 1, 40, STATEMENT | change)
+    assert found["allowed"] is None and not found["exceeds_guarantee"]
+    assert "no guarantee holds" in found["sentence"] and why in found["sentence"]
+
+
+@pytest.mark.parametrize(("relation", "unit", "steps"), [
+    ("replace-one", "record", 1), ("replace-one", "client", 1), ("add-or-remove-one", "record", 2),
+    ("zero-out", "record", 2)])
+def test_relations_and_units(relation, unit, steps):
+    found = m.guarantee(STATEMENT | {"relation": relation, "unit": unit})
+    assert found == m.Guarantee(1.0, 1e-5, steps)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_attack_at_the_bound_is_not_flagged_and_one_beyond_it_is(seed):
+    """Randomised response: the score of each record is whether it was trained on, in e^eps of
+    1 + e^eps cases. This meets the bound with equality."""
+    rng = np.random.default_rng(seed)
+
+    def flagged(epsilon):
+        right = math.exp(epsilon) / (1 + math.exp(epsilon))
+        scores = m.measured((rng.random(2000) < right) * 1.0, (rng.random(2000) > right) * 1.0)
+        found = {"x": {name: m.summary([value]) for name, value in scores.items()}}
+        return m._result(found, bound(1.0), 2000)["exceeds_guarantee"]
+
+    assert not flagged(1.0) and flagged(1.3)
+
+
+def test_a_large_epsilon_is_said_to_say_little_and_the_result_is_json():
+    found, keys = m.membership(rows, rows(50, 1), rows(100, 2), STATEMENT | {"epsilon": 10.0}, 2,
+                               n_synthetic=50)
+    assert "says little" in found["sentence"] and "allows at most 0.99995" in found["sentence"]
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert keys[0] == "membership.attacks.closest_record.auroc" and len(keys) == 6
+
+
+# Few and malformed records.
+
+def test_ten_held_out_records_are_enough_and_three_are_not():
+    found, keys = m.membership(rows, rows(30, 1), rows(10, 2), STATEMENT, 2, n_synthetic=20)
+    assert (found["n_members"], found["n_non_members"], found["n_reference"]) == (5, 5, 5)
+    assert set(found["attacks"]["density"]) == {"auroc", "advantage"} and len(keys) == 6
+    assert not found["exceeds_guarantee"]
+    for n, held in ((30, 3), (1, 10)):
+        with pytest.raises(UserError, match="hold out more"):
+            m.membership(rows, rows(n, 1), rows(held, 2), STATEMENT, 1, n_synthetic=20)
+
+
+@pytest.mark.parametrize(("x", "message"), [
+    (np.full((9, 10), np.nan), r"synthetic records are not all numbers in \[0, 1\]"),
+    (np.full((9, 10), 2.0), r"in \[0, 1\]"), (np.zeros((9, 11)), "have 11 values"),
+    (np.zeros((8, 10)), "one label a record"), (np.zeros(9), "one label a record")])
+def test_malformed_records_are_refused_in_one_line(x, message):
+    with pytest.raises(UserError, match=message) as error:
+        m.membership(lambda n, seed: (x, np.zeros(9, int)), rows(30, 1), rows(30, 2), STATEMENT, 1)
+    assert "\n" not in str(error.value)
+
+
+def test_labels_may_be_left_out_and_each_seed_is_told():
+    told = []
+    members, held = rows(60, 1)[0], rows(120, 2)[0]
+    found, _ = m.membership(lambda n, seed: (members, None), (members, None), (held, None),
+                            STATEMENT, 2, say=told.append)
+    assert found["attacks"]["closest_record"]["auroc"]["mean"] == 1
+    assert len(told) == 2 and "density_ratio" in told[1]
+
+
+# Neighbours, for the data holder.
+
+def test_nearest_is_exact():
+    x, real = rows(70, 1)[0], rows(1100, 2)[0]
+    real[5] = x[3]
+    places, distances = a.nearest(x, real, 4)
+    truth = cdist(x, real)
+    np.testing.assert_allclose(distances, np.sort(truth, 1)[:, :4], atol=1e-6)
+    np.testing.assert_allclose(np.take_along_axis(truth, places, 1), distances, atol=1e-6)
+    assert places[3, 0] == 5 and distances[3, 0] == 0
+    assert a.nearest(x, real[:2], 4)[0].shape == (70, 2)
+
+
+def test_closeness_tells_copies_from_records_that_lie_as_held_out_ones_do():
+    training, held, fresh = (images(n, s)[0] for n, s in ((600, 1), (400, 2), (400, 3)))
+    copied, honest = (a.closeness(x, training, held) for x in (training[:300], fresh))
+    assert copied["closer_than_held_out"] == 1 == copied["synthetic"]["copies"]
+    assert honest["closer_than_held_out"] < 0.04 and honest["synthetic"]["copies"] == 0
+    assert honest["held_out"] == copied["held_out"]
+    assert honest["synthetic"]["median"] == pytest.approx(honest["held_out"]["median"], rel=0.1)

@@ -1,0 +1,136 @@
+"""Pages in a browser: nothing is run, nothing is fetched, nothing sticks out, on a phone or not."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+import report_examples as examples
+
+from dpgen_jax.report import compare, neighbours
+from dpgen_jax.report.page import page
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which(
+    "google-chrome")
+FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+         "--disable-background-networking", "--disable-component-update", "--disable-sync",
+         "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--enable-logging=stderr",
+         "--virtual-time-budget=20000", "--window-size=1400,900", "--dump-dom")
+WIDTHS = (360, 1280)
+PHONE, SCREEN = WIDTHS
+# Loads each page in frames of the given widths, and writes what it finds there as its own text.
+PROBE = """<!doctype html><title>probe</title><body><script>
+const found = {}, jobs = %s;
+const look = (frame) => {
+  const page = frame.contentDocument, root = page.documentElement;
+  return {
+    sticks_out: root.scrollWidth - root.clientWidth, height: root.scrollHeight,
+    scripts: page.scripts.length, hacked: frame.contentWindow.hacked === true,
+    broken: [...page.images].filter(i => !i.complete || !i.naturalWidth).length,
+    images: page.images.length,
+    no_text: [...page.images].filter(i => !i.alt).length,
+    fetched: frame.contentWindow.performance.getEntriesByType("resource").map(r => r.name)
+      .filter(name => !name.startsWith("data:")),
+  };
+};
+Promise.all(jobs.map(([name, width]) => new Promise(done => {
+  const frame = document.createElement("iframe");
+  frame.style.cssText = `width:${width}px;height:600px;border:0`;
+  frame.onload = () => { found[`${name} ${width}`] = look(frame); done(); };
+  frame.src = name;
+  document.body.append(frame);
+}))).then(() => { document.body.textContent = JSON.stringify(found); });
+</script>"""
+# As hostile as a page could get if its text were not escaped, with the same policy.
+CONTROL = """<!doctype html><html><head><meta http-equiv="Content-Security-Policy"
+content="default-src 'none'; img-src data:; style-src 'unsafe-inline'"></head><body>
+<script>window.hacked = true</script><img src="leak.png"><div style="width:3000px">wide</div>"""
+
+
+def pages():
+    seeded, images = examples.seeded_report(), examples.image_report()
+    rows = examples.table_report(14, hostile=True).samples
+    pixels = images.samples[0]
+    made = {name: page(examples.ALL[name]()) for name in ("images", "bare", "published")}
+    made["hostile"] = page(examples.table_report(14, hostile=True))
+    made["compare"] = compare.compare([(examples.HOSTILE, r.metrics, r.privacy)
+                                       for r in (images, seeded)])
+    made["neighbours"] = neighbours.private_page("x", pixels[:9], pixels[9:18], np.arange(9.0), {})
+    made["rows"] = neighbours.private_page("x", rows[1][:9], rows[1][9:18], np.arange(9.0), {},
+                                           rows[0])
+    return made | {"control": CONTROL}
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    """(what the probe found, what the browser said, what was asked of the server)."""
+    if BROWSER is None:
+        pytest.skip("no Chromium on this machine")
+    folder = tmp_path_factory.mktemp("pages")
+    made = pages()
+    for name, text in made.items():
+        (folder / name).with_suffix(".html").write_text(text, encoding="utf-8")
+    (folder / "probe.html").write_text(PROBE % json.dumps(
+        [(f"{name}.html", width) for name in made for width in WIDTHS]))
+    asked = []
+
+    class Handler(SimpleHTTPRequestHandler):
+        def __init__(self, *args):
+            super().__init__(*args, directory=str(folder))
+
+        def log_message(self, *_):
+            asked.append(self.path)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        done = subprocess.run(
+            [BROWSER, *FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}",
+             f"http://127.0.0.1:{server.server_port}/probe.html"],
+            capture_output=True, text=True, timeout=120, check=False)
+        server.shutdown()
+    body = re.search(r"<body>(\{.*\})\s*</body>", done.stdout, re.DOTALL)
+    assert body, f"the probe did not finish: {done.stdout[:300]} {done.stderr[-2000:]}"
+    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    return json.loads(html.unescape(body[1])), console, asked
+
+
+def of(seen, *widths):
+    return {key: found for key, found in seen[0].items()
+            if not key.startswith("control") and int(key.split()[1]) in widths}
+
+
+def test_the_checks_would_see_a_bad_page(seen):
+    found, console, asked = seen
+    control = found[f"control.html {PHONE}"]
+    assert control["sticks_out"] > 0 and control["scripts"] == control["broken"] == 1
+    assert not control["hacked"], "the page's own policy must refuse scripts"
+    assert not any("leak" in path for path in asked), "and images from elsewhere"
+    assert any("control.html" in line for line in console)
+
+
+def test_nothing_is_run_and_the_console_is_silent(seen):
+    found, console, _ = seen
+    assert not [line for line in console if "control.html" not in line]
+    assert all(page["scripts"] == 0 and not page["hacked"] for page in of(seen, *WIDTHS).values())
+
+
+def test_nothing_is_fetched(seen):
+    _, _, asked = seen
+    assert all(page["fetched"] == [] for page in of(seen, *WIDTHS).values())
+    assert {path for path in asked if not path.endswith(".html")} <= {"/favicon.ico"}
+
+
+def test_all_pictures_show_and_have_a_text(seen):
+    for page_ in of(seen, *WIDTHS).values():
+        assert page_["broken"] == page_["no_text"] == 0
+    assert of(seen, SCREEN)["images.html 1280"]["images"] == 5
+
+
+def test_no_page_scrolls_sideways(seen):
+    assert {key: page["sticks_out"] for key, page in of(seen, *WIDTHS).items()
+            if page["sticks_out"] > 0} == {}
