@@ -32,7 +32,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--devices", type=int, default=0, help="as in Runtime")
     parser.add_argument("--samples", type=int, help="those of the setting if left out")
     parser.add_argument("--seeds", type=int, default=3, help="of the classifiers")
-    parser.add_argument("--setting", default="fast", choices=utility.SETTINGS)
+    parser.add_argument("--setting", default="full", choices=utility.SETTINGS)
     parser.add_argument("--classifiers", nargs="+", default=["cnn", "mlp"],
                         choices=utility.CLASSIFIERS)
     return parser.parse_args()

@@ -10,6 +10,7 @@ import dataclasses
 import datetime
 import functools
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from dpgen_jax.run import folder, metrics, plots
 from dpgen_jax.run.bundle import Release
 from dpgen_jax.types import ImageSpec, Spec, TableSpec, UserError
 
-CLOSE = 10_000
+CLOSE = {"full": 10_000, "fast": 5_000}
 """Most synthetic records of a draw whose likeness is measured, and that attacks read."""
 SHOWN = 500
 """Synthetic records whose nearest real neighbours are looked for."""
@@ -100,7 +101,7 @@ def _images(release: Release, held: Dataset, asked: Evaluation, say: Say) -> dic
     test, real = (held.x_test, held.y_test), (held.x_train, held.y_train)
     setting = utility.SETTINGS["fast" if asked.fast else "full"]
     setting = dataclasses.replace(setting, n_samples=asked.samples or setting.n_samples)
-    seeds, n_close = asked.seeds or setting.seeds, min(CLOSE, setting.n_samples)
+    seeds, n_close = asked.seeds or setting.seeds, min(CLOSE[setting.name], setting.n_samples)
     draw = _once(lambda n, seed: release.sample(n, seed=seed))
     network = None
     if asked.inception_weights:  # read first: a wrong file must not cost minutes
@@ -112,12 +113,18 @@ def _images(release: Release, held: Dataset, asked: Evaluation, say: Say) -> dic
                              classes=release.spec.classes, say=say)]
     if "fidelity" in asked.metrics:
         course = judge.COURSES["fast" if asked.fast else "full"]
-        parts.append(fidelity.fidelity(
+        parts.append(_timed("fidelity", lambda: fidelity.fidelity(
             draw, test, real, judge.train(real, test, course, say=say), seeds,
-            inception=network, n_samples=n_close, say=say))
+            inception=network, n_samples=n_close, say=say)))
     if "membership" in asked.metrics:
         parts.append(_membership(release, draw, held, seeds, n_close, say))
     return _merged(parts)
+
+
+def _timed(name: str, part: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The part, and the seconds that it took."""
+    started = time.monotonic()
+    return part() | {"seconds": {name: time.monotonic() - started}}
 
 
 def _table(release: Release, held: Dataset, asked: Evaluation, say: Say) -> dict[str, Any]:
@@ -130,24 +137,29 @@ def _table(release: Release, held: Dataset, asked: Evaluation, say: Say) -> dict
         tasks=tasks, fast=asked.fast, n_samples=asked.samples, classifiers=asked.classifiers,
         with_fidelity="fidelity" in asked.metrics, say=say)]
     if "membership" in asked.metrics:
-        n_close = min(CLOSE, parts[0]["n_samples"])
+        n_close = min(CLOSE["full"], parts[0]["n_samples"])
         parts.append(_membership(release, draw, held, parts[0]["seeds"], n_close, say))
     return _merged(parts)
 
 
 def _membership(release: Release, draw: Draw, held: Dataset, seeds: int, n: int, say: Say
                 ) -> dict[str, Any]:
-    found, keys = membership.membership(
-        draw, (held.x_train, held.y_train), (held.x_test, held.y_test), release.privacy,
-        seeds, n_synthetic=n, say=say)
-    return {"membership": found, "not_covered_by_epsilon": keys}
+    def attacked() -> dict[str, Any]:
+        found, keys = membership.membership(
+            draw, (held.x_train, held.y_train), (held.x_test, held.y_test), release.privacy,
+            seeds, n_synthetic=n, say=say)
+        return {"membership": found, "not_covered_by_epsilon": keys}
+
+    return _timed("membership", attacked)
 
 
 def _merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """One dict; the lists of notes and of uncovered keys one after the other."""
+    """One dict; the notes, the uncovered keys and the seconds of all parts one after the other."""
     lists = {name: [line for part in parts for line in part.get(name, [])]
              for name in ("notes", "not_covered_by_epsilon")}
-    return {key: value for part in parts for key, value in part.items()} | lists
+    seconds = {name: spent for part in parts for name, spent in part["seconds"].items()}
+    return {key: value for part in parts for key, value in part.items()} | lists | {
+        "seconds": seconds}
 
 
 def write(found: dict[str, Any], release: Release, held: Dataset, out: Path,

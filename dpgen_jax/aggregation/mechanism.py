@@ -19,7 +19,7 @@ from dpgen_jax.aggregation.noise import NoNoise, RoundedGaussian
 from dpgen_jax.aggregation.schedule import Schedule
 from dpgen_jax.types import Array, Private, UserError, unseal
 
-ADD_OR_REMOVE = "add-or-remove-one"
+ADD_OR_REMOVE = "add-remove"
 Noise = RoundedGaussian | NoNoise
 
 

@@ -132,10 +132,10 @@ def fidelity(synthetic: Synthetic, test: Images, real: Images | None, judge: Jud
     """What metrics.json says of the fidelity of images.
 
     synthetic: arrays, all of which are used, or a function, which draws `n_samples` new images for
-    each seed; test: real images that are in no training set; real: training images for the floors,
-    as many as there are synthetic ones and no more, because a Frechet distance falls with the
-    number of images; None: no floors. The judge was trained on them, which raises the floors a
-    little. inception: images [n, H, W, ch] -> features, such as
+    each seed; test: real images that are in no training set; real: training images for the floors;
+    None: no floors. Of both as many are used as there are synthetic ones and no more, because a
+    Frechet distance falls with the number of images. The judge was trained on `real`, which raises
+    the floors a little. inception: images [n, H, W, ch] -> features, such as
     `inception.features`, on at most `n_inception` images of each part. say: gets progress.
 
     Returns `fidelity`: {inception_score, fid_features, precision, recall, density, coverage, and
@@ -148,6 +148,7 @@ def fidelity(synthetic: Synthetic, test: Images, real: Images | None, judge: Jud
         raise UserError(f"seeds must be at least 1, got {seeds}")
     x_test, _ = checked("test", *test, at_least=NEIGHBOURS + 1)
     n_samples = n_samples if callable(synthetic) else len(synthetic[1])
+    x_test = _some(x_test, n_samples)
     compare = _comparison(x_test, judge, inception, n_inception)
     found = []
     for seed in range(seeds):

@@ -39,9 +39,10 @@ class Course:
     images: int | None = None
 
 
-FAST = Course(Schedule("judge, fast", epochs=2, min_steps=400, batch=64, learning_rate=2e-3),
-              images=10_000)
-FULL = Course(Schedule("judge", epochs=6, min_steps=2000, batch=64, learning_rate=2e-3))
+FAST = Course(Schedule("judge, fast", epochs=2, min_steps=90, optimiser="muon",
+                       learning_rate=0.03, decay="warm"), images=6_000)
+FULL = Course(Schedule("judge", epochs=7, min_steps=1000, optimiser="muon", learning_rate=0.03,
+                       decay="warm"))
 COURSES = {"fast": FAST, "full": FULL}
 
 

@@ -11,7 +11,7 @@ record. So an event that the attack looks for has chances p and q in the two wor
 p <= g(q) and q <= g(p), where for replace-one
   g(x) = min(1, delta + e^eps x, 1 - e^-eps (1 - delta - x)),
 which is 1 - f of the trade-off function f (Dong, Roth and Su, JRSSB 2022, equation 5; Kairouz, Oh
-and Viswanath, ICML 2015). Where the relation is add-or-remove-one or zero-out, the two worlds are
+and Viswanath, ICML 2015). Where the relation is add-remove or zero-out, the two worlds are
 both neighbours of the one without a and b, with chance m, but not of each other:
 p <= g(m) <= g(g(q)). Hence
   tpr at fpr x: at most g(x), or g(g(x)). Both are concave, so this holds of averages as well.
@@ -52,7 +52,7 @@ RATE = 0.01
 CHANCE = {"auroc": 0.5, "advantage": 0.0, "tpr_at_1_percent_fpr": RATE}
 WEAK = 0.95
 """An allowed AUROC above this says little."""
-STEPS = {"replace-one": 1, "add-or-remove-one": 2, "zero-out": 2}
+STEPS = {"replace-one": 1, "add-remove": 2, "zero-out": 2}
 """Relation -> how many neighbours lie between the worlds in which one record takes another's place.
 """
 UNITS = ("record", "client")

@@ -130,7 +130,7 @@ def test_the_sum_is_exact_at_the_edge_of_32_bits():
 
 
 @pytest.mark.parametrize("fields,text", [
-    ({"relation": "add-or-remove-one"}, "not available for teachers"),
+    ({"relation": "add-remove"}, "not available for teachers"),
     ({"relation": "zero-out"}, "proven for 'replace-one'"),
     ({"unit": "client"}, "proven for 'record'"),
     ({"shape": (14, 784)}, "15 rows"),

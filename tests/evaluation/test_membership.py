@@ -191,7 +191,7 @@ def test_where_nothing_is_promised_nothing_is_allowed(change, why):
 
 
 @pytest.mark.parametrize(("relation", "unit", "steps"), [
-    ("replace-one", "record", 1), ("replace-one", "client", 1), ("add-or-remove-one", "record", 2),
+    ("replace-one", "record", 1), ("replace-one", "client", 1), ("add-remove", "record", 2),
     ("zero-out", "record", 2)])
 def test_relations_and_units(relation, unit, steps):
     found = m.guarantee(STATEMENT | {"relation": relation, "unit": unit})
