@@ -54,9 +54,15 @@ def _scores(metrics: dict[str, Any], kind: str, tasks: Sequence[str]) -> Table:
     average = metrics.get("average", {})
     if any(metric in average.get(task, {}) for metric, task in columns):
         rows.append(("mean of all", row(lambda task: (f"average.{task}", average.get(task, {})))))
-    heads = [TASKS[task] if metric == kind else f"{words(metric)}, {TASKS[task]}"
+    heads = [TASKS[task] if metric == kind else f"{words(metric)}, {_way(metric, task)}"
              for metric, task in columns]
     return table(f"{title(kind)}: trained \u2192 tested", ["classifier", *heads], rows)
+
+
+def _way(metric: str, task: str) -> str:
+    """From what to what: a validation score is tested on held-out records of the training's own."""
+    way = TASKS[task]
+    return " \u2192 ".join([way.split(" ")[0]] * 2) if metric.startswith("validation") else way
 
 
 def _at(branch: tuple[str, Any], metric: str, real: Callable[[str], bool]) -> Cell:
