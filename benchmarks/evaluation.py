@@ -1,4 +1,4 @@
-"""How long an evaluation takes, and how good its judge is: runs the command and keeps what it wrote.
+"""How long an evaluation takes, and how good its judge is: runs the command and keeps its output.
 
     python -m benchmarks.evaluation RUN --dataset idx:mnist            # full
     python -m benchmarks.evaluation RUN --dataset idx:mnist --fast
