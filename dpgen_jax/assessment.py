@@ -202,10 +202,14 @@ def _samples(release: Release) -> Any:
 
 
 def _table_figures(release: Release, held: Dataset) -> tuple[figures.Figure | None, ...]:
-    synthetic = cells(release.spec, release.encoded(len(held.y_test), seed=0))
-    real = cells(release.spec, (held.x_test, held.y_test))
-    return (figures.marginals(release.spec, synthetic, real),
-            figures.correlations(release.spec, synthetic, real))
+    n = min(len(held.y_test), len(held.y_train))
+    picked = np.random.default_rng(0).permutation(len(held.y_train))[:n]
+    synthetic, train, test = (cells(release.spec, rows) for rows in (
+        release.encoded(n, seed=0), (held.x_train[picked], held.y_train[picked]),
+        (held.x_test, held.y_test)))
+    return (figures.marginals(release.spec, synthetic, test),
+            figures.correlations(release.spec, synthetic, test),
+            figures.distances(release.spec, synthetic, train, test))
 
 
 def _write_private(root: Path, release: Release, held: Dataset) -> None:

@@ -26,6 +26,8 @@ WIDTH = 7.9
 SYNTHETIC, REAL, LIMIT = "#1f4e79", "#9a9a9a", "#a32020"
 MAX_POINTS, MAX_CURVES, MAX_PANELS, MAX_NAMES = 400, 12, 30, 24
 MAX_CLASSES, MAX_COLUMNS, MAX_BYTES = 40, 12, 2 << 20
+MAX_PAIRED = 60
+"""Columns whose pairs are drawn."""
 STYLE = {"font.size": 8.5, "axes.titlesize": 9, "axes.spines.top": False, "axes.grid": True,
          "axes.spines.right": False, "grid.alpha": 0.25, "grid.linewidth": 0.6,
          "axes.axisbelow": True, "svg.hashsalt": "dpgen_jax", "svg.fonttype": "path"}
@@ -194,17 +196,34 @@ def correlations(spec: TableSpec, synthetic: np.ndarray, held: np.ndarray) -> Fi
     return Figure("Correlations of columns", "Pearson correlations from -1 (blue) to 1 (red). "
                   f"{len(kept)} of {len(columns)} columns: numbers, ordered and two-valued ones; a "
                   "null counts as the column's mean.",
-                  _heat(maps, [columns[i].name for i in kept]), from_real=True)
+                  _heat(maps, [columns[i].name for i in kept], -1, "RdBu_r"), from_real=True)
 
 
-def _heat(maps: dict[str, np.ndarray], names: Sequence[str]) -> bytes:
-    """Maps [K, K] in [-1, 1] side by side; columns are named where they are at most `MAX_NAMES`."""
+def distances(spec: TableSpec, synthetic: np.ndarray, real: np.ndarray, held: np.ndarray) -> Figure:
+    """Heat maps of the total variation distances of pairs of columns, and of single columns on the
+    diagonal: of synthetic cells, and of real training ones, from held-out ones. Cells as in
+    `marginals`, as many synthetic as real ones."""
+    columns = tables.columns(spec)[-MAX_PAIRED:]
+    maps = {name: tables.pairwise(cells[:, -MAX_PAIRED:], held[:, -MAX_PAIRED:], columns)
+            for name, cells in (("synthetic", synthetic), ("real training records", real))}
+    part = ("" if len(columns) == len(tables.columns(spec))
+            else f" The last {len(columns)} of {len(tables.columns(spec))} columns.")
+    return Figure("Distances of pairs of columns", "Total variation distance from held-out real "
+                  "records, from 0 (white) to 1 (dark), of pairs of columns and on the diagonal of "
+                  "single ones. Real training records show what the number of rows alone "
+                  f"explains.{part}",
+                  _heat(maps, [column.name for column in columns], 0, "Blues"), from_real=True)
+
+
+def _heat(maps: dict[str, np.ndarray], names: Sequence[str], low: float, colours: str) -> bytes:
+    """Maps [K, K] in [low, 1] side by side; columns are named where they are at most `MAX_NAMES`.
+    """
     texts = [plots.short(name, 14) for name in names] if len(names) <= MAX_NAMES else []
 
     def draw(drawing: Drawing) -> None:
         panels = _panels(drawing, len(maps), len(maps))
         for axes, (text, values) in zip(panels, maps.items(), strict=True):
-            shown = axes.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1)
+            shown = axes.imshow(values, cmap=colours, vmin=low, vmax=1)
             axes.set_title(text)
             axes.grid(False)
             axes.set_xticks(range(len(texts)), texts, rotation=90, fontsize=6)

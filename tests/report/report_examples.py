@@ -181,7 +181,8 @@ def table_report(columns=12, hostile=False, epsilon=1.0):
                 {"mechanism": "class-counts", "epsilon": 0.01, "delta": 0.0, "count": 1},
                 *privacy()["events"]]),
         settings, steps(20, epsilon), (header, rows),
-        (figures.marginals(table, made, held), figures.correlations(table, made, held)))
+        (figures.marginals(table, made, held), figures.correlations(table, made, held),
+         figures.distances(table, made, held, held)))
 
 
 def bare_report():

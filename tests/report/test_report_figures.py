@@ -10,6 +10,7 @@ import report_examples as examples
 from matplotlib.figure import Figure as Drawing
 from PIL import Image
 
+from dpgen_jax.evaluation import marginals
 from dpgen_jax.report import figures, render
 from dpgen_jax.run import plots
 
@@ -118,6 +119,23 @@ def test_columns_without_an_order_have_no_correlations():
     table = examples.spec(3)
     table = type(table)((table.columns[2],), table.label, 1)
     assert figures.correlations(table, np.zeros((4, 2)), np.zeros((4, 2))) is None
+
+
+def test_distances_of_pairs_stand_beside_those_of_real_records(drawn):
+    table = examples.spec(4)
+    made, held = examples.cells(table, 400, 1.0), examples.cells(table, 300, 0.0)
+    checked(figures.distances(table, made, held, held), from_real=True)
+    ours, theirs = (axes.images[0].get_array() for axes in drawn[0].axes[:2])
+    assert ours.shape == (5, 5) and not theirs.any()
+    np.testing.assert_allclose(ours, marginals.pairwise(made, held, marginals.columns(table)))
+
+
+def test_only_some_of_very_many_columns_are_paired(drawn):
+    table = examples.spec(figures.MAX_PAIRED + 5)
+    cells = examples.cells(table, 40, 1.0)
+    figure = checked(figures.distances(table, cells, cells, cells), from_real=True)
+    assert f"{figures.MAX_PAIRED} of {figures.MAX_PAIRED + 6} columns" in figure.caption
+    assert drawn[0].axes[0].images[0].get_array().shape == (figures.MAX_PAIRED,) * 2
 
 
 def test_attacks_stand_beside_the_bound_and_chance(drawn):
