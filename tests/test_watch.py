@@ -22,12 +22,6 @@ def small(monkeypatch):
     monkeypatch.setattr(watch, "SAMPLES", 60)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compiled(tmp_path_factory):
-    with runs.Compiled(tmp_path_factory.mktemp("compiled")):
-        yield
-
-
 def train(out, watched=Watch(), **options):
     asked = dataclasses.replace(runs.asked(out, seed=3, **options), watched=watched)
     return api.run(asked, from_arrays(*runs.images(), 3), lambda line: None)
