@@ -39,10 +39,12 @@ class Course:
     images: int | None = None
 
 
+SMOOTHING = 0.05
+"""Of the labels in training; `see` takes it out of the probabilities again."""
 FAST = Course(Schedule("judge, fast", epochs=2, min_steps=90, optimiser="muon",
-                       learning_rate=0.03, decay="warm"), images=6_000)
+                       learning_rate=0.03, decay="warm", smoothing=SMOOTHING), images=6_000)
 FULL = Course(Schedule("judge", epochs=7, min_steps=1000, optimiser="muon", learning_rate=0.03,
-                       decay="warm"))
+                       decay="warm", smoothing=SMOOTHING))
 COURSES = {"fast": FAST, "full": FULL}
 
 
@@ -106,15 +108,17 @@ def shifted(key: Array, x: Array, most: int) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class Judge:
-    """A trained classifier; test_accuracy, in [0, 1], is that on held-out real images."""
+    """A trained classifier; test_accuracy, in [0, 1], is that on held-out real images; smoothing:
+    of the labels that it learned from."""
 
     params: Any
     test_accuracy: float
     epochs: int
+    smoothing: float = 0.0
 
     def see(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Images [n, H, W, ch] -> features float32 [n, 128], probabilities float64 [n, classes]."""
-        return _see(self.params, x)
+        return _see(self.params, x, self.smoothing)
 
     def info(self) -> dict[str, Any]:
         """What metrics.json says of the judge."""
@@ -140,14 +144,20 @@ def train(real: Images, test: Images, course: Course = FULL, seed: int = 0,
     epochs = schedule.epochs_for(net, max(1, len(some) // schedule.batch))
     say(f"judge: {epochs} epochs of {len(some)} real images")
     params = fit_classifier(net, x[some], y[some], schedule, seed)
-    accuracy = float(np.mean(_see(params, x_test)[1].argmax(1) == y_test))
+    seen = _see(params, x_test, schedule.smoothing)[1]
+    accuracy = float(np.mean(seen.argmax(1) == y_test))
     say(f"judge: accuracy {accuracy:.4f} on {len(y_test)} held-out images")
-    return Judge(params, accuracy, epochs)
+    return Judge(params, accuracy, epochs, schedule.smoothing)
 
 
-def _see(params: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The last layer is linear, so that one pass gives features and probabilities."""
+def _see(params: Any, x: np.ndarray, smoothing: float) -> tuple[np.ndarray, np.ndarray]:
+    """The last layer is linear, so that one pass gives features and probabilities.
+
+    A network that learned from smoothed labels says (1 - s) p + s / K where it means p.
+    """
     head = params["params"]["head"]
     features = predict(Trunk(), {"params": params["params"]["trunk"]}, x)
     logits = features.astype(np.float64) @ np.asarray(head["kernel"], np.float64)
-    return features, softmax(logits + np.asarray(head["bias"], np.float64), 1)
+    smoothed = softmax(logits + np.asarray(head["bias"], np.float64), 1)
+    meant = np.maximum(smoothed - smoothing / smoothed.shape[1], 0)
+    return features, meant / meant.sum(1, keepdims=True)

@@ -46,6 +46,8 @@ class Schedule:
     decay: str = "cosine"
     """'cosine' to zero over all steps; 'warm', cosine after a rise over the first tenth of them; or
     'constant'."""
+    smoothing: float = 0.0
+    """share of each label that is spread over all classes (Szegedy et al., 2016, section 7)"""
 
     def epochs_for(self, net: Any, steps_per_epoch: int) -> int:
         """Epochs that are run."""
@@ -101,7 +103,8 @@ def _training(net: Any, schedule: Schedule, steps: int, batch: int) -> tuple[Cal
 
     def loss(params, key, x, y):
         logits = net.apply(params, _pixels(x), train=True, rngs={"dropout": key})
-        return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, y))
+        labels = optax.smooth_labels(jax.nn.one_hot(y, logits.shape[-1]), schedule.smoothing)
+        return jnp.mean(optax.softmax_cross_entropy(logits, labels))
 
     @jax.jit
     def epoch(state, key, x, y):

@@ -1,5 +1,7 @@
 """The judge: it learns what can be learned, sees in one pass what it was trained to say."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -117,3 +119,14 @@ def moved(params, x, key):
 def test_bad_images_are_refused(real, test, words):
     with pytest.raises(UserError, match=words):
         j.train(real, test, QUICK)
+
+
+def test_smoothed_labels_leave_the_probabilities_as_they_are_meant():
+    x, y = bars(600)
+    course = dataclasses.replace(QUICK, schedule=dataclasses.replace(
+        QUICK.schedule, epochs=4, optimiser="muon", learning_rate=0.03, decay="warm",
+        smoothing=0.1))
+    judge = j.train((x, y), bars(200, seed=9), course)
+    _, p = judge.see(x)
+    np.testing.assert_allclose(p.sum(1), 1)
+    assert judge.test_accuracy > 0.95 and np.median(p.max(1)) > 0.97  # smoothed: at most 0.95
