@@ -46,6 +46,11 @@ def assess(release: Release, held: Dataset, asked: Evaluation = Evaluation(), sa
     held-out part, and for more classes than samples.
     """
     check(release.spec, held)
+    fewest = fidelity.NEIGHBOURS + 1
+    if (isinstance(held.spec, ImageSpec) and "fidelity" in asked.metrics
+            and len(held.y_test) < fewest):
+        raise UserError(f"{held.name} holds {len(held.y_test)} held-out records, and likeness "
+                        f"needs {fewest}; hold out more, or name other --metrics")
     if asked.samples is not None and asked.samples < release.spec.classes:
         raise UserError(f"{asked.samples} samples for {release.spec.classes} classes; pass "
                         f"--samples {100 * release.spec.classes} or more")

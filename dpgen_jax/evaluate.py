@@ -59,12 +59,14 @@ def command(argv: list[str]) -> None:
     from dpgen_jax.run import bundle
 
     release = bundle.load(given.source)
-    held = _held_out(given, release)
-    started = time.monotonic()
-    found = assessment.assess(release, held, given.asked, lambda line: print(line, flush=True))
     # Not into a release: numbers from real records are not to be shared with it.
     run = given.source if (given.source / "release").is_dir() else None
     out = given.out or (run or given.source.resolve().parent) / "evaluation"
+    if out.exists() and not out.is_dir():  # said now: minutes would be lost
+        raise UserError(f"--out {out} is a file; name a folder")
+    held = _held_out(given, release)
+    started = time.monotonic()
+    found = assessment.assess(release, held, given.asked, lambda line: print(line, flush=True))
     report = assessment.write(found, release, held, out, run)
     show(found)
     print(f"{out / 'metrics.json'} ({found['seeds']} seeds, {time.monotonic() - started:.0f} s)"

@@ -41,6 +41,8 @@ def place(tmp_path_factory):
     np.savez(root / "wide.npz", x_train=np.pad(x, ((0, 0), (0, 0), (0, 4), (0, 0))), y_train=y,
              x_test=np.pad(x_test, ((0, 0), (0, 0), (0, 4), (0, 0))), y_test=y_test, classes=3)
     np.savez(root / "four.npz", x_train=x, y_train=y, x_test=x_test, y_test=y_test, classes=4)
+    np.savez(root / "few.npz", x_train=x, y_train=y, x_test=x_test[:5], y_test=y_test[:5],
+             classes=3)
     api.run(runs.asked(root / "run"), from_arrays(x, y, 3), lambda line: None)
     return root
 
@@ -146,7 +148,9 @@ def test_a_run_that_was_not_evaluated_cannot_be_compared(place, written, tmp_pat
     (["--seeds", "0"], "data.npz", "--seeds is 0"),
     (["--classifiers", "svm"], "data.npz", "unknown classifier 'svm'; known: cnn, mlp"),
     (["--inception-weights", "data.npz"], "data.npz", "data.npz"),
-    (["--metrics", "fid"], "data.npz", "fid")])
+    (["--metrics", "fid"], "data.npz", "fid"),
+    ([], "few.npz", "5 held-out records, and likeness needs 6"),
+    (["--out", "data.npz"], "data.npz", "--out data.npz is a file; name a folder")])
 def test_bad_input_is_one_clear_line(place, tmp_path, monkeypatch, words, data, message):
     monkeypatch.chdir(place)
     with pytest.raises(UserError, match=message) as caught:
