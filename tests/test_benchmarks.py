@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks import aggregation, common, flops, steps
+from benchmarks import aggregation, claimed_points, common, flops, privacy_utility, steps
 from dpgen_jax import presets
 from dpgen_jax.aggregation import projection
 from dpgen_jax.aggregation.bits import OsBits
@@ -172,3 +172,37 @@ def test_a_share_is_of_the_step_on_the_line_through_two():
     assert found["step_seconds_extrapolated"] == pytest.approx(85.0)
     assert found["share"] == pytest.approx(3 / 85)
     assert found["ratio"] == {"chunk 1": 2.0, "chunk 16": 3.0}
+
+
+def test_a_curve_is_drawn_beside_what_papers_claim(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(privacy_utility, "FigureCanvasAgg", lambda figure: drawn.append(figure)
+                        or SimpleNamespace(print_png=lambda path: None))
+    leaf = {"mean": 0.5, "std": 0.1, "values": [0.4, 0.6]}
+    points = [{"epsilon": e, "gen2real": {"cnn": {"accuracy": leaf}}} for e in (0.2, 1.0, 10.0)]
+    given = SimpleNamespace(method="datalens")
+    privacy_utility.draw(given, "mnist", points, {"cnn": {"accuracy": leaf}}, "accuracy",
+                         tmp_path / "a.png")
+    axes = drawn[0].axes[0]
+    lines = {line.get_label(): line for line in axes.get_lines()}
+    claimed = lines["datalens, CNN: claimed by the paper"]
+    known = claimed_points.CLAIMED["mnist"]
+    assert dict(zip(*claimed.get_data(), strict=True)) == known["datalens"]
+    assert len([name for name in lines if "claimed" in name]) == len(known)
+    assert "claimed" in axes.get_xlabel()
+
+
+def test_a_curve_goes_on_with_what_is_there(tmp_path, monkeypatch):
+    called = []
+    monkeypatch.setattr(privacy_utility, "command", lambda *words: called.append(words))
+    given = SimpleNamespace(method="datalens", preset="glyphs", dataset="glyphs", schema=None,
+                                  test_csv=None, image_size=12, attribute=None)
+    for _ in range(2):  # the second time it is finished
+        privacy_utility.trained(given, 0.5, tmp_path / "0.5", ["--steps", "3"])
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "config.json").touch()
+    privacy_utility.trained(given, 1.0, tmp_path / "1", [])
+    first, second = ([str(word) for word in words] for words in called)
+    assert "--epsilon=0.5" in first and "--image-size=12" in first
+    assert first[-2:] == ["--steps", "3"]
+    assert "--resume" not in first and "--resume" in second
