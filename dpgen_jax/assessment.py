@@ -220,16 +220,15 @@ def _table_figures(release: Release, held: Dataset) -> tuple[figures.Figure | No
 def _write_private(root: Path, release: Release, held: Dataset) -> None:
     """The data holder's page, in a folder that nobody else may read."""
     root.mkdir(mode=0o700, exist_ok=True)
+    root.chmod(0o700)
     x, y = release.encoded(SHOWN, seed=0)
-    real = held.x_train if held.x_train.dtype != np.uint8 else held.x_train.astype(np.float32) / 255
-    places, distances = attacks.nearest(x, real)
-    places, distances = places[:, 0], distances[:, 0]
-    summary = attacks.closeness(x, real, held.x_test[:SHOWN] if real is held.x_train
-                                else held.x_test[:SHOWN].astype(np.float32) / 255)
+    places, distances = (found[:, 0] for found in attacks.nearest(x, held.x_train))
+    some = np.random.default_rng(0).permutation(len(held.y_test))[:SHOWN]  # may be sorted by class
+    summary = attacks.closeness(x, held.x_train, held.x_test[some])
     header = None
     if isinstance(release.spec, TableSpec):
         header, ours = tables.cells(release.spec, transform.decode(release.spec, x), y)
-        _, theirs = tables.cells(release.spec, transform.decode(release.spec, real[places]),
+        _, theirs = tables.cells(release.spec, transform.decode(release.spec, held.x_train[places]),
                                  held.y_train[places])
     else:
         ours, theirs = np.round(x * 255).astype(np.uint8), held.x_train[places]

@@ -64,6 +64,9 @@ def command(argv: list[str]) -> None:
     out = given.out or (run or given.source.resolve().parent) / "evaluation"
     if out.exists() and not out.is_dir():  # said now: minutes would be lost
         raise UserError(f"--out {out} is a file; name a folder")
+    if any((path / "generator.safetensors").exists() for path in (out, *out.resolve().parents)):
+        raise UserError(f"--out {out} lies in a release, which is shared, and an evaluation holds "
+                        "real records; name another folder")
     held = _held_out(given, release)
     started = time.monotonic()
     found = assessment.assess(release, held, given.asked, lambda line: print(line, flush=True))

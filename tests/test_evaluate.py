@@ -158,6 +158,15 @@ def test_bad_input_is_one_clear_line(place, tmp_path, monkeypatch, words, data, 
     assert "\n" not in str(caught.value) and not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize("inside", [".", "evaluation/new"])
+def test_nothing_is_written_into_a_release(place, inside):
+    release = place / "run" / "release"
+    before = runs.snapshot(release)
+    with pytest.raises(UserError, match="lies in a release, which is shared"):
+        command(place, *WORDS, "--out", release / inside)
+    assert runs.snapshot(release) == before
+
+
 def test_a_run_without_a_release_says_so(place, tmp_path):
     shutil.copytree(place / "run", tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "release")

@@ -26,6 +26,10 @@ CHUNK = 500
 """Records whose distances to all others are held at once."""
 
 
+BLOCK = 20_000
+"""Real records that are searched at once: large images would not all fit as floats."""
+
+
 def flat(x: np.ndarray) -> np.ndarray:
     """float32 [n, F] in [0, 1], from images uint8 or float in [0, 1] or from encoded rows."""
     x = np.asarray(x)
@@ -90,15 +94,22 @@ def nearest(x: np.ndarray, real: np.ndarray, k: int = 1) -> tuple[np.ndarray, np
     Exact; a copy has distance 0. Shapes as `flat` takes them; k is at most len(real). For the data
     holder only.
     """
-    x, real = flat(x), flat(real)
+    parts = [_nearest(flat(x), flat(real[start:start + BLOCK]), k)
+             for start in range(0, len(real), BLOCK)]
+    places = np.concatenate([places + i * BLOCK for i, (places, _) in enumerate(parts)], 1)
+    distances = np.concatenate([distances for _, distances in parts], 1)
+    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(places, order, 1), np.take_along_axis(distances, order, 1)
+
+
+def _nearest(x: np.ndarray, real: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """`nearest` of flat records, in no order."""
     search = NearestNeighbors(n_neighbors=min(k, len(real)), algorithm="brute").fit(real)
     places = search.kneighbors(x, return_distance=False)
     # Found by products, whose rounding gives a copy a distance; measured by differences.
-    distances = np.concatenate([
+    return places, np.concatenate([
         np.linalg.norm(part[:, None] - real[its], axis=2)
         for part, its in zip(_chunks(x), _chunks(places), strict=True)])
-    order = np.argsort(distances, axis=1, kind="stable")
-    return np.take_along_axis(places, order, 1), np.take_along_axis(distances, order, 1)
 
 
 def _chunks(x: np.ndarray) -> list[np.ndarray]:

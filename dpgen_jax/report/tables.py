@@ -11,7 +11,6 @@ TASKS = {"gen2real": "synthetic \u2192 real", "real2real": "real \u2192 real",
          "real2gen": "real \u2192 synthetic"}
 """Trained on the first, tested on the second."""
 BASES = ("auroc", "auprc", "accuracy")
-MEASURES = ("auroc", "advantage", "tpr_at_1_percent_fpr")
 NOTHING = Cell("\u2013")
 
 
