@@ -22,7 +22,7 @@ from dpgen_jax.accountant.events import Events, without_distance
 from dpgen_jax.accountant.published import PUBLISHED
 from dpgen_jax.config import Budget, to_json
 from dpgen_jax.errors import UserError
-from dpgen_jax.plan import complete
+from dpgen_jax.plan import complete, with_records
 from dpgen_jax.run import bundle
 
 DESCRIPTION = ("What a configuration costs: proven for the code that runs, and as the paper "
@@ -53,6 +53,8 @@ def of_configuration(method: str, preset: str, config: Any, epsilon: float | Non
     if epsilon is None and config.steps and config.sigma:
         target = math.inf
     budget = Budget(target, delta, chosen.class_epsilon)
+    if getattr(config, "records", 0) is None:
+        config = with_records(config, chosen.records)
     config = complete(method, config, chosen.spec, budget)
     events = (*purchases.planned((), budget.class_epsilon),
               *methods.get(method).mechanism(config, chosen.spec).events(config.steps))

@@ -23,7 +23,7 @@ from dpgen_jax.data import Dataset, from_arrays, tables
 from dpgen_jax.data import clients as splits
 from dpgen_jax.data import schema as schemas
 from dpgen_jax.loop import State, train
-from dpgen_jax.plan import complete
+from dpgen_jax.plan import complete, with_records
 from dpgen_jax.private import partition, teachers
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private import votes as vote_log
@@ -66,18 +66,23 @@ def fit(method: str, x: Any, y: np.ndarray | None = None, *, epsilon: float | No
         raise UserError(f"unknown field {field!r} of {method}{methods.nearest(field, list(known))}")
     budget = Budget(chosen.epsilon if epsilon is None else epsilon,
                     chosen.delta if delta is None else delta, chosen.class_epsilon)
-    return run(Run(method, name, dataclasses.replace(chosen.config, **fields), budget, runtime,
-                   Path(out) if out else None, resume, seed, watched), loaded)
+    loaded, config = federated(loaded, dataclasses.replace(chosen.config, **fields))
+    return run(Run(method, name, config, budget, runtime, Path(out) if out else None, resume, seed,
+                   watched), loaded)
 
 
 def federated(data: Dataset, config: Any, clients: int | None = None, alpha: float | None = None
               ) -> tuple[Dataset, Any]:
     """The data set split over `clients` (see `data.clients.split`), and the configuration for as
-    many, where that is `federated`; else both as they are. Errors: UserError."""
-    if not getattr(config, "federated", False):
+    many, where that is `federated` or its units are always clients, who are as many as it says
+    where nobody else does; else both as they are. Errors: UserError."""
+    always = getattr(config, "of_clients", False)
+    if not (always or getattr(config, "federated", False)):
         if clients is not None or alpha is not None:
             raise UserError("--clients and --alpha need --federated, and a method that has it")
         return data, config
+    if always and clients is None and data.clients is None:
+        clients = config.critics
     data = splits.split(data, clients, alpha, seed=0)
     return data, dataclasses.replace(config, critics=int(data.clients.max()) + 1)
 
@@ -102,7 +107,8 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
     if asked.resume and asked.out is None:
         raise UserError("--resume needs --out, the folder of the run to go on with")
     bought = init_schema.bought(data.bought)
-    config = complete(asked.method, asked.config, data.spec, asked.budget, bought)
+    config = complete(asked.method, with_records(asked.config, len(data.y_train)), data.spec,
+                      asked.budget, bought)
     asked = dataclasses.replace(asked, runtime=capacity.fitting(
         asked.method, config, data.spec, asked.runtime, say))
     records = sealing.seal(data.x_train, data.y_train, data.spec)

@@ -42,10 +42,12 @@ def assess(release: Release, held: Dataset, asked: Evaluation = Evaluation(), sa
     """metrics.json of a release: see README, "What evaluate writes".
 
     held: the data set that the release was trained on, with its held-out part, on which everything
-    is tested once. Errors: UserError for data of another kind, shape or classes, or without a
-    held-out part, and for more classes than samples.
+    is tested once. Of a classifier its accuracy alone. Errors: UserError for data of another kind,
+    shape or classes, or without a held-out part, and for more classes than samples.
     """
     check(release.spec, held)
+    if release.classifies:
+        return _described_as("classifier", held, release) | _classifier(release, held)
     fewest = fidelity.NEIGHBOURS + 1
     if (isinstance(held.spec, ImageSpec) and "fidelity" in asked.metrics
             and len(held.y_test) < fewest):
@@ -56,10 +58,18 @@ def assess(release: Release, held: Dataset, asked: Evaluation = Evaluation(), sa
                         f"--samples {100 * release.spec.classes} or more")
     measure = _table if isinstance(release.spec, TableSpec) else _images
     found = measure(release, held, asked, say)
-    return {
-        "dataset": held.name, "kind": "table" if measure is _table else "images",
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "versions": folder.environment()["versions"], "release": to_json(release.privacy)} | found
+    return _described_as("table" if measure is _table else "images", held, release) | found
+
+
+def _described_as(kind: str, held: Dataset, release: Release) -> dict[str, Any]:
+    return {"dataset": held.name, "kind": kind,
+            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "versions": folder.environment()["versions"], "release": to_json(release.privacy)}
+
+
+def _classifier(release: Release, held: Dataset) -> dict[str, Any]:
+    right = float(np.mean(release.predict(held.x_test) == held.y_test))
+    return {"accuracy": right, "n_test": len(held.y_test), "not_covered_by_epsilon": ["accuracy"]}
 
 
 def check(spec: Spec, held: Dataset) -> None:
@@ -172,10 +182,12 @@ def write(found: dict[str, Any], release: Release, held: Dataset, out: Path,
     """Writes metrics.json, report.html, samples.png of images, and private/neighbours.html, which
     holds real records, into `out`. run: the run folder of the release, if it is at hand.
 
-    Returns the report's path.
+    Of a classifier metrics.json alone. Returns the report's path, or that of metrics.json.
     """
     out.mkdir(parents=True, exist_ok=True)
     folder.write_json(out / "metrics.json", found)
+    if release.classifies:
+        return out / "metrics.json"
     samples, drawn = _samples(release), ()
     if isinstance(release.spec, ImageSpec):
         plots.samples_grid(samples[0], out / "samples.png", release.spec.classes)

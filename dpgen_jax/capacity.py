@@ -22,7 +22,8 @@ def fitting(method: str, config: Any, spec: Spec, runtime: Runtime, say: Callabl
             ) -> Runtime:
     """The runtime, with moments at half precision where the units would not fit otherwise."""
     built = methods.get(method).build(config, spec, runtime)
-    needed, there = teachers.unit_bytes(built) * built.mechanism.n_units, memory()
+    units = built.mechanism.schedule.places or built.mechanism.n_units
+    needed, there = teachers.unit_bytes(built) * units, memory()
     if runtime.moments != "float32" or needed < MEMORY_SHARE * there:
         return runtime
     say(f"note: the teachers would take {needed / 1e9:.0f} GB of {there / 1e9:.0f} GB memory; "
@@ -38,6 +39,8 @@ def memory() -> float:
 
 def choose_layout(method: Method, runtime: Runtime) -> teachers.Layout:
     """Devices and chunk: what Runtime says, or what was measured to be best."""
+    mechanism = method.mechanism
+    places = mechanism.schedule.places
     available = jax.devices()
     if runtime.devices > len(available):
         raise UserError(f"--devices {runtime.devices}: only {len(available)} are there")
@@ -49,6 +52,9 @@ def choose_layout(method: Method, runtime: Runtime) -> teachers.Layout:
     on_cpu = devices[0].platform == "cpu"
     # A unit without a network of its own is one row of a product, of which many are taken at once.
     best = 256 if teachers.unit_bytes(method) < 2**10 else 1 if on_cpu else 64
+    if places:  # of messages as long as a network, as many as a cache, or a device's memory, holds
+        width = 4 * mechanism.shape[0] * mechanism.shape[1]
+        best = max(1, min(best if on_cpu else 2048, (2**23 if on_cpu else 2**29) // width, places))
     chunk = runtime.chunk or best
-    return teachers.Layout(method.mechanism.n_units, chunk, devices, runtime.parallel,
-                           method.mechanism.schedule.groups)
+    return teachers.Layout(places or mechanism.n_units, chunk, devices, runtime.parallel,
+                           mechanism.schedule.groups, places is not None)

@@ -71,6 +71,9 @@ def command(argv: list[str]) -> None:
     started = time.monotonic()
     found = assessment.assess(release, held, given.asked, lambda line: print(line, flush=True))
     report = assessment.write(found, release, held, out, run)
+    if release.classifies:
+        return print(f"accuracy on {found['n_test']:,} held-out records: {found['accuracy']:.4f}"
+                     f"\n{report}\nnumbers from real records are not covered by epsilon")
     show(found)
     print(f"{out / 'metrics.json'} ({found['seeds']} seeds, {time.monotonic() - started:.0f} s)"
           f"\n{report}\n{out / 'private' / 'neighbours.html'} holds REAL records: never share it\n"
@@ -111,6 +114,9 @@ def _entry(path: Path) -> Any:
     found = folder.read_json(held / "metrics.json")
     if not isinstance(found.get("release"), dict) or "kind" not in found:
         raise UserError(f"{held / 'metrics.json'} is of another version; evaluate {path} again")
+    if found["kind"] == "classifier":
+        raise UserError(f"{path} is a classifier: it makes no records to compare; its accuracy is "
+                        f"in {held / 'metrics.json'}")
     picture = held / "samples.png"
     grid = Figure("Synthetic images", "One row a class.", picture.read_bytes()
                   ) if picture.is_file() else None

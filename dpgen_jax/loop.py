@@ -56,9 +56,10 @@ def compile_block(method: Method, layout: Layout) -> Callable:
     count, says what decides the cost of each; votes: the sums that the data holder keeps, sealed.
     """
     mechanism = method.mechanism
-    if layout.groups != mechanism.schedule.groups:
-        raise ValueError(f"the layout is for {layout.groups} groups of units, the schedule for "
-                         f"{mechanism.schedule.groups}")
+    schedule = mechanism.schedule
+    if (layout.groups, layout.drawn) != (schedule.groups, schedule.places is not None):
+        raise ValueError(f"the layout is for {layout.groups} groups of units, drawn: "
+                         f"{layout.drawn}; the schedule is not")
 
     def block(public, units, records, secrets, bits, groups, key, step, n):
         def one(i, carry):
@@ -87,7 +88,7 @@ def compile_block(method: Method, layout: Layout) -> Callable:
 
     empty = jax.eval_shape(of_a_step, jax.random.key(0))
     no_metrics = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), empty[0])
-    return on_devices(block, layout, (False, True, True, True, *[False] * 5),
+    return on_devices(block, layout, (False, True, not layout.drawn, True, *[False] * 5),
                       (False, True, False, False, False), donate=(0, 1))
 
 
@@ -109,7 +110,7 @@ def train(method: Method, records: Private[Records], state: State, layout: Layou
     longest = steps_per_call or longest_block(mechanism)
     n = steps_per_call or 1
     while state.step < steps and not stop():
-        n = affordable(method, ledger, min(n, steps - state.step))
+        n = affordable(method, ledger, min(n, steps - state.step), steps - state.step)
         if n < 1:
             break
         turn = ledger.steps_charged
@@ -149,19 +150,26 @@ def draw(mechanism: Releases, layout: Layout, bits: BitSource, turn: int, n: int
 
 
 def longest_block(mechanism: Releases) -> int:
-    """Steps of the longest block: fewer where each unit needs many secret bits of its own."""
-    one = mechanism.secrets(SeededBits(0), np.zeros(1, np.int32), 0).nbytes
+    """Steps of the longest block: fewer where a step needs many secret bits."""
+    one = (mechanism.secrets(SeededBits(0), np.zeros(1, np.int32), 0).nbytes
+           + 4 * math.prod(mechanism.bits_shape))
     return max(1, min(LONGEST_BLOCK, MOST_SECRETS // max(1, one)))
 
 
-def affordable(method: Method, ledger: Ledger, steps: int) -> int:
-    """The most steps, up to `steps`, that the budget allows on top of all that is charged."""
+def affordable(method: Method, ledger: Ledger, steps: int, planned: int = 0) -> int:
+    """The most steps, up to `steps`, that the budget allows on top of all that is charged.
+
+    planned: steps that are to come. Where the budget allows them all it allows fewer, and one sum,
+    the same for every block, is enough.
+    """
     target, delta = ledger.target, ledger.header["delta"]
     spent, turn = ledger.spent(), ledger.steps_charged
 
     def total(n):
         return gaussian.epsilon((*spent, *method.mechanism.due(spent, turn, n)), delta)
 
+    if planned > steps and total(planned) <= target:
+        return steps
     while steps and total(steps) > target:
         steps -= 1
     return steps

@@ -165,11 +165,13 @@ class Method:
     Public:  init(key) -> public;  ask(key, public) -> query;
              absorb(key, public, query, released) -> (public, {name: public scalar});
              refine(key, public) -> model, the arrays that are released;
-             sample(model, key, labels int32 [N]) -> images [N, H, W, ch] in [0, 1].
+             sample(model, key, labels int32 [N]) -> images [N, H, W, ch] in [0, 1], or None;
+             predict(model, x float32 [N, *spec.shape] in [0, 1]) -> logits [N, C], or None.
     Private: init_unit(key) -> unit;  learn(key, unit, records, query) -> unit;
              answer(key, unit, records, query) -> message float [B, D];  warm: a warm start.
     The mechanism bounds the message, sums it over units, adds noise and decodes it; its privacy
-    events are the only thing that the accountant is told.
+    events are the only thing that the accountant is told. Where its schedule draws the units of
+    each step, what `learn` returns is not kept. A generator has `sample`, a classifier `predict`.
     """
 
     mechanism: Releases
@@ -180,5 +182,6 @@ class Method:
     answer: Callable[[Array, Any, Records, Any], Array]
     absorb: Callable[[Array, Any, Any, Array], tuple[Any, dict[str, Array]]]
     refine: Callable[[Array, Any], Any]
-    sample: Callable[[Any, Array, Array], Array]
+    sample: Callable[[Any, Array, Array], Array] | None = None
     warm: Warm | None = None
+    predict: Callable[[Any, Array], Array] | None = None

@@ -55,16 +55,22 @@ class Watcher:
             return {}
         self.last = state.step
         release = self.generator(state)
-        if self.asked.tensorboard and isinstance(release.spec, ImageSpec):
+        if (self.asked.tensorboard and isinstance(release.spec, ImageSpec)
+                and not release.classifies):
             writer.show("samples", sample_grid(release), state.step)
         return judge(release, self.public) if self.asked.evaluate_every else {}
 
 
-def prepare(asked: Watch, spec: Spec) -> Rows | None:
+def prepare(asked: Watch, spec: Spec, classifies: bool = False) -> Rows | None:
     """The public records to test on, once it is sure that the run can be watched as asked.
 
-    Errors: UserError for a public data set of another shape or classes, and without tensorboardX.
+    classifies: whether the run makes a classifier. Errors: UserError for a public data set of
+    another shape or classes, for a classifier that is to be evaluated without one, and without
+    tensorboardX.
     """
+    if classifies and asked.evaluate_every and asked.public_dataset is None:
+        raise UserError("a classifier has no samples to evaluate; name a --public-dataset to test "
+                        "it on, or leave out --evaluate-every")
     if asked.tensorboard:
         summary_writer()
     if asked.public_dataset is None:
@@ -86,10 +92,14 @@ def judge(release: Release, public: Rows | None) -> dict[str, float]:
     """`synthetic_accuracy`: of an MLP that is trained on synthetic records and tested on other
     synthetic ones, high where classes differ; `spread`: the mean over classes of the root mean
     square deviation of a feature, in [0, 0.5], near 0 where a class has collapsed;
-    `public_accuracy`: of the same MLP on `public` records.
+    `public_accuracy`: of the same MLP on `public` records. Of a classifier the last alone, of
+    itself, where there are public records.
 
     The draws have fixed seeds, so that steps differ by the generator alone.
     """
+    if release.classifies:
+        return {} if public is None else {
+            "public_accuracy": float(np.mean(release.predict(public[0]) == public[1]))}
     train, test = (_drawn(release, seed) for seed in (0, 1))
     net = MLP(release.spec.classes)
     params = networks.fit_classifier(net, *train, SCHEDULE, 0)

@@ -8,10 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jax
 import numpy as np
 import toy
-from jax.experimental.compilation_cache import compilation_cache
 
 from dpgen_jax import api
 from dpgen_jax.config import Budget, Runtime
@@ -60,37 +58,15 @@ def snapshot(root: Path) -> dict[str, bytes]:
             if p.is_file()}
 
 
-def environment(cache: Path) -> dict[str, str]:
-    return os.environ | {"JAX_NUM_CPU_DEVICES": "1", "JAX_COMPILATION_CACHE_DIR": str(cache),
-                         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1"}
+def environment() -> dict[str, str]:
+    return os.environ | {"JAX_NUM_CPU_DEVICES": "1"}
 
 
-def command(module: str, *words, cache: Path, cwd: Path) -> subprocess.CompletedProcess:
+def command(module: str, *words, cwd: Path) -> subprocess.CompletedProcess:
     """python -m dpgen_jax.MODULE WORDS."""
     return subprocess.run([sys.executable, "-m", f"dpgen_jax.{module}", *map(str, words)],
                           capture_output=True, text=True, timeout=300, cwd=cwd,
-                          env=environment(cache), check=False)
-
-
-class Compiled:
-    """Keeps compiled programs in a folder while it is open, so that each is compiled once."""
-
-    names = {"jax_compilation_cache_dir": None, "jax_persistent_cache_min_compile_time_secs": 0.1}
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-
-    def __enter__(self) -> Path:
-        self.before = {name: getattr(jax.config, name) for name in self.names}
-        for name, value in self.names.items():
-            jax.config.update(name, str(self.folder) if value is None else value)
-        compilation_cache.reset_cache()
-        return self.folder
-
-    def __exit__(self, *_) -> None:
-        for name, value in self.before.items():
-            jax.config.update(name, value)
-        compilation_cache.reset_cache()
+                          env=environment(), check=False)
 
 
 def npz(path: Path, x: np.ndarray, y: np.ndarray, classes: int = 3) -> Path:

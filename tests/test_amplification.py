@@ -158,18 +158,18 @@ class BatchLast(SecretDraw):
         return turns * ROWS
 
 
-ROTATION = {"done": Rotation(50), "units": 50, "rows": 1, "steps": 400, "sigma": 4.0}
+ROTATION = {"done": Rotation(20), "units": 20, "rows": 1, "steps": 160, "sigma": 4.0}
 DRAW = {"done": SecretDraw(100, 1), "units": 100, "rows": ROWS, "steps": 10, "sigma": 1.5}
 
 
 def test_schedules_are_worth_what_is_charged(tmp_path):
-    check_audit(tmp_path / "rotation", Rotation(50), **ROTATION)
+    check_audit(tmp_path / "rotation", Rotation(20), **ROTATION)
     check_audit(tmp_path / "draw", SecretDraw(100, 1), **DRAW)
 
 
 def test_amplification_of_a_fixed_partition_is_caught(tmp_path):
     with pytest.raises(AssertionError, match="above"):
-        check_audit(tmp_path / "ledger", Fixed(50), **ROTATION)
+        check_audit(tmp_path / "ledger", Fixed(20), **ROTATION)
 
 
 def test_a_batch_that_is_composed_after_amplification_is_caught(tmp_path):

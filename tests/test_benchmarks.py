@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -21,7 +20,7 @@ from dpgen_jax.nets.image import DiscriminatorNet
 
 TOY = ["--preset", "glyphs", "--teachers", "2", "--chunk", "1", "--devices", "1", "--beside", "0",
        "--matmul", "64"]
-QUICK = {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
+AS_IN_A_RUN = "--xla_backend_optimization_level=0"
 
 
 def mnist():
@@ -43,8 +42,7 @@ def test_fewer_records_than_the_batch_cost_less():
 def test_steps_writes_and_prints_a_record(tmp_path):
     out = tmp_path / "steps.json"
     done = subprocess.run([sys.executable, "-m", "benchmarks.steps", *TOY, "--json", "--out", out],
-                          cwd=common.ROOT, env={**os.environ, **QUICK}, capture_output=True,
-                          text=True)
+                          cwd=common.ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     record = json.loads(out.read_text())
     assert json.loads(done.stdout) == record
@@ -64,8 +62,10 @@ def test_steps_writes_and_prints_a_record(tmp_path):
 
 
 def test_the_plain_loop_computes_what_the_library_computes():
+    """With the emitters of a run: those of conftest.py round the two programs differently, and a
+    single vote that flips moves the generator by more."""
     case = {"kind": "plain", "preset": "glyphs", "teachers": 2, "chunk": 1, "devices": 1}
-    measured = common.apart(steps.MODULE, case, QUICK)
+    measured = common.apart(steps.MODULE, case, {"XLA_FLAGS": AS_IN_A_RUN})
     assert set(measured["seconds_per_step"]) == {"shard_map", "plain"}
     assert measured["largest_difference_of_generator_weights"] < 1e-4
 
@@ -122,7 +122,7 @@ def test_the_library_aggregates_as_algorithm_2_in_numpy_does(chunk):
     matrices, released, moved = aggregation.seeded_step(ours, seed=1)
     drawn = aggregation.noises(method.mechanism, seed=1)
     plain = aggregation.algorithm_2(method.mechanism, x, matrices, *drawn)
-    np.testing.assert_array_equal(released, plain[0])
+    np.testing.assert_allclose(released, plain[0], rtol=2e-7)  # zeros are equal
     np.testing.assert_allclose(moved, plain[1], rtol=1e-5, atol=1e-9)
     assert 0 < np.count_nonzero(released) < released.size
     other = aggregation.noises(method.mechanism, seed=2)

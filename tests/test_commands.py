@@ -18,12 +18,6 @@ from dpgen_jax.types import UserError
 STEPS = 4
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compiled(tmp_path_factory):
-    with runs.Compiled(tmp_path_factory.getbasetemp() / "compiled") as folder:
-        yield folder
-
-
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("commands")
@@ -32,10 +26,10 @@ def place(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def trained(place, compiled):
+def trained(place):
     """The finished process of one training command; its run is `place`/run."""
     return runs.command("train", "datalens", "--dataset", "npz:noise.npz", *runs.FLAGS, "--steps",
-                        STEPS, "--out", "run", cache=compiled, cwd=place)
+                        STEPS, "--out", "run", cwd=place)
 
 
 @pytest.fixture
@@ -258,9 +252,9 @@ def test_help(call, module, words):
 
 # --- sample
 
-def test_sample_command(run, compiled):
+def test_sample_command(run):
     done = runs.command("sample", "run", "--n", 30, "--label", 2, 0, "--seed", 5,
-                        "--out", "made/x.npz", cache=compiled, cwd=run.parent)
+                        "--out", "made/x.npz", cwd=run.parent)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "30 synthetic records: made/x.npz\n"
     held = data.load(f"npz:{run.parent / 'made/x.npz'}")
@@ -374,8 +368,8 @@ def test_account_of_steps(call):
     assert held["as_published"]["epsilon"] == pytest.approx(0.9957, abs=5e-5)
 
 
-def test_account_in_words(compiled, place):
-    done = runs.command("account", "datalens", "--preset", "mnist-eps1", cache=compiled, cwd=place)
+def test_account_in_words(place):
+    done = runs.command("account", "datalens", "--preset", "mnist-eps1", cwd=place)
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"^proven: .*steps 149, sigma 5000", done.stdout, re.M)
     assert re.search(r"^as published: .*0\.9957.*steps 86", done.stdout, re.M)

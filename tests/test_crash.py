@@ -56,17 +56,11 @@ cli.main(train.command)
 MOST = 400
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compiled(tmp_path_factory):
-    with runs.Compiled(tmp_path_factory.getbasetemp() / "compiled") as folder:
-        yield folder
-
-
 class Training:
     """One run folder, trained by processes that die."""
 
-    def __init__(self, place, cache):
-        self.root, self.log, self.place, self.cache = place / "run", place / "draws", place, cache
+    def __init__(self, place):
+        self.root, self.log, self.place = place / "run", place / "draws", place
         runs.npz(place / "noise.npz", *runs.images())
         (place / "runner.py").write_text(RUNNER)
         self.log.touch()
@@ -78,7 +72,7 @@ class Training:
         return subprocess.Popen(
             [sys.executable, "runner.py", str(self.log), moment, *map(str, words)], cwd=self.place,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            env=runs.environment(self.cache))
+            env=runs.environment())
 
     def wait_for(self, process, step):
         """Until the metrics tell of this step."""
@@ -100,8 +94,8 @@ class Training:
         return checkpoint.steps(runs.files(self.root).checkpoints)
 
 
-def test_killed_again_and_again_it_goes_on(tmp_path, compiled):
-    training = Training(tmp_path, compiled)
+def test_killed_again_and_again_it_goes_on(tmp_path):
+    training = Training(tmp_path)
 
     def died(process, incarnation):
         out, _ = process.communicate(timeout=120)

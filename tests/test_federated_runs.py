@@ -26,12 +26,6 @@ FLAGS = [f"--{name}={value}" for name, value in {
     "chunk": 1}.items()]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compiled(tmp_path_factory):
-    with runs.Compiled(tmp_path_factory.getbasetemp() / "compiled") as folder:
-        yield folder
-
-
 def held(*sizes):
     """The data set of clients of these sizes, in a mixed order."""
     owners = np.repeat(np.arange(len(sizes)), sizes)

@@ -34,12 +34,6 @@ DPAC = ["--t-c=2", "--fake-steps=1", "--real-steps=1", "--fake-batch=4", "--c-pe
 BARE = ["--accounting=as-published", "--critics-per-step=1", "--sigma=1.07", "--warm-steps=0"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compiled(tmp_path_factory):
-    with runs.Compiled(tmp_path_factory.getbasetemp() / "compiled") as folder:
-        yield folder
-
-
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("commands")
@@ -63,28 +57,21 @@ def call(capsys, monkeypatch, place):
     return one
 
 
-def command(place, compiled, method, *words):
-    """The finished training command, and its statement."""
-    out = f"{method}-run"
-    done = runs.command("train", method, "--dataset", "npz:noise.npz", *FLAGS, *words, "--out", out,
-                        cache=compiled, cwd=place)
-    assert done.returncode == 0, done.stderr
-    return done, json.loads((place / out / "release/privacy.json").read_text())
-
-
 # --- commands
 
-def test_a_rotation_is_charged_by_visits(place, compiled):
+def test_a_rotation_is_charged_by_visits(place, call):
     """DP-GAN-DPAC, four steps of two of six critics: the first two answer twice."""
-    done, privacy = command(place, compiled, "dpac", *DPAC, "--critics-per-step", 2,
-                            "--epsilon", 20)
+    code, out, err = call(train, "dpac", "--dataset", "npz:noise.npz", *FLAGS, *DPAC,
+                          "--critics-per-step", 2, "--epsilon", 20, "--out", "dpac-run")
+    assert code == 0, err
+    privacy = json.loads((place / "dpac-run/release/privacy.json").read_text())
     (event,) = privacy["events"]
     held = books.account(books.read(place / "dpac-run/ledger.jsonl"))
     assert (event["count"], held.steps, privacy["steps"]) == (2, 4, 4)
     assert isinstance(held.spent()[0][0], GaussianEvent) and "guarantee" not in privacy
     assert 19 < held.epsilon() <= privacy["epsilon"] == 20
-    assert "60 records, 6 units" in done.stdout and "1 in 3 a step" in done.stdout
-    assert "6/6 warm units" in done.stderr and "Traceback" not in done.stderr
+    assert "60 records, 6 units" in out and "1 in 3 a step" in out
+    assert "6/6 warm units" in err and "Traceback" not in err
 
 
 def test_the_published_accounting_is_stamped(place, call):

@@ -160,8 +160,9 @@ def temporary(method, where, records):
     bits = jax.ShapeDtypeStruct((loop.LONGEST_BLOCK, *method.mechanism.bits_shape),
                                 np.uint32)
     secrets, groups = tiny.untold(where, loop.LONGEST_BLOCK)
-    compiled = loop.compile_block(method, where).lower(
-        public, Private(units), records, secrets, bits, groups, jax.random.key(0), 0, 1).compile()
+    lowered = loop.compile_block(method, where).lower(
+        public, Private(units), records, secrets, bits, groups, jax.random.key(0), 0, 1)
+    compiled = lowered.compile(toy.AS_IN_A_RUN)
     size = sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(units))
     return compiled.memory_analysis().temp_size_in_bytes, size
 

@@ -48,14 +48,8 @@ def cut():
     raise Cut
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compiled(tmp_path_factory):
-    with runs.Compiled(tmp_path_factory.getbasetemp() / "compiled") as folder:
-        yield folder
-
-
 @pytest.fixture(scope="module")
-def template(tmp_path_factory, compiled):
+def template(tmp_path_factory):
     """Three steps done, with checkpoints 2 and 3; the fourth was charged and never drawn."""
     root = tmp_path_factory.mktemp("template") / "run"
     with pytest.MonkeyPatch.context() as patch:
@@ -133,9 +127,9 @@ def test_meaning_may_not(broken, field):
 
 
 def test_a_seeded_run_never_becomes_a_private_one(tmp_path):
-    runs.train(tmp_path / "run", seed=3, steps=1)
+    runs.train(tmp_path / "run", seed=3)
     with pytest.raises(UserError, match="seed was 3, now None"):
-        runs.train(tmp_path / "run", resume=True, steps=1)
+        runs.train(tmp_path / "run", resume=True)
 
 
 @pytest.mark.parametrize("change", ["pixel", "label", "order", "fewer"])

@@ -135,9 +135,9 @@ def test_a_table_without_a_schema(place):
 @pytest.mark.parametrize(("text", "flags", "message"), [
     (TEXT.replace(FIRST, "0,NaN,S,b"), FLAGS, "shop.csv, line 2, column x: null"),
     (TEXT, ["--delta", "1e-3"], "60 records cannot be dealt to 400 teachers")])
-def test_the_process_ends_with_code_2_and_one_line(place, tmp_path, text, flags, message):
+def test_the_process_ends_with_code_2_and_one_line(place, text, flags, message):
     (place / "shop.csv").write_text(text)
-    done = runs.command("train", "gpate", *NAMED, *flags, cache=tmp_path / "cache", cwd=place)
+    done = runs.command("train", "gpate", *NAMED, *flags, cwd=place)
     assert done.returncode == 2 and message in done.stderr
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
     assert not (place / "new").exists()
@@ -148,7 +148,7 @@ def test_datalens_on_a_table_of_one_class_with_a_drafted_schema(place, capsys):
     vote."""
     (place / "shop.csv").write_bytes(("\ufeff" + TEXT).replace("\n", "\r\n").encode())
     done = runs.command("train", "--init-schema", "shop.csv", "--label", "kind", "--out",
-                        "draft.yaml", cache=place, cwd=place)
+                        "draft.yaml", cwd=place)
     assert (done.returncode, done.stderr) == (0, "")
     (place / "shop.csv").write_text("\n".join([HEADER, *(r for r in ROWS if r[-1] == "a")]))
     jax.config.update("jax_disable_most_optimizations", True)

@@ -108,6 +108,89 @@ class SampledGaussianEvent:
 
 
 @dataclasses.dataclass(frozen=True)
+class PoissonGaussianEvent:
+    """One release of a GaussianEvent's kind of the sum of messages of units that are drawn
+    independently of each other, each with chance `rate`, in secret and afresh; a unit that is not
+    drawn counts 0. Each message is an integer vector, a function of the unit's own data and of
+    earlier releases only.
+
+    relation: "replace-one" (a unit's data are replaced, the number of units is public) or
+      "zero-out" (a unit's message becomes 0). `loss.gaussian` has the dominating pairs of laws, and
+      the proofs.
+    sigma, grid: as in GaussianEvent.
+    squared_norm: squared L2 norm that no message exceeds (all of one step), an integer in squared
+      grid units.
+    rate: the chance, 0 to 1.
+    total_variation: as in GaussianEvent; also the chance that a step departs from such a draw in
+      any other way (a draw that is too long for its places and is cut).
+
+    Raises UserError for what no mechanism can have.
+    """
+
+    sigma: float
+    squared_norm: int
+    rate: float
+    relation: str
+    grid: float = 1.0
+    total_variation: float = 0.0
+    mechanism: str = "rounded-gaussian, poisson draw"
+
+    def __post_init__(self):
+        base = GaussianEvent(self.sigma, self.squared_norm, self.grid, self.total_variation)
+        object.__setattr__(self, "squared_norm", base.squared_sensitivity)
+        for name in ("sigma", "grid", "total_variation"):
+            object.__setattr__(self, name, getattr(base, name))
+        _plain(self, "rate")
+        if not 0 <= self.rate <= 1:
+            raise UserError(f"rate must be in [0, 1], got {self.rate}")
+        if self.relation not in ("replace-one", "zero-out"):
+            raise UserError(f"relation must be 'replace-one' or 'zero-out', got {self.relation!r}")
+
+    @property
+    def sensitivity(self) -> float:
+        norm = math.sqrt(self.squared_norm)
+        return 2 * norm if self.relation == "replace-one" else norm
+
+    def statement(self) -> dict[str, Any]:
+        return {"mechanism": self.mechanism, "sigma": self.sigma, "sensitivity": self.sensitivity,
+                "rate": self.rate}
+
+
+@dataclasses.dataclass(frozen=True)
+class LaplaceEvent:
+    """One integer plus discrete Laplace noise, P(k) proportional to e^(-|k| / scale): one number,
+    which changes by at most `sensitivity` between neighbours, at most 2^20.
+
+    The log-density is concave, so the most powerful tests are half-lines, and the shift by
+    `sensitivity` dominates all smaller ones. sensitivity / scale is the epsilon of one draw alone.
+
+    total_variation: as in GaussianEvent. Raises UserError for what no mechanism can have.
+    """
+
+    scale: float
+    sensitivity: int
+    total_variation: float = 0.0
+    mechanism: str = "discrete-laplace"
+
+    def __post_init__(self):
+        _plain(self, "scale", "total_variation")
+        object.__setattr__(self, "sensitivity", operator.index(self.sensitivity))
+        if not 0 < self.scale < math.inf:
+            raise UserError(f"scale must be positive and finite, got {self.scale}")
+        if not 0 <= self.sensitivity <= 2**20:
+            raise UserError(f"sensitivity must be in 0..2^20, got {self.sensitivity}")
+        if not 0 <= self.total_variation <= 1:
+            raise UserError(f"total_variation must be in [0, 1], got {self.total_variation}")
+
+    @property
+    def epsilon(self) -> float:
+        return self.sensitivity / self.scale
+
+    def statement(self) -> dict[str, Any]:
+        return {"mechanism": self.mechanism, "scale": self.scale, "sensitivity": self.sensitivity}
+
+
+@dataclasses.dataclass(frozen=True)
 class EpsilonDeltaEvent:
     """One release that is (epsilon, delta)-private; purely epsilon-private where delta is 0.
 
@@ -162,10 +245,12 @@ class NonPrivateEvent:
         return {"mechanism": self.mechanism, "sigma": 0.0, "sensitivity": None}
 
 
-Event = GaussianEvent | SampledGaussianEvent | EpsilonDeltaEvent | RenyiEvent | NonPrivateEvent
+Event = (GaussianEvent | SampledGaussianEvent | PoissonGaussianEvent | LaplaceEvent
+         | EpsilonDeltaEvent | RenyiEvent | NonPrivateEvent)
 Events = tuple[tuple[Event, int], ...]
 
 KINDS: dict[str, type] = {"gaussian": GaussianEvent, "sampled-gaussian": SampledGaussianEvent,
+                          "poisson-gaussian": PoissonGaussianEvent, "laplace": LaplaceEvent,
                           "epsilon-delta": EpsilonDeltaEvent, "renyi": RenyiEvent,
                           "non-private": NonPrivateEvent}
 

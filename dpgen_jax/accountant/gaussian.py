@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import erfcx, ndtr, ndtri
 
-from dpgen_jax.accountant import sampling
+from dpgen_jax.accountant import numeric, sampling
 from dpgen_jax.accountant.events import (
     EpsilonDeltaEvent,
     Event,
@@ -25,7 +25,6 @@ from dpgen_jax.accountant.events import (
     GaussianEvent,
     NonPrivateEvent,
     RenyiEvent,
-    SampledGaussianEvent,
     merge,
 )
 from dpgen_jax.errors import UserError
@@ -77,7 +76,8 @@ def epsilon(events: Events, delta: float) -> float:
     kind is an interactive mechanism with its own (epsilon, delta), and those compose like
     mechanisms that run one after the other (Vadhan and Zhang, "Concurrent Composition Theorems for
     Differential Privacy", STOC 2023). With RenyiEvents of one order it is the smaller of that
-    (`_each_kind`) and all at that order (`_one_order`).
+    (`_each_kind`) and all at that order (`_one_order`). Gaussian events beside Poisson draws or
+    Laplace noise compose with these by their privacy losses (`numeric`), others on top.
 
     inf with a NonPrivateEvent, or where delta is not enough; 0.0 for no events. Never falls when an
     event is added or delta is lowered. Raises UserError unless 0 < delta < 1.
@@ -88,10 +88,17 @@ def epsilon(events: Events, delta: float) -> float:
     left = delta - math.fsum(count * event.delta for event, count in bounded)
     if _only(NonPrivateEvent, events) or left < 0:
         return math.inf
+    if _only(numeric.NEW, events):
+        return numeric.beside(_without_losses, events, left)
+    return _without_losses(events, left)
+
+
+def _without_losses(events: Events, delta: float) -> float:
+    """`epsilon` of the kinds whose privacy losses need not be added up."""
     orders = {event.order for event, _ in _only(RenyiEvent, events)}
     if len(orders) == 1:
-        return min(_each_kind(events, left), _one_order(events, *orders, left))
-    return _each_kind(events, left)
+        return min(_each_kind(events, delta), _one_order(events, *orders, delta))
+    return _each_kind(events, delta)
 
 
 def _each_kind(events: Events, delta: float) -> float:
@@ -156,7 +163,7 @@ def _from_rdp(rdp, orders, delta: float) -> float:
     return max(0.0, float(np.min(_convert(rdp, orders, delta, "improved"))))
 
 
-def _only(kind: type, events: Events) -> Events:
+def _only(kind: type | tuple[type, ...], events: Events) -> Events:
     return tuple((event, count) for event, count in events if isinstance(event, kind))
 
 
@@ -179,7 +186,7 @@ def mu_squared(events: Events) -> float:
 def total_variation(events: Events) -> float:
     """Sum of count * total_variation: by how much the drawn run may differ from the ideal one."""
     return math.fsum(count * event.total_variation for event, count in merge(events)
-                     if isinstance(event, GaussianEvent | SampledGaussianEvent))
+                     if hasattr(event, "total_variation"))
 
 
 def _exact(mu: float, tau: float, delta: float) -> float:
@@ -224,23 +231,16 @@ def _bisect(holds: Callable[[float], bool], fails: float, does: float) -> float:
     return does
 
 
-def rdp_epsilon(events: Events, delta: float, conversion: Conversion = "improved",
-                orders: Sequence[float] | None = None) -> float:
-    """Epsilon by Renyi DP, RDP(a) = a mu^2 / 2. For comparison: `epsilon` is never larger.
+def zcdp_epsilon(c: float, delta: float, conversion: Conversion = "improved",
+                 orders: Sequence[float] | None = None) -> float:
+    """Epsilon of RDP(a) = c * a.
 
     conversion: "classic" is rdp + ln(1/delta) / (a-1) (Mironov, CSF 2017, Proposition 3),
       "improved" is rdp + ln(1 - 1/a) - (ln delta + ln a) / (a-1) (Canonne, Kamath and Steinke,
       NeurIPS 2020, Proposition 12).
     orders: the grid that is searched, all > 1; by default the optimum over all real orders.
-    The distance between drawn and ideal noise is not charged. inf with a NonPrivateEvent.
+    Raises UserError for bad orders.
     """
-    require_delta(delta)
-    return zcdp_epsilon(mu_squared(events) / 2, delta, conversion, orders)
-
-
-def zcdp_epsilon(c: float, delta: float, conversion: Conversion = "improved",
-                 orders: Sequence[float] | None = None) -> float:
-    """Epsilon of RDP(a) = c * a; arguments as in `rdp_epsilon`. Raises UserError for bad orders."""
     if c == 0 or c == math.inf:
         return c
     if orders is not None:

@@ -10,6 +10,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
+from dpgen_jax.aggregation.noise import MAX_SIGMA
 from dpgen_jax.types import Array, UserError
 
 
@@ -97,6 +98,84 @@ def _squares_within(entries: Array, most: int) -> Array:
     high = jnp.sum(squares >> 16, -1, keepdims=True, dtype=jnp.uint32) + (low >> 16)
     low = low & 0xFFFF
     return (high < most >> 16) | ((high == most >> 16) & (low <= most & 0xFFFF))
+
+
+MOST_GRADIENT_LEVELS = 2**12 - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class GradientL2:
+    """One long row, a gradient with respect to all parameters, clipped to L2 norm `clip` as a whole
+    and rounded to a grid of clip / levels.
+
+    Guarantee: a message is an integer vector with a sum of squares of at most levels^2, in grid
+    units, or zero, whatever it was. Unit: a record, or a client, that itself is the unit.
+    Replace-one: it may turn to its opposite, squared sensitivity 4 levels^2; zero-out: it may turn
+    to 0, levels^2. Raises UserError for values outside their range.
+
+    Rounding is to nearest: no random numbers are needed for each entry of each record, and the grid
+    is fine beside the entries (`gradient_levels`).
+    """
+
+    clip: float
+    columns: int
+    levels: int
+    relation: str = "replace-one"
+    unit: str = "record"
+
+    rows: ClassVar[int] = 1
+
+    def __post_init__(self):
+        if not float(jnp.finfo(jnp.float32).tiny) <= self.clip < math.inf:
+            raise UserError(f"clip is {self.clip}; it must be a finite float32 above 0")
+        if self.relation not in ("replace-one", "zero-out"):
+            raise UserError(f"relation is {self.relation!r}; use replace-one or zero-out")
+        if not 1 <= coarsest(self.columns) <= self.levels <= MOST_GRADIENT_LEVELS:
+            raise UserError(f"{self.levels} levels for {self.columns} columns; they must lie "
+                            f"between {coarsest(self.columns)} and {MOST_GRADIENT_LEVELS}")
+
+    @property
+    def max_abs(self) -> int:
+        return self.levels
+
+    @property
+    def grid(self) -> float:
+        return self.clip / self.levels
+
+    def project(self, key: Array, message: Array) -> Array:
+        """float32 [1, D] to int32 [1, D]; a row that is not finite becomes 0; no key is needed.
+
+        The check is exact although its numbers are float32: below 2^24 sums of whole numbers are,
+        and a sum that passes 2^24 on the way does not come back, as rounding is monotone and
+        nothing that is added is negative. levels^2 is below 2^24.
+        """
+        # Gradients whose norm is no float32 are dropped: they are about to diverge.
+        norm = jnp.sqrt(jnp.sum(message * message, -1, keepdims=True)) / self.clip
+        # Rounding moves a row by at most sqrt(columns) / 2: a row of this norm is not dropped.
+        reach = (self.levels - math.sqrt(self.columns) / 2) * (1 - 1e-4)
+        entries = jnp.round(message * (reach / self.clip / jnp.maximum(norm, 1)))
+        kept = jnp.sum(entries * entries, -1, keepdims=True) <= self.levels**2  # NaN: not kept
+        return jnp.where(kept, entries, 0).astype(jnp.int32)
+
+    def squared_norm(self) -> int:
+        """Of the longest message."""
+        return self.levels**2
+
+    def squared_sensitivity(self) -> int:
+        return self.squared_norm() * (4 if self.relation == "replace-one" else 1)
+
+
+def gradient_levels(sigma: float, columns: int, units: int) -> int:
+    """The finest grid for `GradientL2` whose noise, of standard deviation sigma * clip, can still
+    be drawn, and on which the sum over `units` stays in 32 bits. Errors: UserError where that is
+    too coarse for so many columns."""
+    levels = min(MOST_GRADIENT_LEVELS, (2**31 - 2**20) // units)
+    levels = min(levels, int(MAX_SIGMA / sigma)) if sigma else levels
+    if levels < coarsest(columns):
+        raise UserError(f"noise of {sigma:g} times the clip on the sum over {units} gradients of "
+                        f"{columns} values leaves a grid of {levels} levels, of which "
+                        f"{coarsest(columns)} are needed; use a smaller network, or less noise")
+    return levels
 
 
 @dataclasses.dataclass(frozen=True)

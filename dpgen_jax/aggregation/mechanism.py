@@ -132,21 +132,22 @@ class Mechanism:
                             "one of each is needed")
         if self.bound.rows != rows:
             raise UserError(f"the bound covers {self.bound.rows} rows, a message has {rows}")
-        check_range(self.n_units, self.bound, self.noise)
+        check_range(self.schedule.places or self.n_units, self.bound, self.noise)
 
     @property
     def bits_shape(self) -> tuple[int, ...]:
         return self.noise.bits_shape(self.shape)
 
     def secrets(self, source: BitSource, turns: np.ndarray, first: int) -> np.ndarray:
-        """int32 [R, n, 0 or 1]: whether the unit is heard, where that is a secret."""
+        """int32 [R, n, 0 or 1]: whether the unit is heard, or which unit was drawn, where that is
+        a secret."""
         rows, n = rows_of(self), len(turns)
         shares = self.schedule.shares(source, self.n_units, first, n)
         return np.zeros((rows, n, 0), np.int32) if shares is None else shares[:, :, None]
 
     def contribution(self, key: Array, message: Array, secret: Array) -> Array:
         votes = self.bound.project(key, message)
-        return votes * secret[0] if secret.size else votes
+        return votes * self.schedule.heard(secret[0]) if secret.size else votes
 
     def decide(self, votes: Array, bits: Array) -> Array:
         answers = self.schedule.answering(self.n_units)
@@ -163,7 +164,7 @@ class Mechanism:
         """The privacy events of a run of `steps` steps, as (event, count) pairs."""
         rows, columns = self.shape
         visit = self.noise.event(self.bound.squared_sensitivity(), rows * columns, self.bound.grid)
-        return ((self.schedule.event(visit), self.schedule.visits(steps)),)
+        return ((self.schedule.event(visit, self.bound), self.schedule.visits(steps)),)
 
     def due(self, spent: Events, turn: int, steps: int) -> Events:
         return due(self.events(turn + steps), spent)
@@ -173,8 +174,9 @@ class Mechanism:
 
 
 def rows_of(mechanism: Releases) -> int:
-    """R: rows of units, each holding one unit of every group."""
-    return -(-mechanism.n_units // mechanism.schedule.groups)
+    """R: rows of units, each holding one unit of every group; where units are drawn, the places
+    that a step has for them."""
+    return mechanism.schedule.places or -(-mechanism.n_units // mechanism.schedule.groups)
 
 
 def due(wanted: Events, spent: Events) -> Events:

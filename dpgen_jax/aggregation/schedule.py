@@ -6,26 +6,44 @@ u mod groups. A step visits one group, and no other unit learns or answers in it
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
-from typing import ClassVar, Protocol
+import functools
+import math
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from scipy.stats import binom
 
-from dpgen_jax.accountant.events import Event, NonPrivateEvent, SampledGaussianEvent
+from dpgen_jax.accountant.events import (
+    Event,
+    NonPrivateEvent,
+    PoissonGaussianEvent,
+    SampledGaussianEvent,
+)
 from dpgen_jax.aggregation.bits import BitSource
-from dpgen_jax.types import UserError
+from dpgen_jax.types import Array, UserError
 
 
 class Schedule(Protocol):
-    """turn: the number of steps begun before, in all incarnations of a run, lost ones included."""
+    """turn: the number of steps begun before, in all incarnations of a run, lost ones included.
+
+    places: None, or, where units are drawn, how many a step has room for. Then units keep no state,
+    their records lie on every device, and `shares` names who was drawn.
+    """
 
     groups: int
+    places: int | None
 
     def turns(self, source: BitSource, first: int, n: int) -> np.ndarray:
         """int32 [n]: the groups that are visited in n steps from turn `first` on."""
 
     def shares(self, source: BitSource, n_units: int, first: int, n: int) -> np.ndarray | None:
-        """int32 [U, n]: 1 where a visited unit's answer counts, secret; None: all of them."""
+        """int32 [U, n]: 1 where a visited unit's answer counts, secret; None: all of them. With
+        places, int32 [places, n]: the unit that was drawn, or -1 for none."""
+
+    def heard(self, share: Array) -> Array:
+        """int32: 1 where the answer to this share counts."""
 
     def answering(self, n_units: int) -> float:
         """Public number of answers of a step, on average over a round: what a sum is divided by."""
@@ -33,17 +51,23 @@ class Schedule(Protocol):
     def visits(self, turns: int) -> int:
         """Visits to the most visited unit in the first `turns` steps."""
 
-    def event(self, visit: Event) -> Event:
-        """What one visit costs, from what it would cost were it known that the unit answers."""
+    def event(self, visit: Event, bound: Any) -> Event:
+        """What one visit costs, from what it would cost were it known that the unit answers, and
+        from the bound on its message."""
 
 
 class _Plain:
     """A public schedule: nothing is secret, and a visit costs what it costs."""
 
+    places: ClassVar[None] = None
+
+    def heard(self, share: Array) -> Array:
+        return share
+
     def shares(self, source: BitSource, n_units: int, first: int, n: int) -> None:
         return None
 
-    def event(self, visit: Event) -> Event:
+    def event(self, visit: Event, bound: Any) -> Event:
         return visit
 
 
@@ -145,11 +169,88 @@ class SecretDraw:
     def visits(self, turns: int) -> int:
         return turns
 
-    def event(self, visit: Event) -> Event:
+    def event(self, visit: Event, bound: Any) -> Event:
         if isinstance(visit, NonPrivateEvent):
             return visit
         return SampledGaussianEvent(visit.sigma, visit.squared_sensitivity, self.units, self.drawn,
                                     visit.grid, visit.total_variation)
+
+
+OVERFLOW = 1e-18
+"""the most that is allowed for the chance that a draw does not fit its places"""
+
+
+@dataclasses.dataclass(frozen=True)
+class PoissonDraw(_Plain):
+    """Each of `units` units is drawn on its own, with the same secret chance, anew for every step.
+
+    Guarantee: draws are made of fresh secret bits and shown to nobody, and units keep no state, so
+    a step is one Poisson-subsampled Gaussian release (`accountant.events.PoissonGaussianEvent`).
+    The chance is exactly `rate`, a multiple of 2^-32: a unit is drawn where its 32 bits are below
+    2^32 rate. A step has `places` for the drawn, so that its shape tells nothing; what a draw has
+    beyond that is left out, a uniformly random part of it. That changes the law of the step by at
+    most the chance that it happens, below 1e-18, whatever the records are, and this chance is part
+    of the event (Chua et al., "Scalable DP-SGD: Shuffling vs. Poisson Subsampling", NeurIPS 2024,
+    does the same for truncated batches).
+
+    expected: units of a step on average, more than 0 and fewer than there are. Who wants all of
+    them in every step takes `Everyone`, which costs what it costs without a draw.
+    """
+
+    units: int
+    expected: float
+
+    groups: ClassVar[int] = 1
+
+    def __post_init__(self):
+        if not 0 < self.expected < self.units:
+            raise UserError(f"{self.expected:g} of {self.units} records are drawn a step on "
+                            "average; it must be more than 0 and fewer than there are")
+
+    @property
+    def chances(self) -> int:
+        """Of 2^32."""
+        return math.ceil(2**32 * self.expected / self.units)
+
+    @property
+    def rate(self) -> float:
+        return self.chances / 2**32
+
+    @functools.cached_property
+    def places(self) -> int:
+        return bisect.bisect_left(range(self.units), True, key=lambda places: bool(
+            binom.sf(places, self.units, self.rate) <= OVERFLOW))
+
+    def turns(self, source: BitSource, first: int, n: int) -> np.ndarray:
+        return np.zeros(n, np.int32)
+
+    def shares(self, source: BitSource, n_units: int, first: int, n: int) -> np.ndarray:
+        """The drawn units of each step, in the order of the bits that drew them: which ones come
+        first is uniformly random, and so is who is left out."""
+        bits = source.draw((n, n_units))
+        drawn = np.full((self.places, n), -1, np.int32)
+        for step, row in enumerate(bits):
+            found = np.flatnonzero(row < self.chances)
+            found = found[np.argsort(row[found], kind="stable")][:len(drawn)]
+            drawn[:len(found), step] = found
+        return drawn
+
+    def heard(self, share: Array) -> Array:
+        return (share >= 0).astype(np.int32)
+
+    def answering(self, n_units: int) -> float:
+        """On average: the number of those drawn is secret."""
+        return self.rate * n_units
+
+    def visits(self, turns: int) -> int:
+        return turns
+
+    def event(self, visit: Event, bound: Any) -> Event:
+        if isinstance(visit, NonPrivateEvent):
+            return visit
+        overflow = float(binom.sf(self.places, self.units, self.rate))
+        return PoissonGaussianEvent(visit.sigma, bound.squared_norm(), self.rate, bound.relation,
+                                    visit.grid, visit.total_variation + overflow)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,5 +277,5 @@ class PublishedDraw(_Plain):
     def visits(self, turns: int) -> int:
         return turns
 
-    def event(self, visit: Event) -> Event:
+    def event(self, visit: Event, bound: Any) -> Event:
         return NonPrivateEvent("published draw: no valid guarantee")

@@ -6,7 +6,8 @@ from types import ModuleType
 
 from dpgen_jax.types import UserError
 
-NAMES = ("datalens", "gpate", "gswgan", "dpac", "projected_dpgan")
+NAMES = ("datalens", "gpate", "gswgan", "dpac", "pategan", "dpgan", "dpcgan", "dpmerf", "dpmerf_ae",
+         "fedavg_gan", "dcgan", "topagg_sgd", "projected_dpgan")
 
 
 def get(name: str) -> ModuleType:

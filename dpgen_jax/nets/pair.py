@@ -99,12 +99,17 @@ def pair(spec: Spec, generator: GeneratorNet, discriminator: DiscriminatorNet,
         if layers == "paper":
             raise UserError("layers is 'paper', whose networks are for images; "
                             "leave it out for a table")
-        return (Generator(table.TableGenerator(generator, spec),
-                          functools.partial(table.hard_rows, spec=spec)),
+        return (Generator(table.TableGenerator(generator, spec), released(spec)),
                 table.TableDiscriminator(discriminator, spec))
     if layers == "paper":
         nets = paper.PaperGenerator, paper.PaperDiscriminator
     else:
         nets = image.Generator, image.Discriminator
-    return Generator(nets[0](generator, spec), lambda key, images: images), nets[1](
-        discriminator, spec)
+    return Generator(nets[0](generator, spec), released(spec)), nets[1](discriminator, spec)
+
+
+def released(spec: Spec) -> Callable[[Array, Array], Array]:
+    """From (key, fakes) to records as they are released: `Generator.release`."""
+    if isinstance(spec, TableSpec):
+        return functools.partial(table.hard_rows, spec=spec)
+    return lambda key, images: images

@@ -36,6 +36,15 @@ def _mean(preset: Preset, steps: int) -> Preset:
                                "in the " + preset.source)
 
 
+def _compressed(name: str, aggregate: str) -> Preset:
+    """The same teachers, steps and budget with another compression; the noise is found."""
+    preset = PRESETS[name]
+    config = dataclasses.replace(preset.config, aggregate=aggregate, sigma=None,
+                                 sketch_columns=40 if name == "glyphs" else 256)
+    return dataclasses.replace(preset, config=config, source=f"this library: {name} with another "
+                               "compression, to compare as in Table 5 of Wang et al. 2021")
+
+
 _celeba = {"d_steps_first": 30, "latent": 100}
 
 PRESETS = {
@@ -61,3 +70,7 @@ PRESETS = {
 }
 PRESETS |= {f"{name}-mean": _mean(PRESETS[name], steps) for name, steps in (
     ("mnist-eps1", 50), ("mnist-eps10", 25), ("fashion-eps1", 50), ("fashion-eps10", 25))}
+PRESETS |= {f"{name.removesuffix('-mean')}-{aggregate}": _compressed(name, aggregate)
+            for name in ("glyphs", *(f"{data}-{epsilon}-mean" for data in ("mnist", "fashion")
+                                     for epsilon in ("eps1", "eps10")))
+            for aggregate in ("d2p", "fetchsgd")}

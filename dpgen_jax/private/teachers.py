@@ -40,7 +40,8 @@ class Layout:
     Units are padded to a multiple of chunk x devices x groups; padded units cast zero votes.
     parallel: "shard_map", or "pmap": the same per-device function under `jax.pmap`. groups: of the
     mechanism's schedule. Row r of a device holds one unit of every group, so those that a step
-    visits lie at equal distances.
+    visits lie at equal distances. drawn: units are drawn for every step; then what is laid out are
+    the places of a draw, and every device has the records of all units.
     """
 
     n_units: int
@@ -48,6 +49,7 @@ class Layout:
     devices: tuple[jax.Device, ...]
     parallel: str = "shard_map"
     groups: int = 1
+    drawn: bool = False
 
     def __post_init__(self):
         if self.parallel not in ("shard_map", "pmap"):
@@ -107,7 +109,11 @@ def unit_bytes(method: Method) -> int:
 
 
 def place(records: Private[Records], layout: Layout) -> Private[Records]:
-    """Puts records [U, m, ...] on the devices of their units. Padded units get zeros."""
+    """Puts records [U, m, ...] on the devices of their units, padded units get zeros; or on every
+    device, where units are drawn."""
+    if layout.drawn:
+        return Private(jax.device_put(unseal(records), layout.replicated))
+
     def one(array):
         padding = [(0, layout.padded - layout.n_units)] + [(0, 0)] * (array.ndim - 1)
         return jax.device_put(np.pad(array, padding), layout.by_unit)
@@ -135,7 +141,8 @@ def visit_one(method: Method, unit: Units, own: Records, query: Any, step: Array
     key = jax.random.fold_in(jax.random.wrap_key_data(unit.key), step)
     k_learn, k_answer, k_bound = jax.random.split(key, 3)
     state = method.learn(k_learn, unit.state, own, query)
-    message = method.answer(k_answer, state, own, query)
+    # The barrier keeps the compiler from computing a message anew for each pass over it.
+    message = lax.optimization_barrier(method.answer(k_answer, state, own, query))
     votes = method.mechanism.contribution(k_bound, message, secret)
     return dataclasses.replace(unit, state=state), votes
 
@@ -160,8 +167,12 @@ def bounded_sum(method: Method, layout: Layout, units: Private[Units], records: 
         held, total = carry
         get, put = _chunk(i * layout.chunk, group, layout)
         told = lax.dynamic_slice_in_dim(secrets, i * layout.chunk, layout.chunk)
-        chunk, votes = vmapped(one, layout.chunk)(*jax.tree.map(get, (held, data)), told)
-        return jax.tree.map(put, held, chunk), total + votes.sum(0)
+        # A place that nobody was drawn for reads the last unit's records, and is not heard.
+        own = jax.tree.map((lambda a: a[told[:, 0]]) if layout.drawn else get, data)
+        chunk, votes = vmapped(one, layout.chunk)(jax.tree.map(get, held), own, told)
+        # Units that are drawn keep nothing: a place is another unit's in the next step.
+        kept = held if layout.drawn else jax.tree.map(put, held, chunk)
+        return kept, total + votes.sum(0)
 
     total = jnp.zeros(method.mechanism.shape, jnp.int32)
     chunks = held.id.shape[0] // (layout.chunk * layout.groups)

@@ -1,10 +1,13 @@
-"""The release: a generator and its privacy statement. All that may be shared, nothing else."""
+"""The release: a generator, or a classifier, and its privacy statement. All that may be shared,
+nothing else."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +18,21 @@ import safetensors.numpy
 from flax import traverse_util
 
 from dpgen_jax import methods
-from dpgen_jax.accountant.events import Events, SampledGaussianEvent
+from dpgen_jax.accountant.events import (
+    Events,
+    LaplaceEvent,
+    PoissonGaussianEvent,
+    SampledGaussianEvent,
+)
 from dpgen_jax.aggregation.discrete_laplace import class_prior
 from dpgen_jax.config import from_json, to_json
 from dpgen_jax.data import transform
 from dpgen_jax.run.folder import read_json, write_json
-from dpgen_jax.types import ImageSpec, Spec, TableSpec, UserError
+from dpgen_jax.types import ImageSpec, Method, Spec, TableSpec, UserError
 from dpgen_jax.version import __version__
 
-SAMPLE_CHUNK = 500
+CHUNK = 500
+"""Records that are made, or told apart, in one call."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +58,7 @@ class Release:
 
         labels: the classes to draw from in equal shares; by default all, in equal shares or as the
         released class counts say. seed: to repeat a draw; sampling costs no privacy, seeded or not.
-        Errors: UserError for n < 1 or unknown labels.
+        Errors: UserError for n < 1 or unknown labels, and of a classifier.
         """
         x, y = self._draw(n, labels, seed)
         return _finished(self.spec, x), y
@@ -64,6 +73,29 @@ class Release:
 
         return tables.frame(self.spec, *self.sample(n, seed=seed))
 
+    @property
+    def classifies(self) -> bool:
+        """Whether this is a classifier, which has `predict` and makes no records."""
+        return _method(self.method, self.config, self.spec).predict is not None
+
+    def predict(self, x: Any) -> np.ndarray:
+        """The class int32 [n] of each of x: images uint8, or float in [0, 1], [n, H, W(, ch)]; or
+        rows of a table as they are encoded, float [n, F] in [0, 1]. Costs no privacy. Errors:
+        UserError for others, and of a generator."""
+        if not self.classifies:
+            raise UserError(f"{self.method} releases a generator, which tells no classes apart; "
+                            "use sample, and train a classifier on what it makes")
+        x, predictor = _as_drawn(self.spec, x), _compiled(self.method, self.config, self.spec)
+
+        def chunk(start: int) -> np.ndarray:
+            part = x[start:start + CHUNK]
+            padded = np.zeros((CHUNK, *x.shape[1:]), np.float32)
+            padded[:len(part)] = part
+            return np.asarray(predictor(self.model, padded)).argmax(1)[:len(part)]
+
+        parts = [chunk(start) for start in range(0, len(x), CHUNK)]
+        return np.concatenate([np.zeros(0, np.int32), *parts]).astype(np.int32)
+
     def classes(self, names: Any) -> list[int]:
         """The classes of these names: category texts of a table, or their numbers. Errors:
         UserError for others."""
@@ -75,21 +107,24 @@ class Release:
         return [known.index(str(name)) for name in names]
 
     def _draw(self, n: int, labels: Any, seed: int | None) -> tuple[np.ndarray, np.ndarray]:
+        if self.classifies:
+            raise UserError(f"{self.method} releases a classifier, which makes no records; use "
+                            "predict")
         if n < 1:
             raise UserError(f"cannot sample {n} records; at least 1 is needed")
         seed = seed % 2**32 if seed is not None else secrets.randbits(31)
         y = self._labels(n, labels, seed)
-        key, sampler = jax.random.key(seed), _sampler(self.method, self.config, self.spec)
+        key, sampler = jax.random.key(seed), _compiled(self.method, self.config, self.spec)
 
         def chunk(start: int) -> np.ndarray:
             # Padded to a fixed shape: compiled once, and a record does not depend on how many are
             # asked for.
-            part = y[start:start + SAMPLE_CHUNK]
-            padded = jnp.zeros(SAMPLE_CHUNK, jnp.int32).at[:len(part)].set(part)
+            part = y[start:start + CHUNK]
+            padded = jnp.zeros(CHUNK, jnp.int32).at[:len(part)].set(part)
             return np.asarray(sampler(self.model, jax.random.fold_in(key, start), padded)
                               )[:len(part)]
 
-        return np.concatenate([chunk(start) for start in range(0, n, SAMPLE_CHUNK)]), y
+        return np.concatenate([chunk(start) for start in range(0, n, CHUNK)]), y
 
     def _labels(self, n: int, labels: Any, seed: int) -> np.ndarray:
         if labels is None and self.class_counts is not None:
@@ -120,9 +155,6 @@ class Release:
         return root
 
 
-_SAMPLERS: dict[Any, Any] = {}
-
-
 def _finished(spec: Spec, x: np.ndarray) -> np.ndarray:
     """Records as a user takes them, from records as the method draws them."""
     if isinstance(spec, TableSpec):
@@ -130,16 +162,39 @@ def _finished(spec: Spec, x: np.ndarray) -> np.ndarray:
     return np.round(x * 255).astype(np.uint8)
 
 
+def _as_drawn(spec: Spec, x: Any) -> np.ndarray:
+    """float32 [n, *spec.shape] in [0, 1], the inverse of `_finished` for images. Errors:
+    UserError for records of another shape, type or range."""
+    x = np.asarray(x)
+    if isinstance(spec, ImageSpec) and spec.channels == 1 and x.shape[1:] == spec.shape[:2]:
+        x = x[..., None]
+    if x.shape[1:] != spec.shape or x.ndim == 0:
+        raise UserError(f"records have shape {x.shape}, expected [n, "
+                        f"{', '.join(map(str, spec.shape))}]")
+    if x.dtype == np.uint8 and isinstance(spec, ImageSpec):
+        return x / np.float32(255)
+    if not np.issubdtype(x.dtype, np.floating):
+        raise UserError(f"records are {x.dtype}; give uint8 images, or floats in [0, 1]")
+    if not np.all((x >= 0) & (x <= 1)):  # false for NaN
+        raise UserError("records have values outside [0, 1] or NaN; scale them to [0, 1]")
+    return x.astype(np.float32)
+
+
 def spec_from_json(value: dict[str, Any]) -> Spec:
     """The schema of config.json. Errors: UserError."""
     return from_json(TableSpec if "columns" in value else ImageSpec, value)
 
 
-def _sampler(method: str, config: Any, spec: Spec):
-    key = (method, config, spec)
-    if key not in _SAMPLERS:
-        _SAMPLERS[key] = jax.jit(methods.get(method).build(config, spec).sample)
-    return _SAMPLERS[key]
+@functools.lru_cache(64)
+def _method(method: str, config: Any, spec: Spec) -> Method:
+    return methods.get(method).build(config, spec)
+
+
+@functools.lru_cache(64)
+def _compiled(method: str, config: Any, spec: Spec) -> Callable:
+    """`sample` of a generator, `predict` of a classifier."""
+    built = _method(method, config, spec)
+    return jax.jit(built.predict or built.sample)
 
 
 def load(root: str | Path) -> Release:
@@ -177,6 +232,8 @@ def load(root: str | Path) -> Release:
 
 def accountant(events: Events) -> str:
     """How `accountant.gaussian.epsilon` counts these."""
+    if any(isinstance(event, PoissonGaussianEvent | LaplaceEvent) for event, _ in events):
+        return "privacy loss distributions; basic composition with pure releases"
     if any(isinstance(event, SampledGaussianEvent) for event, _ in events):
         return "Renyi differential privacy, with secret draws without replacement"
     return "exact Gaussian differential privacy; basic composition with pure releases"

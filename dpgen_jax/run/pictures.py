@@ -15,8 +15,9 @@ ROWS = 1000
 
 def write(files: RunFolder, release: Release) -> None:
     """release/samples.png, a row per class, or release/samples.csv and marginals.png of a table;
-    curves.png of the public metrics. Written anew by a resumed run."""
-    (_table if isinstance(release.spec, TableSpec) else _images)(files, release)
+    nothing of a classifier; curves.png of the public metrics. Written anew by a resumed run."""
+    if not release.classifies:
+        (_table if isinstance(release.spec, TableSpec) else _images)(files, release)
     plots.curves(metrics.read(files.metrics), files.root / "curves.png")
 
 

@@ -156,7 +156,7 @@ def test_what_knows_only_gaussians_refuses_other_events():
         with pytest.raises(UserError, match="not Gaussian"):
             gaussian.mu_squared(((VOTES, 1), (event, 1)))
         with pytest.raises(UserError, match="not Gaussian"):
-            gaussian.rdp_epsilon(((event, 1),), DELTA)
+            cross_check.rdp_epsilon(((event, 1),), DELTA)
 
 
 @pytest.mark.parametrize("make", [

@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from dpgen_jax.accountant import gaussian, sampling
+from dpgen_jax.accountant import cross_check, gaussian, sampling
 from dpgen_jax.accountant.events import GaussianEvent, SampledGaussianEvent
 from dpgen_jax.accountant.published import (
     PUBLISHED,
@@ -101,8 +101,8 @@ def visits(n, batch=32, sigma=1.07):
 def test_what_the_published_noise_costs(n, batch, exact, improved, classic):
     """A public rotation over 1,000 critics visits each 20 times in 20,000 steps."""
     events = visits(n, batch)
-    got = (gaussian.epsilon(events, DELTA), gaussian.rdp_epsilon(events, DELTA),
-           gaussian.rdp_epsilon(events, DELTA, "classic"))
+    got = (gaussian.epsilon(events, DELTA), cross_check.rdp_epsilon(events, DELTA),
+           cross_check.rdp_epsilon(events, DELTA, "classic"))
     assert got[0] < got[1] < got[2]
     for number, expected in zip(got, (exact, improved, classic), strict=True):
         if expected is not None:
@@ -111,7 +111,7 @@ def test_what_the_published_noise_costs(n, batch, exact, improved, classic):
 
 def test_the_noise_of_a_true_ten():
     """In units of 2 C: by the exact accountant, and by the improved conversion."""
-    for sigma, cost in ((12.646, gaussian.epsilon), (13.398, gaussian.rdp_epsilon)):
+    for sigma, cost in ((12.646, gaussian.epsilon), (13.398, cross_check.rdp_epsilon)):
         assert cost(visits(20, sigma=sigma * 1.0001), DELTA) < 10
         assert cost(visits(20, sigma=sigma * 0.9999), DELTA) > 10
 

@@ -72,7 +72,7 @@ def test_one_group_is_everyone():
 def test_public_schedules_draw_nothing():
     for schedule in (Everyone(), Rotation(3)):
         assert schedule.shares(None, 10, 0, 5) is None
-        assert schedule.event(VISIT) is VISIT
+        assert schedule.event(VISIT, None) is VISIT
 
 
 # SecretDraw.
@@ -84,7 +84,7 @@ def test_exactly_as_many_are_heard_as_are_charged():
     shares = SECRET.shares(SeededBits(0), 10, 0, 500)
     assert shares.dtype == np.int32 and shares.shape == (10, 500)
     assert set(np.unique(shares)) == {0, 1} and np.all(shares.sum(0) == SECRET.drawn)
-    assert SECRET.answering(10) == SECRET.drawn == SECRET.event(VISIT).drawn
+    assert SECRET.answering(10) == SECRET.drawn == SECRET.event(VISIT, None).drawn
     assert np.all(visited(SECRET, 5, 10)) and SECRET.visits(7) == 7
 
 
@@ -145,7 +145,7 @@ def test_every_word_of_the_bits_counts():
 
 
 def test_a_secret_draw_is_one_amplified_event_of_its_whole_message():
-    assert SECRET.event(VISIT) == SampledGaussianEvent(30.0, 4 * 32, 10, 3, 0.5, 1e-9)
+    assert SECRET.event(VISIT, None) == SampledGaussianEvent(30.0, 4 * 32, 10, 3, 0.5, 1e-9)
     assert SECRET.event(NonPrivateEvent()) == NonPrivateEvent()
 
 
@@ -168,7 +168,7 @@ def test_the_published_draw_is_uniform_and_costs_everything():
         groups[:9], np.concatenate([PUBLISHED.turns(SeededBits(2), t, 3) for t in (0, 3, 6)]))
     assert np.all(visited(PUBLISHED, 50, 10, bits=SeededBits(0)).sum(1) == 1)
     assert PUBLISHED.answering(10) == 1 and PUBLISHED.shares(None, 10, 0, 5) is None
-    event = PUBLISHED.event(VISIT)
+    event = PUBLISHED.event(VISIT, None)
     assert isinstance(event, NonPrivateEvent) and PUBLISHED.visits(3) == 3
     assert gaussian.epsilon(((event, 1),), 1e-5) == math.inf
 

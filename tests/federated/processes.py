@@ -56,12 +56,12 @@ def free_port() -> int:
 class Federation:
     """Processes, each with a group of its own and its output in NAME.log; a context manager."""
 
-    def __init__(self, root: Path, **environment: str):
+    def __init__(self, root: Path):
         self.root, self.port, self.running = root, free_port(), {}
         self.environment = os.environ | {
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "FLWR_HOME": str(root / "flower"),
             "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1",
-            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1"} | environment
+            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1"}
         certificates(root)
         (root / "flower").mkdir()
         (root / "flower/config.toml").write_text(

@@ -74,8 +74,7 @@ def in_process(root, rows):
 
 def run(root, rows):
     """From the first process to the last; client 1's node drops out after turn 1. What was said."""
-    with processes.Federation(root, JAX_COMPILATION_CACHE_DIR=str(root / "compiled"),
-                              JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0.1") as federation:
+    with processes.Federation(root) as federation:
         federation.superlink()
         for i in range(fed.CLIENTS):
             federation.start(f"client-{i}", "python", "-m", "dpgen_jax.join", "app", "--data",
@@ -103,8 +102,7 @@ def test_a_federation_of_processes_survives_its_clients(tmp_path):
     (tmp_path / "app/faulty.py").write_text(FAULTY)
     rows = lambda: metrics.read(tmp_path / "run/metrics.jsonl")  # noqa: E731
     said = run(tmp_path, rows)
-    with runs.Compiled(tmp_path / "compiled"):
-        twin = in_process(tmp_path, rows())
+    twin = in_process(tmp_path, rows())
 
     assert [row["clients"] for row in rows()] == [[0, 1, 2], [0], [0, 2]], said
     assert "turn 1: the answer of client 1 holds float32, expected int32; dropped" in said

@@ -1,5 +1,7 @@
 """The image networks: the fast discriminator equals the published form; the generator's parts."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -59,18 +61,20 @@ def test_discriminator_equals_the_plain_form(spec):
     d = Discriminator(DiscriminatorNet(), spec)
     keys = jax.random.split(jax.random.key(0), 5)
     params = {name: leaf + 0.1 * jax.random.normal(jax.random.fold_in(keys[0], i), leaf.shape)
-              for i, (name, leaf) in enumerate(d.init(keys[1]).items())}
+              for i, (name, leaf) in enumerate(jax.jit(d.init)(keys[1]).items())}
     x = jax.random.uniform(keys[2], (2, 6, *spec.shape))
     labels = jax.random.randint(keys[3], (2, 6), 0, spec.classes)
     weight = jax.random.normal(keys[4], (2, 6))
 
     def value_and_grads(f):
-        logits = f(params, x)
-        return logits, jax.grad(lambda p, x: jnp.sum(weight * f(p, x)), (0, 1))(params, x)
+        def both(p, x):  # arguments: constants would be folded, which takes XLA longer
+            return f(p, x), jax.grad(lambda p, x: jnp.sum(weight * f(p, x)), (0, 1))(p, x)
 
-    got = jax.jit(lambda: value_and_grads(lambda p, x: d.apply(p, x, labels)))()
-    want = jax.jit(lambda: value_and_grads(lambda p, x: jnp.stack(
-        [plain(p, x[g], labels[g], spec.classes) for g in (0, 1)])))()
+        return jax.jit(both)(params, x)
+
+    got = value_and_grads(lambda p, x: d.apply(p, x, labels))
+    want = value_and_grads(lambda p, x: jnp.stack(
+        [plain(p, x[g], labels[g], spec.classes) for g in (0, 1)]))
     close(got[0], want[0])
     # A bias before batch normalisation has no effect: its exact gradient is 0, both are rounding.
     for name in set(params) - {"bias2", "bias3"}:
@@ -79,11 +83,12 @@ def test_discriminator_equals_the_plain_form(spec):
 
 
 def test_discriminator_parameter_count():
-    assert count(Discriminator(DiscriminatorNet(), MNIST).init(jax.random.key(0))) == 555_655
+    assert count(jax.eval_shape(Discriminator(DiscriminatorNet(), MNIST).init,
+                                jax.random.key(0))) == 555_655
 
 
 def test_discriminator_initial_values():
-    params = Discriminator(DiscriminatorNet(), MNIST).init(jax.random.key(0))
+    params = jax.jit(Discriminator(DiscriminatorNet(), MNIST).init)(jax.random.key(0))
     assert all(float(jnp.abs(params[n]).max()) == 0 for n in params if n[:4] in ("bias", "offs"))
     assert all(float(params[n].min()) == 1 for n in ("scale2", "scale3"))
     for name in ("conv2", "label2"):  # truncated at two deviations, as TensorFlow does
@@ -93,11 +98,11 @@ def test_discriminator_initial_values():
 
 def test_groups_do_not_mix():
     d = Discriminator(DiscriminatorNet(), MNIST)
-    params = d.init(jax.random.key(0))
+    params, apply = jax.jit(d.init)(jax.random.key(0)), jax.jit(d.apply)
     x = jax.random.uniform(jax.random.key(1), (2, 5, *MNIST.shape))
     labels = jnp.zeros((2, 5), jnp.int32)
-    changed = d.apply(params, x.at[1].set(0.5), labels)
-    np.testing.assert_array_equal(d.apply(params, x, labels)[0], changed[0])
+    changed = apply(params, x.at[1].set(0.5), labels)
+    np.testing.assert_array_equal(apply(params, x, labels)[0], changed[0])
 
 
 def test_other_sizes_are_refused_in_one_line():
@@ -121,12 +126,14 @@ def test_generator_parameter_count(generator):
 
 def test_stored_statistics_make_samples_independent(generator):
     g, variables, z, labels = generator
-    trained, new = g.apply(variables, z, labels, train=True, mutable=["batch_stats"])
+    trained, new = jax.jit(lambda variables: g.apply(
+        variables, z, labels, train=True, mutable=["batch_stats"]))(variables)
     frozen = variables | new
-    sampled = g.apply(frozen, z, labels, train=False)
+    sample = jax.jit(functools.partial(g.apply, train=False))
+    sampled = sample(frozen, z, labels)
     assert sampled.shape == (6, *MNIST.shape)
     np.testing.assert_allclose(sampled, trained, atol=1e-5)
-    alone = g.apply(frozen, z[2:3], labels[2:3], train=False)
+    alone = sample(frozen, z[2:3], labels[2:3])
     np.testing.assert_allclose(alone[0], sampled[2], atol=1e-5)
 
 
@@ -134,7 +141,8 @@ def test_stored_statistics_make_samples_independent(generator):
 def test_generator_shapes(spec):
     g = Generator(GeneratorNet(latent=8, hidden=16, channels=8), spec)
     z, labels = latents(jax.random.key(1), 4, g.net), jnp.zeros(4, jnp.int32)
-    images, _ = g.init_with_output(jax.random.key(0), z, labels, train=True)
+    images, _ = jax.jit(lambda key: g.init_with_output(key, z, labels, train=True))(
+        jax.random.key(0))
     assert images.shape == (4, *spec.shape)
     assert float(images.min()) >= 0 and float(images.max()) <= 1
 

@@ -251,6 +251,6 @@ def test_no_second_copy_of_the_units():
                            np.zeros(3 * units, int)), where,
                           tiny.partition.assign(3 * units, units, tiny.KEY))
         compiled = CALLS(method, where).lower(Private(held), own, Private(states), 0, 0, 1)
-        return compiled.compile().memory_analysis().temp_size_in_bytes
+        return compiled.compile(toy.AS_IN_A_RUN).memory_analysis().temp_size_in_bytes
 
     assert temporary(1024) - temporary(8) < 1016 * teachers.unit_bytes(METHOD) / 5

@@ -1,0 +1,98 @@
+"""Rounding to k levels without bias: the messages of D2P-Fed (arXiv 2006.13039; Algorithms 5 and 6
+of DataLens, arXiv 2103.11109, where the levels are biased and the rows are not rotated back)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import operator
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from dpgen_jax.types import Array, UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class KLevels:
+    """Each row of a message is scaled to one length and rounded to k levels.
+
+    levels: k, the integers -(k - 1), -(k - 3), ..., k - 1, so log2(k) bits for an entry; columns:
+    of a row, D; rows: B.
+
+    Guarantee: for two messages of one unit, whatever they are and whatever the keys,
+    ||project(v) - project(v')||^2 <= 4 squared_norm rows: each row is an integer vector with a sum
+    of squares of at most `squared_norm`, checked in integers, or zero. Unit: a record, through its
+    unit's message; replace-one. Raises UserError for values outside their range.
+
+    The sum of such messages is released with a rounded Gaussian, where D2P-Fed draws a discrete
+    one. Rounding an ideal Gaussian commutes with adding an integer, so exact Gaussian accounting
+    holds; of the discrete Gaussian only a bound by zCDP is known, which allows fewer steps.
+
+    A row is scaled until its length is `reach` or its largest entry is k - 1, whichever comes
+    first, so no entry is cut off, and an entry becomes one of the two levels beside it with the
+    probability that makes the mean exact: the mean message has the direction of the row. Rows that
+    were rotated (`hadamard`) are hardly ever stopped by their largest entry.
+    """
+
+    levels: int
+    columns: int
+    rows: int
+
+    unit: ClassVar[str] = "record"
+    relation: ClassVar[str] = "replace-one"
+
+    def __post_init__(self):
+        for name, least in (("levels", 2), ("columns", 1), ("rows", 1)):
+            value = operator.index(getattr(self, name))
+            object.__setattr__(self, name, value)
+            if value < least:
+                raise UserError(f"{name} is {value}; at least {least} needed")
+        if self.max_abs**2 * self.columns >= 2**31:
+            raise UserError(f"{self.levels} levels are too many for {self.columns} columns; use "
+                            f"at most {math.isqrt((2**31 - 1) // self.columns) + 1}")
+
+    @property
+    def max_abs(self) -> int:
+        return self.levels - 1
+
+    @property
+    def reach(self) -> float:
+        """The length of a row before it is rounded: of a normal vector of this length, the largest
+        entry is about k - 1."""
+        largest = math.sqrt(max(1.0, 2 * math.log(self.columns)))
+        return self.max_abs * math.sqrt(self.columns) / largest
+
+    @property
+    def squared_norm(self) -> int:
+        """The most that the squares of a row may come to: a longer row is dropped. Rounding adds
+        at most D to the mean square of the length and has a standard deviation of one in the
+        length, so four leave hardly any; for few levels, what all entries at the end come to."""
+        rounded = math.sqrt(self.reach**2 + self.columns) + 4
+        return min(self.max_abs**2 * self.columns, math.floor(rounded**2))
+
+    @property
+    def grid(self) -> float:
+        """Rows are released as if they had length one."""
+        return 1 / self.reach
+
+    def project(self, key: Array, message: Array) -> Array:
+        """float32 [B, D] to int32 [B, D]; a row that is zero or not finite becomes 0; the key
+        protects nothing."""
+        largest = jnp.max(jnp.abs(message), -1, keepdims=True)
+        speaks = jnp.isfinite(largest) & (largest >= jnp.finfo(jnp.float32).tiny)
+        # Relative to the largest entry: the square of a tiny or huge entry is not a float32.
+        unit = jnp.where(speaks, message / jnp.where(speaks, largest, 1), 0)
+        norm = jnp.maximum(jnp.linalg.norm(unit, axis=-1, keepdims=True), 1)
+        place = (unit * jnp.minimum(self.reach / norm, self.max_abs) + self.max_abs) / 2
+        low = jnp.clip(jnp.floor(place), 0, self.levels - 2)
+        chosen = low + (jax.random.uniform(key, message.shape) < place - low)
+        entries = 2 * chosen.astype(jnp.int32) - self.max_abs
+        # The proof is in integers: whatever floats did above, a longer row is dropped here.
+        short = jnp.sum(entries * entries, -1, keepdims=True) <= self.squared_norm
+        return jnp.where(speaks & short, entries, 0)
+
+    def squared_sensitivity(self) -> int:
+        """Of the whole message, replace-one: every row may turn to its opposite."""
+        return 4 * self.squared_norm * self.rows

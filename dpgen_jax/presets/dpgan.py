@@ -1,0 +1,45 @@
+"""Named configurations of DP-GAN, each with its source.
+
+"revisited" follows Bie, Kamath and Zhang (TMLR 2023): several discriminator steps for each step of
+the generator, and large batches. "published" is Xie et al.'s Wasserstein GAN with clipped weights,
+made sound: gradients of records are clipped, drawn by Poisson sampling, and accounted.
+"""
+
+import dataclasses
+
+from dpgen_jax.methods.dpgan import Config
+from dpgen_jax.nets.adam import Adam
+from dpgen_jax.nets.image import GeneratorNet
+from dpgen_jax.nets.plain import ConvNet
+from dpgen_jax.presets import Preset
+from dpgen_jax.types import ImageSpec
+
+OURS = "this library, after Bie, Kamath and Zhang 2023; chosen on glyphs, whose records are public"
+XIE = "Xie et al. 2018 (its code: batch 64, 5 critic steps, weights within 0.01), made sound"
+MNIST = ImageSpec(28, 28, 1, 10)
+
+_revisited = Config(batch=600, fakes=128, g_batch=128, d_steps=3, diversity=1.0, ema=0.99,
+                    steps=8000, generator=GeneratorNet(32, 256, 24),
+                    discriminator=ConvNet(16, 32), d_optimiser=Adam(1e-3, 0.5, 0.99),
+                    g_optimiser=Adam(1e-3, 0.5, 0.99))
+_glyphs = dataclasses.replace(_revisited, d_steps=4, ema=0.9, steps=1000,
+                              generator=GeneratorNet(16, 128, 24),
+                              d_optimiser=Adam(2e-3, 0.5, 0.99))
+_published = Config(loss="wasserstein", batch=64, fakes=64, g_batch=64, d_steps=5, weight_clip=0.01,
+                    sigma=1.0, generator=GeneratorNet(100, 256, 32),
+                    discriminator=ConvNet(16, 32), d_optimiser=Adam(5e-5, 0.0, 0.9),
+                    g_optimiser=Adam(5e-5, 0.0, 0.9))
+_eps1 = dataclasses.replace(_revisited, batch=1200, steps=4000)
+
+PRESETS = {
+    "glyphs": Preset(_glyphs, ImageSpec(12, 12, 1, 10), 10.0, 1e-5, 30000, OURS),
+    "digits": Preset(dataclasses.replace(_glyphs, batch=200), ImageSpec(8, 8, 1, 10), 10.0, 1e-5,
+                     1437, OURS, dataset="digits"),
+    "mnist-eps10-revisited": Preset(_revisited, MNIST, 10.0, 1e-5, 60000, OURS),
+    "mnist-eps1-revisited": Preset(_eps1, MNIST, 1.0, 1e-5, 60000, OURS),
+    "fashion-eps10-revisited": Preset(_revisited, MNIST, 10.0, 1e-5, 60000, OURS),
+    "fashion-eps1-revisited": Preset(_eps1, MNIST, 1.0, 1e-5, 60000, OURS),
+    "mnist-eps10-published": Preset(_published, MNIST, 10.0, 1e-5, 60000, XIE),
+    "mnist-eps1-published": Preset(dataclasses.replace(_published, sigma=None, steps=20000), MNIST,
+                                   1.0, 1e-5, 60000, XIE),
+}

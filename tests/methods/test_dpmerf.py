@@ -1,0 +1,254 @@
+"""DP-MERF: one noisy mean embedding, and a generator that is fitted to it."""
+
+import dataclasses
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import toy
+from scipy.stats import norm
+
+from dpgen_jax import api, loop, plan, presets
+from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.config import Budget, Runtime
+from dpgen_jax.data import Dataset
+from dpgen_jax.methods import dpmerf
+from dpgen_jax.nets.image import GeneratorNet
+from dpgen_jax.types import Column, ImageSpec, Records, TableSpec, UserError
+
+N, OTHER = 20, 4
+IMAGE = ImageSpec(4, 4, 1, 3)
+TABLE = TableSpec((Column("a", "continuous", 0.0, 1.0),
+                   Column("b", "categorical", categories=("x", "y"))),
+                  Column("class", "categorical", categories=("0", "1", "2")), 2)
+CONFIG = dpmerf.Config(records=N, features=12, windows=(0, 2), sigma=0.0, batch=30,
+                       generator_steps=4, generator=GeneratorNet(4, 16, 8))
+WHERE = toy.layout(4, 2, units=N)
+compile_block = loop.compile_block
+
+
+def records(spec, n=N, seed=0):
+    rng = np.random.default_rng(seed)
+    y = (np.arange(n) % spec.classes).astype(np.int32)
+    if spec is TABLE:
+        x = np.concatenate([rng.uniform(0, 1, (n, 1)), np.eye(2)[rng.integers(0, 2, n)]], 1)
+        return Records(x.astype(np.float32), y)
+    return Records(rng.integers(0, 256, (n, *spec.shape), dtype=np.uint8), y)
+
+
+@functools.cache
+def method(spec):
+    return dpmerf.build(CONFIG, spec)
+
+
+@functools.cache
+def block(spec):
+    return compile_block(method(spec), WHERE)
+
+
+def release(monkeypatch, path, spec, own):
+    """Public state of the real loop's one step, without noise."""
+    monkeypatch.setattr(loop, "compile_block", lambda *_: block(spec))
+    state = loop.initial_state(method(spec), jax.random.key(0), WHERE)
+    with Ledger.create(path, {"epsilon": float("inf"), "delta": 1e-5}) as ledger:
+        state = loop.train(method(spec), toy.placed(own.x, own.y, WHERE, spec), state, WHERE,
+                           ledger, SeededBits(0), steps=1, on_block=lambda state, metrics: None)
+    return jax.device_get(state.public)
+
+
+def direct(spec, frequencies, own):
+    """The embedding [C, D] in NumPy, record by record."""
+    found = np.zeros((spec.classes, dpmerf.random_features(CONFIG, spec).columns))
+    for x, y in zip(own.x, own.y, strict=True):
+        x = x.reshape(-1).astype(float) / (255 if x.dtype == np.uint8 else 1)
+        phase, left, parts = x @ frequencies, 0.95, [[math.sqrt(0.05)]]
+        if spec is TABLE:
+            left, parts = 0.55, [*parts, math.sqrt(0.4) * x[1:]]
+        scale = math.sqrt(left / len(phase))
+        found[y] += np.concatenate([*parts, scale * np.cos(phase), scale * np.sin(phase)])
+    return found / len(own.y)
+
+
+@pytest.mark.parametrize("spec", [IMAGE, TABLE])
+def test_the_release_is_the_mean_embedding(monkeypatch, tmp_path, spec):
+    own = records(spec)
+    public = release(monkeypatch, tmp_path / "ledger", spec, own)
+    expected = direct(spec, public.frequencies, own)
+    bound = method(spec).mechanism.bound  # which shortens a message a little, for its rounding
+    longest = 1 - math.sqrt(bound.columns) / (2 * bound.levels)
+    np.testing.assert_allclose(public.embedding, longest * expected, atol=bound.grid)
+    np.testing.assert_allclose(public.embedding[:, 0] / math.sqrt(0.05), [7 / 20, 7 / 20, 6 / 20],
+                               rtol=2e-3)
+
+
+def test_frequencies_and_the_generator_do_not_depend_on_records_but_by_the_release(
+        monkeypatch, tmp_path):
+    first = release(monkeypatch, tmp_path / "a", IMAGE, records(IMAGE))
+    second = release(monkeypatch, tmp_path / "b", IMAGE, records(IMAGE, seed=1))
+    np.testing.assert_array_equal(first.frequencies, second.frequencies)
+    assert not np.array_equal(first.embedding, second.embedding)
+    refine = jax.jit(method(IMAGE).refine)
+    same = dataclasses.replace(second, embedding=first.embedding)
+    key = jax.random.key(0)
+    assert toy.equal(refine(key, first), refine(key, same))
+    assert not toy.equal(refine(key, first), refine(key, second))
+
+
+# What one record can do.
+
+@pytest.mark.parametrize("spec", [IMAGE, TABLE])
+def test_the_declared_sensitivity_is_attained_and_never_exceeded(spec):
+    """A record of another class has its features in another block, orthogonal: only a message that
+    is no embedding reaches the whole distance, and none exceeds it."""
+    held, own = method(spec).mechanism, records(spec)
+    frequencies = method(spec).init(jax.random.key(0)).frequencies
+
+    @jax.jit
+    def message(x, y):
+        return method(spec).answer(jax.random.key(0), None, Records(x[None], y[None]), frequencies)
+
+    project = jax.jit(lambda m: held.bound.project(jax.random.key(0), m))
+    sent = [np.asarray(message(x, y)) for x, y in zip(own.x, own.y, strict=True)]
+    np.testing.assert_allclose([np.linalg.norm(m) for m in sent], 1, rtol=1e-5)
+    for x, m in zip(own.y, sent, strict=True):
+        assert set(np.flatnonzero(m.reshape(spec.classes, -1).any(1))) == {int(x)}
+    hostile = [np.full_like(sent[0], 1e30), 100 * sent[0], -100 * sent[0],
+               np.full_like(sent[0], np.nan)]
+    votes = [np.asarray(project(m)).astype(np.int64) for m in [*sent, *hostile]]
+    largest = max(((a - b) ** 2).sum() for a in votes for b in votes)
+    declared = held.bound.squared_sensitivity()
+    assert 0.97 * declared < largest <= declared
+
+
+def test_one_record_changes_one_message():
+    one, other = records(IMAGE), records(IMAGE)
+    other.x[OTHER], other.y[OTHER] = 255 - one.x[OTHER], (one.y[OTHER] + 1) % 3
+    frequencies = method(IMAGE).init(jax.random.key(0)).frequencies
+
+    @jax.jit
+    def votes(own):
+        def of_one(x, y):
+            message = method(IMAGE).answer(jax.random.key(0), None, Records(x[None], y[None]),
+                                           frequencies)
+            return method(IMAGE).mechanism.bound.project(jax.random.key(0), message)
+
+        return jax.vmap(of_one)(own.x, own.y)
+
+    changed = (np.asarray(votes(one)) != np.asarray(votes(other))).any((1, 2))
+    assert np.flatnonzero(changed).tolist() == [OTHER]
+
+
+def test_muted_the_public_state_does_not_know_the_records(monkeypatch, tmp_path):
+    def muted(key, public, query, released):
+        return method(IMAGE).absorb(key, public, query, jnp.zeros_like(released))
+
+    deaf = dataclasses.replace(method(IMAGE), absorb=muted)
+    compiled = compile_block(deaf, WHERE)
+    monkeypatch.setattr(f"{__name__}.block", lambda spec: compiled)
+    first, second = (release(monkeypatch, tmp_path / str(seed), IMAGE, records(IMAGE, seed=seed))
+                     for seed in (0, 1))
+    assert toy.equal(first, second) and not first.embedding.any()
+
+
+# The generator.
+
+def test_the_loss_is_unbiased():
+    """Over many draws of few fakes it averages to the distance at their distribution's mean."""
+    features = dpmerf.random_features(CONFIG, IMAGE)
+    public = method(IMAGE).init(jax.random.key(0))
+    own = records(IMAGE, 300)
+    public = dataclasses.replace(public, embedding=jnp.asarray(
+        direct(IMAGE, np.asarray(public.frequencies), own), jnp.float32))
+    pool = jax.random.uniform(jax.random.key(1), (5, 3, 4, 4, 1))  # five fakes of each class
+
+    def loss(key):
+        chosen = jax.random.randint(key, (2,), 0, 5)
+        return dpmerf.embedding_loss(features, public, pool[chosen], 0.0)
+
+    losses = jax.vmap(loss)(jax.random.split(jax.random.key(2), 20_000))
+    means = features.embed(public.frequencies, pool.reshape(15, 4, 4, 1)).reshape(5, 3, -1).mean(0)
+    aim = public.embedding / (public.embedding[:, :1] / math.sqrt(0.05))
+    expected = jnp.sum(means**2 - 2 * means * aim)
+    error = float(losses.std()) / math.sqrt(20_000)
+    assert float(losses.mean()) == pytest.approx(float(expected), abs=4 * error)
+
+
+def test_a_class_without_records_pulls_at_nothing():
+    features = dpmerf.random_features(CONFIG, IMAGE)
+    public = method(IMAGE).init(jax.random.key(0))
+    fakes = jax.random.uniform(jax.random.key(1), (4, 3, 4, 4, 1))
+    noisy = dataclasses.replace(public, embedding=public.embedding.at[1, 0].set(-0.5))
+    for state in (public, noisy):
+        slope = jax.grad(lambda f, s=state: dpmerf.embedding_loss(features, s, f, 0.01))(fakes)
+        assert float(jnp.abs(slope).max()) == 0
+
+
+def test_the_generator_moves_towards_the_embedding(monkeypatch, tmp_path):
+    own = records(IMAGE)
+    own.x[...] = np.where(own.y[:, None, None, None] == 1, 230, 25)  # class 1 is bright
+    public = release(monkeypatch, tmp_path / "ledger", IMAGE, own)
+    longer = dataclasses.replace(CONFIG, generator_steps=200, ema=0.5)
+    trained = dpmerf.build(longer, IMAGE)
+    model = jax.jit(trained.refine)(jax.random.key(0), public)
+    labels = jnp.arange(60) % 3
+    made = np.asarray(jax.jit(trained.sample)(model, jax.random.key(1), labels))
+    levels = [made[np.asarray(labels) == c].mean() for c in range(3)]
+    assert levels[1] > 0.75 and max(levels[0], levels[2]) < 0.25
+
+
+# Presets, whole runs, bad input.
+
+ALL = presets.all_of("dpmerf")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_presets_get_the_least_noise_that_the_budget_allows(name):
+    preset = ALL[name]
+    config = plan.with_records(preset.config, preset.records)
+    done = plan.complete("dpmerf", config, preset.spec, Budget(preset.epsilon, preset.delta))
+
+    def delta(sigma):  # Balle and Wang (2018), one release of sensitivity 2 / n
+        mu, epsilon = 1 / sigma, preset.epsilon
+        return (norm.cdf(mu / 2 - epsilon / mu)
+                - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu))
+
+    assert delta(done.sigma) <= preset.delta < delta(0.999 * done.sigma)
+    held = dpmerf.mechanism(done, preset.spec)
+    assert held.n_units == preset.records
+    assert held.noise.sigma == pytest.approx(2 * done.sigma / held.bound.grid)
+
+
+@pytest.mark.parametrize("spec", [IMAGE, TABLE])
+def test_a_whole_run_makes_samples_within_the_budget(tmp_path, spec):
+    own = records(spec)
+    config = dataclasses.replace(CONFIG, records=None, sigma=None)
+    made = api.run(api.Run("dpmerf", "mine", config, Budget(3.0, 1e-3), Runtime(devices=1, chunk=5),
+                           tmp_path / "run"), Dataset("rows", spec, own.x, own.y), lambda line: 0)
+    x, labels = made.sample(7)
+    assert len(x) == 7 and np.isfinite(x).all() and set(labels) <= {0, 1, 2}
+    assert made.privacy["epsilon"] == 3.0 and made.config.records == N
+
+
+@pytest.mark.parametrize(("field", "value"), [
+    ("batch", 0), ("generator_steps", 0), ("records", 0), ("ema", 1.0), ("sigma", -1.0),
+    ("steps", 2), ("steps", 0)])
+def test_settings_that_mean_nothing_are_named(field, value):
+    with pytest.raises(UserError, match=field):
+        dataclasses.replace(CONFIG, **{field: value})
+
+
+@pytest.mark.parametrize(("field", "value", "said"), [
+    ("records", None, "records"), ("features", 7, "features"), ("windows", (), "windows"),
+    ("sigma", 1e5, "levels")])
+def test_mechanisms_that_cannot_be_are_refused(field, value, said):
+    with pytest.raises(UserError, match=said):
+        dpmerf.mechanism(dataclasses.replace(CONFIG, **{field: value}), IMAGE)
+
+
+def test_too_few_fakes_are_refused_before_anything_is_spent():
+    with pytest.raises(UserError, match="batch is 5.* 6 or above"):
+        dpmerf.build(dataclasses.replace(CONFIG, batch=5), IMAGE)

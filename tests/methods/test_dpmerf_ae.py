@@ -1,0 +1,141 @@
+"""DP-MERF on codes: an autoencoder by DP-SGD and an embedding, as one sort of event."""
+
+import dataclasses
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import toy
+from jax.flatten_util import ravel_pytree
+
+from dpgen_jax import api, presets
+from dpgen_jax.accountant.events import PoissonGaussianEvent
+from dpgen_jax.config import Budget, Runtime
+from dpgen_jax.data import Dataset
+from dpgen_jax.methods import dpmerf_ae
+from dpgen_jax.nets.image import GeneratorNet
+from dpgen_jax.types import Column, ImageSpec, Records, TableSpec, UserError
+
+N = 40
+IMAGE = ImageSpec(4, 4, 1, 3)
+TABLE = TableSpec((Column("a", "continuous", 0.0, 1.0),
+                   Column("b", "categorical", categories=("x", "y"))),
+                  Column("class", "categorical", categories=("0", "1", "2")), 2)
+CONFIG = dpmerf_ae.Config(records=N, batch=10, clip=0.7, sigma=1.0, steps=5, embedding_steps=2,
+                          hidden=6, code=3, features=8, fakes=12, generator_steps=3,
+                          generator=GeneratorNet(4, 8))
+
+
+def records(spec, n=N, seed=0):
+    rng = np.random.default_rng(seed)
+    y = (np.arange(n) % spec.classes).astype(np.int32)
+    if spec is TABLE:
+        x = np.concatenate([rng.uniform(0, 1, (n, 1)), np.eye(2)[rng.integers(0, 2, n)]], 1)
+        return Records(x.astype(np.float32), y)
+    return Records(rng.integers(0, 256, (n, *spec.shape), dtype=np.uint8), y)
+
+
+@functools.cache
+def method(spec):
+    return dpmerf_ae.build(CONFIG, spec)
+
+
+def query(spec, embeds):
+    public = method(spec).init(jax.random.key(0))
+    return dataclasses.replace(method(spec).ask(jax.random.key(1), public),
+                               embeds=jnp.asarray(embeds))
+
+
+@pytest.mark.parametrize("spec", [IMAGE, TABLE])
+def test_a_record_answers_with_its_gradient_and_then_with_its_embedding(spec):
+    own, (net, features) = records(spec), dpmerf_ae.parts(CONFIG, spec)
+    answer = jax.jit(method(spec).answer)
+    x = jnp.asarray(own.x[:1], jnp.float32) / (255 if spec is IMAGE else 1)
+    one, asked = Records(own.x[:1], own.y[:1]), query(spec, False)
+    gradient = np.asarray(answer(jax.random.key(0), None, one, asked))[0]
+    expected = ravel_pytree(jax.grad(net.loss)(asked.net, x))[0]
+    np.testing.assert_allclose(gradient[:len(expected)], expected / 0.7, rtol=2e-4, atol=1e-5)
+    assert not gradient[len(expected):].any()
+
+    embedding = np.asarray(answer(jax.random.key(0), None, one, query(spec, True)))[0]
+    phi = features.embed(asked.frequencies, net.encode(asked.net, x))[0]
+    blocks = embedding[:3 * len(phi)].reshape(3, -1)
+    np.testing.assert_allclose(blocks[own.y[0]], phi, rtol=1e-4, atol=1e-5)
+    assert np.linalg.norm(embedding) == pytest.approx(1, rel=1e-5)
+
+
+def test_both_sorts_of_steps_are_one_event():
+    held = method(IMAGE).mechanism
+    ((event, count),) = held.events(5)
+    assert isinstance(event, PoissonGaussianEvent) and count == 5
+    net, features = dpmerf_ae.parts(CONFIG, IMAGE)
+    assert held.shape == (1, max(dpmerf_ae.length(net), 3 * features.columns))
+    assert held.noise.sigma == pytest.approx(CONFIG.sigma * held.bound.levels)
+    messages = [s * np.full(held.shape, 1e9, np.float32) for s in (1, -1)]
+    sent = [np.asarray(held.bound.project(jax.random.key(0), m)).astype(int) for m in messages]
+    distance = ((sent[0] - sent[1]) ** 2).sum()
+    assert 0.9 * held.bound.squared_sensitivity() < distance <= held.bound.squared_sensitivity()
+
+
+def test_steps_move_the_autoencoder_first_and_the_embedding_last():
+    public, built = method(IMAGE).init(jax.random.key(0)), method(IMAGE)
+    absorb = jax.jit(lambda public, released: built.absorb(
+        jax.random.key(1), public, built.ask(jax.random.key(2), public), released)[0])
+    released = jnp.full(built.mechanism.shape, 0.1)
+    for step in range(5):
+        after = absorb(public, released)
+        assert toy.equal(after.net, public.net) == (step >= 3)
+        assert toy.equal(after.embedding, public.embedding) == (step < 3)
+        public = after
+    np.testing.assert_allclose(public.embedding, 0.1, rtol=1e-5)  # the mean of two estimates
+
+
+def test_codes_have_one_length():
+    net, _ = dpmerf_ae.parts(CONFIG, IMAGE)
+    x = jnp.concatenate([jnp.zeros((1, 4, 4, 1)), jnp.ones((1, 4, 4, 1)),
+                         jax.random.uniform(jax.random.key(0), (5, 4, 4, 1))])
+    codes = net.encode(net.init(jax.random.key(1)), x)
+    np.testing.assert_allclose(jnp.linalg.norm(codes, axis=1), math.sqrt(3), rtol=1e-4)
+
+
+def test_the_loss_is_that_of_each_record_alone():
+    net, _ = dpmerf_ae.parts(CONFIG, IMAGE)
+    params = net.init(jax.random.key(0))
+    x = jax.random.uniform(jax.random.key(1), (3, 4, 4, 1))
+    alone = [float(net.loss(params, x[i:i + 1])) for i in range(3)]
+    assert float(net.loss(params, x)) == pytest.approx(np.mean(alone), rel=1e-5)
+
+
+@pytest.mark.parametrize("spec", [IMAGE, TABLE])
+def test_a_whole_run_makes_samples_within_the_budget(tmp_path, spec):
+    own = records(spec)
+    config = dataclasses.replace(CONFIG, records=None, sigma=None)
+    made = api.run(api.Run("dpmerf_ae", "mine", config, Budget(3.0, 1e-3), Runtime(devices=1),
+                           tmp_path / "run"), Dataset("rows", spec, own.x, own.y), lambda line: 0)
+    x, labels = made.sample(7)
+    assert len(x) == 7 and np.isfinite(x).all() and set(labels) <= {0, 1, 2}
+    assert made.privacy["epsilon"] == 3.0 and set(made.model) == {"generator", "decoder"}
+
+
+@pytest.mark.parametrize("name", presets.all_of("dpmerf_ae"))
+def test_presets_can_be_built(name):
+    preset = presets.all_of("dpmerf_ae")[name]
+    config = dataclasses.replace(preset.config, records=preset.records, sigma=1.0)
+    held = dpmerf_ae.mechanism(config, preset.spec)
+    assert held.n_units == preset.records and held.relation == "replace-one"
+
+
+@pytest.mark.parametrize(("field", "value"), [
+    ("embedding_steps", 0), ("embedding_steps", 5), ("hidden", 0), ("code", 0), ("fakes", 0),
+    ("generator_steps", 0), ("ema", 1.0), ("sigma", -1.0), ("batch", 41), ("clip", 0.0)])
+def test_settings_that_mean_nothing_are_named(field, value):
+    with pytest.raises(UserError, match=field):
+        dataclasses.replace(CONFIG, **{field: value})
+
+
+def test_too_few_fakes_are_refused_before_anything_is_spent():
+    with pytest.raises(UserError, match="fakes is 5.* 6 or above"):
+        dpmerf_ae.build(dataclasses.replace(CONFIG, fakes=5), IMAGE)

@@ -1,0 +1,173 @@
+"""The privacy faults that an audit found in public PATE-GAN codes: noise and accounting (7 to 13).
+
+`test_pategan_audit` names the source and has the others.
+"""
+
+import dataclasses
+import math
+
+import jax
+import numpy as np
+import pategans as small
+import pytest
+from scipy import stats
+
+from dpgen_jax.accountant import gaussian, pate
+from dpgen_jax.aggregation.laplace import DiscreteLaplace
+from dpgen_jax.aggregation.noise import RoundedGaussian
+from dpgen_jax.methods import pategan
+
+LAPLACE = dataclasses.replace(small.CONFIG, noise="laplace")
+
+
+# c. The scale of the noise.
+
+def check_noise(noise, deviation):
+    """The deviation of the noise on a count, over 12,000 of them; its error is about 1 (Gaussian)
+    or 1.6 (Laplace) in these units."""
+    shape = noise.bits_shape((12_000,))
+    bits = np.random.default_rng(0).integers(2**32, size=shape, dtype=np.uint32)
+    drawn = np.asarray(jax.jit(noise.sample)(bits)).astype(float)
+    spread = (drawn.std() / deviation - 1) * math.sqrt(2 * len(drawn))
+    assert abs(spread) < 8, f"noise of {drawn.std():.3g}, not of {deviation:.3g}"
+    assert abs(drawn.mean()) < 6 * deviation / math.sqrt(len(drawn))
+
+
+@dataclasses.dataclass(frozen=True)
+class Misread(RoundedGaussian):
+    """The mutant: the deviation that is drawn is not the one in the event."""
+
+    drawn: float = 1.0
+
+    def sample(self, bits):
+        return RoundedGaussian(self.drawn).sample(bits)
+
+
+@pytest.mark.parametrize("fault", [10 ^ 5, 10**1e-5], ids=["7-xor", "8-power-of-delta"])
+def test_07_08_the_noise_that_is_drawn_is_the_noise_that_is_charged(fault):
+    """original.py:46 computes `10 ^ delta`, an exclusive or; turing.py:128 `10**delta`, about 1
+    whatever the budget is: noise that has nothing to do with epsilon."""
+    noise = pategan.mechanism(small.CONFIG, small.TABLE).noise
+    ((event, _),) = pategan.mechanism(small.CONFIG, small.TABLE).events(1)
+    assert event.sigma == small.CONFIG.sigma == noise.sigma
+    check_noise(noise, event.sigma)
+    with pytest.raises(AssertionError, match="noise of"):
+        check_noise(Misread(4.0, fault), event.sigma)
+
+
+def test_09_the_scale_of_laplace_noise_is_one_over_lambda():
+    """updated.py:52, issue 36: noise of scale lambda where 1 / lambda belongs."""
+    lam = 0.25
+    held = pategan.mechanism(dataclasses.replace(LAPLACE, sigma=1 / lam), small.TABLE)
+    ((event, count),) = held.events(1)
+    assert event.epsilon == lam and count == small.ROWS
+    deviation = math.sqrt(1 / (2 * math.sinh(lam / 2)**2))  # of the discrete law of scale 1 / lam
+    check_noise(held.noise, deviation)
+    with pytest.raises(AssertionError, match="noise of"):
+        check_noise(DiscreteLaplace(lam), deviation)
+
+
+# d. The accountant.
+
+def exact_delta(epsilon, votes, scale):
+    """Of counts that all move by 1: the loss of one is +-1 / scale, +1 with probability
+    1 / (1 + e^(-1 / scale)), so that of all of them is binomial."""
+    ups = np.arange(votes + 1)
+    loss = (2 * ups - votes) / scale
+    weight = stats.binom.pmf(ups, votes, 1 / (1 + math.exp(-1 / scale)))
+    return float(weight @ np.maximum(0, -np.expm1(epsilon - loss)))
+
+
+def bisected(delta_of, delta):
+    low, high = 0.0, 200.0
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if delta_of(middle) > delta else (low, middle)
+    return high
+
+
+def gaussian_delta(epsilon, mu):
+    """Balle and Wang (2018), Theorem 8."""
+    return (stats.norm.cdf(mu / 2 - epsilon / mu)
+            - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu))
+
+
+CASES = [(4, 3, 20.0), (64, 60, 60.0), (128, 40, 400.0)]
+
+
+@pytest.mark.parametrize(("batch", "steps", "scale"), CASES)
+def test_10_every_vote_of_every_step_is_charged(batch, steps, scale):
+    """synthcity.py:314, issue 276: a bracket at the wrong place charges too little. Both noises
+    against calculations that share nothing with the accountant."""
+    config = dataclasses.replace(small.CONFIG, batch=batch, sigma=scale, teachers=1000)
+    found = gaussian.epsilon(pategan.mechanism(config, small.TABLE).events(steps), 1e-5)
+    mu = math.sqrt(batch * steps) / scale
+    assert found == pytest.approx(bisected(lambda e: gaussian_delta(e, mu), 1e-5), rel=1e-5)
+
+    config = dataclasses.replace(config, noise="laplace")
+    found = gaussian.epsilon(pategan.mechanism(config, small.TABLE).events(steps), 1e-5)
+    exact = bisected(lambda e: exact_delta(e, batch * steps, scale), 1e-5)
+    assert exact * (1 - 1e-6) <= found <= 1.02 * exact
+    fewer = bisected(lambda e: exact_delta(e, steps, scale), 1e-5)  # the fault: a batch for a vote
+    assert found > 1.1 * fewer
+
+
+def test_11_delta_enters_by_its_logarithm():
+    """borealis:98 and smartnoise:90, issues 11 and 596: the logarithm of 1 / delta is missing,
+    which charges absurdly much, and hides what a run costs."""
+    events = pategan.mechanism(LAPLACE, small.TABLE).events(10)
+    spent = [gaussian.epsilon(events, delta) for delta in (1e-3, 1e-5, 1e-7)]
+    rdp = 10 * small.ROWS / (2 * small.CONFIG.sigma**2)  # epsilon^2 / 2 a vote, at order 1
+    for epsilon, delta in zip(spent, (1e-3, 1e-5, 1e-7), strict=True):
+        assert epsilon <= rdp + math.sqrt(4 * rdp * math.log(1 / delta)) < 1 / delta
+    assert 0 < spent[1] - spent[0] < 3 and 0 < spent[2] - spent[1] < 3
+
+
+def check_charged(mechanism):
+    """Whatever the votes were, a step costs the same, and what was charged stays charged."""
+    charged = mechanism.events(3)
+    for count in (0, 3, small.UNITS):
+        votes = np.full(mechanism.shape, count, np.int32)
+        bits = np.zeros(mechanism.bits_shape, np.uint32)
+        answered = np.asarray(mechanism.answered(mechanism.decide(votes, bits)))
+        assert mechanism.settled(np.stack([answered] * 3), charged) == charged
+
+
+def test_12_a_clear_majority_is_charged_too():
+    """synthcity.py:276-280: the accounting is skipped where at least half of the teachers vote
+    real."""
+    for config in (small.CONFIG, LAPLACE):
+        check_charged(pategan.mechanism(config, small.TABLE))
+    held = pategan.mechanism(small.CONFIG, small.TABLE)
+
+    class Skipping(type(held)):
+        def answered(self, outcome):
+            return outcome
+
+        def settled(self, answered, charged):
+            return tuple((event, int((answered.mean(1) <= 0.5).sum())) for event, _ in charged)
+
+    with pytest.raises(AssertionError):
+        check_charged(Skipping(**vars(held)))
+
+
+def naive_moments(log_q, rate, moments):
+    """The data-dependent bound of the papers, wherever it is not valid."""
+    q, twice = np.exp(log_q)[:, None], 2 * rate
+    with np.errstate(all="ignore"):
+        return np.log((1 - q) * ((1 - q) / (1 - math.exp(twice) * q))**moments
+                      + q * np.exp(twice * moments))
+
+
+def test_13_the_moments_of_tied_votes_are_finite():
+    """updated, issue 38: the data-dependent bound is used where it is not valid, beyond
+    q = (e^(2 l) - 1) / (e^(4 l) - 1); its NaN ends the loop without a word."""
+    counts = np.array([[k, 10 - k] for k in range(11)])
+    moments, rate = np.arange(1, 101), 0.5
+    log_q = pate.lnmax_log_q(counts, rate)
+    assert not np.isfinite(naive_moments(log_q, rate, moments)).all()
+    found = pate.moments_laplace(log_q, rate, moments)
+    assert np.isfinite(found).all() and (found > 0).all()
+    assert (found <= 2 * rate**2 * moments * (moments + 1) + 1e-12).all()
+    # and it decides nothing: a run is charged without looking at its votes
+    assert not pategan.mechanism(LAPLACE, small.TABLE).keeps_votes

@@ -1,0 +1,146 @@
+"""A release that is a classifier: it learns, is kept and read again, and every command that wants
+synthetic records says that it makes none."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import toy
+
+from dpgen_jax import api, assessment, evaluate, sample, watch
+from dpgen_jax.accountant.events import EpsilonDeltaEvent, GaussianEvent, PoissonGaussianEvent
+from dpgen_jax.config import Budget, Runtime, Watch
+from dpgen_jax.data import Dataset
+from dpgen_jax.methods.topagg_sgd import Config
+from dpgen_jax.run import bundle, metrics
+from dpgen_jax.types import Column, ImageSpec, TableSpec, UserError
+
+IMAGE = ImageSpec(10, 12, 1, 3)
+TABLE = TableSpec((Column("a", "continuous", 0.0, 1.0), Column("b", "continuous", 0.0, 1.0)),
+                  Column("class", "categorical", categories=("x", "y", "z")), 2)
+FIELDS = {"batch": 30, "clip": 1.0, "steps": 40, "channels": (3, 4), "learning_rate": 1.0}
+
+
+def images(n, seed=0):
+    """Classes that differ, and noise."""
+    rng = np.random.default_rng(seed)
+    y = (np.arange(n) % 3).astype(np.int32)
+    centres = np.random.default_rng(9).integers(0, 200, (3, *IMAGE.shape))
+    return (centres[y] + rng.integers(0, 50, (n, *IMAGE.shape))).astype(np.uint8), y
+
+
+def accuracy(release, seed=1):
+    x, y = images(60, seed)
+    return np.mean(release.predict(x) == y)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """The folder of a run that is watched, and an npz of its records beside it."""
+    root = tmp_path_factory.mktemp("classifier")
+    (x, y), (x_test, y_test) = images(90), images(60, 1)
+    np.savez(root / "data.npz", x_train=x, y_train=y, x_test=x_test, y_test=y_test, classes=3)
+    api.fit("topagg_sgd", x, y, classes=3, epsilon=math.inf, delta=1e-3, out=root / "run", seed=0,
+            runtime=Runtime(devices=1), **FIELDS, watched=Watch(
+                evaluate_every=20, public_dataset=f"npz:{root / 'data.npz'}"))
+    return root
+
+
+@pytest.fixture
+def release(root):
+    return api.load(root / "run")
+
+
+def test_it_learns_and_is_read_again(release):
+    assert release.classifies and accuracy(release) > 0.9
+    assert release.privacy["method"] == "topagg_sgd" and release.privacy["steps"] == 40
+
+
+def test_by_dimension_and_without_convolutions_it_learns_too(tmp_path):
+    x, y = images(90)
+    held = api.fit("topagg_sgd", x, y, classes=3, epsilon=math.inf, delta=1e-3, seed=0,
+                   runtime=Runtime(devices=1), out=tmp_path / "run",
+                   **FIELDS, network="mlp", keep="dimension")
+    assert accuracy(held) > 0.9
+
+
+def test_a_table_within_its_budget(tmp_path):
+    rng = np.random.default_rng(0)
+    y = (np.arange(90) % 3).astype(np.int32)
+    x = (y[:, None] / 2 * 0.8 + rng.uniform(0, 0.2, (90, 2))).astype(np.float32)
+    config = Config(batch=90, hidden=(8,), steps=30, learning_rate=4.0)  # all: no draw
+    held = api.run(api.Run("topagg_sgd", "glyphs", config, Budget(40.0, 1e-3), Runtime(devices=1),
+                           tmp_path / "run"), Dataset("rows", TABLE, x, y), lambda line: None)
+    assert held.privacy["epsilon"] == 40.0 and held.privacy["relation"] == "replace-one"
+    assert held.privacy["accountant"].startswith("exact Gaussian")
+    assert np.mean(held.predict(x) == y) > 0.8
+    assert not (tmp_path / "run" / "release" / "samples.csv").exists()
+
+
+def test_what_records_may_look_like(release):
+    x, _ = images(501)  # more than a call takes
+    wanted = release.predict(x)
+    assert wanted.dtype == np.int32 and wanted.shape == (501,) and set(wanted) == {0, 1, 2}
+    for same in (x / 255, (x / 255).astype(np.float32)[..., 0], x[..., 0]):
+        np.testing.assert_array_equal(release.predict(same), wanted)
+    assert release.predict(x[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize(("x", "said"), [
+    (np.zeros((2, 12, 10, 1), np.uint8), "shape"), (np.zeros((10, 12, 1), np.uint8), "shape"),
+    (np.uint8(0), "shape"), (np.zeros((2, 10, 12, 1), np.int64), "int64"),
+    (np.full((2, 10, 12, 1), np.nan), "outside"), (np.full((2, 10, 12, 1), 1.5), "outside")])
+def test_other_records_are_refused(release, x, said):
+    with pytest.raises(UserError, match=said):
+        release.predict(x)
+
+
+def test_it_makes_no_records(root, release, tmp_path):
+    for draw in (release.sample, release.encoded, release.frame):
+        with pytest.raises(UserError, match="classifier"):
+            draw(3)
+    with pytest.raises(UserError, match="classifier"):
+        sample.command([str(root / "run"), "--out", str(tmp_path / "a.npz")])
+    assert not (tmp_path / "a.npz").exists()
+    shown = {path.name for path in (root / "run" / "release").iterdir()}
+    assert shown == {"generator.safetensors", "config.json", "privacy.json"}
+    assert (root / "run" / "curves.png").exists()
+
+
+def test_a_generator_does_not_predict():
+    made = bundle.Release("datalens", toy.CONFIG, toy.SPEC, {}, {})
+    assert not made.classifies
+    with pytest.raises(UserError, match="generator"):
+        made.predict(np.zeros((1, 8, 8, 1)))
+
+
+def test_evaluation_is_its_accuracy_on_held_out_records(root, release, capsys):
+    evaluate.command([str(root / "run"), "--dataset", f"npz:{root / 'data.npz'}"])
+    found = json.loads((root / "run" / "evaluation" / "metrics.json").read_text())
+    assert found["kind"] == "classifier" and found["n_test"] == 60
+    assert found["accuracy"] == accuracy(release)
+    assert found["not_covered_by_epsilon"] == ["accuracy"]
+    assert f"{found['accuracy']:.4f}" in capsys.readouterr().out
+    with pytest.raises(UserError, match="no records to compare"):
+        evaluate.command(["--compare", str(root / "run"), str(root / "run")])
+    x, y = images(9)
+    with pytest.raises(UserError, match="held-out"):
+        assessment.assess(release, Dataset("rows", IMAGE, x, y))
+
+
+def test_while_training_it_is_tested_on_public_records_alone(root, release):
+    rows = [row for row in metrics.read(root / "run" / "metrics.jsonl") if "public_accuracy" in row]
+    assert len(rows) >= 2 and rows[-1]["public_accuracy"] == accuracy(release)
+    assert not any("spread" in row for row in rows)
+    assert watch.judge(release, None) == {}
+    with pytest.raises(UserError, match="--public-dataset"):
+        watch.prepare(Watch(evaluate_every=2), IMAGE, classifies=True)
+
+
+def test_the_statement_names_how_poisson_draws_are_counted():
+    drawn, sure = PoissonGaussianEvent(10.0, 9, 0.1, "replace-one"), GaussianEvent(10.0, 9)
+    pure = EpsilonDeltaEvent(0.1)
+    for events in ((drawn, 3),), ((sure, 1), (drawn, 2)), ((drawn, 2), (pure, 1)):
+        assert "privacy loss distributions" in bundle.accountant(events)
+    assert "exact Gaussian" in bundle.accountant(((sure, 1),))

@@ -1,0 +1,211 @@
+"""TopAgg-SGD: what a record says, what it can do, and the classifier that is released."""
+
+import dataclasses
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import toy
+from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent
+from dp_accounting.pld import PLDAccountant
+
+from dpgen_jax import loop, plan, presets
+from dpgen_jax.accountant.events import NonPrivateEvent, PoissonGaussianEvent
+from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation.norm_topk import dimension_topk, norm_topk
+from dpgen_jax.config import Budget
+from dpgen_jax.methods import topagg_sgd
+from dpgen_jax.methods.topagg_sgd import Classifier, Config
+from dpgen_jax.types import Column, ImageSpec, Records, TableSpec, UserError
+
+N, OTHER, CLIP = 24, 4, 0.5
+IMAGE = ImageSpec(10, 12, 1, 3)
+TABLE = TableSpec((Column("a", "continuous", 0.0, 1.0),
+                   Column("b", "categorical", categories=("x", "y"))),
+                  Column("class", "categorical", categories=("0", "1", "2")), 2)
+CONFIG = Config(records=N, batch=8, clip=CLIP, kappa=0.6, sigma=1.5, steps=4, channels=(3, 4),
+                hidden=(5,), learning_rate=0.5, momentum=0.5)
+WHERE = dataclasses.replace(toy.layout(4, 2, units=N), drawn=True)
+SPECS = pytest.mark.parametrize("spec", [IMAGE, TABLE])
+
+
+def records(spec, n=N, seed=0):
+    """Classes that differ, and noise."""
+    rng = np.random.default_rng(seed)
+    y = (np.arange(n) % spec.classes).astype(np.int32)
+    if spec is TABLE:
+        x = np.concatenate([0.8 * y[:, None] / 2 + rng.uniform(0, 0.2, (n, 1)),
+                            np.eye(2)[rng.integers(0, 2, n)]], 1)
+        return Records(x.astype(np.float32), y)
+    centres = np.random.default_rng(9).integers(0, 200, (spec.classes, *spec.shape))
+    return Records((centres[y] + rng.integers(0, 50, (n, *spec.shape))).astype(np.uint8), y)
+
+
+@functools.cache
+def method(spec, **fields):
+    return topagg_sgd.build(dataclasses.replace(CONFIG, **fields), spec)
+
+
+@functools.cache
+def params(spec):
+    """Weights after a step, since the last layer starts at zero."""
+    held = topagg_sgd.build(CONFIG, spec)
+    moved = 0.3 * jax.random.normal(jax.random.key(1), held.mechanism.shape)
+    start = jax.jit(held.init)(jax.random.key(0))
+    return jax.jit(held.absorb)(jax.random.key(0), start, start.params, moved)[0].params
+
+
+def one(own, i=0):
+    return Records(own.x[i:i + 1], own.y[i:i + 1])
+
+
+def gradient(spec, own):
+    """Of the cross-entropy of the one record, in NumPy's order of the parameters."""
+    net = Classifier(CONFIG, spec)
+    x = own.x.reshape(1, *spec.shape) / np.float32(255 if spec is IMAGE else 1)
+
+    def loss(p):
+        logits = net.logits(p, x)[0]
+        return jax.nn.logsumexp(logits) - logits[own.y[0]]
+
+    leaves = jax.tree.leaves(jax.jit(jax.grad(loss))(params(spec)))
+    return np.concatenate([np.asarray(g).reshape(-1) for g in leaves])
+
+
+@SPECS
+@pytest.mark.parametrize("keep", ["norm", "dimension"])
+@pytest.mark.parametrize("clip", [0.05, 100.0])
+def test_an_answer_is_what_is_kept_of_the_clipped_gradient(spec, keep, clip):
+    own = one(records(spec))
+    sent = jax.jit(method(spec, keep=keep, clip=clip).answer)(
+        jax.random.key(0), jnp.int32(0), own, params(spec))
+    clipped = gradient(spec, own)
+    clipped = clipped * min(1, clip / np.linalg.norm(clipped))
+    chosen = {"norm": norm_topk, "dimension": dimension_topk}[keep]
+    np.testing.assert_allclose(sent[0], chosen(jnp.asarray(clipped), 0.6), atol=1e-5 * clip)
+    share = np.count_nonzero(sent) / sent.size
+    assert (0 < share <= 0.6) if keep == "dimension" else (0 < share < 1)
+    if keep == "norm":
+        assert np.linalg.norm(sent) <= math.sqrt(0.6) * clip * (1 + 1e-5)
+
+
+# What one record can do.
+
+@pytest.mark.parametrize("keep", ["norm", "dimension"])
+def test_the_declared_sensitivity_is_attained_and_never_exceeded(keep):
+    held = method(IMAGE, keep=keep).mechanism
+    longest = CLIP * (math.sqrt(0.6) if keep == "norm" else 1)
+    assert held.bound.clip == pytest.approx(longest)
+    assert held.noise.sigma * held.bound.grid == pytest.approx(1.5 * longest)
+    answer = jax.jit(method(IMAGE, keep=keep, clip=CLIP).answer)
+    own = records(IMAGE)
+    sent = [np.asarray(answer(jax.random.key(0), jnp.int32(0), one(own, i), params(IMAGE)))
+            for i in range(3)]
+    spike = np.zeros_like(sent[0])
+    spike[0, 0] = longest
+    hostile = [spike, -spike, 1e20 * spike, -1e9 * sent[0], np.full_like(spike, np.nan),
+               np.full_like(spike, np.inf), np.full_like(spike, 1e-3)]
+    votes = [np.asarray(held.bound.project(jax.random.key(0), jnp.asarray(m))).astype(np.int64)
+             for m in [*sent, *hostile]]
+    for v in votes:  # in integers, and in the units of the gradient
+        assert (v**2).sum() <= held.bound.squared_norm()
+        assert np.linalg.norm(v) * held.bound.grid <= longest * (1 + 1e-12)
+    largest = max(((a - b)**2).sum() for a in votes for b in votes)
+    assert 0.95 * held.bound.squared_sensitivity() < largest <= held.bound.squared_sensitivity()
+
+
+def test_a_step_is_one_poisson_draw_of_messages_of_that_norm():
+    held = method(IMAGE).mechanism
+    ((event, count),) = held.events(7)
+    assert isinstance(event, PoissonGaussianEvent) and count == 7
+    assert event.relation == "replace-one" and event.rate == pytest.approx(8 / N)
+    assert event.sigma / math.sqrt(event.squared_norm) == pytest.approx(1.5)
+    assert held.n_units == N and held.unit == "record"
+    assert isinstance(method(IMAGE, sigma=0.0).mechanism.events(1)[0][0], NonPrivateEvent)
+
+
+def test_one_record_changes_one_message():
+    first, second = records(IMAGE), records(IMAGE)
+    second.x[OTHER], second.y[OTHER] = 255 - first.x[OTHER], (first.y[OTHER] + 1) % 3
+
+    @jax.jit
+    def votes(own):
+        def of_one(x, y):
+            sent = method(IMAGE).answer(jax.random.key(0), jnp.int32(0),
+                                        Records(x[None], y[None]), params(IMAGE))
+            return method(IMAGE).mechanism.bound.project(jax.random.key(0), sent)
+
+        return jax.vmap(of_one)(own.x, own.y)
+
+    changed = (np.asarray(votes(first)) != np.asarray(votes(second))).any((1, 2))
+    assert np.flatnonzero(changed).tolist() == [OTHER]
+
+
+def told_or_not(inner):
+    """The method with (its public state, told): where told is 0, nothing is heard of the votes."""
+    def absorb(key, public, query, released):
+        state, metrics = inner.absorb(key, public[0], query, public[1] * released)
+        return (state, public[1]), metrics
+
+    return dataclasses.replace(
+        inner, absorb=absorb, init=lambda key: (inner.init(key), jnp.float32(1)),
+        ask=lambda key, public: inner.ask(key, public[0]))
+
+
+def test_muted_the_classifier_does_not_know_the_records(monkeypatch, tmp_path):
+    looped = told_or_not(method(TABLE))
+    block = loop.compile_block(looped, WHERE)
+    assert looped.mechanism.schedule.places == N
+    monkeypatch.setattr(loop, "compile_block", lambda *_: block)
+    publics = {}
+    for told in (0, 1):
+        for seed in (0, 1):
+            own = records(TABLE, seed=seed)
+            state = loop.initial_state(looped, jax.random.key(0), WHERE)
+            state.public = jax.device_put((state.public[0], np.float32(told)), WHERE.replicated)
+            dealt = toy.placed(own.x, own.y, WHERE, TABLE)
+            with Ledger.create(tmp_path / f"{told}{seed}",
+                               {"epsilon": float("inf"), "delta": 1e-5}) as ledger:
+                state = loop.train(looped, dealt, state, WHERE, ledger, SeededBits(0), steps=2,
+                                   on_block=lambda state, metrics: None)
+            publics[told, seed] = jax.device_get(state.public[0])
+    assert toy.equal(publics[0, 0], publics[0, 1])
+    assert not toy.equal(publics[1, 0], publics[1, 1])
+
+
+# Presets, and settings that mean nothing.
+
+@pytest.mark.parametrize("name", presets.all_of("topagg_sgd"))
+def test_presets_get_the_least_noise_that_the_budget_allows(name):
+    preset = presets.all_of("topagg_sgd")[name]
+    done = plan.complete("topagg_sgd", plan.with_records(preset.config, preset.records),
+                         preset.spec, Budget(preset.epsilon, preset.delta))
+
+    def package(sigma):
+        held = PLDAccountant(NeighboringRelation.REPLACE_ONE, 2e-4)
+        held.compose(PoissonSampledDpEvent(done.batch / preset.records, GaussianDpEvent(sigma)),
+                     done.steps)
+        return held.get_epsilon(preset.delta)
+
+    # The package rounds up, the more the more steps there are.
+    assert package(1.01 * done.sigma) <= preset.epsilon * 1.005
+    assert package(0.97 * done.sigma) > preset.epsilon
+
+
+@pytest.mark.parametrize(("field", "value"), [
+    ("kappa", 0.0), ("kappa", 1.1), ("kappa", math.nan), ("momentum", 1.0), ("learning_rate", 0.0),
+    ("channels", (3,)), ("hidden", (0,)), ("clip", 0.0), ("batch", N + 1), ("steps", 0)])
+def test_settings_that_mean_nothing_are_named(field, value):
+    with pytest.raises(UserError, match=field.split("_")[0]):
+        dataclasses.replace(CONFIG, **{field: value})
+
+
+def test_images_too_small_for_the_cnn_are_told_what_to_do():
+    with pytest.raises(UserError, match="--network mlp"):
+        topagg_sgd.mechanism(CONFIG, ImageSpec(9, 7, 1, 3))
+    assert topagg_sgd.mechanism(dataclasses.replace(CONFIG, network="mlp"),
+                                ImageSpec(8, 8, 1, 3)).shape == (1, 64 * 5 + 5 + 5 * 3 + 3)
