@@ -113,7 +113,8 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
         asked.method, config, data.spec, asked.runtime, say))
     records = sealing.seal(data.x_train, data.y_train, data.spec)
     method = methods.get(asked.method).build(config, data.spec, asked.runtime)
-    refine, public_rows = jax.jit(method.refine), watch.prepare(asked.watched, data.spec)
+    refine = jax.jit(method.refine)
+    public_rows = watch.prepare(asked.watched, data.spec, method.predict is not None)
     who = _population(method, data)
     for line in data.notes + data.private_notes + _warnings(asked.budget, *who.values()):
         say(f"note: {line}")

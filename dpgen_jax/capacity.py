@@ -45,13 +45,16 @@ def choose_layout(method: Method, runtime: Runtime) -> teachers.Layout:
     if runtime.devices > len(available):
         raise UserError(f"--devices {runtime.devices}: only {len(available)} are there")
     # A large network's products use all cores from one device; more devices gain nothing there,
-    # and their threads then wait for each other in XLA's collectives.
-    large = teachers.unit_bytes(method) > 2**20
+    # and their threads then wait for each other in XLA's collectives. So do the products of all
+    # records that were drawn, beside which the public half, done by every device, is large.
+    large = (teachers.unit_bytes(method) > 2**20 or places is not None
+             or mechanism.n_units == 1)
     alone = large and available[0].platform == "cpu"
     devices = tuple(available[:runtime.devices or (1 if alone else len(available))])
     on_cpu = devices[0].platform == "cpu"
     # A unit without a network of its own is one row of a product, of which many are taken at once.
-    best = 256 if teachers.unit_bytes(method) < 2**10 else 1 if on_cpu else 64
+    small = teachers.unit_bytes(method) < 2**10 and mechanism.unit == "record"
+    best = min(256 if small else 1 if on_cpu else 64, mechanism.n_units)
     if places:  # of messages as long as a network, as many as a cache, or a device's memory, holds
         width = 4 * mechanism.shape[0] * mechanism.shape[1]
         best = max(1, min(best if on_cpu else 2048, (2**23 if on_cpu else 2**29) // width, places))

@@ -34,7 +34,8 @@ def arguments(method: str, preset: str | None, dataset: str) -> type:
         ("out", Path | None, None, "run folder; runs/METHOD-DATASET-TIME if left out"),
         ("resume", bool, False, "go on with the run in --out"),
         ("seed", int | None, None, "repeats a run bit for bit; then there is NO privacy claim"),
-        ("clients", int | None, None, "with --federated: clients to split the records over"),
+        ("clients", int | None, None, "clients to split the records over: with --federated, or for "
+         "a method of clients"),
         ("alpha", float | None, None, "with --clients: how much they differ, Dirichlet(alpha) by "
          "class; evenly if left out"),
     ]

@@ -34,7 +34,7 @@ def drawing(by_class, noise):
         noised = by_class[y] + noise * np.random.default_rng(seed).normal(size=(n, 8, 8, 1))
         return noised.clip(0, 1).astype(np.float32), y
 
-    return types.SimpleNamespace(encoded=encoded, spec=SPEC)
+    return types.SimpleNamespace(encoded=encoded, spec=SPEC, classifies=False)
 
 
 def patterns():

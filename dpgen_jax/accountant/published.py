@@ -284,8 +284,9 @@ PUBLISHED: dict[str, Callable[[Any, float], Published | None]] = {
     "dpmerf_ae": lambda config, delta: dpmerf_ae(config.records, config.batch, config.sigma, delta)
     if config.records else None,
     "fedavg_gan": lambda config, delta: fedavg_gan(config.critics, config.clients_per_round,
-                                                   config.sigma, delta),
+                                                   config.sigma, delta)
+    if config.clients_per_round and not config.federated else None,
     "pategan": lambda config, delta: pategan(config.batch, config.sigma, delta)
-    if config.noise == "laplace" and config.label == "majority" else None,
+    if config.noise == "laplace" and config.decode == "majority" else None,
     "dpgan": lambda config, delta: None,  # its paper's theorem covers one generator step
 }

@@ -1,4 +1,4 @@
-"""Discriminators that see one record at a time, for gradients of single records, and MLP generators.
+"""Discriminators that see one record at a time, for gradients of single records; MLP generators.
 
 No batch normalisation and no statistics over a batch: with those a record would change what other
 records' gradients are, and clipping each gradient would bound nothing. Parameters are few, since

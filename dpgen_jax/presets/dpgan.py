@@ -19,7 +19,7 @@ XIE = "Xie et al. 2018 (its code: batch 64, 5 critic steps, weights within 0.01)
 MNIST = ImageSpec(28, 28, 1, 10)
 
 _revisited = Config(batch=600, fakes=128, g_batch=128, d_steps=3, diversity=1.0, ema=0.99,
-                    steps=8000, generator=GeneratorNet(32, 256, 24),
+                    steps=6000, generator=GeneratorNet(32, 256, 24),
                     discriminator=ConvNet(16, 32), d_optimiser=Adam(1e-3, 0.5, 0.99),
                     g_optimiser=Adam(1e-3, 0.5, 0.99))
 _glyphs = dataclasses.replace(_revisited, d_steps=4, ema=0.9, steps=1000,

@@ -160,6 +160,9 @@ def bounded_sum(method: Method, layout: Layout, units: Private[Units], records: 
     held, data = unseal(units), unseal(records)
 
     def one(unit, own, secret):
+        if layout.drawn:  # a message may not tell in which place, and so beside whom, it was drawn
+            key = jax.random.fold_in(jax.random.key(0), secret[0])
+            unit = dataclasses.replace(unit, key=jax.random.key_data(key))
         unit, votes = visit_one(method, unit, own, query, step, secret)
         return unit, votes * (unit.id < layout.n_units)
 

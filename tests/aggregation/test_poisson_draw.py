@@ -1,4 +1,4 @@
-"""Poisson draws: each unit on its own, at exactly the charged rate, padded, and truncated fairly."""
+"""Poisson draws: each unit on its own, at exactly the charged rate, padded, truncated fairly."""
 
 import dataclasses
 import math

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import toy
 
+from benchmarks import topagg
 from dpgen_jax import api, assessment, evaluate, sample, watch
 from dpgen_jax.accountant.events import EpsilonDeltaEvent, GaussianEvent, PoissonGaussianEvent
 from dpgen_jax.config import Budget, Runtime, Watch
 from dpgen_jax.data import Dataset
+from dpgen_jax.methods import topagg_sgd
 from dpgen_jax.methods.topagg_sgd import Config
 from dpgen_jax.run import bundle, metrics
 from dpgen_jax.types import Column, ImageSpec, TableSpec, UserError
@@ -144,3 +146,20 @@ def test_the_statement_names_how_poisson_draws_are_counted():
     for events in ((drawn, 3),), ((sure, 1), (drawn, 2)), ((drawn, 2), (pure, 1)):
         assert "privacy loss distributions" in bundle.accountant(events)
     assert "exact Gaussian" in bundle.accountant(((sure, 1),))
+
+
+def test_the_variants_of_the_ablation():
+    given = topagg.arguments(["--kappas", "0.6", "--dimensions", "0.4", "--clips", "1", "2"])
+    found = topagg.variants(given, Config(batch=10, steps=5))
+    names = ["gm-dp", "norm 0.6", "dimension 0.4", "full noise 0.8"]
+    assert list(found) == [f"{name}, clip {clip}" for clip in (1, 2) for name in names]
+
+    def noise(name):  # on the sum, in units of the gradient
+        config = topagg.noised(name, found[name], 100, TABLE, Budget(5.0, 1e-3))
+        held = topagg_sgd.mechanism(config, TABLE)
+        return held.noise.sigma * held.bound.grid
+
+    plain, by_norm, by_dimension, full = (noise(f"{name}, clip 2") for name in names)
+    assert by_norm == pytest.approx(math.sqrt(0.6) * plain, rel=1e-3)
+    assert by_dimension == pytest.approx(plain) and full == pytest.approx(plain, rel=1e-3)
+    assert noise("gm-dp, clip 1") == pytest.approx(plain / 2)

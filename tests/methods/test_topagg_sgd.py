@@ -30,7 +30,6 @@ TABLE = TableSpec((Column("a", "continuous", 0.0, 1.0),
 CONFIG = Config(records=N, batch=8, clip=CLIP, kappa=0.6, sigma=1.5, steps=4, channels=(3, 4),
                 hidden=(5,), learning_rate=0.5, momentum=0.5)
 WHERE = dataclasses.replace(toy.layout(4, 2, units=N), drawn=True)
-SPECS = pytest.mark.parametrize("spec", [IMAGE, TABLE])
 
 
 def records(spec, n=N, seed=0):
@@ -76,9 +75,9 @@ def gradient(spec, own):
     return np.concatenate([np.asarray(g).reshape(-1) for g in leaves])
 
 
-@SPECS
-@pytest.mark.parametrize("keep", ["norm", "dimension"])
-@pytest.mark.parametrize("clip", [0.05, 100.0])
+@pytest.mark.parametrize(("spec", "keep", "clip"), [
+    (IMAGE, "norm", 0.05), (TABLE, "norm", 0.05), (TABLE, "norm", 100.0),
+    (TABLE, "dimension", 0.05)])
 def test_an_answer_is_what_is_kept_of_the_clipped_gradient(spec, keep, clip):
     own = one(records(spec))
     sent = jax.jit(method(spec, keep=keep, clip=clip).answer)(
@@ -186,7 +185,7 @@ def test_presets_get_the_least_noise_that_the_budget_allows(name):
                          preset.spec, Budget(preset.epsilon, preset.delta))
 
     def package(sigma):
-        held = PLDAccountant(NeighboringRelation.REPLACE_ONE, 2e-4)
+        held = PLDAccountant(NeighboringRelation.REPLACE_ONE, 1e-4 * preset.epsilon)
         held.compose(PoissonSampledDpEvent(done.batch / preset.records, GaussianDpEvent(sigma)),
                      done.steps)
         return held.get_epsilon(preset.delta)

@@ -1,0 +1,145 @@
+"""What gradients of single records cost beside one gradient of their mean, and beside other ways.
+
+    python -m benchmarks.gradients
+    python -m benchmarks.gradients --opacus        # the same networks in PyTorch, if it is there
+
+Ways, on the same discriminator and batch: `plain`, the gradient of the mean, as a run without
+privacy takes it; `records`, what the library does: per-record gradients by `vmap`, clipped and
+rounded to integers that are checked and summed, a few records at a time; `ghost`, norms first and
+then one gradient of the clipped losses' sum (Li, Tramer, Liang and Hashimoto, ICLR 2022), which
+needs less memory, and whose sum is made of floats: no bound on it is proven, so that the library
+uses it on fakes alone, which are public.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.flatten_util import ravel_pytree
+
+from benchmarks import common
+from dpgen_jax.aggregation.clip import MOST_GRADIENT_LEVELS, GradientL2
+from dpgen_jax.methods._dpsgd import length
+from dpgen_jax.nets.plain import Conv, ConvNet, Mlp
+from dpgen_jax.types import Array, ImageSpec
+
+SPEC = ImageSpec(28, 28, 1, 10)
+NETS = {"conv-16-32": Conv(ConvNet(16, 32), SPEC), "conv-32-64": Conv(ConvNet(32, 64), SPEC),
+        "mlp-128": Mlp((128,), SPEC)}
+
+
+def of_record(net: Any, d: Any, x: Array, y: Array) -> Any:
+    """The gradient on one record."""
+    return jax.grad(lambda d: jax.nn.softplus(-net.score(d, x[None], y[None]))[0])(d)
+
+
+def in_chunks(n: int, chunk: int, one: Callable, zero: Any) -> Any:
+    """The sum of one(first record) over chunks."""
+    return lax.fori_loop(0, n // chunk, lambda i, t: jax.tree.map(
+        jnp.add, t, one(i * chunk)), zero)
+
+
+def ways(net: Any, n: int, chunk: int) -> dict[str, Callable[[], Any]]:
+    """Functions without arguments, compiled, of the same parameters and records."""
+    d = net.init(jax.random.key(0))
+    x = jax.random.uniform(jax.random.key(1), (n, *SPEC.shape))
+    y = jnp.arange(n) % SPEC.classes
+    bound = GradientL2(1.0, length(net), MOST_GRADIENT_LEVELS)
+
+    def part(first):
+        return (lax.dynamic_slice_in_dim(x, first, chunk),
+                lax.dynamic_slice_in_dim(y, first, chunk))
+
+    def plain(d):
+        def one(first):
+            return jax.grad(lambda d: jnp.sum(jax.nn.softplus(-net.score(d, *part(first)))))(d)
+
+        return in_chunks(n, chunk, one, jax.tree.map(jnp.zeros_like, d))
+
+    def records(d):
+        def one(first):
+            rows = lax.optimization_barrier(jax.vmap(
+                lambda x, y: ravel_pytree(of_record(net, d, x, y))[0][None])(*part(first)))
+            return jax.vmap(lambda row: bound.project(None, row))(rows).sum(0)
+
+        return in_chunks(n, chunk, one, jnp.zeros((1, bound.columns), jnp.int32))
+
+    def ghost(d):
+        def one(first):
+            x, y = part(first)
+            norms = jax.vmap(lambda x, y: jnp.sqrt(sum(
+                jnp.sum(g * g) for g in jax.tree.leaves(of_record(net, d, x, y)))))(x, y)
+            share = jnp.minimum(1, 1 / norms)
+            return jax.grad(lambda d: jnp.sum(share * jax.nn.softplus(-net.score(d, x, y))))(d)
+
+        return in_chunks(n, chunk, one, jax.tree.map(jnp.zeros_like, d))
+
+    return {way.__name__: functools.partial(jax.jit(way), d) for way in (plain, records, ghost)}
+
+
+def opacus(n: int, repeats: int) -> dict[str, Any]:
+    """The MLP in PyTorch, plain and with Opacus' per-record gradients, on the same batch."""
+    try:
+        import torch
+        from opacus import GradSampleModule
+    except ImportError as error:
+        return {"skipped": f"{error.name} is not installed; pip install torch opacus"}
+
+    def network():
+        return torch.nn.Sequential(torch.nn.Linear(794, 128), torch.nn.LeakyReLU(0.2),
+                                   torch.nn.Linear(128, 1))
+
+    x = torch.rand(n, 794)
+    private, usual = GradSampleModule(network()), network()
+
+    def step(model):
+        model.zero_grad()
+        torch.nn.functional.softplus(-model(x)).sum().backward()
+
+    def clipped():
+        step(private)
+        grads = [p.grad_sample.flatten(1) for p in private.parameters()]
+        norms = torch.cat(grads, 1).norm(dim=1)
+        share = (1 / norms).clamp(max=1)
+        done = [share @ g for g in grads]
+        for p in private.parameters():
+            p.grad_sample = None
+        return float(done[0].sum())
+
+    def plain():
+        step(usual)
+        return float(next(usual.parameters()).grad.sum())
+
+    return common.side_by_side({"plain": plain, "records": clipped}, repeats)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--batch", type=int, default=640)
+    parser.add_argument("--chunk", type=int, default=64)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--nets", nargs="+", default=list(NETS), choices=NETS)
+    parser.add_argument("--opacus", action="store_true")
+    given = parser.parse_args()
+    where, found = common.machine(), {}
+    for name in given.nets:
+        timed = common.side_by_side(ways(NETS[name], given.batch, given.chunk), given.repeats)
+        plain = timed["plain"]["median"]
+        found[name] = {"parameters": length(NETS[name]), "seconds": timed, "ratio_to_plain": {
+            way: t["median"] / plain for way, t in timed.items()}}
+        print(name, {w: round(r, 2) for w, r in found[name]["ratio_to_plain"].items()}, flush=True)
+    if given.opacus:
+        found["opacus mlp-128"] = opacus(given.batch, given.repeats)
+        print("opacus", found["opacus mlp-128"], flush=True)
+    shown = ["--batch", str(given.batch), "--chunk", str(given.chunk), *["--opacus"] * given.opacus]
+    common.write(common.record("gradients", shown, [0], found, where))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""All systems on MNIST and Fashion-MNIST at the same proven epsilons, with the same evaluation.
+
+    nohup python -m benchmarks.systems --out runs/systems > systems.log &
+    python -m benchmarks.systems --out runs/systems --methods dpmerf dpgan --epsilons 10
+
+Each row is a run folder OUT/METHOD-DATA-EPSILON, made and evaluated by the commands a user has. The
+script can be stopped at any time and started again: it goes on with what is there, and the results
+file has all rows that exist. Every row is trained once and shown, whatever comes out; a row that
+fails says why. All epsilons are of replace-one neighbours: of a record, or of a client's whole data
+where the row's unit says so. Non-private rows have epsilon "inf".
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import Any
+
+from benchmarks import common
+from benchmarks.privacy_utility import command
+from dpgen_jax import presets
+from dpgen_jax.config import to_json
+from dpgen_jax.errors import UserError
+from dpgen_jax.run import metrics
+from dpgen_jax.run.folder import read_json
+
+DATA = {"mnist": "idx:mnist", "fashion": "idx:fashion_mnist"}
+PRESETS = {"datalens": "{data}-eps{epsilon:g}-mean", "gpate": "{data}-eps{epsilon:g}-sum",
+           "dpgan": "{data}-eps{epsilon:g}-revisited", "fedavg_gan": "{data}",
+           "dcgan": "{data}-published"}
+METHODS = ("dcgan", "dpgan", "dpmerf", "dpmerf_ae", "gswgan", "dpac", "datalens", "gpate",
+           "pategan", "dpcgan", "projected_dpgan", "fedavg_gan")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--out", type=Path, required=True, help="folder of the run folders")
+    parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
+    parser.add_argument("--data", nargs="+", default=list(DATA), choices=DATA)
+    parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 10.0])
+    parser.add_argument("--full", action="store_true", help="the full evaluation, not the fast one")
+    parser.add_argument("--classifiers", nargs="+", default=["cnn", "mlp"])
+    parser.add_argument("--seeds", type=int, default=2, help="of the classifiers")
+    parser.add_argument("--collect", action="store_true",
+                        help="train nothing: evaluate and write what is there")
+    return parser.parse_args()
+
+
+def preset_of(method: str, data: str, epsilon: float) -> str:
+    """The preset that is nearest to these data and this epsilon: those of MNIST are also tried on
+    Fashion-MNIST, and settings for one epsilon at the other, as a user would."""
+    template = PRESETS.get(method, "{data}-eps{epsilon:g}")
+    tried = [template.format(data=d, epsilon=e) for d in (data, "mnist")
+             for e in (epsilon, 1.0, 10.0)]
+    return next(name for name in tried if name in presets.all_of(method))
+
+
+def row(given: argparse.Namespace, method: str, data: str, epsilon: float) -> dict[str, Any] | None:
+    """What came out of one system, or why nothing did; None where nothing is there to collect."""
+    preset, run = preset_of(method, data, epsilon), given.out / f"{method}-{data}-eps{epsilon:g}"
+    found = {"method": method, "preset": preset, "dataset": data, "epsilon": to_json(epsilon)}
+    try:
+        if not (run / "release" / "privacy.json").exists():
+            if given.collect:
+                return None
+            resume = ["--resume"] if (run / "config.json").exists() else []
+            command("dpgen_jax.train", method, "--preset", preset, "--dataset", DATA[data],
+                    f"--epsilon={epsilon}", "--out", run, *resume)
+        kind = "full" if given.full else "fast"
+        evaluation = run / f"evaluation-{kind}"
+        if not (evaluation / "metrics.json").exists():
+            command("dpgen_jax.evaluate", run, "--dataset", DATA[data], "--metrics", "gen2real",
+                    "--classifiers", *given.classifiers, "--seeds", given.seeds,
+                    "--out", evaluation, *([] if given.full else ["--fast"]))
+    except UserError as error:
+        return found | {"error": str(error)}
+    measured = read_json(evaluation / "metrics.json")
+    privacy = read_json(run / "release" / "privacy.json")
+    config = read_json(run / "config.json")
+    return found | {
+        "unit": privacy["unit"], "relation": privacy["relation"], "steps": privacy["steps"],
+        "proven_epsilon": privacy["epsilon"], "noise_source": privacy["noise_source"],
+        "training_seconds": metrics.read(run / "metrics.jsonl")[-1]["seconds"],
+        "trained_with": {name: config.get(name) for name in ("versions", "git")},
+        "setting": measured["setting"], "gen2real": measured["gen2real"]}
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The rows in Markdown: accuracy of the CNN, mean over seeds."""
+    def cell(method, data, epsilon):
+        for r in rows:
+            if (r["method"], r["dataset"], r["epsilon"]) == (method, data, epsilon):
+                score = r.get("gen2real", {}).get("cnn", {}).get("accuracy", {})
+                return f"{score['mean']:.3f}" if score else "failed"
+        return ""
+
+    columns = sorted({(r["dataset"], r["epsilon"]) for r in rows}, key=str, reverse=True)
+    head = ["system", *(f"{data}, epsilon {epsilon}" for data, epsilon in columns)]
+    lines = [head, ["---"] * len(head)]
+    for method in dict.fromkeys(r["method"] for r in rows):
+        lines.append([method, *(cell(method, *column) for column in columns)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def main() -> None:
+    given = arguments()
+    given.out.mkdir(parents=True, exist_ok=True)
+    where, rows = common.machine(), []
+    cases = dict.fromkeys(
+        (method, data, math.inf if method == "dcgan" else epsilon)
+        for epsilon in given.epsilons for data in given.data for method in given.methods)
+    for case in cases:
+        found = row(given, *case)
+        if found is None:
+            continue
+        rows.append(found)
+        shown = ["--epsilons", *(f"{e:g}" for e in given.epsilons), *["--full"] * given.full]
+        common.write(common.record("systems", shown, range(given.seeds), {"rows": rows}, where))
+        print(table(rows), flush=True)
+
+
+if __name__ == "__main__":
+    main()
