@@ -29,6 +29,7 @@ DATA = {"mnist": "idx:mnist", "fashion": "idx:fashion_mnist"}
 PRESETS = {"datalens": "{data}-eps{epsilon:g}-mean", "gpate": "{data}-eps{epsilon:g}-sum",
            "dpgan": "{data}-eps{epsilon:g}-revisited", "fedavg_gan": "{data}",
            "dcgan": "{data}-published"}
+EPSILONS = (1.0, 10.0)
 METHODS = ("dcgan", "dpgan", "dpmerf", "dpmerf_ae", "gswgan", "dpac", "datalens", "gpate",
            "pategan", "dpcgan", "projected_dpgan", "fedavg_gan")
 
@@ -38,7 +39,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="folder of the run folders")
     parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
     parser.add_argument("--data", nargs="+", default=list(DATA), choices=DATA)
-    parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 10.0])
+    parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
     parser.add_argument("--full", action="store_true", help="the full evaluation, not the fast one")
     parser.add_argument("--classifiers", nargs="+", default=["cnn", "mlp"])
     parser.add_argument("--seeds", type=int, default=2, help="of the classifiers")
@@ -56,13 +57,15 @@ def preset_of(method: str, data: str, epsilon: float) -> str:
     return next(name for name in tried if name in presets.all_of(method))
 
 
-def row(given: argparse.Namespace, method: str, data: str, epsilon: float) -> dict[str, Any] | None:
-    """What came out of one system, or why nothing did; None where nothing is there to collect."""
+def row(given: argparse.Namespace, method: str, data: str, epsilon: float, train: bool
+        ) -> dict[str, Any] | None:
+    """What came out of one system, or why nothing did; None where nothing is there and nothing is
+    to be trained."""
     preset, run = preset_of(method, data, epsilon), given.out / f"{method}-{data}-eps{epsilon:g}"
     found = {"method": method, "preset": preset, "dataset": data, "epsilon": to_json(epsilon)}
     try:
         if not (run / "release" / "privacy.json").exists():
-            if given.collect:
+            if not train:
                 return None
             resume = ["--resume"] if (run / "config.json").exists() else []
             command("dpgen_jax.train", method, "--preset", preset, "--dataset", DATA[data],
@@ -107,11 +110,14 @@ def main() -> None:
     given = arguments()
     given.out.mkdir(parents=True, exist_ok=True)
     where, rows = common.machine(), []
-    cases = dict.fromkeys(
-        (method, data, math.inf if method == "dcgan" else epsilon)
-        for epsilon in given.epsilons for data in given.data for method in given.methods)
-    for case in cases:
-        found = row(given, *case)
+
+    def cases(methods, data, epsilons):
+        return dict.fromkeys((method, d, math.inf if method == "dcgan" else epsilon)
+                             for epsilon in epsilons for d in data for method in methods)
+
+    asked = {} if given.collect else cases(given.methods, given.data, given.epsilons)
+    for case in asked | cases(METHODS, DATA, EPSILONS):
+        found = row(given, *case, case in asked)
         if found is None:
             continue
         rows.append(found)

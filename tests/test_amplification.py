@@ -139,7 +139,7 @@ def check_audit(path, schedule, done, units: int, rows: int, steps: int, sigma: 
 class Fixed(Rotation):
     """The mutant: a fixed partition, visited in turn, at the price of fresh secret draws."""
 
-    def event(self, visit):
+    def event(self, visit, bound):
         return SampledGaussianEvent(visit.sigma, visit.squared_sensitivity, self.groups, 1,
                                     visit.grid, visit.total_variation)
 
@@ -150,9 +150,9 @@ class Fixed(Rotation):
 class BatchLast(SecretDraw):
     """The mutant: one row is amplified, and the rows are composed after that, as published."""
 
-    def event(self, visit):
+    def event(self, visit, bound):
         return super().event(dataclasses.replace(
-            visit, squared_sensitivity=visit.squared_sensitivity // ROWS))
+            visit, squared_sensitivity=visit.squared_sensitivity // ROWS), bound)
 
     def visits(self, turns):
         return turns * ROWS

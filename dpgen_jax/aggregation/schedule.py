@@ -144,6 +144,7 @@ class SecretDraw:
     units: int
     drawn: int
     groups: ClassVar[int] = 1
+    places: ClassVar[None] = None
 
     def __post_init__(self):
         if not 1 <= self.drawn < self.units:
@@ -162,6 +163,9 @@ class SecretDraw:
         shares = np.zeros((n_units, n), np.int32)
         np.put_along_axis(shares, order[:self.drawn], 1, axis=0)
         return shares
+
+    def heard(self, share: Array) -> Array:
+        return share
 
     def answering(self, n_units: int) -> float:
         return self.drawn

@@ -2,8 +2,9 @@
 
 `-published` are the settings of Harder et al. 2021 and their code where these are private-data-free
 (its bandwidths, medians of private distances, are kept as constants: 105 and 127 for MNIST and
-Fashion-MNIST, over 784 pixels). The presets of this library were chosen on public data: the same
-network, trained on an unbiased distance.
+Fashion-MNIST, over 784 pixels). The presets of this library have the same network, trained on an
+unbiased distance. Windows and bandwidths were picked among four by accuracy on the TEST images of
+MNIST, one run each: what they reach there is a picked maximum.
 """
 
 import dataclasses
@@ -15,7 +16,7 @@ from dpgen_jax.presets import Preset
 from dpgen_jax.presets.gpate import _table
 from dpgen_jax.types import ImageSpec
 
-OURS = "this library: chosen on public data"
+OURS = "this library: windows and bandwidths picked on the test images of MNIST"
 PAPER = "Harder, Adamczewski and Park 2021, with its bandwidth as a constant"
 MNIST = ImageSpec(28, 28, 1, 10)
 

@@ -41,7 +41,7 @@ def test_datalens_is_the_formula_it_names():
 
 
 def test_from_a_configuration():
-    config = types.SimpleNamespace(top_k=200, batch=15, sigma=5000.0)
+    config = types.SimpleNamespace(top_k=200, batch=15, sigma=5000.0, aggregate="topk")
     assert PUBLISHED["datalens"](config, DELTA).max_steps(1) == 86
     config.sigma = 0.0
     assert PUBLISHED["datalens"](config, DELTA).epsilon(1) == math.inf

@@ -100,10 +100,11 @@ def test_from_a_configuration():
     assert coded.epsilon(2040) == pytest.approx(9.99888, abs=5e-6)
     for method in ("dpcgan", "dpmerf_ae"):  # as long as nobody knows how many records there are
         assert of(method, records=None, batch=600, clip=1.1, sigma=1.12) is None
-    federated = of("fedavg_gan", 1 / 866, critics=866, clients_per_round=10, sigma=0.01)
+    federated = of("fedavg_gan", 1 / 866, critics=866, clients_per_round=10, sigma=0.01,
+                   federated=False)
     assert federated.epsilon(1000) == pytest.approx(9.9918e6, rel=1e-5)
-    votes = {"batch": 64, "sigma": 100.0, "noise": "laplace", "label": "majority"}
+    votes = {"batch": 64, "sigma": 100.0, "noise": "laplace", "decode": "majority"}
     assert of("pategan", **votes).epsilon(10) == pategan(64, 100.0, DELTA).epsilon(10)
     assert of("pategan", **{**votes, "noise": "gaussian"}) is None
-    assert of("pategan", **{**votes, "label": "share"}) is None
+    assert of("pategan", **{**votes, "decode": "share"}) is None
     assert of("dpgan", sigma=1.0) is None

@@ -146,7 +146,7 @@ def test_every_word_of_the_bits_counts():
 
 def test_a_secret_draw_is_one_amplified_event_of_its_whole_message():
     assert SECRET.event(VISIT, None) == SampledGaussianEvent(30.0, 4 * 32, 10, 3, 0.5, 1e-9)
-    assert SECRET.event(NonPrivateEvent()) == NonPrivateEvent()
+    assert SECRET.event(NonPrivateEvent(), None) == NonPrivateEvent()
 
 
 @pytest.mark.parametrize(("make", "text"), [

@@ -249,6 +249,7 @@ class Made:
                "accountant": "exact", "events": [], "not_accounted": [], "data_notes": [],
                "data_dependent_epsilon": None, "package_version": "0", "records": 120}
     encoded = staticmethod(table)
+    classifies = False
 
     def sample(self, n, labels=None, seed=None):
         x, y = table(n, seed)
