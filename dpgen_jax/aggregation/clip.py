@@ -143,19 +143,22 @@ class GradientL2:
         return self.clip / self.levels
 
     def project(self, key: Array, message: Array) -> Array:
-        """float32 [1, D] to int32 [1, D]; a row that is not finite becomes 0; no key is needed.
-
-        The check is exact although its numbers are float32: below 2^24 sums of whole numbers are,
-        and a sum that passes 2^24 on the way does not come back, as rounding is monotone and
-        nothing that is added is negative. levels^2 is below 2^24.
-        """
+        """float32 [1, D] to int32 [1, D]; a row that is not finite becomes 0; no key is needed."""
         # Gradients whose norm is no float32 are dropped: they are about to diverge.
         norm = jnp.sqrt(jnp.sum(message * message, -1, keepdims=True)) / self.clip
         # Rounding moves a row by at most sqrt(columns) / 2: a row of this norm is not dropped.
         reach = (self.levels - math.sqrt(self.columns) / 2) * (1 - 1e-4)
         entries = jnp.round(message * (reach / self.clip / jnp.maximum(norm, 1)))
-        kept = jnp.sum(entries * entries, -1, keepdims=True) <= self.levels**2  # NaN: not kept
-        return jnp.where(kept, entries, 0).astype(jnp.int32)
+        return jnp.where(self.holds(entries), entries, 0).astype(jnp.int32)
+
+    def holds(self, entries: Array) -> Array:
+        """bool [1, 1]: whether whole numbers float32 [1, D] are within the bound; NaN is not.
+
+        Exact although its sums are float32: below 2^24 sums of whole numbers are, and a sum that
+        passes 2^24 on the way does not come back, as rounding is monotone and nothing that is added
+        is negative. levels^2 is below 2^24.
+        """
+        return jnp.sum(entries * entries, -1, keepdims=True) <= self.levels**2
 
     def squared_norm(self) -> int:
         """Of the longest message."""

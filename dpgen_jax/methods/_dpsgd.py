@@ -21,10 +21,10 @@ from dpgen_jax.aggregation.clip import GradientL2, GridMean, gradient_levels
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import Everyone, PoissonDraw
+from dpgen_jax.methods._skeleton import REFINE_BATCH
 from dpgen_jax.nets.pair import Generator
 from dpgen_jax.types import Array, Method, Records, Spec, UserError
 
-REFINE_BATCH = 2000
 FAKES_AT_ONCE = 64
 
 

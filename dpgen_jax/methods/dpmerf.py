@@ -29,7 +29,8 @@ from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import Everyone
 from dpgen_jax.config import Runtime
-from dpgen_jax.methods._dpsgd import REFINE_BATCH, stateless, values
+from dpgen_jax.methods._dpsgd import stateless, values
+from dpgen_jax.methods._skeleton import REFINE_BATCH
 from dpgen_jax.nets import merf
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.fourier import RandomFeatures

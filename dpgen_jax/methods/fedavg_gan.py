@@ -28,7 +28,8 @@ from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import Everyone, PoissonDraw, Rotation
 from dpgen_jax.config import Runtime
-from dpgen_jax.methods._dpsgd import REFINE_BATCH, Scorer, length, stateless, values
+from dpgen_jax.methods._dpsgd import Scorer, length, stateless, values
+from dpgen_jax.methods._skeleton import REFINE_BATCH
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.pair import pair

@@ -30,6 +30,7 @@ from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import Everyone
 from dpgen_jax.config import Runtime
+from dpgen_jax.methods._dpsgd import stateless
 from dpgen_jax.methods._skeleton import REFINE_BATCH, features
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.blocks import leaky_relu
@@ -206,11 +207,6 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
         return Public(d, config.d_optimiser.init(d), g, config.g_optimiser.init(g), g,
                       jnp.zeros((), jnp.int32))
 
-    def init_unit(key: Array) -> Array:
-        """A record keeps nothing; a unit's state may not be empty, so it is a 0."""
-        del key
-        return jnp.zeros((), jnp.int32)
-
     def ask(key: Array, public: Public) -> Query:
         k_drawn, k_fakes = jax.random.split(key)
         drawn = draw_projection(k_drawn, public.d, config.projection)
@@ -261,4 +257,4 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
         k_z, k_draw = jax.random.split(key)
         return net_g.sample(model, k_draw, net_g.latents(k_z, len(labels)), labels)
 
-    return Method(held, init, init_unit, ask, learn, answer, absorb, refine, sample)
+    return Method(held, init, stateless, ask, learn, answer, absorb, refine, sample)
