@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib.metadata
 from collections.abc import Callable
 from typing import Any
 
@@ -83,40 +84,73 @@ def ways(net: Any, n: int, chunk: int) -> dict[str, Callable[[], Any]]:
     return {way.__name__: functools.partial(jax.jit(way), d) for way in (plain, records, ghost)}
 
 
+def torch_networks() -> dict[str, Callable[[], Any]]:
+    """The networks of NETS that are compared, in PyTorch: each takes (images, labels)."""
+    import torch
+    from torch.nn import functional
+
+    class Mlp128(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear0, self.linear1 = torch.nn.Linear(794, 128), torch.nn.Linear(138, 1)
+
+        def forward(self, x, y):
+            onehot = functional.one_hot(y, SPEC.classes).float()
+            h = self.linear0(torch.cat([x.flatten(1), onehot], 1))
+            return self.linear1(torch.cat([functional.leaky_relu(h, 0.2), onehot], 1))[:, 0]
+
+    class Conv1632(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv1 = torch.nn.Conv2d(1, 16, 5, stride=2)
+            self.conv2 = torch.nn.Conv2d(16, 32, 5, stride=2)
+            self.score = torch.nn.Linear(49 * 32, 1)
+            self.classes = torch.nn.Embedding(SPEC.classes, 49 * 32)
+
+        def forward(self, x, y):
+            same = (1, 2, 1, 2)
+            h = functional.leaky_relu(self.conv1(functional.pad(x, same)), 0.2)
+            h = functional.leaky_relu(self.conv2(functional.pad(h, same)), 0.2).flatten(1)
+            return self.score(h)[:, 0] + (h * self.classes(y)).sum(1)
+
+    return {"conv-16-32": Conv1632, "mlp-128": Mlp128}
+
+
 def opacus(n: int, repeats: int) -> dict[str, Any]:
-    """The MLP in PyTorch, plain and with Opacus' per-record gradients, on the same batch."""
+    """The same networks in PyTorch, plain and with Opacus' per-record gradients, on a batch of the
+    same size; float32 sums, which are not checked."""
     try:
         import torch
         from opacus import GradSampleModule
     except ImportError as error:
         return {"skipped": f"{error.name} is not installed; pip install torch opacus"}
-
-    def network():
-        return torch.nn.Sequential(torch.nn.Linear(794, 128), torch.nn.LeakyReLU(0.2),
-                                   torch.nn.Linear(128, 1))
-
-    x = torch.rand(n, 794)
-    private, usual = GradSampleModule(network()), network()
+    torch.set_num_threads(common.cores())
+    x, y = torch.rand(n, 1, 28, 28), torch.arange(n) % SPEC.classes
 
     def step(model):
         model.zero_grad()
-        torch.nn.functional.softplus(-model(x)).sum().backward()
+        torch.nn.functional.softplus(-model(x, y)).sum().backward()
 
-    def clipped():
-        step(private)
-        grads = [p.grad_sample.flatten(1) for p in private.parameters()]
-        norms = torch.cat(grads, 1).norm(dim=1)
-        share = (1 / norms).clamp(max=1)
+    def clipped(model):
+        step(model)
+        grads = [p.grad_sample.flatten(1) for p in model.parameters()]
+        share = (1 / torch.cat([g.norm(dim=1, keepdim=True) for g in grads], 1).norm(dim=1)).clamp(
+            max=1)
         done = [share @ g for g in grads]
-        for p in private.parameters():
+        for p in model.parameters():
             p.grad_sample = None
         return float(done[0].sum())
 
-    def plain():
-        step(usual)
-        return float(next(usual.parameters()).grad.sum())
+    def plain(model):
+        step(model)
+        return float(next(model.parameters()).grad.sum())
 
-    return common.side_by_side({"plain": plain, "records": clipped}, repeats)
+    return {"versions": {"torch": torch.__version__,
+                         "opacus": importlib.metadata.version("opacus")},
+            **{name: common.side_by_side(
+                {"plain": functools.partial(plain, make()),
+                 "records": functools.partial(clipped, GradSampleModule(make()))}, repeats)
+               for name, make in torch_networks().items()}}
 
 
 def main() -> None:
@@ -135,8 +169,8 @@ def main() -> None:
             way: t["median"] / plain for way, t in timed.items()}}
         print(name, {w: round(r, 2) for w, r in found[name]["ratio_to_plain"].items()}, flush=True)
     if given.opacus:
-        found["opacus mlp-128"] = opacus(given.batch, given.repeats)
-        print("opacus", found["opacus mlp-128"], flush=True)
+        found["opacus"] = opacus(given.batch, given.repeats)
+        print("opacus", found["opacus"], flush=True)
     shown = ["--batch", str(given.batch), "--chunk", str(given.chunk), *["--opacus"] * given.opacus]
     common.write(common.record("gradients", shown, [0], found, where))
 

@@ -3,11 +3,14 @@
     nohup python -m benchmarks.systems --out runs/systems > systems.log &
     python -m benchmarks.systems --out runs/systems --methods dpmerf dpgan --epsilons 10
 
-Each row is a run folder OUT/METHOD-DATA-EPSILON, made and evaluated by the commands a user has. The
-script can be stopped at any time and started again: it goes on with what is there, and the results
-file has all rows that exist. Every row is trained once and shown, whatever comes out; a row that
-fails says why. All epsilons are of replace-one neighbours: of a record, or of a client's whole data
-where the row's unit says so. Non-private rows have epsilon "inf".
+Each row is a run folder OUT/METHOD-DATA-epsEPSILON, made and evaluated by the commands a user has.
+The script can be stopped at any time and started again: it goes on with what is there, and the
+results file has all rows that exist. Every row is trained once and shown, whatever comes out; a row
+that fails says why. All epsilons are of replace-one neighbours: of a record, or of a client's whole
+data where the row's unit says so. Non-private rows have epsilon "inf".
+
+With --short a system whose preset takes long takes fewer steps, for which less noise is found, so
+that all rows are there in a night on a laptop; a row tells the steps of both.
 """
 
 from __future__ import annotations
@@ -29,12 +32,15 @@ DATA = {"mnist": "idx:mnist", "fashion": "idx:fashion_mnist"}
 PRESETS = {"datalens": "{data}-eps{epsilon:g}-mean", "gpate": "{data}-eps{epsilon:g}-sum",
            "dpgan": "{data}-eps{epsilon:g}-revisited", "fedavg_gan": "{data}",
            "dcgan": "{data}-published"}
+# Some minutes on two cores.
+SHORT = {"dcgan": 2000, "dpgan": 1500, "gswgan": 40, "dpac": 30, "datalens": 10, "gpate": 20,
+         "pategan": 20, "dpcgan": 1500, "projected_dpgan": 200, "fedavg_gan": 40}
 EPSILONS = (1.0, 10.0)
 METHODS = ("dcgan", "dpgan", "dpmerf", "dpmerf_ae", "gswgan", "dpac", "datalens", "gpate",
            "pategan", "dpcgan", "projected_dpgan", "fedavg_gan")
 
 
-def arguments() -> argparse.Namespace:
+def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--out", type=Path, required=True, help="folder of the run folders")
     parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
@@ -43,9 +49,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--full", action="store_true", help="the full evaluation, not the fast one")
     parser.add_argument("--classifiers", nargs="+", default=["cnn", "mlp"])
     parser.add_argument("--seeds", type=int, default=2, help="of the classifiers")
+    parser.add_argument("--short", action="store_true", help="new runs take fewer steps")
     parser.add_argument("--collect", action="store_true",
                         help="train nothing: evaluate and write what is there")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 def preset_of(method: str, data: str, epsilon: float) -> str:
@@ -62,25 +69,29 @@ def row(given: argparse.Namespace, method: str, data: str, epsilon: float, train
     """What came out of one system, or why nothing did; None where nothing is there and nothing is
     to be trained."""
     preset, run = preset_of(method, data, epsilon), given.out / f"{method}-{data}-eps{epsilon:g}"
-    found = {"method": method, "preset": preset, "dataset": data, "epsilon": to_json(epsilon)}
+    usual = presets.all_of(method)[preset].config.steps
+    found = {"method": method, "preset": preset, "dataset": data, "epsilon": to_json(epsilon),
+             "preset_steps": usual}
+    few = min(SHORT.get(method, math.inf), usual or math.inf) if given.short else math.inf
+    fewer = [f"--steps={few}", "--sigma=None"] if few < math.inf else []
     try:
         if not (run / "release" / "privacy.json").exists():
             if not train:
                 return None
             resume = ["--resume"] if (run / "config.json").exists() else []
             command("dpgen_jax.train", method, "--preset", preset, "--dataset", DATA[data],
-                    f"--epsilon={epsilon}", "--out", run, *resume)
+                    f"--epsilon={epsilon}", "--out", run, *resume, *fewer)
         kind = "full" if given.full else "fast"
         evaluation = run / f"evaluation-{kind}"
         if not (evaluation / "metrics.json").exists():
             command("dpgen_jax.evaluate", run, "--dataset", DATA[data], "--metrics", "gen2real",
                     "--classifiers", *given.classifiers, "--seeds", given.seeds,
                     "--out", evaluation, *([] if given.full else ["--fast"]))
+        measured = read_json(evaluation / "metrics.json")
+        privacy = read_json(run / "release" / "privacy.json")
+        config = read_json(run / "config.json")
     except UserError as error:
         return found | {"error": str(error)}
-    measured = read_json(evaluation / "metrics.json")
-    privacy = read_json(run / "release" / "privacy.json")
-    config = read_json(run / "config.json")
     return found | {
         "unit": privacy["unit"], "relation": privacy["relation"], "steps": privacy["steps"],
         "proven_epsilon": privacy["epsilon"], "noise_source": privacy["noise_source"],
@@ -90,12 +101,14 @@ def row(given: argparse.Namespace, method: str, data: str, epsilon: float, train
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The rows in Markdown: accuracy of the CNN, mean over seeds."""
+    """The rows in Markdown: accuracy of the CNN, mean over seeds; * where a run took fewer steps
+    than its preset."""
     def cell(method, data, epsilon):
         for r in rows:
             if (r["method"], r["dataset"], r["epsilon"]) == (method, data, epsilon):
                 score = r.get("gen2real", {}).get("cnn", {}).get("accuracy", {})
-                return f"{score['mean']:.3f}" if score else "failed"
+                fewer = "*" * (r.get("steps", 0) < (r["preset_steps"] or 0))
+                return f"{score['mean']:.3f}{fewer}" if score else "failed"
         return ""
 
     columns = sorted({(r["dataset"], r["epsilon"]) for r in rows}, key=str, reverse=True)
@@ -121,7 +134,8 @@ def main() -> None:
         if found is None:
             continue
         rows.append(found)
-        shown = ["--epsilons", *(f"{e:g}" for e in given.epsilons), *["--full"] * given.full]
+        shown = [*["--short"] * given.short, *["--full"] * given.full,
+                 "--epsilons", *(f"{e:g}" for e in given.epsilons)]
         common.write(common.record("systems", shown, range(given.seeds), {"rows": rows}, where))
         print(table(rows), flush=True)
 
