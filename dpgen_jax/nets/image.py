@@ -41,8 +41,13 @@ class GeneratorNet:
     hidden: int = 1024
     channels: int = 128
     """Images only: channels of the inner maps, at a quarter and at half of the image's size."""
+    warp: float = 0.0
+    """Images only: each image is turned, sheared, scaled and moved by an affine map whose entries
+    are up to this far from the identity's (`nets.warp`); 0: not"""
 
     def __post_init__(self):
+        if not 0 <= self.warp < 1:
+            raise UserError(f"warp is {self.warp}; it must lie in 0 <= warp < 1")
         _check_widths(self)
 
 
@@ -69,7 +74,7 @@ class DiscriminatorNet:
 
 def _check_widths(net: GeneratorNet | DiscriminatorNet) -> None:
     for name, width in vars(net).items():
-        if width is not None and width < 1:
+        if isinstance(width, int) and width < 1:
             raise UserError(f"{name} is {width}; it must be 1 or above")
 
 

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet, check_size, join
 from dpgen_jax.nets.pair import Generator, pair
 from dpgen_jax.nets.table import probabilities
+from dpgen_jax.nets.warp import moved
 from dpgen_jax.types import Array, Column, ImageSpec, Spec, TableSpec
 
 PUBLISHED = GeneratorNet(latent=5, hidden=200, channels=16)
@@ -56,7 +57,7 @@ def generator(net: GeneratorNet, spec: Spec) -> Generator:
     if isinstance(spec, TableSpec):
         return pair(spec, net, DiscriminatorNet())[0]
     check_size(spec)
-    return Generator(ConvGenerator(net, spec), lambda key, images: images)
+    return Generator(moved(net, ConvGenerator(net, spec), spec), lambda key, images: images)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 import flax.linen as nn
 import jax.numpy as jnp
 
-from dpgen_jax.nets import image, paper, table
+from dpgen_jax.nets import image, paper, table, warp
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.types import Array, Spec, TableSpec, UserError
 
@@ -99,13 +99,15 @@ def pair(spec: Spec, generator: GeneratorNet, discriminator: DiscriminatorNet,
         if layers == "paper":
             raise UserError("layers is 'paper', whose networks are for images; "
                             "leave it out for a table")
-        return (Generator(table.TableGenerator(generator, spec), released(spec)),
+        module = warp.moved(generator, table.TableGenerator(generator, spec), spec)
+        return (Generator(module, released(spec)),
                 table.TableDiscriminator(discriminator, spec))
     if layers == "paper":
         nets = paper.PaperGenerator, paper.PaperDiscriminator
     else:
         nets = image.Generator, image.Discriminator
-    return Generator(nets[0](generator, spec), released(spec)), nets[1](discriminator, spec)
+    return (Generator(warp.moved(generator, nets[0](generator, spec), spec), released(spec)),
+            nets[1](discriminator, spec))
 
 
 def released(spec: Spec) -> Callable[[Array, Array], Array]:
