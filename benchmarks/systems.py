@@ -31,9 +31,9 @@ from dpgen_jax.run.folder import read_json
 DATA = {"mnist": "idx:mnist", "fashion": "idx:fashion_mnist"}
 PRESETS = {"datalens": "{data}-eps{epsilon:g}-mean", "gpate": "{data}-eps{epsilon:g}-sum",
            "dpgan": "{data}-eps{epsilon:g}-revisited", "fedavg_gan": "{data}",
-           "dcgan": "{data}-published"}
+           "dcgan": "{data}-small"}
 # Some minutes on two cores.
-SHORT = {"dcgan": 2000, "dpgan": 1500, "gswgan": 40, "dpac": 30, "datalens": 10, "gpate": 20,
+SHORT = {"dcgan": 1000, "dpgan": 1500, "gswgan": 40, "dpac": 30, "datalens": 10, "gpate": 20,
          "pategan": 8, "dpcgan": 500, "projected_dpgan": 100, "fedavg_gan": 20}
 EPSILONS = (1.0, 10.0)
 METHODS = ("dcgan", "dpgan", "dpmerf", "dpmerf_ae", "gswgan", "dpac", "datalens", "gpate",

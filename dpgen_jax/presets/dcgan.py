@@ -1,8 +1,8 @@
 """Named configurations of DCGAN, which promises nothing (epsilon inf), by data and networks.
 
 `-published` and `-paper` have the networks of G-PATE and DataLens (their code's, the paper's),
-`-gswgan` those of GS-WGAN, at the published widths; the first and the tables' are for a machine
-without an accelerator. No paper prints the settings of its non-private rows: these are ours.
+`-gswgan` those of GS-WGAN, at the published widths; the first, `-small` and the tables' are for a
+machine without an accelerator. No paper prints the settings of its non-private rows: these are ours.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ def _preset(config: Config, spec: Spec, records: int, dataset: str | None = None
 
 def _images(name: str) -> dict[str, Preset]:
     return {f"{name}-{networks}": _preset(config, MNIST, 60000) for networks, config in (
-        ("published", _adversarial), ("paper", _paper), ("gswgan", _gswgan))}
+        ("published", _adversarial), ("paper", _paper), ("gswgan", _gswgan), ("small", _small))}
 
 
 PRESETS = {
