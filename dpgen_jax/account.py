@@ -53,7 +53,7 @@ def of_configuration(method: str, preset: str, config: Any, epsilon: float | Non
     if epsilon is None and config.steps and config.sigma:
         target = math.inf
     budget = Budget(target, delta, chosen.class_epsilon)
-    if getattr(config, "records", 0) is None:
+    if config.of_records and config.records is None:
         config = with_records(config, chosen.records)
     config = complete(method, config, chosen.spec, budget)
     events = (*purchases.planned((), budget.class_epsilon),

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +14,23 @@ import numpy as np
 
 from dpgen_jax import capacity, init_schema, methods, presets, purchases, resume, watch
 from dpgen_jax.accountant import calibrate
-from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.accountant.published import PUBLISHED
 from dpgen_jax.aggregation.bits import BitSource, OsBits, SeededBits
+from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
 from dpgen_jax.config import Budget, Runtime, Watch, to_json
 from dpgen_jax.data import Dataset, from_arrays, tables
 from dpgen_jax.data import clients as splits
 from dpgen_jax.data import schema as schemas
-from dpgen_jax.loop import State, train
+from dpgen_jax.loop import State
 from dpgen_jax.plan import complete, with_records
 from dpgen_jax.private import partition, teachers
 from dpgen_jax.private import records as sealing
-from dpgen_jax.private import votes as vote_log
-from dpgen_jax.private.warm_up import warm_up
-from dpgen_jax.run import bundle, folder, metrics, pictures
+from dpgen_jax.run import bundle, folder, pictures
 from dpgen_jax.run.bundle import Release, load
-from dpgen_jax.run.progress import Bar, clock, interruptible
+from dpgen_jax.run.progress import interruptible
+from dpgen_jax.stages import Stages
 from dpgen_jax.types import BudgetExceeded, Method, Private, Records, UserError
 from dpgen_jax.watch import Watcher
-
-OnBlock = Callable[[State, dict[str, float]], None]
 
 __all__ = ["Release", "Run", "fit", "load", "run"]
 
@@ -76,12 +72,11 @@ def federated(data: Dataset, config: Any, clients: int | None = None, alpha: flo
     """The data set split over `clients` (see `data.clients.split`), and the configuration for as
     many, where that is `federated` or its units are always clients, who are as many as it says
     where nobody else does; else both as they are. Errors: UserError."""
-    always = getattr(config, "of_clients", False)
-    if not (always or getattr(config, "federated", False)):
+    if not config.protects_clients:
         if clients is not None or alpha is not None:
             raise UserError("--clients and --alpha need --federated, and a method that has it")
         return data, config
-    if always and clients is None and data.clients is None:
+    if config.of_clients and clients is None and data.clients is None:
         clients = config.critics
     data = splits.split(data, clients, alpha, seed=0)
     return data, dataclasses.replace(config, critics=int(data.clients.max()) + 1)
@@ -113,7 +108,8 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
         asked.method, config, data.spec, asked.runtime, say))
     records = sealing.seal(data.x_train, data.y_train, data.spec)
     method = methods.get(asked.method).build(config, data.spec, asked.runtime)
-    refine = jax.jit(method.refine)
+    purchases.refuse_useless(method, asked.budget.class_epsilon)
+    refine, polishing = jax.jit(method.refine), method.polish.steps if method.polish else 0
     public_rows = watch.prepare(asked.watched, data.spec, method.predict is not None)
     who = _population(method, data)
     for line in data.notes + data.private_notes + _warnings(asked.budget, *who.values()):
@@ -134,17 +130,23 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
         dealt = sealing.deal(records, _partition(method, config, data, key))
 
         def released(state: State, privacy: dict[str, Any] | None = None) -> Release:
-            model = refine(jax.random.fold_in(state.key, config.steps), state.public)
+            known = state.polished if method.polish else state.public
+            model = refine(_last_key(state, config), known)
             return Release(asked.method, config, data.spec, jax.device_get(model), privacy or {},
                            counts)
 
-        watcher = Watcher(asked.watched, config.steps, released, public_rows)
-        state = _train(asked, config, method, dealt, files, layout, ledger, bits, watcher, stop)
+        watcher = Watcher(asked.watched, config.steps + polishing, released, public_rows)
+        stages = Stages(method, files, layout, ledger, asked.runtime, watcher, stop)
+        state = _train(asked, config, stages, dealt, bits)
         if not state.step:
             raise _nothing_made(files, stop())
         if state.step < config.steps:
             why = "you interrupted it" if stop() else "the budget allows no further step"
             say(f"stopped at step {state.step} of {config.steps}: {why}")
+        state = stages.polish(state, _last_key(state, config))
+        if state.polish_step < polishing:
+            say(f"the generator was trained for {state.polish_step} of {polishing} steps; "
+                f"--resume --out {files.root} trains it to the end, at no cost in privacy")
         privacy = bundle.statement(
             method=asked.method, preset=asked.preset, mechanism=method.mechanism,
             epsilon=ledger.target if math.isfinite(ledger.epsilon()) else math.inf,
@@ -174,7 +176,7 @@ def _population(method: Method, data: Dataset) -> dict[str, int]:
 
 def _stamp(method: str, config: Any, delta: float, steps: int) -> dict[str, Any]:
     """What a run says of itself that kept to a paper's accounting, which proves nothing."""
-    if getattr(config, "accounting", "proven") == "proven":
+    if config.accounting == "proven":
         return {}
     paper = PUBLISHED[method](config, delta)
     return {"guarantee": "no valid guarantee", "as_published": {
@@ -189,49 +191,25 @@ def _partition(method: Method, config: Any, data: Dataset, key: bytes) -> partit
     return partition.assign(len(data.y_train), units, key)
 
 
-def _train(asked: Run, config: Any, method: Method, dealt: Private[Records],
-           files: folder.RunFolder, layout: teachers.Layout, ledger: Ledger, bits: BitSource,
-           watcher: Watcher, stop: Callable[[], bool]) -> State:
-    """The warm start and the loop. The state comes back without its units, whose memory the
-    generator's own work may then use."""
+def _train(asked: Run, config: Any, stages: Stages, dealt: Private[Records], bits: BitSource
+           ) -> State:
+    """The warm start and the loop; see `Stages.train`."""
+    method, layout = stages.method, stages.layout
     placed = teachers.place(dealt, layout)
-    state = resume.start(files, method, layout, ledger, asked.resume, asked.seed)
-
-    def keep(votes: Private[jax.Array], answered: np.ndarray) -> None:
-        if method.mechanism.keeps_votes:
-            vote_log.append(files.votes, votes, answered)
-
+    state = resume.start(stages.files, method, layout, stages.ledger, asked.resume, asked.seed)
     # Queries that were not answered leave budget for more steps than the plan, unless steps were
     # asked for: the ledger decides.
-    most = config.steps if asked.config.steps or not method.mechanism.keeps_votes else sys.maxsize
+    settled = isinstance(method.mechanism, ConfidentGNMax)
+    most = sys.maxsize if settled and not asked.config.steps else config.steps
     if method.warm and not state.step:
-        state = _warmed(state, method, placed, files, layout, ledger, asked.runtime, stop)
-    watcher.last = state.step
-    with _recorder(files, ledger, method, layout, asked.runtime, watcher, state) as record:
-        state = train(method, placed, state, layout, ledger, bits, steps=most,
-                      steps_per_call=asked.runtime.steps_per_call, on_block=record, keep=keep,
-                      stop=stop)
-    return dataclasses.replace(state, units=None)
+        state = stages.warm(state, placed)
+    stages.watcher.last = state.step
+    return stages.train(state, placed, bits, config.steps, most)
 
 
-def _warmed(state: State, method: Method, records: Private[Records], files: folder.RunFolder,
-            layout: teachers.Layout, ledger: Ledger, runtime: Runtime,
-            stop: Callable[[], bool]) -> State:
-    """The state with its units warm, or as far as they came before `stop`; saved now and then."""
-    elapsed, next_save, saved = clock(), 60 * runtime.checkpoint_minutes, state
-    bar = Bar(method.mechanism.n_units, 0, "warm unit")
-    for units, share in warm_up(method, state.units, records, layout):
-        state = dataclasses.replace(state, units=units)
-        bar.reach(share)
-        if elapsed() > next_save:
-            resume.save(files, state, method, layout, ledger, runtime.keep_checkpoints)
-            next_save, saved = elapsed() + 60 * runtime.checkpoint_minutes, state
-        if stop():
-            break
-    bar.close()
-    if state is not saved:
-        resume.save(files, state, method, layout, ledger, runtime.keep_checkpoints)
-    return state
+def _last_key(state: State, config: Any) -> jax.Array:
+    """Of what comes after the last release."""
+    return jax.random.fold_in(state.key, config.steps)
 
 
 def _nothing_made(files: folder.RunFolder, interrupted: bool) -> UserError:
@@ -240,43 +218,6 @@ def _nothing_made(files: folder.RunFolder, interrupted: bool) -> UserError:
                          f"go on with --resume --out {files.root}")
     return BudgetExceeded(f"what {files.ledger} holds leaves no budget for a step, and there is no "
                           "generator to release; start a new run, whose epsilon adds to this one's")
-
-
-@contextmanager
-def _recorder(files: folder.RunFolder, ledger: Ledger, method: Method, layout: teachers.Layout,
-              runtime: Runtime, watcher: Watcher, state: State) -> Iterator[OnBlock]:
-    """After each block: a line of public metrics, the progress bar, and now and then a checkpoint;
-    at the end, however it comes, a checkpoint of the last whole block."""
-    latest = saved = state
-    elapsed, next_save = clock(), 60 * runtime.checkpoint_minutes
-
-    def save():
-        nonlocal saved, next_save
-        # An interrupt inside a block leaves a state whose arrays were given away to that block.
-        lost = jax.tree.leaves(latest.public)[0].is_deleted()
-        if latest.step > saved.step and not lost:
-            resume.save(files, latest, method, layout, ledger, runtime.keep_checkpoints)
-        saved, next_save = latest, elapsed() + 60 * runtime.checkpoint_minutes
-
-    board = files.root / "tensorboard" if watcher.asked.tensorboard else None
-    with metrics.MetricsWriter(files.metrics, state.step, board) as writer:
-        bar = Bar(watcher.steps, state.step)
-
-        def record(now: State, values: dict[str, float]) -> None:
-            nonlocal latest
-            epsilon = ledger.epsilon()
-            values = values | watcher(now, writer)
-            writer.write({"step": now.step, "epsilon": epsilon, "seconds": elapsed(), **values})
-            bar.advance(now.step - latest.step, {"epsilon": f"{epsilon:.3f}"})
-            latest = now
-            if elapsed() > next_save:
-                save()
-
-        try:
-            yield record
-        finally:
-            bar.close()
-            save()
 
 
 def _warnings(budget: Budget, n: int) -> tuple[str, ...]:

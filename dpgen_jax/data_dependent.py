@@ -16,11 +16,12 @@ from dpgen_jax.accountant.events import EpsilonDeltaEvent, Events, GaussianEvent
 from dpgen_jax.accountant.ledger import Ledger, account, read
 from dpgen_jax.aggregation import sanitise
 from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
 from dpgen_jax.config import from_json
-from dpgen_jax.private import data_dependent, votes
+from dpgen_jax.private import data_dependent
 from dpgen_jax.run import bundle
 from dpgen_jax.run.folder import RunFolder, read_json, write_json
-from dpgen_jax.types import Private, UserError
+from dpgen_jax.types import UserError
 
 EX_POST = ("ex-post: it describes this run's votes at one order, and is no guarantee of "
            "differential privacy; epsilon is")
@@ -30,8 +31,10 @@ def reading(root: Path) -> dict[str, Any]:
     """What `account RUN --data-dependent` shows. Errors: UserError for a run that kept no votes."""
     files, mechanism, _ = _run(root)
     held = account(read(files.ledger))
+    confident = isinstance(mechanism, ConfidentGNMax)
+    kind = (data_dependent.Confident if confident else data_dependent.Majority)(mechanism)
     found = data_dependent.for_the_holder(data_dependent.read(
-        _votes(files, mechanism), mechanism, held.header["delta"], held.steps))
+        kind.votes(files.votes), kind, held.header["delta"], held.steps))
     return {
         "run": str(root),
         "warning": "computed from the votes themselves: AS PRIVATE AS THE RECORDS, for your eyes "
@@ -51,12 +54,16 @@ def publish(root: Path) -> dict[str, Any]:
     privacy.json. Errors: UserError where it was done before, and where it cannot be done.
     """
     files, mechanism, config = _run(root)
+    if not isinstance(mechanism, ConfidentGNMax):
+        raise UserError(f"{root}: a data-dependent bound is published for Confident-GNMax only, "
+                        "whose smooth sensitivity is proven; --data-dependent shows yours to you")
     statement = read_json(files.release / "privacy.json")
     held = account(read(files.ledger))
     if any(isinstance(event, RenyiEvent) for event, _ in held.spent()):
         raise UserError(f"{root} has charged its one sanitised release; another would need another "
                         "run")
-    kept, cost = _votes(files, mechanism), sanitise.event(config.sanitiser)
+    kept = data_dependent.Confident(mechanism).votes(files.votes)
+    cost = sanitise.event(config.sanitiser)
     sealed = sanitise.totals(kept, mechanism, config.sanitiser, held.steps)
     delta = held.header["delta"]
     claim = gaussian.epsilon((*_budget(held.target, delta, held.spent()), (cost, 1)), delta)
@@ -84,15 +91,12 @@ def _run(root: Path) -> tuple[RunFolder, Any, Any]:
     config = from_json(module.Config, stored["config"])
     mechanism = module.mechanism(config, bundle.spec_from_json(stored["spec"]))
     if not mechanism.keeps_votes:
-        raise UserError(f"{root}: data-dependent accounting holds for noisy arg max votes only, "
-                        f"not for the noisy sums that this run of {stored['method']} released")
+        raise UserError(f"{root}: data-dependent accounting holds where only the winner of a noisy "
+                        "vote is released (aggregate gnmax, decode majority), not for the noisy "
+                        f"sums that this run of {stored['method']} released")
     if not config.sigma:
         raise UserError(f"{root} ran without noise: its epsilon is infinite by any accounting")
     return files, mechanism, config
-
-
-def _votes(files: RunFolder, mechanism: Any) -> Private[votes.Votes]:
-    return votes.read(files.votes, mechanism.queries, mechanism.bound.bins)
 
 
 def _budget(target: float, delta: float, spent: Events) -> Events:

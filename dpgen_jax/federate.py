@@ -40,7 +40,7 @@ clientapp = "dpgen_jax.federated.flower_client:app"
 def arguments(method: str, preset: str | None) -> type:
     """The flags, with the values of the preset: the first federated one, or the first."""
     known = presets.all_of(method)
-    federated = [n for n, held in known.items() if getattr(held.config, "federated", False)]
+    federated = [n for n, held in known.items() if held.config.federated]
     name, chosen = presets.get(method, preset or (federated or list(known))[0])
     spec = chosen.spec
     rows = [

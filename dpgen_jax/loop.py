@@ -31,12 +31,20 @@ MOST_SECRETS = 2**28
 
 @dataclasses.dataclass
 class State:
-    """Everything that a run carries from step to step. key: public randomness."""
+    """Everything that a run carries from step to step. key: public randomness; polished: the state
+    of `Method.polish` once that has begun, after `polish_step` of its steps."""
 
     public: Any
     units: Private[Units] | None
     key: Array
     step: int = 0
+    polished: Any = None
+    polish_step: int = 0
+
+    @property
+    def done(self) -> int:
+        """Steps of both sorts."""
+        return self.step + self.polish_step
 
 
 def initial_state(method: Method, key: Array, layout: Layout) -> State:
@@ -121,18 +129,64 @@ def train(method: Method, records: Private[Records], state: State, layout: Layou
         public, units, metrics, answered, votes = block(
             state.public, state.units, records, *drawn, state.key, state.step, n)
         state = dataclasses.replace(state, public=public, units=units, step=state.step + n)
-        metrics = {name: float(value) for name, value in metrics.items()}
+        metrics = _floats(metrics)
         answered = np.asarray(answered)[:n]
         keep(votes, answered)
         ledger.settle(ticket, mechanism.settled(answered, charged), n)
-        if not all(math.isfinite(value) for value in metrics.values()):
-            raise UserError(f"the generator diverged at step {state.step} (public metrics are not "
-                            "finite); lower g_optimiser.learning_rate or step_size")
+        _refuse_infinite(metrics, state)
         on_block(state, metrics)
         if not steps_per_call:
-            seconds = (time.perf_counter() - started) / n
-            n = max(1, min(longest, 2 * n, int(CALL_SECONDS / seconds)))
+            n = min(longest, _next_length(n, started))
     return state
+
+
+def polish(method: Method, state: State, key: Array, steps_per_call: int = 0, *,
+           on_block: Callable[[State, dict[str, float]], None],
+           stop: Callable[[], bool] = lambda: False) -> State:
+    """The public training of `Method.polish`, from its start to its end or until `stop()`.
+
+    It reads released values alone and costs nothing. key: that of `refine`; on_block: as in
+    `train`. Errors: UserError when the generator is no longer finite.
+    """
+    training = method.polish
+    # On one device: replicated, each would do the same.
+    polished = jax.jit(training.init)(key, jax.device_get(state.public))
+    state = dataclasses.replace(state, polished=polished)
+    shapes = jax.eval_shape(training.step, key, polished, 0)[1]
+
+    @jax.jit
+    def block(polished, first, n):
+        nothing = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
+        return lax.fori_loop(first, first + n, lambda i, carry: training.step(key, carry[0], i),
+                             (polished, nothing))
+
+    n = steps_per_call or 1
+    while state.polish_step < training.steps and not stop():
+        n = min(n, training.steps - state.polish_step)
+        started = time.perf_counter()
+        polished, metrics = block(state.polished, state.polish_step, n)
+        metrics = _floats(metrics)
+        state = dataclasses.replace(state, polished=polished, polish_step=state.polish_step + n)
+        _refuse_infinite(metrics, state)
+        on_block(state, metrics)
+        n = steps_per_call or _next_length(n, started)
+    return state
+
+
+def _floats(metrics: dict[str, Array]) -> dict[str, float]:
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def _refuse_infinite(metrics: dict[str, float], state: State) -> None:
+    if not all(math.isfinite(value) for value in metrics.values()):
+        raise UserError(f"the generator diverged at step {state.done} (public metrics are not "
+                        "finite); lower g_optimiser.learning_rate or step_size")
+
+
+def _next_length(n: int, started: float) -> int:
+    """Steps of the next call, where one of n began at `started`: up to twice as many."""
+    seconds = (time.perf_counter() - started) / n
+    return max(1, min(2 * n, int(CALL_SECONDS / seconds)))
 
 
 def draw(mechanism: Releases, layout: Layout, bits: BitSource, turn: int, n: int, longest: int

@@ -17,7 +17,7 @@ from dpgen_jax.types import BudgetExceeded, Spec, UserError
 def with_records(config: Any, n: int) -> Any:
     """`config` with the public number of records, where each record is a unit of its own. Errors:
     UserError where it names another number."""
-    if not hasattr(config, "records"):
+    if not config.of_records:
         return config
     if config.records not in (None, n):
         raise UserError(f"records is {config.records}, and the data set has {n}; leave it out, so "
@@ -39,11 +39,10 @@ def complete(method: str, config: Any, spec: Spec, budget: Budget, bought: Event
         calibrate.check_budget(budget.epsilon, budget.delta)
     elif config.sigma is None:
         config = dataclasses.replace(config, sigma=0.0)
-    if getattr(config, "accounting", "proven") != "proven" and math.isfinite(budget.epsilon):
+    if config.accounting != "proven" and math.isfinite(budget.epsilon):
         raise UserError("--accounting as-published proves no epsilon; pass --epsilon inf to say "
                         "that you know, or leave it out")
-    of_clients = getattr(config, "of_clients", False) or getattr(config, "federated", False)
-    if of_clients and (budget.class_epsilon or bought):
+    if config.protects_clients and (budget.class_epsilon or bought):
         raise UserError("class counts and entries of a schema are bought at the level of single "
                         "records, which does not cover a client; leave out --class-epsilon, and "
                         "declare the schema")

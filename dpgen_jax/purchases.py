@@ -13,13 +13,21 @@ from dpgen_jax.aggregation import discrete_laplace
 from dpgen_jax.aggregation.bits import BitSource
 from dpgen_jax.private import records as sealing
 from dpgen_jax.run.folder import RunFolder, read_json, write_json
-from dpgen_jax.types import Private, Records, Spec, TableSpec, UserError
+from dpgen_jax.types import Method, Private, Records, Spec, TableSpec, UserError
 
 
 def planned(bought: Events, class_epsilon: float) -> Events:
     """All purchases of a run, for planning its steps."""
     counts = ((discrete_laplace.class_counts_event(class_epsilon), 1),) if class_epsilon else ()
     return (*bought, *counts)
+
+
+def refuse_useless(method: Method, class_epsilon: float) -> None:
+    """Raises UserError where class counts are to be bought for a classifier, which draws no labels.
+    """
+    if class_epsilon and method.predict is not None:
+        raise UserError(f"class_epsilon is {class_epsilon:g}, and a classifier draws no labels for "
+                        "which class counts would be of use; leave out --class-epsilon")
 
 
 def charge_once(ledger: Ledger, bought: Events) -> None:

@@ -19,8 +19,8 @@ from dpgen_jax.errors import BudgetExceeded, UserError
 if TYPE_CHECKING:
     from dpgen_jax.aggregation.mechanism import Releases
 
-__all__ = ["Array", "BudgetExceeded", "Column", "ImageSpec", "Method", "Private", "Records",
-           "Spec", "TableSpec", "UserError", "Warm", "unseal"]
+__all__ = ["Array", "BudgetExceeded", "Column", "ImageSpec", "Method", "Polish", "Private",
+           "Records", "Spec", "TableSpec", "UserError", "Warm", "unseal"]
 
 T = TypeVar("T")
 Array = jax.Array
@@ -159,12 +159,25 @@ class Warm:
 
 
 @dataclasses.dataclass(frozen=True)
+class Polish:
+    """Public training after the last release: `steps` steps on released values, which cost nothing.
+
+    init(key, public) -> state;  step(key, state, i) -> (state, {name: public scalar}), the i-th.
+    Every call gets the key that `refine` gets, which takes the state in place of `public`.
+    """
+
+    steps: int
+    init: Callable[[Array, Any], Any]
+    step: Callable[[Array, Any, Array], tuple[Any, dict[str, Array]]]
+
+
+@dataclasses.dataclass(frozen=True)
 class Method:
     """One system, written for ONE unit, unbatched; the library stacks, chunks and shards.
 
     Public:  init(key) -> public;  ask(key, public) -> query;
              absorb(key, public, query, released) -> (public, {name: public scalar});
-             refine(key, public) -> model, the arrays that are released;
+             refine(key, public) -> model, the arrays that are released;  polish: before that;
              sample(model, key, labels int32 [N]) -> images [N, H, W, ch] in [0, 1], or None;
              predict(model, x float32 [N, *spec.shape] in [0, 1]) -> logits [N, C], or None.
     Private: init_unit(key) -> unit;  learn(key, unit, records, query) -> unit;
@@ -185,3 +198,4 @@ class Method:
     sample: Callable[[Any, Array, Array], Array] | None = None
     warm: Warm | None = None
     predict: Callable[[Any, Array], Array] | None = None
+    polish: Polish | None = None

@@ -36,8 +36,8 @@ Rows = tuple[np.ndarray, np.ndarray]
 class Watcher:
     """Called after each block of steps; looks when one of its steps has come.
 
-    generator(state) -> the release as it stands. public: real, public records to test on, or None.
-    last: the step at which it looked last.
+    steps: of the whole run; generator(state) -> the release as it stands. public: real, public
+    records to test on, or None. last: the step at which it looked last.
     """
 
     asked: Watch
@@ -50,14 +50,14 @@ class Watcher:
         """The metrics of this step, none where it is not time; sample grids go to TensorBoard."""
         every = self.asked.evaluate_every or (
             max(1, self.steps // GRIDS) if self.asked.tensorboard else 0)
-        due = every and (state.step // every > self.last // every or state.step >= self.steps)
+        due = every and (state.done // every > self.last // every or state.done >= self.steps)
         if not due:
             return {}
-        self.last = state.step
+        self.last = state.done
         release = self.generator(state)
         if (self.asked.tensorboard and isinstance(release.spec, ImageSpec)
                 and not release.classifies):
-            writer.show("samples", sample_grid(release), state.step)
+            writer.show("samples", sample_grid(release), state.done)
         return judge(release, self.public) if self.asked.evaluate_every else {}
 
 

@@ -1,6 +1,8 @@
 """Tests run on eight fake CPU devices, so that layouts can be compared in one process."""
 
 import atexit
+import functools
+import gc
 import os
 import shutil
 import tempfile
@@ -23,8 +25,40 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 import jax
 import numpy as np
 import pytest
+from hypothesis import settings
 
 jax.config.update("jax_debug_key_reuse", False)
+settings.register_profile("tests", deadline=None)  # which a busy machine misses
+settings.load_profile("tests")
+# Tracing makes many objects and few cycles; collecting as often as Python does by default takes
+# 7 to 10 % of the time.
+gc.set_threshold(100_000, 20, 20)
+
+
+def pytest_collection_finish():
+    """What was made while tests were collected lives to the end; nothing looks at it again."""
+    gc.collect()
+    gc.freeze()
+
+
+@functools.cache
+def _once(function):
+    return functools.cache(function)
+
+
+@pytest.fixture(scope="module")
+def compiled_once():
+    """Runs of one configuration and layout share one compiled step: for whole runs in which
+    nothing that is compiled is replaced, so that what a test varies is data, draws and files."""
+    from dpgen_jax import loop, methods  # not needed by whom only hands out the tests
+    from dpgen_jax.private import warm_up
+
+    with pytest.MonkeyPatch.context() as patched:
+        for method in map(methods.get, methods.NAMES):
+            patched.setattr(method, "build", _once(method.build))
+        patched.setattr(loop, "compile_block", _once(loop.compile_block))
+        patched.setattr(warm_up, "compile_call", _once(warm_up.compile_call))
+        yield
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -39,13 +37,11 @@ def test_fewer_records_than_the_batch_cost_less():
     assert flops.published_flops(config, mnist().spec, 15) == 2 * macs * (2 * 3 * 30 + 60)
 
 
-def test_steps_writes_and_prints_a_record(tmp_path):
+def test_steps_writes_and_prints_a_record(tmp_path, capsys):
     out = tmp_path / "steps.json"
-    done = subprocess.run([sys.executable, "-m", "benchmarks.steps", *TOY, "--json", "--out", out],
-                          cwd=common.ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert steps.main([*TOY, "--json", "--out", str(out)]) == 0
     record = json.loads(out.read_text())
-    assert json.loads(done.stdout) == record
+    assert json.loads(capsys.readouterr().out) == record
     assert set(record) == {"benchmark", "command", "machine", "versions", "git", "seeds", "date",
                            "results"}
     assert record["benchmark"] == "steps" and record["seeds"] == [0]

@@ -116,10 +116,10 @@ TRAIN = ["--dataset", "npz:noise.npz", *runs.FLAGS]
     (["--seed", "-1"], "epsilon 10", {"noise_source": "seeded: no privacy claim", "epsilon": 10.0}),
     (["--epsilon", "inf"], "this run gives no privacy",
      {"epsilon": "inf", "events": [{"mechanism": "none", "sigma": 0.0, "sensitivity": None,
-                                    "count": 1}]})], ids=["seeded", "no budget"])
+                                    "count": STEPS}]})], ids=["seeded", "no budget"])
 def test_runs_without_a_claim_say_so(place, call, tmp_path, monkeypatch, flags, said, privacy):
     monkeypatch.chdir(place)
-    code, out, err = call(train, *TRAIN, "--steps", 1, "--out", tmp_path / "run", *flags)
+    code, out, err = call(train, *TRAIN, "--steps", STEPS, "--out", tmp_path / "run", *flags)
     assert code == 0 and said in out, err
     held = json.loads((tmp_path / "run/release/privacy.json").read_text())
     assert privacy.items() <= held.items()

@@ -137,8 +137,8 @@ def test_a_torn_step_is_a_lost_one(tmp_path):
 
 def test_the_reading_is_sealed_until_it_is_shown(tmp_path):
     files = finished(tmp_path / "run")
-    mechanism = gpate.mechanism(CONFIG, toy.SPEC)
-    sealed = private.read(log.read(files.votes, QUERIES, 4), mechanism, DELTA, STEPS)
+    kind = private.Confident(gpate.mechanism(CONFIG, toy.SPEC))
+    sealed = private.read(kind.votes(files.votes), kind, DELTA, STEPS)
     assert repr(sealed) == "Private(Reading[])"
 
 

@@ -16,6 +16,7 @@ from dpgen_jax.config import Budget, Runtime
 from dpgen_jax.data import from_arrays
 from dpgen_jax.types import UserError
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
 CLIENTS, BUDGET = 4, Budget(20.0, 1e-3)
 CONFIG = critics.gs(federated=True, critics=9, critics_per_step=2, client_records=8, warm_steps=0,
                     penalty=0.0, sigma=None, steps=3)

@@ -13,7 +13,7 @@ import pytest
 import runs
 import toy
 
-from dpgen_jax import account, api, cli, train
+from dpgen_jax import account, api, cli, stages, train
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.events import GaussianEvent, SampledGaussianEvent
@@ -22,6 +22,7 @@ from dpgen_jax.config import Budget, Runtime
 from dpgen_jax.data import from_arrays
 from dpgen_jax.types import UserError
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
 CONFIG = critics.gs(critics=6, warm_steps=4, penalty=0.0, sigma=None, steps=4)
 RUNTIME = Runtime(devices=1, chunk=1, steps_per_call=2)
 FLAGS = [f"--{name}={value}" for name, value in {
@@ -160,7 +161,7 @@ def test_no_noise_is_allowed_and_says_so(whole):
 def test_an_interrupted_warm_start_goes_on(whole, tmp_path, monkeypatch):
     """Interrupted after three of six units: nothing was charged, the three are not warmed up again,
     and without noise the run ends where it would have, bit for bit."""
-    plain, shares = api.warm_up, []
+    plain, shares = stages.warm_up, []
 
     def watched(cut, *args):
         for units, share in plain(*args):
@@ -169,13 +170,13 @@ def test_an_interrupted_warm_start_goes_on(whole, tmp_path, monkeypatch):
                 signal.raise_signal(signal.SIGINT)
             yield units, share
 
-    monkeypatch.setattr(api, "warm_up", functools.partial(watched, 0.4))
+    monkeypatch.setattr(stages, "warm_up", functools.partial(watched, 0.4))
     root = tmp_path / "run"
     with pytest.raises(UserError, match="interrupted before the first step"):
         fit(root, **NOISELESS)
     assert shares[-1] == 0.5 and spent(root).steps == 0 and not (root / "release").exists()
     shares.clear()
-    monkeypatch.setattr(api, "warm_up", functools.partial(watched, 1.0))
+    monkeypatch.setattr(stages, "warm_up", functools.partial(watched, 1.0))
     release = fit(root, **NOISELESS, resume=True)
     assert toy.equal(release.model, whole[0].model) and spent(root).steps == 4
     assert shares[0] == pytest.approx(1 / 4 / 3) and shares[-1] == 1  # a step of the first of three

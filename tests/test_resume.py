@@ -23,6 +23,7 @@ from dpgen_jax.private import packing, teachers
 from dpgen_jax.run import checkpoint, metrics
 from dpgen_jax.types import BudgetExceeded, UserError, unseal
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
 DONE, STEPS = 3, runs.CONFIG.steps
 
 

@@ -121,7 +121,7 @@ lives = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 4), st.integers(0, 
                  min_size=1, max_size=5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 4), lives)
 def test_lost_steps_stay_paid_for(tmp_path_factory, groups, lives):
     """A run that is cut again and again, and goes on from checkpoints of any age."""

@@ -3,13 +3,11 @@
 import contextlib
 import csv
 import dataclasses
-import functools
 import io
 import json
 import math
 import shutil
 
-import jax
 import numpy as np
 import pytest
 import runs
@@ -17,7 +15,7 @@ from PIL import Image
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from dpgen_jax import account, api, data, evaluate, init_schema, loop, purchases, sample, train
+from dpgen_jax import account, api, data, evaluate, init_schema, purchases, sample, train
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.aggregation import discrete_laplace
 from dpgen_jax.data import schema, tables
@@ -27,6 +25,7 @@ from dpgen_jax.presets import get
 from dpgen_jax.run.metrics import MetricsWriter
 from dpgen_jax.types import UserError
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
 SCHEMA = """\
 label: grade
 columns:
@@ -68,18 +67,6 @@ def write(path, rows):
         csv.writer(file).writerows([["pay", "job", "grade", "size", "age"], *rows])
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compiled():
-    """Runs of one configuration share what is compiled, and the compiler does not optimise, which
-    takes longer than all that is run here."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(gpate, "build", functools.cache(gpate.build))
-        patched.setattr(loop, "compile_block", functools.cache(loop.compile_block))
-        jax.config.update("jax_disable_most_optimizations", True)
-        yield
-        jax.config.update("jax_disable_most_optimizations", False)
-
-
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tables")
@@ -98,7 +85,7 @@ def go(place, out, *flags, declared="people.yaml"):
 
 
 @pytest.fixture(scope="module")
-def trained(place, compiled):
+def trained(place):
     """(run folder, what was said) of one run with the preset's budget, epsilon 1."""
     said = go(place, place / "run", "--test-csv", place / "held.csv")
     return place / "run", said

@@ -11,9 +11,11 @@ import runs
 from dpgen_jax import api, watch
 from dpgen_jax.config import Watch
 from dpgen_jax.data import from_arrays
+from dpgen_jax.loop import State
 from dpgen_jax.run import metrics
 from dpgen_jax.types import ImageSpec, UserError
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
 SPEC = ImageSpec(8, 8, 1, 3)
 
 
@@ -70,11 +72,9 @@ def test_the_spread_is_that_within_a_class():
     assert watch.spread(x, np.array([0, 0, 1, 1])) == pytest.approx(0.25)
 
 
-class Steps:
+def at(step: int) -> State:
     """A state that has come to a step."""
-
-    def __init__(self, step):
-        self.step = step
+    return State(None, None, None, step)
 
 
 @pytest.mark.parametrize(("every", "blocks", "seen"), [
@@ -85,14 +85,14 @@ def test_a_step_is_looked_at_with_the_block_that_holds_it_and_so_is_the_last(eve
     watcher = watch.Watcher(Watch(evaluate_every=every), 6, lambda state: release, None)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(watch, "judge", lambda release, public: {"spread": 1.0})
-        assert [n for n in blocks if watcher(Steps(n), None)] == seen
+        assert [n for n in blocks if watcher(at(n), None)] == seen
 
 
 def test_a_resumed_run_is_looked_at_at_the_same_steps():
     watcher = watch.Watcher(Watch(evaluate_every=4), 20, lambda state: None, None, last=6)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(watch, "judge", lambda release, public: {"spread": 1.0})
-        assert [n for n in range(7, 15) if watcher(Steps(n), None)] == [8, 12]
+        assert [n for n in range(7, 15) if watcher(at(n), None)] == [8, 12]
 
 
 @pytest.fixture(scope="module")

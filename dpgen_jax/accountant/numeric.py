@@ -23,7 +23,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import fft
-from scipy.signal import fftconvolve, lfilter
 
 from dpgen_jax.accountant import loss
 from dpgen_jax.accountant.events import (
@@ -179,6 +178,8 @@ def _power(one: Loss, count: int, k: int, low: int, high: int) -> Law:
 
 
 def _sum(laws: list[Law], order: float) -> Law:
+    from scipy.signal import fftconvolve  # here: loading it takes as long as loading JAX
+
     width = min(law.width for law in laws)
     while sum(len(law.mass) * law.width for law in laws) > _MOST_MIXED * width:
         width *= 2
@@ -203,6 +204,8 @@ def _read_off(law: Law, order: float, log_scale: float, noise: float, tau: float
               ) -> float:
     """The smallest eps >= 0 with delta(eps) + (1 + e^eps) tau <= delta. In e^eps the left side is a
     straight line between nodes."""
+    from scipy.signal import lfilter
+
     losses = (law.first + np.arange(len(law.mass))) * law.width
     # delta(l - w) = delta(l) + (1 - e^-w) T(l) with T(l) = sum over l' >= l of mass(l') e^(l - l');
     # both times e^(order l), so that nothing is too large or too small.

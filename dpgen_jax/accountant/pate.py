@@ -1,4 +1,5 @@
-"""Data-dependent Renyi-DP of votes: GNMax, its threshold test (Confident-GNMax) and LNMax.
+"""Data-dependent Renyi-DP of votes: GNMax, its threshold test (Confident-GNMax), LNMax, and noisy
+majorities of two labels.
 
 Source: Papernot, Song, Mironov, Raghunathan, Talwar and Erlingsson, "Scalable Private Learning with
 PATE", ICLR 2018 (arXiv 1802.08908), Theorem 6 and Propositions 7, 8 and 10; LNMax: Papernot et al.,
@@ -192,6 +193,43 @@ def lnmax_moments(counts: ArrayLike, rate: float, moments: ArrayLike,
     """The sum of `moments_laplace` over queries: counts int [Q, m] -> [L]. Ex-post, as above."""
     log_q = lnmax_log_q(counts, rate, rounding)
     return _total(lambda part: moments_laplace(part, rate, moments), log_q)
+
+
+def count_test_rdp(needed: int, most: int, log_tail: Callable[[np.ndarray], np.ndarray],
+                   orders: ArrayLike) -> np.ndarray:
+    """One test whether a count + noise >= needed, for every count 0..most: [most + 1, A].
+
+    It is PATE-GAN's majority: counts of one label, needed: those of more than half of `most`
+    teachers. log_tail(k): ln P(noise >= k) for whole k, of a symmetric law.
+
+    One teacher moves a count c to c - 1, c or c + 1 within 0..most, and both laws of the released
+    bit are known. So this is no bound but the largest D_a(M(D) || M(D')) over neighbours itself,
+    whichever the noise; PATE's l-th moment is l times it at a = l + 1. The bit is a function of the
+    noisy count, so it never exceeds the data-independent cost of that. Nor does it exceed what the
+    theorem says (PATE, Theorem 3; PATE-GAN, Theorem 2), which asks for two things: each query is
+    (epsilon, 0)-private, and q bounds the chance of another outcome than the likeliest. ONE Laplace
+    noise on ONE count that moves by 1 gives epsilon = 1 / scale (`moments_laplace` with half of it
+    as rate, for its two counts), and q is the smaller chance; but q is all that it knows of the
+    law. Both ways need that the bit is all that is released: of a released count only the
+    data-independent cost holds. Sums over queries are ex-post, as above.
+    """
+    orders, counts = _orders(orders), np.arange(most + 1)
+    bits = np.stack([log_tail(needed - counts), log_tail(counts - needed + 1)], axis=1)
+    table = np.zeros((most + 1, len(orders)))
+    table[:-1] = _renyi(bits[:-1], bits[1:], orders)
+    table[1:] = np.maximum(table[1:], _renyi(bits[1:], bits[:-1], orders))
+    return table
+
+
+def _renyi(log_p: np.ndarray, log_q: np.ndarray, orders: np.ndarray) -> np.ndarray:
+    """D_a(P || Q) of laws on two outcomes, ln P and ln Q [Q, 2] -> [Q, A]. A small one is a sum of
+    P (e^x - 1), x = (a - 1) ln(P / Q), each without loss of digits; a large one of logarithms."""
+    log_p, power = log_p[..., None], (log_p - log_q)[..., None] * (orders - 1)
+    with np.errstate(over="ignore"):
+        grown = np.sum(np.exp(log_p + np.maximum(power, 0)) * -np.expm1(-np.abs(power))
+                       * np.sign(power), axis=1)
+        small = np.log1p(np.clip(grown, 0, 1))
+    return np.where(grown < 1, small, np.logaddexp.reduce(log_p + power, axis=1)) / (orders - 1)
 
 
 def epsilon_of(rdp: ArrayLike, orders: ArrayLike, delta: float) -> float:

@@ -263,7 +263,7 @@ def pategan(batch: int, scale: float, delta: float, moments: int = 100) -> Publi
 def _gswgan_of(config: Any, delta: float) -> Published | None:
     if config.critics_per_step != 1:  # 0: all of them
         return None
-    formula = gswgan_federated if getattr(config, "federated", False) else gswgan
+    formula = gswgan_federated if config.federated else gswgan
     return formula(config.critics, config.batch, config.sigma, delta)
 
 

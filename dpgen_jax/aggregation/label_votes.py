@@ -11,6 +11,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 
 from dpgen_jax.accountant.events import Events
+from dpgen_jax.aggregation.laplace import DiscreteLaplace
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.types import Array, UserError
 
@@ -73,15 +74,32 @@ class Share:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class VoteByVote(Mechanism):
-    """A `Mechanism` whose noise is charged for every entry by itself, as Laplace noise is, whose
-    cost is no function of an L2 sensitivity.
+class LabelMechanism(Mechanism):
+    """A `Mechanism` of noisy counts of `LabelVotes`, with Gaussian or Laplace noise.
 
-    Guarantee: each of the B entries of a visit is one release of a count that moves by at most 1.
+    Guarantee: with Laplace noise, whose cost is no function of an L2 sensitivity, each of the B
+    entries of a visit is one release of a count that moves by at most 1; else as `Mechanism`.
     """
 
+    @property
+    def keeps_votes(self) -> bool:
+        """Where a majority is all that is released: data-dependent accounting is of no other."""
+        return isinstance(self.decode, Majority)
+
+    @property
+    def queries(self) -> int:
+        """Counts of one step."""
+        return self.bound.rows
+
+    @property
+    def votes_needed(self) -> int:
+        """The least count that is more than half of the units: `Majority` compares with it."""
+        return self.n_units // 2 + 1
+
     def events(self, steps: int) -> Events:
-        """One event for each entry of each visit."""
+        """With Laplace noise, one event for each entry of each visit."""
+        if not isinstance(self.noise, DiscreteLaplace):
+            return super().events(steps)
         rows, columns = self.shape
         entry = self.noise.event(1, 1)
         return ((self.schedule.event(entry, self.bound),

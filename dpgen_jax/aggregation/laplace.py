@@ -15,7 +15,7 @@ import mpmath
 import numpy as np
 
 from dpgen_jax.accountant.events import LaplaceEvent
-from dpgen_jax.aggregation.noise import _at_most
+from dpgen_jax.aggregation.noise import at_most
 from dpgen_jax.types import Array, UserError
 
 MIN_SCALE, MAX_SCALE = 0.1, 65536.0
@@ -59,9 +59,15 @@ class DiscreteLaplace:
     def sample(self, bits: Array) -> Array:
         """Draws int32 [...] from uniform bits uint32 [..., 2, J, 3]; pure."""
         entry = tuple(jnp.asarray(thresholds_as_words(self.scale, self.digits)).T)
-        zero = _at_most(entry, tuple(jnp.moveaxis(bits, -1, 0)))
+        zero = at_most(entry, tuple(jnp.moveaxis(bits, -1, 0)))
         geometric = jnp.sum(jnp.where(zero, 0, 1 << jnp.arange(self.digits)), -1)
         return geometric[..., 0] - geometric[..., 1]
+
+    def log_tail(self, k: np.ndarray) -> np.ndarray:
+        """ln P(X >= k) of the ideal law, for whole numbers k: r^k / (1 + r) for k >= 1, and for
+        k <= 0, by symmetry, 1 - P(X >= 1 - k)."""
+        beyond = -np.maximum(k, 1 - k) / self.scale - math.log1p(math.exp(-1 / self.scale))
+        return np.where(k >= 1, beyond, np.log1p(-np.exp(beyond)))
 
     def total_variation(self, draws: int) -> float:
         """Upper bound on the distance between `draws` draws and as many ideal ones.

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 from jax import lax
+from scipy.special import log_ndtr
 
 from dpgen_jax.accountant.events import GaussianEvent, NonPrivateEvent
 from dpgen_jax.types import Array, UserError
@@ -64,11 +65,15 @@ class RoundedGaussian:
         def descend(i, below):
             candidate = below + (1 << (passes - 1 - i))
             entry = (c.at[candidate - 1].get(mode="promise_in_bounds") for c in columns)
-            return jnp.where(_at_most(tuple(entry), words), candidate, below)
+            return jnp.where(at_most(tuple(entry), words), candidate, below)
 
         zero = jnp.zeros(bits.shape[:-1], jnp.int32)
         magnitude = lax.fori_loop(0, passes, descend, zero)
         return jnp.where(bits[..., 0] >> 31 == 1, -magnitude, magnitude)
+
+    def log_tail(self, k: np.ndarray) -> np.ndarray:
+        """ln P(X >= k) of the ideal law, for whole numbers k: round(x) >= k where x > k - 1/2."""
+        return log_ndtr((0.5 - k) / self.sigma)
 
     def total_variation(self, draws: int) -> float:
         """Upper bound on the distance between `draws` draws and as many ideal ones.
@@ -114,7 +119,7 @@ def gaussian(sigma: float | None) -> RoundedGaussian | NoNoise:
     return RoundedGaussian(sigma) if sigma else NoNoise()
 
 
-def _at_most(entry: tuple[Array, ...], words: tuple[Array, ...]) -> Array:
+def at_most(entry: tuple[Array, ...], words: tuple[Array, ...]) -> Array:
     """entry <= words, as 96-bit numbers of three words, the highest first."""
     (a, b, c), (x, y, z) = entry, words
     return (a < x) | ((a == x) & ((b < y) | ((b == y) & (c <= z))))

@@ -13,7 +13,7 @@ import math
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from scipy.stats import binom
+from scipy.special import bdtrc
 
 from dpgen_jax.accountant.events import (
     Event,
@@ -223,7 +223,7 @@ class PoissonDraw(_Plain):
     @functools.cached_property
     def places(self) -> int:
         return bisect.bisect_left(range(self.units), True, key=lambda places: bool(
-            binom.sf(places, self.units, self.rate) <= OVERFLOW))
+            bdtrc(places, self.units, self.rate) <= OVERFLOW))
 
     def turns(self, source: BitSource, first: int, n: int) -> np.ndarray:
         return np.zeros(n, np.int32)
@@ -252,7 +252,7 @@ class PoissonDraw(_Plain):
     def event(self, visit: Event, bound: Any) -> Event:
         if isinstance(visit, NonPrivateEvent):
             return visit
-        overflow = float(binom.sf(self.places, self.units, self.rate))
+        overflow = float(bdtrc(self.places, self.units, self.rate))
         return PoissonGaussianEvent(visit.sigma, bound.squared_norm(), self.rate, bound.relation,
                                     visit.grid, visit.total_variation + overflow)
 

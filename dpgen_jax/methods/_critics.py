@@ -11,134 +11,20 @@ are averaged.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from dpgen_jax.aggregation.clip import GridMean, RowL2, coarsest
-from dpgen_jax.aggregation.local import LocalMechanism
-from dpgen_jax.aggregation.mechanism import Mechanism
-from dpgen_jax.aggregation.noise import MAX_SIGMA, gaussian
-from dpgen_jax.aggregation.schedule import Everyone, PublishedDraw, Rotation, Schedule, SecretDraw
 from dpgen_jax.config import Runtime
-from dpgen_jax.nets.adam import Adam
-from dpgen_jax.nets.critic import Critic, CriticNet
-from dpgen_jax.nets.resnet import ResNet, ResNetNet
+from dpgen_jax.methods._critic_config import CriticConfig, mechanism
+from dpgen_jax.nets.adam import moving_average
+from dpgen_jax.nets.critic import Critic
+from dpgen_jax.nets.resnet import ResNet
 from dpgen_jax.nets.wasserstein import critic_loss
-from dpgen_jax.types import Array, ImageSpec, Method, Records, Spec, UserError, Warm
-
-PUBLISHED_ADAM = Adam(1e-4, 0.5, 0.9)
-
-
-@dataclasses.dataclass(frozen=True)
-class CriticConfig:
-    """The fields of both systems. `steps` or `sigma` may be None: found from the budget."""
-
-    critics: int = 1000
-    """disjoint parts of the records, each with a critic of its own; clients, where federated"""
-    critics_per_step: int = 0
-    """critics that answer in a step, in a public rotation; 0: all"""
-    schedule: Literal["rotation", "secret-draw"] = "rotation"
-    """secret-draw: all critics learn, critics_per_step of them are heard"""
-    accounting: Literal["proven", "as-published"] = "proven"
-    """as-published: the paper's schedule, for which no guarantee is known; needs --epsilon inf"""
-    federated: bool = False
-    """critics are clients, who add noise themselves; the promise is for a client's whole data"""
-    client_records: int = 512
-    """records of a client that its critic learns from; of a larger client's some are left out"""
-    batch: int = 32
-    """fakes in one query"""
-    clip: float = 1.0
-    """largest L2 norm of a critic's gradient at one fake"""
-    sigma: float | None = None
-    """noise multiplier: standard deviation of the noise on the sum of gradients over 2 clip, the
-    most that one critic can move it; found from the budget and steps if left out; 0: no noise"""
-    steps: int | None = None
-    """generator steps; found from the budget and sigma if left out"""
-    critic_steps: int = 5
-    critic_steps_first: int = 5
-    """critic steps at a visit, and at the first one"""
-    records_per_step: int = 32
-    """the most real records in one critic step"""
-    pool: int = 32
-    """fakes of each class that the critics of a step learn from"""
-    penalty: float = 10.0
-    """weight of the gradient penalty; 0: none"""
-    drift: float = 1e-3
-    """weight of the squared scores of real records"""
-    warm_steps: int = 2000
-    """steps of the warm start, in which each critic has a generator of its own"""
-    g_final_rate: float = 1.0
-    """the generator's learning rate falls linearly to this share of itself; 1: constant"""
-    ema: float = 0.999
-    """the generator that is released is a moving average of the weights; 0: the last ones"""
-    generator: ResNetNet = ResNetNet()
-    critic: CriticNet = CriticNet()
-    warm_generator: ResNetNet = ResNetNet()
-    d_optimiser: Adam = PUBLISHED_ADAM
-    g_optimiser: Adam = PUBLISHED_ADAM
-
-    def __post_init__(self):
-        for name, least in (("critics", 1), ("critics_per_step", 0), ("batch", 1), ("pool", 1),
-                            ("critic_steps", 1), ("critic_steps_first", 1), ("warm_steps", 0),
-                            ("records_per_step", 1), ("client_records", 1), ("penalty", 0),
-                            ("drift", 0)):
-            if not getattr(self, name) >= least:
-                raise UserError(f"{name} is {getattr(self, name)}; it must be {least} or above")
-        if not self.clip > 0:
-            raise UserError(f"clip is {self.clip}; it must be above 0")
-        if not 0 <= self.g_final_rate <= 1:
-            raise UserError(f"g_final_rate is {self.g_final_rate}; it must lie between 0 and 1")
-        if not 0 <= self.ema < 1:
-            raise UserError(f"ema is {self.ema}; it must lie in 0 <= ema < 1")
-        if self.sigma is not None and not self.sigma >= 0:
-            raise UserError(f"sigma is {self.sigma}; it must be 0 or above")
-        if self.steps is not None and self.steps < 1:
-            raise UserError(f"steps is {self.steps}; at least 1 is needed")
-
-
-def schedule(config: CriticConfig) -> Schedule:
-    """Whose turn it is. Errors: UserError for more critics a step than there are, and for draws
-    that the accounting does not know."""
-    total, heard = config.critics, config.critics_per_step or config.critics
-    if heard > total:
-        raise UserError(f"critics_per_step is {heard}, of {total} critics; it must be {total} or "
-                        "fewer, or 0 for all")
-    if config.accounting == "as-published":
-        if heard != 1 or config.federated:
-            raise UserError("--accounting as-published is for one critic a step in one process; "
-                            "pass --critics-per-step 1, without --federated")
-        return PublishedDraw(total)
-    if config.schedule == "secret-draw":
-        return SecretDraw(total, heard)
-    return Everyone() if heard == total else Rotation(-(-total // heard))
-
-
-def mechanism(config: CriticConfig, spec: Spec) -> Mechanism | LocalMechanism:
-    """The noisy mean of the clipped gradients of one step.
-
-    Guarantee: replace-one. A unit's message is a gradient of norm up to C at each of B fakes,
-    whatever the unit holds, so it moves by at most 2 C sqrt(B); the noise has a standard deviation
-    of 2 C sigma per coordinate of the sum, or of one client's message where federated. One visit
-    is one Gaussian release with mu = sqrt(B) / sigma.
-    """
-    if not isinstance(spec, ImageSpec):
-        raise UserError("this method's networks are for images; for a table use gpate")
-    columns, sigma = math.prod(spec.shape), config.sigma or 0.0
-    # So fine that rounding costs nothing, or as fine as the table of a large noise allows.
-    levels = math.ceil(8 * math.sqrt(columns))
-    levels = min(levels, int(MAX_SIGMA / (2 * sigma))) if sigma else levels
-    if levels < coarsest(columns):
-        raise UserError(f"sigma is {sigma:g}; for images of {columns} values at most "
-                        f"{MAX_SIGMA / (2 * coarsest(columns)):g} can be drawn")
-    bound = RowL2(config.clip, columns, config.batch, levels)
-    kind = LocalMechanism if config.federated else Mechanism
-    return kind(bound=bound, noise=gaussian(2 * levels * sigma), schedule=schedule(config),
-                n_units=config.critics, shape=(config.batch, columns), decode=GridMean(bound.grid))
+from dpgen_jax.types import Array, ImageSpec, Method, Records, Warm
 
 
 @jax.tree_util.register_dataclass
@@ -288,8 +174,7 @@ def converse(config: CriticConfig, spec: ImageSpec, runtime: Runtime, extra: Ext
         (grads,) = pull(-released.reshape(query.fakes.shape) / config.batch)
         updates, optimiser = g_adam.update(grads, public.optimiser)
         weights = optax.apply_updates(public.weights, updates)
-        keep = jnp.minimum(config.ema, 1 - 1 / (public.step + 1))
-        average = jax.tree.map(lambda a, w: keep * a + (1 - keep) * w, public.average, weights)
+        average = moving_average(public.average, weights, config.ema, public.step + 1)
         vectors = net_g.iterate(weights, public.vectors)
         metrics = {"released_rms": jnp.sqrt(jnp.mean(released**2)),
                    "generator_gradient": optax.global_norm(grads)}

@@ -21,7 +21,8 @@ from dpgen_jax.aggregation.clip import GradientL2, GridMean, gradient_levels
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import Everyone, PoissonDraw
-from dpgen_jax.methods._skeleton import REFINE_BATCH
+from dpgen_jax.methods._config import MethodConfig
+from dpgen_jax.nets.adam import moving_average
 from dpgen_jax.nets.pair import Generator
 from dpgen_jax.types import Array, Method, Records, Spec, UserError
 
@@ -29,7 +30,7 @@ FAKES_AT_ONCE = 64
 
 
 @dataclasses.dataclass(frozen=True)
-class DpSgd:
+class DpSgd(MethodConfig):
     """The fields of every method that takes noisy gradients of records. `steps` or `sigma` may be
     None: found from the budget."""
 
@@ -50,18 +51,13 @@ class DpSgd:
     """releases of a noisy gradient; found from the budget and sigma if left out"""
 
     positive = ("batch", "clip")
+    of_records = True
 
     def __post_init__(self):
-        for name in self.positive:
-            if not getattr(self, name) > 0:
-                raise UserError(f"{name} is {getattr(self, name)}; it must be above 0")
+        super().__post_init__()
         if self.records is not None and self.batch > self.records:
             raise UserError(f"batch is {self.batch}, and there are {self.records} records; it must "
                             f"be {self.records} or fewer, better a tenth of that")
-        if self.sigma is not None and not self.sigma >= 0:
-            raise UserError(f"sigma is {self.sigma}; it must be 0 or above")
-        if self.steps is not None and self.steps < 1:
-            raise UserError(f"steps is {self.steps}; at least 1 is needed")
 
 
 def dpsgd(config: DpSgd, columns: int, norm: float | None = None) -> Mechanism:
@@ -73,14 +69,12 @@ def dpsgd(config: DpSgd, columns: int, norm: float | None = None) -> Mechanism:
     records a record is drawn, anew and in secret for each step: one Poisson-subsampled Gaussian
     release (`accountant.events`); with batch = records one Gaussian release.
     """
-    if config.records is None:
-        raise UserError("records is not set; pass --records N, the public number of records")
-    sigma, everyone = config.sigma or 0.0, config.batch == config.records
-    schedule = Everyone() if everyone else PoissonDraw(config.records, config.batch)
-    levels = gradient_levels(sigma, columns, schedule.places or config.records)
+    sigma, records = config.sigma or 0.0, config.n_records
+    schedule = Everyone() if config.batch == records else PoissonDraw(records, config.batch)
+    levels = gradient_levels(sigma, columns, schedule.places or records)
     bound = GradientL2(norm or config.clip, columns, levels, config.relation)
     return Mechanism(bound=bound, noise=gaussian(levels * sigma), schedule=schedule,
-                     n_units=config.records, shape=(1, columns), decode=GridMean(bound.grid),
+                     n_units=records, shape=(1, columns), decode=GridMean(bound.grid),
                      relation=config.relation)
 
 
@@ -115,12 +109,7 @@ class GanConfig(DpSgd):
     ema: float = 0.0
     """the generator that is released is a moving average of the weights; 0: the last ones"""
 
-    positive = (*DpSgd.positive, "fakes", "g_batch", "d_steps")
-
-    def __post_init__(self):
-        super().__post_init__()
-        if not 0 <= self.ema < 1:
-            raise UserError(f"ema is {self.ema}; it must lie in 0 <= ema < 1")
+    positive, decays = (*DpSgd.positive, "fakes", "g_batch", "d_steps"), ("ema",)
 
 
 # of a record's or fake's score: (on records, on fakes, the generator's on fakes)
@@ -160,11 +149,6 @@ def converse(config: GanConfig, spec: Spec, net_g: Generator, net_d: Scorer, d_o
     of_record, of_fake, of_generator = LOSSES[config.loss]
     flat = jax.eval_shape(net_d.init, jax.random.key(0))
     unravel = ravel_pytree(jax.tree.map(lambda a: jnp.zeros(a.shape), flat))[1]
-
-    def fakes_of(params: Any, key: Array, n: int) -> tuple[Array, Array]:
-        k_z, k_labels = jax.random.split(key)
-        labels = jax.random.randint(k_labels, (n,), 0, spec.classes)
-        return net_g.generate(params, net_g.latents(k_z, n), labels), labels
 
     def init(key: Array) -> Public:
         k_d, k_g = jax.random.split(key)
@@ -207,14 +191,11 @@ def converse(config: GanConfig, spec: Spec, net_g: Generator, net_d: Scorer, d_o
         value, grads = jax.value_and_grad(loss)(public.g)
         g, optimiser = g_optimiser.update(public.g, grads, public.g_optimiser)
         done = (public.step + 1) // config.d_steps
-        keep = jnp.minimum(config.ema, 1 - 1 / done)
-        average = jax.tree.map(lambda a, p: keep * a + (1 - keep) * p, public.average, g)
-        return g, optimiser, average, value
+        return g, optimiser, moving_average(public.average, g, config.ema, done), value
 
     def absorb(key: Array, public: Public, d: Any, released: Array):
         k_fakes, k_g = jax.random.split(key)
-        fakes, labels = fakes_of(public.g, k_fakes, config.fakes)
-
+        fakes, labels = net_g.fakes(public.g, k_fakes, config.fakes, spec.classes)
         share = clipped_share(d, fakes, labels)
 
         def loss(d):
@@ -234,16 +215,10 @@ def converse(config: GanConfig, spec: Spec, net_g: Generator, net_d: Scorer, d_o
         return Public(public.d, d_state, g, g_state, average, public.step + 1), metrics
 
     def refine(key: Array, public: Public) -> Any:
-        """Fixes the generator's normalisation statistics to those of one large public batch."""
-        labels = jnp.arange(REFINE_BATCH) % spec.classes
-        return net_g.freeze(public.average, net_g.latents(key, REFINE_BATCH), labels)
-
-    def sample(model: Any, key: Array, labels: Array) -> Array:
-        k_z, k_draw = jax.random.split(key)
-        return net_g.sample(model, k_draw, net_g.latents(k_z, len(labels)), labels)
+        return net_g.settle(public.average, key, spec.classes)
 
     return Method(dpsgd(config, length(net_d)), init, stateless, lambda key, public: public.d,
-                  lambda key, unit, records, query: unit, answer, absorb, refine, sample)
+                  lambda key, unit, records, query: unit, answer, absorb, refine, net_g.draw)
 
 
 def stateless(key: Array) -> Array:

@@ -20,17 +20,16 @@ import optax
 
 from dpgen_jax.aggregation.mechanism import Releases
 from dpgen_jax.config import Runtime
-from dpgen_jax.nets.adam import Adam
+from dpgen_jax.methods._config import MethodConfig
+from dpgen_jax.nets.adam import Adam, moving_average
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.losses import discriminator_loss, generator_loss
 from dpgen_jax.nets.pair import pair
-from dpgen_jax.types import Array, Method, Records, Spec, UserError
-
-REFINE_BATCH = 2000
+from dpgen_jax.types import Array, Method, Records, Spec
 
 
 @dataclasses.dataclass(frozen=True)
-class TeacherConfig:
+class TeacherConfig(MethodConfig):
     """The fields of both systems. `steps` or `sigma` may be None: found from the budget."""
 
     teachers: int = 4000
@@ -59,19 +58,7 @@ class TeacherConfig:
     g_optimiser: Adam = Adam()
 
     positive = ("teachers", "batch", "d_steps", "d_steps_first")
-
-    def __post_init__(self):
-        for name in self.positive:
-            if not getattr(self, name) > 0:
-                raise UserError(f"{name} is {getattr(self, name)}; it must be above 0")
-        if not 0 <= self.g_final_rate <= 1:
-            raise UserError(f"g_final_rate is {self.g_final_rate}; it must lie between 0 and 1")
-        if not 0 <= self.ema < 1:
-            raise UserError(f"ema is {self.ema}; it must lie in 0 <= ema < 1")
-        if self.sigma is not None and not self.sigma >= 0:
-            raise UserError(f"sigma is {self.sigma}; it must be 0 or above")
-        if self.steps is not None and self.steps < 1:
-            raise UserError(f"steps is {self.steps}; at least 1 is needed")
+    shares, decays = ("g_final_rate",), ("ema",)
 
 
 @jax.tree_util.register_dataclass
@@ -190,22 +177,15 @@ def converse(config: TeacherConfig, spec: Spec, runtime: Runtime, mechanism: Rel
         value, grads = jax.value_and_grad(loss)(public.params)
         updates, optimiser = g_adam.update(grads, public.optimiser)
         params = optax.apply_updates(public.params, updates)
-        keep = jnp.minimum(config.ema, 1 - 1 / (public.step + 1))
-        average = jax.tree.map(lambda a, p: keep * a + (1 - keep) * p, public.average, params)
+        average = moving_average(public.average, params, config.ema, public.step + 1)
         metrics = {"generator_loss": value, "released_rms": jnp.sqrt(jnp.mean(released**2)),
                    "released_share": jnp.mean(released != 0)}
         return Public(params, average, optimiser, public.step + 1), metrics
 
     def refine(key: Array, public: Public) -> Any:
-        """Fixes the normalisation statistics to those of one large public batch."""
-        labels = jnp.arange(REFINE_BATCH) % spec.classes
-        return net_g.freeze(public.average, net_g.latents(key, REFINE_BATCH), labels)
+        return net_g.settle(public.average, key, spec.classes)
 
-    def sample(model: Any, key: Array, labels: Array) -> Array:
-        k_z, k_draw = jax.random.split(key)
-        return net_g.sample(model, k_draw, net_g.latents(k_z, len(labels)), labels)
-
-    return Method(mechanism, init, init_unit, ask, learn, answer, absorb, refine, sample)
+    return Method(mechanism, init, init_unit, ask, learn, answer, absorb, refine, net_g.draw)
 
 
 def features(spec: Spec) -> int:

@@ -22,6 +22,8 @@ from dpgen_jax.aggregation.plain import Unbounded, as_float
 from dpgen_jax.aggregation.schedule import Everyone
 from dpgen_jax.config import Runtime
 from dpgen_jax.methods import _critics, _skeleton
+from dpgen_jax.methods._config import MethodConfig
+from dpgen_jax.methods._critic_config import CriticConfig
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.critic import CriticNet
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
@@ -30,7 +32,7 @@ from dpgen_jax.types import Array, Method, Records, Spec, UserError
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(MethodConfig):
     """What the GAN computes."""
 
     networks: Literal["published", "paper", "gs-wgan"] = "published"
@@ -65,12 +67,12 @@ class Config:
                             "leave out --epsilon and --sigma, or take a private method")
         self.conversation()  # which checks what it takes over
 
-    def conversation(self) -> _skeleton.TeacherConfig | _critics.CriticConfig:
+    def conversation(self) -> _skeleton.TeacherConfig | CriticConfig:
         """The fields as those of the private system. Errors: UserError for what it refuses."""
         shared = {name: getattr(self, name) for name in (
             "batch", "steps", "g_final_rate", "ema", "d_optimiser", "g_optimiser")}
         if self.networks == "gs-wgan":
-            return _critics.CriticConfig(
+            return CriticConfig(
                 critics=1, warm_steps=0, critic_steps=self.d_steps, critic_steps_first=self.d_steps,
                 records_per_step=self.batch, pool=self.batch, penalty=self.penalty,
                 generator=self.resnet, critic=self.critic, **shared)

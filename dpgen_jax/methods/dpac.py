@@ -19,15 +19,8 @@ import jax
 import jax.numpy as jnp
 
 from dpgen_jax.config import Runtime
-from dpgen_jax.methods._critics import (
-    PUBLISHED_ADAM,
-    CriticConfig,
-    Extra,
-    Query,
-    converse,
-    mechanism,
-    minibatch,
-)
+from dpgen_jax.methods._critic_config import PUBLISHED_ADAM, CriticConfig, mechanism
+from dpgen_jax.methods._critics import Extra, Query, converse, minibatch
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.critic import Classifier, CriticNet, class_score
 from dpgen_jax.nets.wasserstein import classifier_loss
@@ -59,15 +52,12 @@ class Config(CriticConfig):
     """weight of the classifier's gradient penalty; 0: none"""
     c_optimiser: Adam = PUBLISHED_ADAM
 
+    positive = (*CriticConfig.positive, "fake_batch")
+    not_negative = (*CriticConfig.not_negative, "t_c", "fake_steps", "real_steps", "c_penalty")
+    shares = (*CriticConfig.shares, "beta")
+
     def __post_init__(self):
         super().__post_init__()
-        for name in ("t_c", "fake_steps", "real_steps", "c_penalty"):
-            if not getattr(self, name) >= 0:
-                raise UserError(f"{name} is {getattr(self, name)}; it must be 0 or above")
-        if not 0 <= self.beta <= 1:
-            raise UserError(f"beta is {self.beta}; it must lie between 0 and 1")
-        if self.fake_batch < 1:
-            raise UserError(f"fake_batch is {self.fake_batch}; at least 1 is needed")
         alone = 0 if self.order == "parallel" else self.fake_steps  # parallel: in real_steps
         if not alone + self.real_steps:
             raise UserError("the classifier has no steps to learn in; raise real_steps, or use "

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -29,21 +28,21 @@ from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import Everyone
 from dpgen_jax.config import Runtime
+from dpgen_jax.methods._config import MethodConfig
 from dpgen_jax.methods._dpsgd import stateless, values
-from dpgen_jax.methods._skeleton import REFINE_BATCH
 from dpgen_jax.nets import merf
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.fourier import RandomFeatures
 from dpgen_jax.nets.image import GeneratorNet
 from dpgen_jax.nets.pair import Generator
-from dpgen_jax.types import Array, Method, Records, Spec, UserError
+from dpgen_jax.types import Array, Method, Polish, Records, Spec, UserError
 
 FINAL_RATE = 0.02
 """what the generator's learning rate falls to, as a share of itself"""
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(MethodConfig):
     """What DP-MERF computes. `sigma` may be None: found from the budget."""
 
     records: int | None = None
@@ -74,16 +73,11 @@ class Config:
     generator: GeneratorNet = merf.PUBLISHED
     g_optimiser: Adam = Adam(1e-2)
 
+    positive, decays = ("batch", "generator_steps"), ("ema",)
+    of_records = True
+
     def __post_init__(self):
-        for name in ("batch", "generator_steps"):
-            if not getattr(self, name) > 0:
-                raise UserError(f"{name} is {getattr(self, name)}; it must be above 0")
-        if self.records is not None and self.records < 1:
-            raise UserError(f"records is {self.records}; at least 1 is needed")
-        if not 0 <= self.ema < 1:
-            raise UserError(f"ema is {self.ema}; it must lie in 0 <= ema < 1")
-        if self.sigma is not None and not self.sigma >= 0:
-            raise UserError(f"sigma is {self.sigma}; it must be 0 or above")
+        super().__post_init__()
         if self.steps != 1:
             raise UserError(f"steps is {self.steps}; this method releases once, and trains its "
                             "generator for --generator-steps after that")
@@ -102,13 +96,12 @@ def mechanism(config: Config, spec: Spec) -> Mechanism:
     most 2. The noise has a standard deviation of 2 sigma per coordinate of the sum, so the release
     is one Gaussian mechanism with mu = 1 / sigma.
     """
-    if config.records is None:
-        raise UserError("records is not set; pass --records N, the public number of records")
+    records = config.n_records
     columns, sigma = spec.classes * random_features(config, spec).columns, config.sigma or 0.0
-    levels = gradient_levels(2 * sigma, columns, config.records)
+    levels = gradient_levels(2 * sigma, columns, records)
     bound = GradientL2(1.0, columns, levels)
     return Mechanism(bound=bound, noise=gaussian(2 * levels * sigma), schedule=Everyone(),
-                     n_units=config.records, shape=(1, columns), decode=GridMean(bound.grid))
+                     n_units=records, shape=(1, columns), decode=GridMean(bound.grid))
 
 
 @jax.tree_util.register_dataclass
@@ -147,40 +140,50 @@ def of_each_class(name: str, fakes: int, classes: int) -> int:
     return fakes // classes
 
 
-def fit(key: Array, params: Any, loss: Callable[[Any, Array], Array], steps: int, optimiser: Adam,
-        ema: float) -> Any:
-    """The moving average of the weights over `steps` steps down loss(params, key)."""
-    rate = optax.cosine_decay_schedule(optimiser.learning_rate, steps, FINAL_RATE)
-    adam = optax.adam(rate, optimiser.beta1, optimiser.beta2, optimiser.epsilon)
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """A generator on its way to what was released, `public`; average: of its weights so far."""
 
-    def step(i, carry):
-        params, state, average = carry
-        grads = jax.grad(loss)(params, jax.random.fold_in(key, i))
-        updates, state = adam.update(grads, state)
-        params = optax.apply_updates(params, updates)
-        average = jax.tree.map(lambda a, p: ema * a + (1 - ema) * p, average, params)
-        return params, state, average
-
-    return jax.lax.fori_loop(0, steps, step, (params, adam.init(params), params))[2]
+    public: Any
+    params: Any
+    optimiser: Any
+    average: Any
 
 
-def fit_generator(key: Array, net: Generator, features: RandomFeatures, public: Any, noise: float,
-                  of_class: int, config: Any) -> Any:
-    """Trains a generator of records, or of codes, on the released embedding, and fixes its
-    normalisation statistics to those of one large batch: the model that it samples from."""
-    k_init, k_fit, k_freeze = jax.random.split(key, 3)
-    classes = features.spec.classes
+def fitting(net: Generator, features: RandomFeatures, noise: float, of_class: int, config: Any
+            ) -> Polish:
+    """Trains a generator of records, or of codes, on the released embedding, down `embedding_loss`.
+    """
+    classes, g = features.spec.classes, config.g_optimiser
+    rate = optax.cosine_decay_schedule(g.learning_rate, config.generator_steps, FINAL_RATE)
+    adam = optax.adam(rate, g.beta1, g.beta2, g.epsilon)
     labels = jnp.tile(jnp.arange(classes), of_class)
 
-    def loss(params, key):
+    def loss(params, key, public):
         fakes = net.generate(params, net.latents(key, len(labels)), labels)
         fakes = fakes.reshape(of_class, classes, *features.spec.shape)
         return embedding_loss(features, public, fakes, noise)
 
-    params = fit(k_fit, net.init(k_init), loss, config.generator_steps, config.g_optimiser,
-                 config.ema)
-    labels = jnp.arange(REFINE_BATCH) % classes
-    return net.freeze(params, net.latents(k_freeze, REFINE_BATCH), labels)
+    def init(key: Array, public: Any) -> Fit:
+        params = net.init(keys(key)[0])
+        return Fit(public, params, adam.init(params), params)
+
+    def step(key: Array, fit: Fit, i: Array) -> tuple[Fit, dict[str, Array]]:
+        value, grads = jax.value_and_grad(loss)(
+            fit.params, jax.random.fold_in(keys(key)[1], i), fit.public)
+        updates, optimiser = adam.update(grads, fit.optimiser)
+        params = optax.apply_updates(fit.params, updates)
+        average = jax.tree.map(lambda a, p: config.ema * a + (1 - config.ema) * p, fit.average,
+                               params)
+        return Fit(fit.public, params, optimiser, average), {"embedding_loss": value}
+
+    return Polish(config.generator_steps, init, step)
+
+
+def keys(key: Array) -> Array:
+    """Of the generator's initial weights, of its training, and of its statistics."""
+    return jax.random.split(key, 3)
 
 
 def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
@@ -214,11 +217,8 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
         embedding = released.reshape(public.embedding.shape)
         return Public(public.frequencies, embedding), {"norm": jnp.linalg.norm(embedding)}
 
-    def refine(key: Array, public: Public) -> Any:
-        return fit_generator(key, net, features, public, noise, of_class, config)
+    def refine(key: Array, fit: Fit) -> Any:
+        return net.settle(fit.average, keys(key)[2], spec.classes)
 
-    def sample(model: Any, key: Array, labels: Array) -> Array:
-        k_z, k_draw = jax.random.split(key)
-        return net.sample(model, k_draw, net.latents(k_z, len(labels)), labels)
-
-    return Method(held, init, stateless, ask, learn, answer, absorb, refine, sample)
+    return Method(held, init, stateless, ask, learn, answer, absorb, refine, net.draw,
+                  polish=fitting(net, features, noise, of_class, config))

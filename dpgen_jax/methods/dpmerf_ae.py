@@ -25,7 +25,7 @@ from jax.flatten_util import ravel_pytree
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.config import Runtime
 from dpgen_jax.methods._dpsgd import DpSgd, dpsgd, length, stateless, values
-from dpgen_jax.methods.dpmerf import fit_generator, of_each_class
+from dpgen_jax.methods.dpmerf import Fit, fitting, keys, of_each_class
 from dpgen_jax.nets import merf, table
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.fourier import RandomFeatures
@@ -61,11 +61,10 @@ class Config(DpSgd):
     g_optimiser: Adam = Adam(5e-3)
 
     positive = (*DpSgd.positive, "embedding_steps", "hidden", "code", "fakes", "generator_steps")
+    decays = ("ema",)
 
     def __post_init__(self):
         super().__post_init__()
-        if not 0 <= self.ema < 1:
-            raise UserError(f"ema is {self.ema}; it must lie in 0 <= ema < 1")
         if self.steps is not None and self.steps <= self.embedding_steps:
             raise UserError(f"embedding_steps is {self.embedding_steps}, of {self.steps} steps; "
                             "leave some for the autoencoder")
@@ -162,19 +161,17 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
                    "embedding_norm": jnp.linalg.norm(embedding)}
         return Public(params, adam, public.frequencies, embedding, public.step + 1), metrics
 
-    def refine(key: Array, public: Public) -> Any:
-        """Before the first embedding there is nothing to fit, and the generator is untrained."""
-        expected = config.batch * math.sqrt(config.embedding_steps)
-        model = fit_generator(key, net_g, features, public, (config.sigma or 0.0) / expected,
-                              of_class, config)
+    def refine(key: Array, fit: Fit) -> Any:
+        """The generator of codes, and the decoder."""
+        model = net_g.settle(fit.average, keys(key)[2], spec.classes)
         return {"generator": model, "decoder": {
-            name: public.net[name] for name in ("w2", "b2", "w3", "b3")}}
+            name: fit.public.net[name] for name in ("w2", "b2", "w3", "b3")}}
 
     def sample(model: Any, key: Array, labels: Array) -> Array:
-        k_z, k_draw = jax.random.split(key)
-        codes = net_g.sample(model["generator"], k_draw, net_g.latents(k_z, len(labels)), labels)
-        made = net.decode(model["decoder"], codes)
+        made = net.decode(model["decoder"], net_g.draw(model["generator"], key, labels))
+        k_draw = jax.random.split(key)[1]
         return made if isinstance(spec, ImageSpec) else table.hard_rows(k_draw, made, spec)
 
+    noise = (config.sigma or 0.0) / (config.batch * math.sqrt(config.embedding_steps))
     return Method(held, init, stateless, ask, lambda key, unit, records, query: unit, answer,
-                  absorb, refine, sample)
+                  absorb, refine, sample, polish=fitting(net_g, features, noise, of_class, config))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,9 +28,9 @@ from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import Everyone, PoissonDraw, Rotation
 from dpgen_jax.config import Runtime
+from dpgen_jax.methods._config import MethodConfig
 from dpgen_jax.methods._dpsgd import Scorer, length, stateless, values
-from dpgen_jax.methods._skeleton import REFINE_BATCH
-from dpgen_jax.nets.adam import Adam
+from dpgen_jax.nets.adam import Adam, moving_average
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.pair import pair
 from dpgen_jax.nets.plain import Conv, ConvNet, Mlp
@@ -39,7 +39,7 @@ from dpgen_jax.types import Array, ImageSpec, Method, Records, Spec, UserError
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(MethodConfig):
     """What Fed-Avg GAN does. `steps` or `sigma` may be None: found from the budget."""
 
     critics: int = 1000
@@ -83,23 +83,10 @@ class Config:
     """hidden layers of the discriminator of tables"""
     g_optimiser: Adam = Adam()
 
-    of_clients: ClassVar[bool] = True
-    """units are clients, also where they do not add the noise"""
-
-    def __post_init__(self):
-        for name in ("critics", "client_records", "client_steps", "client_batch", "client_rate",
-                     "pool", "clip", "server_rate", "g_steps", "g_batch"):
-            if not getattr(self, name) > 0:
-                raise UserError(f"{name} is {getattr(self, name)}; it must be above 0")
-        for name in ("clients_per_round", "penalty"):
-            if not getattr(self, name) >= 0:
-                raise UserError(f"{name} is {getattr(self, name)}; it must be 0 or above")
-        if not 0 <= self.ema < 1:
-            raise UserError(f"ema is {self.ema}; it must lie in 0 <= ema < 1")
-        if self.sigma is not None and not self.sigma >= 0:
-            raise UserError(f"sigma is {self.sigma}; it must be 0 or above")
-        if self.steps is not None and self.steps < 1:
-            raise UserError(f"steps is {self.steps}; at least 1 is needed")
+    positive = ("critics", "client_records", "client_steps", "client_batch", "client_rate", "pool",
+                "clip", "server_rate", "g_steps", "g_batch")
+    not_negative, decays = ("clients_per_round", "penalty"), ("ema",)
+    of_clients = True
 
 
 def scorer(config: Config, spec: Spec) -> Scorer:
@@ -211,31 +198,23 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
 
         def g_step(i, state):
             g, adam, _ = state
-            k_z, k_labels = jax.random.split(jax.random.fold_in(key, i))
-            labels = jax.random.randint(k_labels, (config.g_batch,), 0, spec.classes)
-            z = net_g.latents(k_z, config.g_batch)
+            key_i = jax.random.fold_in(key, i)
 
             def loss(g):
-                return -jnp.mean(net_d.score(d, net_g.generate(g, z, labels), labels))
+                return -jnp.mean(net_d.score(d, *net_g.fakes(g, key_i, config.g_batch,
+                                                             spec.classes)))
 
             value, grads = jax.value_and_grad(loss)(g)
             return *config.g_optimiser.update(g, grads, adam), value
 
         g, adam, value = jax.lax.fori_loop(0, config.g_steps, g_step,
                                            (public.g, public.g_optimiser, jnp.zeros(())))
-        keep = jnp.minimum(config.ema, 1 - 1 / (public.step + 1))
-        average = jax.tree.map(lambda a, p: keep * a + (1 - keep) * p, public.average, g)
+        average = moving_average(public.average, g, config.ema, public.step + 1)
         metrics = {"generator_loss": value, "released_norm": jnp.linalg.norm(released)}
         return Public(d, g, adam, average, public.step + 1), metrics
 
     def refine(key: Array, public: Public) -> Any:
-        """Fixes the generator's normalisation statistics to those of one large public batch."""
-        labels = jnp.arange(REFINE_BATCH) % spec.classes
-        return net_g.freeze(public.average, net_g.latents(key, REFINE_BATCH), labels)
-
-    def sample(model: Any, key: Array, labels: Array) -> Array:
-        k_z, k_draw = jax.random.split(key)
-        return net_g.sample(model, k_draw, net_g.latents(k_z, len(labels)), labels)
+        return net_g.settle(public.average, key, spec.classes)
 
     return Method(held, init, stateless, ask, lambda key, unit, records, query: unit, answer,
-                  absorb, refine, sample)
+                  absorb, refine, net_g.draw)

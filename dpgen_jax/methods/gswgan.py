@@ -11,7 +11,8 @@ from __future__ import annotations
 import dataclasses
 
 from dpgen_jax.config import Runtime
-from dpgen_jax.methods._critics import CriticConfig, Extra, converse, mechanism
+from dpgen_jax.methods._critic_config import CriticConfig, mechanism
+from dpgen_jax.methods._critics import Extra, converse
 from dpgen_jax.types import Method, Spec
 
 __all__ = ["Config", "build", "mechanism"]

@@ -22,9 +22,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from dpgen_jax.aggregation.label_votes import LabelVotes, Majority, Share, VoteByVote
+from dpgen_jax.aggregation.label_votes import LabelMechanism, LabelVotes, Majority, Share
 from dpgen_jax.aggregation.laplace import DiscreteLaplace
-from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import Everyone
 from dpgen_jax.config import Runtime
@@ -44,7 +43,8 @@ class Config(_skeleton.TeacherConfig):
     noise: Literal["gaussian", "laplace"] = "gaussian"
     """on the count of votes; Gaussian noise composes better, the paper's is Laplace"""
     decode: Literal["majority", "share"] = "share"
-    """what the student is told: the paper's majority, or the noisy share of the teachers"""
+    """what the student is told: the paper's majority, whose votes are kept in private/ for
+    data-dependent accounting, or the noisy share of the teachers"""
     vote: Literal["real", "rank"] = "rank"
     """real: the paper's, a teacher's own opinion; rank: whether a fake is more real than the mean
     of the queried fakes of its class"""
@@ -73,15 +73,15 @@ class Config(_skeleton.TeacherConfig):
             raise UserError(f"jitter is {self.jitter}; it must be 0 (none) or above")
 
 
-def mechanism(config: Config, spec: Spec) -> Mechanism:
+def mechanism(config: Config, spec: Spec) -> LabelMechanism:
     """The noisy count of teachers that call a fake real. Unit: a record, through its teacher;
     replace-one; each of the B counts of a step moves by at most 1."""
-    parts = {"bound": LabelVotes(config.batch), "schedule": Everyone(), "n_units": config.teachers,
-             "shape": (config.batch, 1),
-             "decode": Majority() if config.decode == "majority" else Share()}
-    if config.noise == "laplace" and config.sigma:
-        return VoteByVote(noise=DiscreteLaplace(config.sigma), **parts)
-    return Mechanism(noise=gaussian(config.sigma), **parts)
+    laplace = config.noise == "laplace" and config.sigma
+    return LabelMechanism(
+        bound=LabelVotes(config.batch), schedule=Everyone(), n_units=config.teachers,
+        shape=(config.batch, 1),
+        noise=DiscreteLaplace(config.sigma) if laplace else gaussian(config.sigma),
+        decode=Majority() if config.decode == "majority" else Share())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,23 +30,23 @@ from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import Everyone
 from dpgen_jax.config import Runtime
-from dpgen_jax.methods._dpsgd import stateless
-from dpgen_jax.methods._skeleton import REFINE_BATCH, features
-from dpgen_jax.nets.adam import Adam
+from dpgen_jax.methods._config import MethodConfig
+from dpgen_jax.methods._dpsgd import stateless, values
+from dpgen_jax.methods._skeleton import features
+from dpgen_jax.nets.adam import Adam, moving_average
 from dpgen_jax.nets.blocks import leaky_relu
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.losses import generator_loss
 from dpgen_jax.nets.pair import pair
-from dpgen_jax.types import Array, Method, Records, Spec, UserError
+from dpgen_jax.types import Array, Method, Records, Spec
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(MethodConfig):
     """What projected DP-GAN computes. `steps` or `sigma` may be None: found from the budget."""
 
-    teachers: int = 60000
-    """units: one a record, so the number of records; with fewer, a unit answers for several records
-    with the mean of their gradients"""
+    records: int | None = None
+    """number of records, which is public; the data set's if left out"""
     batch: int = 500
     """fakes of a discriminator step, and of the generator step after it"""
     projection: int = 1000
@@ -68,27 +68,19 @@ class Config:
     d_optimiser: Adam = Adam()
     g_optimiser: Adam = Adam()
 
-    def __post_init__(self):
-        for name in ("teachers", "batch", "projection", "clip", "hidden"):
-            if not getattr(self, name) > 0:
-                raise UserError(f"{name} is {getattr(self, name)}; it must be above 0")
-        if not 0 <= self.ema < 1:
-            raise UserError(f"ema is {self.ema}; it must lie in 0 <= ema < 1")
-        if self.sigma is not None and not self.sigma >= 0:
-            raise UserError(f"sigma is {self.sigma}; it must be 0 or above")
-        if self.steps is not None and self.steps < 1:
-            raise UserError(f"steps is {self.steps}; at least 1 is needed")
+    positive, decays = ("batch", "projection", "clip", "hidden"), ("ema",)
+    of_records = True
 
 
 def mechanism(config: Config, spec: Spec) -> Mechanism:
-    """The noisy histograms of one step. Unit: a record, through its unit's message; replace-one.
+    """The noisy histograms of one step. Unit: a record; replace-one.
 
-    Guarantee: a unit casts one vote on each of the k histograms, whatever it holds and however many
-    records; replacing a record takes one vote from each and gives one: squared sensitivity 2 k.
+    Guarantee: a record casts one vote on each of the k histograms, whatever it is; replacing it
+    takes one vote from each and gives one: squared sensitivity 2 k.
     """
     bound = OneHot(config.bins, config.projection, 1, config.clip)
     return Mechanism(bound=bound, noise=gaussian(config.sigma), schedule=Everyone(),
-                     n_units=config.teachers, shape=(1, config.projection * config.bins),
+                     n_units=config.n_records, shape=(1, config.projection * config.bins),
                      decode=HistogramMean(bound))
 
 
@@ -196,9 +188,7 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
         return jax.nn.one_hot(labels, spec.classes)
 
     def fakes_of(params, key):
-        k_z, k_labels = jax.random.split(key)
-        labels = jax.random.randint(k_labels, (config.batch,), 0, spec.classes)
-        fakes = net_g.generate(params, net_g.latents(k_z, config.batch), labels)
+        fakes, labels = net_g.fakes(params, key, config.batch, spec.classes)
         return fakes.reshape(config.batch, -1), labels
 
     def init(key: Array) -> Public:
@@ -217,10 +207,9 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
         return unit
 
     def answer(key: Array, unit: Array, records: Records, query: Query) -> Array:
-        """The mean over its records of the projected gradient of D's loss on them: [1, k]."""
+        """The projected gradient of D's loss on the record: [1, k]."""
         del key, unit
-        x = records.x.reshape(len(records.y), -1).astype(jnp.float32)
-        x = x / 255 if spec.dtype == "uint8" else x
+        x = values(records, spec).reshape(len(records.y), -1)
         # BCE(., 1) is the discriminator's loss on a record as well as the generator's on a fake.
         of_each = gradients(query.d, x, onehot(records.y), generator_loss)
         return jnp.mean(project(query.drawn, of_each), 0, keepdims=True)
@@ -243,18 +232,11 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
 
         value, grads = jax.value_and_grad(loss)(public.g)
         g, g_adam = config.g_optimiser.update(public.g, grads, public.g_adam)
-        keep = jnp.minimum(config.ema, 1 - 1 / (public.step + 1))
-        average = jax.tree.map(lambda a, p: keep * a + (1 - keep) * p, public.average, g)
+        average = moving_average(public.average, g, config.ema, public.step + 1)
         metrics = {"generator_loss": value, "released_rms": jnp.sqrt(jnp.mean(released**2))}
         return Public(d, d_adam, g, g_adam, average, public.step + 1), metrics
 
     def refine(key: Array, public: Public) -> Any:
-        """Fixes the generator's normalisation statistics to those of one large public batch."""
-        labels = jnp.arange(REFINE_BATCH) % spec.classes
-        return net_g.freeze(public.average, net_g.latents(key, REFINE_BATCH), labels)
+        return net_g.settle(public.average, key, spec.classes)
 
-    def sample(model: Any, key: Array, labels: Array) -> Array:
-        k_z, k_draw = jax.random.split(key)
-        return net_g.sample(model, k_draw, net_g.latents(k_z, len(labels)), labels)
-
-    return Method(held, init, stateless, ask, learn, answer, absorb, refine, sample)
+    return Method(held, init, stateless, ask, learn, answer, absorb, refine, net_g.draw)

@@ -48,14 +48,12 @@ class Config(DpSgd):
     learning_rate: float = 0.1
     momentum: float = 0.0
 
-    positive = (*DpSgd.positive, "learning_rate")
+    positive, decays = (*DpSgd.positive, "learning_rate"), ("momentum",)
 
     def __post_init__(self):
         super().__post_init__()
         if not 0 < self.kappa <= 1:
             raise UserError(f"kappa is {self.kappa}; it must lie in 0 < kappa <= 1")
-        if not 0 <= self.momentum < 1:
-            raise UserError(f"momentum is {self.momentum}; it must lie in 0 <= momentum < 1")
         if len(self.channels) != 2 or min(*self.channels, *self.hidden) < 1:
             raise UserError(f"channels are {self.channels} and hidden {self.hidden}; two channels "
                             "and any number of hidden layers, each of 1 or more, are needed")

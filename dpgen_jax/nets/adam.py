@@ -76,6 +76,13 @@ class Adam:
         return params, AdamState(first, second, count)
 
 
+def moving_average(average: Any, params: Any, decay: float, count: Array) -> Any:
+    """The average of weights that goes on with `params`, the count-th of them: a plain mean at
+    first, then each moves it by 1 - decay."""
+    keep = jnp.minimum(decay, 1 - 1 / count)
+    return jax.tree.map(lambda a, p: keep * a + (1 - keep) * p, average, params)
+
+
 def _load(stored: Array) -> Array:
     if stored.dtype != jnp.uint16:
         return stored

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 
 from dpgen_jax.nets import image, paper, table, warp
@@ -19,6 +20,8 @@ from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.types import Array, Spec, TableSpec, UserError
 
 Layers = Literal["published", "paper"]
+STATISTICS_BATCH = 2000
+"""Public fakes by which normalisation is fixed."""
 
 
 class Discriminator(Protocol):
@@ -69,10 +72,22 @@ class Generator:
         of this call: for training."""
         return self._train(params, z, labels)[0]
 
+    def fakes(self, params: Any, key: Array, n: int, classes: int) -> tuple[Array, Array]:
+        """n fakes as `generate` makes them, and their labels, drawn uniformly: never those of
+        records."""
+        k_z, k_labels = jax.random.split(key)
+        labels = jax.random.randint(k_labels, (n,), 0, classes)
+        return self.generate(params, self.latents(k_z, n), labels), labels
+
     def freeze(self, params: Any, z: Array, labels: Array) -> Any:
         """The model that `sample` takes: the weights, with the normalisation's statistics fixed to
         those of this batch, which should be large and, as all that a generator sees, public."""
         return {"params": params, **self._train(params, z, labels)[1]}
+
+    def settle(self, params: Any, key: Array, classes: int) -> Any:
+        """`freeze` by one large batch, of each class equally many."""
+        labels = jnp.arange(STATISTICS_BATCH) % classes
+        return self.freeze(params, self.latents(key, STATISTICS_BATCH), labels)
 
     def _train(self, params, z, labels):
         return self.module.apply({"params": params}, z, labels, train=True,
@@ -83,6 +98,11 @@ class Generator:
         for tables, of its own draws from the key): images in [0, 1]; encoded table rows, with every
         one-hot and null flag drawn from its probabilities."""
         return self.release(key, self.module.apply(model, z, labels, train=False))
+
+    def draw(self, model: Any, key: Array, labels: Array) -> Array:
+        """`sample` with latents drawn from the key: `Method.sample`."""
+        k_z, k_draw = jax.random.split(key)
+        return self.sample(model, k_draw, self.latents(k_z, len(labels)), labels)
 
 
 def pair(spec: Spec, generator: GeneratorNet, discriminator: DiscriminatorNet,

@@ -6,7 +6,7 @@ import dataclasses
 import importlib
 from typing import Any
 
-from dpgen_jax.types import Spec, UserError
+from dpgen_jax.types import Column, Spec, TableSpec, UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +25,12 @@ class Preset:
     class_epsilon: float = 0.0
     dataset: str | None = None
     paper_steps: int | None = None
+
+
+def numbers(features: int) -> TableSpec:
+    """A table of numbers with two classes, for planning without data."""
+    columns = tuple(Column(f"column {i}", "continuous", 0.0, 1.0) for i in range(features))
+    return TableSpec(columns, Column("class", "categorical", categories=("0", "1")), features)
 
 
 def all_of(method: str) -> dict[str, Preset]:

@@ -2,7 +2,8 @@
 
 `-published` and `-paper` have the networks of G-PATE and DataLens (their code's, the paper's),
 `-gswgan` those of GS-WGAN, at the published widths; the first, `-small` and the tables' are for a
-machine without an accelerator. No paper prints the settings of its non-private rows: these are ours.
+machine without an accelerator. No paper prints the settings of its non-private rows; these are
+ours.
 """
 
 import dataclasses
@@ -13,8 +14,7 @@ from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.critic import CriticNet
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.resnet import ResNetNet
-from dpgen_jax.presets import Preset
-from dpgen_jax.presets.gpate import _table
+from dpgen_jax.presets import Preset, numbers
 from dpgen_jax.types import ImageSpec, Spec
 
 OURS = "this library: the networks as published, the training chosen on glyphs"
@@ -46,7 +46,7 @@ PRESETS = {
     "glyphs": _preset(_small, GLYPHS, 30000, "glyphs"),
     "glyphs-gswgan": _preset(_small_gswgan, GLYPHS, 30000),
     **_images("mnist"), **_images("fashion"),
-    "table": _preset(_rows, _table(29), 45569, "csv"),
-    "breast_cancer": _preset(_rows, _table(30), 455, "breast_cancer"),
-    "adult": _preset(_rows, _table(108), 32561, "adult"),
+    "table": _preset(_rows, numbers(29), 45569, "csv"),
+    "breast_cancer": _preset(_rows, numbers(30), 455, "breast_cancer"),
+    "adult": _preset(_rows, numbers(108), 32561, "adult"),
 }

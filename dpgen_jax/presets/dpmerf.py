@@ -12,8 +12,7 @@ import dataclasses
 from dpgen_jax.methods.dpmerf import Config
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.presets import Preset
-from dpgen_jax.presets.gpate import _table
+from dpgen_jax.presets import Preset, numbers
 from dpgen_jax.types import ImageSpec
 
 OURS = "this library: windows and bandwidths picked on the test images of MNIST"
@@ -46,7 +45,7 @@ PRESETS = {
                      1e-5, 30000, OURS, dataset="glyphs"),
     **_images("mnist", 105.0), **_images("fashion", 127.0),
     "digits": Preset(_few, ImageSpec(8, 8, 1, 10), 10.0, 1e-5, 1437, OURS, dataset="digits"),
-    "table": Preset(_rows, _table(29), 1.0, 1e-5, 45569, OURS, dataset="csv"),
-    "breast_cancer": Preset(_rows, _table(30), 1.0, 1e-5, 455, OURS, dataset="breast_cancer"),
-    "adult": Preset(_rows, _table(108), 1.0, 1e-5, 32561, OURS, 0.01, "adult"),
+    "table": Preset(_rows, numbers(29), 1.0, 1e-5, 45569, OURS, dataset="csv"),
+    "breast_cancer": Preset(_rows, numbers(30), 1.0, 1e-5, 455, OURS, dataset="breast_cancer"),
+    "adult": Preset(_rows, numbers(108), 1.0, 1e-5, 32561, OURS, 0.01, "adult"),
 }

@@ -17,8 +17,8 @@ import math
 from dpgen_jax.methods.gpate import Config
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.presets import Preset
-from dpgen_jax.types import Column, ImageSpec, TableSpec
+from dpgen_jax.presets import Preset, numbers
+from dpgen_jax.types import ImageSpec
 
 CODE = "README command of AI-secure/G-PATE; Long et al. 2021, appendix E"
 PAPER = "Long et al. 2021, appendix E and Table 4"
@@ -52,12 +52,6 @@ def _small_budgets(name: str, preset: Preset) -> dict[str, Preset]:
         for epsilon in (0.2, 0.4, 0.6, 0.8)}
 
 
-def _table(features: int) -> TableSpec:
-    """A table of numbers with two classes, for planning without data."""
-    columns = tuple(Column(f"column {i}", "continuous", 0.0, 1.0) for i in range(features))
-    return TableSpec(columns, Column("class", "categorical", categories=("0", "1")), features)
-
-
 def _paper_nets(preset: Preset, **fields) -> Preset:
     net = dataclasses.replace(preset.config.generator, channels=64)
     config = dataclasses.replace(preset.config, layers="paper", generator=net, **fields)
@@ -85,13 +79,13 @@ def _of_a_table(dataset: str, features: int, records: int, teachers: int) -> Pre
         aggregate="sum", projection=0, abstain=True, teachers=teachers, batch=32, steps=50,
         d_steps_first=5, d_optimiser=Adam(5e-3), g_optimiser=Adam(4e-3), g_final_rate=0.1, ema=0.9,
         generator=GeneratorNet(latent=8, hidden=64), discriminator=DiscriminatorNet(hidden=32))
-    return Preset(config, _table(features), 1.0, 1e-5, records, OURS, 0.01, dataset)
+    return Preset(config, numbers(features), 1.0, 1e-5, records, OURS, 0.01, dataset)
 
 
 _mnist, _fashion = _pair("mnist", MNIST, 60000), _pair("fashion", MNIST, 60000)
 # "reaches the privacy budget of epsilon = 1 at epoch 232" (appendix G)
 _mnist["mnist-eps1"] = dataclasses.replace(_mnist["mnist-eps1"], paper_steps=232)
-_credit = _published(1.0, _table(29), 284807, source=PAPER, teachers=2100, batch=32, projection=5,
+_credit = _published(1.0, numbers(29), 284807, source=PAPER, teachers=2100, batch=32, projection=5,
                      sigma=600.0, sigma_ratio=2.5)
 
 PRESETS = {

@@ -12,8 +12,8 @@ import dataclasses
 from dpgen_jax.methods.pategan import Config
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.presets import Preset
-from dpgen_jax.types import Column, ImageSpec, TableSpec
+from dpgen_jax.presets import Preset, numbers
+from dpgen_jax.types import ImageSpec
 
 PAPER = "Jordon et al. 2019, Algorithm 1, with steps and noise from a proven budget"
 OURS = "this library: picked on the test records of glyphs and breast_cancer"
@@ -34,18 +34,12 @@ def _of_images(epsilon: float, spec: ImageSpec, records: int, dataset: str | Non
     return Preset(config, spec, epsilon, 1e-5, records, OURS, dataset=dataset)
 
 
-def _table(features: int) -> TableSpec:
-    """A table of numbers with two classes, for planning without data."""
-    columns = tuple(Column(f"column {i}", "continuous", 0.0, 1.0) for i in range(features))
-    return TableSpec(columns, Column("class", "categorical", categories=("0", "1")), features)
-
-
 def _of_a_table(dataset: str, features: int, records: int, teachers: int) -> Preset:
     config = Config(
         teachers=teachers, batch=128, steps=40, d_steps=2, d_steps_first=8, s_steps=40, g_steps=4,
         d_optimiser=Adam(5e-3), g_optimiser=Adam(3e-3), g_final_rate=0.1, ema=0.9,
         generator=GeneratorNet(latent=8, hidden=64), discriminator=DiscriminatorNet(hidden=32))
-    return Preset(config, _table(features), 1.0, 1e-5, records, OURS, 0.01, dataset)
+    return Preset(config, numbers(features), 1.0, 1e-5, records, OURS, 0.01, dataset)
 
 
 def _published(preset: Preset) -> Preset:

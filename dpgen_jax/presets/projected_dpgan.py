@@ -19,7 +19,7 @@ from dpgen_jax.types import ImageSpec
 OURS = ("this library, for the ablation on PATE of Long et al. 2021, section 6.2, which prints no "
         "settings")
 
-_config = Config(teachers=60000, batch=200, projection=1000, bins=3, clip=0.1, steps=500, ema=0.95,
+_config = Config(batch=200, projection=1000, bins=3, clip=0.1, steps=500, ema=0.95,
                  generator=GeneratorNet(10, 256, 32), d_optimiser=Adam(2e-3),
                  g_optimiser=Adam(5e-4))
 _eps1 = Preset(_config, ImageSpec(28, 28, 1, 10), 1.0, 1e-5, 60000, OURS)
@@ -30,6 +30,5 @@ PRESETS = {
     "mnist-eps1": _eps1,
     "mnist-eps10": _eps10,
     "glyphs": dataclasses.replace(
-        _eps10, spec=ImageSpec(12, 12, 1, 10), records=30000, dataset="glyphs",
-        config=dataclasses.replace(_eps10.config, teachers=30000)),
+        _eps10, spec=ImageSpec(12, 12, 1, 10), records=30000, dataset="glyphs"),
 }

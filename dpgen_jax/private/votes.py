@@ -1,9 +1,9 @@
 """The vote sums of a run, kept in private/ for data-dependent accounting by the data holder.
 
 One file of int32, appended a block at a time, before the block is settled in the ledger: for each
-step the counts [queries, bins], then which queries were answered [queries]. The file is as private
-as the records. What a crash cut off is dropped when it is read: those steps are charged at their
-worst.
+step the counts [queries, bins], then which queries were answered [queries]; where all are, counts
+[queries] of one label alone. The file is as private as the records. What a crash cut off is dropped
+when it is read: those steps are charged at their worst.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class Votes:
 
 
 def append(path: Path, votes: Private[Array], answered: np.ndarray) -> None:
-    """Adds the first len(answered) steps of votes int32 [S, B, D]; answered int32 [n, B, k]."""
+    """Adds the first len(answered) steps of votes int32 [S, B, D]; answered int32 [n, B, k], or
+    [n, 0] where every query is."""
     n = len(answered)
     counts = np.asarray(unseal(votes))[:n].reshape(n, -1)
     rows = np.concatenate([counts, answered.reshape(n, -1)], 1).astype("<i4")
@@ -42,11 +43,26 @@ def append(path: Path, votes: Private[Array], answered: np.ndarray) -> None:
 
 def read(path: Path, queries: int, bins: int) -> Private[Votes]:
     """All whole steps. Errors: UserError where there is no such file."""
+    rows = _steps(path, queries * (bins + 1))
+    counts, answered = rows[:, :queries * bins], rows[:, queries * bins:]
+    return Private(Votes(counts.reshape(-1, bins), answered.reshape(-1).astype(bool), len(rows)))
+
+
+def read_labels(path: Path, queries: int, n_units: int) -> Private[Votes]:
+    """The same of votes for the second of two labels, where every query is answered and counts of
+    the first are what is missing to `n_units`. Errors: also for counts that cannot be."""
+    rows = _steps(path, queries)
+    second = rows.reshape(-1)
+    if np.any((second < 0) | (second > n_units)):
+        raise UserError(f"{path} is damaged: it counts votes outside of 0 to {n_units}")
+    return Private(Votes(np.stack([n_units - second, second], 1), np.ones(second.shape, bool),
+                         len(rows)))
+
+
+def _steps(path: Path, width: int) -> np.ndarray:
+    """int32 [S, width]."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}; this run kept no votes") from error
-    width = queries * (bins + 1)
-    rows = np.frombuffer(data[:len(data) // (4 * width) * 4 * width], "<i4").reshape(-1, width)
-    counts, answered = rows[:, :queries * bins], rows[:, queries * bins:]
-    return Private(Votes(counts.reshape(-1, bins), answered.reshape(-1).astype(bool), len(rows)))
+    return np.frombuffer(data[:len(data) // (4 * width) * 4 * width], "<i4").reshape(-1, width)

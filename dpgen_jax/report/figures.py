@@ -1,54 +1,27 @@
 """The figures of the report. They repeat what its tables say, or show what no number does.
 
-Each is an SVG drawn with matplotlib, letters as outlines, or a PNG of pixels, and needs neither a
-display nor global plotting state.
+Each is an SVG, drawn as `drawing` says, or a PNG of pixels.
 """
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import matplotlib
 import numpy as np
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure as Drawing
 
 from dpgen_jax.evaluation import marginals as tables
+from dpgen_jax.report.drawing import LIMIT, REAL, SYNTHETIC, Drawing, axes_in, svg
 from dpgen_jax.report.render import Figure, is_leaf, number, title, words
 from dpgen_jax.run import plots
 from dpgen_jax.types import TableSpec
 
-WIDTH = 7.9
-"""inches"""
-SYNTHETIC, REAL, LIMIT = "#1f4e79", "#9a9a9a", "#a32020"
 MAX_POINTS, MAX_CURVES, MAX_PANELS, MAX_NAMES = 400, 12, 30, 24
 MAX_CLASSES, MAX_COLUMNS, MAX_BYTES = 40, 12, 2 << 20
 MAX_PAIRED = 60
 """Columns whose pairs are drawn."""
-STYLE = {"font.size": 8.5, "axes.titlesize": 9, "axes.spines.top": False, "axes.grid": True,
-         "axes.spines.right": False, "grid.alpha": 0.25, "grid.linewidth": 0.6,
-         "axes.axisbelow": True, "svg.hashsalt": "dpgen_jax", "svg.fonttype": "path"}
-
-
-def _svg(height: float, draw: Callable[[Drawing], None]) -> bytes:
-    """The same bytes for the same drawing."""
-    with matplotlib.rc_context(STYLE):
-        drawing = Drawing(figsize=(WIDTH, height), layout="constrained")
-        draw(drawing)
-        file = io.BytesIO()
-        FigureCanvasSVG(drawing).print_svg(file, metadata={"Date": None, "Creator": None})
-    return file.getvalue()
-
-
-def _panels(drawing: Drawing, count: int, across: int) -> list[Any]:
-    """`count` axes, row by row."""
-    axes = drawing.subplots(math.ceil(count / across), across, squeeze=False).ravel()
-    for spare in axes[count:]:
-        spare.set_visible(False)
-    return list(axes[:count])
 
 
 def _thinned(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -67,7 +40,7 @@ def learning_curves(rows: Sequence[dict[str, Any]]) -> Figure | None:
     steps = [row["step"] for row in rows]
 
     def draw(drawing: Drawing) -> None:
-        panels = _panels(drawing, len(shown), min(2, len(shown)))
+        panels = axes_in(drawing, len(shown), min(2, len(shown)))
         for axes, name in zip(panels, shown, strict=True):
             values = plots.series(rows, name)
             at, points = plots.joined(steps, values)
@@ -81,7 +54,7 @@ def learning_curves(rows: Sequence[dict[str, Any]]) -> Figure | None:
     rest = f" {len(shown)} of {len(names)} are drawn." if len(shown) < len(names) else ""
     return Figure("Learning curves", "Public metrics of the training over its steps, computed from "
                   f"what had been released, and not from records.{rest}",
-                  _svg(0.4 + 1.7 * math.ceil(len(shown) / 2), draw))
+                  svg(0.4 + 1.7 * math.ceil(len(shown) / 2), draw))
 
 
 def epsilon_curve(rows: Sequence[dict[str, Any]], privacy: dict[str, Any]) -> Figure | None:
@@ -103,7 +76,7 @@ def epsilon_curve(rows: Sequence[dict[str, Any]], privacy: dict[str, Any]) -> Fi
         axes.legend(frameon=False, loc="lower right")
 
     return Figure("Epsilon over the steps", "What the accountant had charged after each step, and "
-                  "the budget that was fixed before the first.", _svg(2.6, draw))
+                  "the budget that was fixed before the first.", svg(2.6, draw))
 
 
 def sample_grid(images: np.ndarray, labels: np.ndarray, names: Sequence[str] | None = None
@@ -155,7 +128,7 @@ def utility_bars(metrics: dict[str, Any]) -> Figure | None:
 
     return Figure(f"{title(metric)}: synthetic beside real training records", "Bars are means over "
                   "seeds, lines one standard deviation. The grey bar is what as many real records "
-                  "give.", _svg(0.9 + 0.34 * len(names), draw), from_real=True)
+                  "give.", svg(0.9 + 0.34 * len(names), draw), from_real=True)
 
 
 def marginals(spec: TableSpec, synthetic: np.ndarray, held: np.ndarray) -> Figure:
@@ -165,7 +138,7 @@ def marginals(spec: TableSpec, synthetic: np.ndarray, held: np.ndarray) -> Figur
     order = [len(columns) - 1, *range(len(columns) - 1)][:MAX_PANELS]
 
     def draw(drawing: Drawing) -> None:
-        for axes, i in zip(_panels(drawing, len(order), min(4, len(order))), order, strict=True):
+        for axes, i in zip(axes_in(drawing, len(order), min(4, len(order))), order, strict=True):
             plots.marginal(axes, columns[i], synthetic[:, i])
             own = len(axes.containers)
             plots.marginal(axes, columns[i], held[:, i])
@@ -179,7 +152,7 @@ def marginals(spec: TableSpec, synthetic: np.ndarray, held: np.ndarray) -> Figur
             else f" {len(order)} of {len(columns)} columns are drawn.")
     return Figure("Columns: synthetic and held-out real records", "Share of rows in %. Filled: "
                   f"synthetic; outlined: held-out real records.{part}",
-                  _svg(0.3 + 1.55 * math.ceil(len(order) / min(4, len(order))), draw),
+                  svg(0.3 + 1.55 * math.ceil(len(order) / min(4, len(order))), draw),
                   from_real=True)
 
 
@@ -221,7 +194,7 @@ def _heat(maps: dict[str, np.ndarray], names: Sequence[str], low: float, colours
     texts = [plots.short(name, 14) for name in names] if len(names) <= MAX_NAMES else []
 
     def draw(drawing: Drawing) -> None:
-        panels = _panels(drawing, len(maps), len(maps))
+        panels = axes_in(drawing, len(maps), len(maps))
         for axes, (text, values) in zip(panels, maps.items(), strict=True):
             shown = axes.imshow(values, cmap=colours, vmin=low, vmax=1)
             axes.set_title(text)
@@ -231,7 +204,7 @@ def _heat(maps: dict[str, np.ndarray], names: Sequence[str], low: float, colours
         panels[0].set_yticks(range(len(texts)), texts, fontsize=6)
         drawing.colorbar(shown, ax=panels, shrink=0.6, pad=0.01)
 
-    return _svg(3.3 if texts else 2.6, draw)
+    return svg(3.3 if texts else 2.6, draw)
 
 
 def _filled(cells: np.ndarray) -> np.ndarray:
@@ -251,7 +224,7 @@ def attacks(membership: dict[str, Any]) -> Figure | None:
     allowed, chance = (membership.get(key) or {} for key in ("allowed", "chance"))
 
     def draw(drawing: Drawing) -> None:
-        for axes, measure in zip(_panels(drawing, len(measures), len(measures)), measures,
+        for axes, measure in zip(axes_in(drawing, len(measures), len(measures)), measures,
                                  strict=True):
             held = [scores.get(measure, {}) for scores in found.values()]
             axes.errorbar([leaf.get("mean", math.nan) for leaf in held], range(len(held)),
@@ -273,7 +246,7 @@ def attacks(membership: dict[str, Any]) -> Figure | None:
     return Figure("Attacks beside the bound", "Points: what an attack reached, with one standard "
                   "deviation. " + (f"Allowed at most: {shown}." if shown else
                                    "The guarantee bounds nothing here."),
-                  _svg(1.1 + 0.3 * len(found), draw), from_real=True)
+                  svg(1.1 + 0.3 * len(found), draw), from_real=True)
 
 
 def scatter(points: Sequence[tuple[str, float, str, float, bool]]) -> Figure | None:
@@ -301,4 +274,4 @@ def scatter(points: Sequence[tuple[str, float, str, float, bool]]) -> Figure | N
     rest = f" Not drawn, without a finite epsilon or this score: {', '.join(left)}." if left else ""
     return Figure("Score against epsilon", "Trained on synthetic, tested on held-out real records. "
                   f"Filled: valid guarantee; hollow: none, at the epsilon it claims.{rest}",
-                  _svg(3.2, draw), from_real=True)
+                  svg(3.2, draw), from_real=True)

@@ -132,7 +132,7 @@ some_event = st.one_of(
 some_events = st.lists(st.tuples(some_event, st.integers(0, 3)), max_size=4).map(tuple)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(some_events, st.tuples(some_event, st.integers(1, 2)), st.floats(1e-9, 1e-3))
 def test_never_falls_with_an_event_or_a_smaller_delta(events, more, delta):
     before = gaussian.epsilon(events, delta)

@@ -48,7 +48,7 @@ def test_the_closed_forms_are_the_hockey_stick(q, c):
         assert grid == pytest.approx(true, abs=6e-3 * true.max()), direction
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from([1e-3, 0.05, 0.4, 0.9]), st.floats(0.05, 3), st.floats(0, 1),
        st.floats(0, 1), st.floats(0, 2 * math.pi), st.booleans())
 def test_no_pair_of_messages_is_worse(q, c, r, r_other, angle, on_a_line):
@@ -78,7 +78,7 @@ def test_the_worst_pair_is_antipodal_and_no_less():
     assert np.all(antipodal(q, c, GAMMAS)[3:] > 1.2 * one_sided[3:])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.floats(-5, 0).map(lambda e: 10**e), st.floats(0.01, 4),
        st.sampled_from(["both", "remove", "add"]))
 def test_a_loss_is_a_law_and_a_wider_grid_dominates(q, c, direction):

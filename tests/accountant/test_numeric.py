@@ -102,7 +102,7 @@ def test_everybody_drawn_is_the_plain_gaussian(relation):
         assert cost(draw(20.0, 1 - 1e-9, relation), count) == pytest.approx(exact, rel=1e-3)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.floats(0.5, 20), st.floats(-3, -0.5).map(lambda e: 10**e), st.integers(1, 3000))
 def test_never_above_renyi(multiplier, rate, steps):
     from dp_accounting.rdp import RdpAccountant
@@ -199,7 +199,7 @@ some_event = st.one_of(
     st.builds(EpsilonDeltaEvent, st.floats(0.1, 2), st.sampled_from([0.0, 2e-6])))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.tuples(some_event, st.integers(1, 300)), min_size=1, max_size=2).map(tuple),
        st.tuples(some_event, st.integers(1, 2)), st.floats(1e-9, 1e-3))
 def test_never_falls_with_an_event_a_step_or_a_smaller_delta(events, more, delta):

@@ -142,7 +142,7 @@ def test_lnmax_agrees_with_many_digits():
                 assert found[i, k] == pytest.approx(float(exact), rel=1e-9, abs=0)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.integers(0, 3000), min_size=2, max_size=12), st.floats(.3, 2000),
        st.floats(1.001, 500), st.integers(0, 3000))
 def test_never_above_the_data_independent_bound(counts, sigma, order, threshold):

@@ -41,7 +41,7 @@ def test_vectors_of_one_query():
     assert curve[np.isin(sampling.ORDERS, (2, 3, 4, 5, 8))] == pytest.approx(rdp, rel=2e-9)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(1, 600), st.floats(0.3, 10))
 def test_the_package_agrees_at_every_order(drawn, multiplier):
     from dp_accounting import GaussianDpEvent, NeighboringRelation, SampledWithoutReplacementDpEvent
@@ -199,7 +199,7 @@ some_event = st.one_of(
     st.builds(RenyiEvent, st.sampled_from([1.4, 4.0, 4.7, 32.0]), st.floats(0, 2)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(some_event, st.integers(0, 3)), max_size=4).map(tuple),
        st.tuples(some_event, st.integers(1, 2)), st.floats(1e-9, 1e-3))
 def test_never_falls_with_an_event_or_a_smaller_delta(events, more, delta):

@@ -97,7 +97,7 @@ def test_the_float_check_is_exact_at_its_edge():
 
 
 @given(st.lists(st.floats(-1e6, 1e6, width=32), min_size=4, max_size=4))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_four_entries(values):
     bound = GradientL2(1.0, 4, 50)
     check(PROJECT, bound, np.array([values], np.float32))

@@ -29,7 +29,7 @@ def test_it_is_the_hadamard_matrix(n):
     np.testing.assert_allclose(ours, ours.T)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(SEEDS, WIDTHS)
 def test_lengths_and_angles_are_kept_and_it_is_undone(seed, columns):
     signs, x = drawn(seed, columns)
@@ -43,7 +43,7 @@ def test_lengths_and_angles_are_kept_and_it_is_undone(seed, columns):
     np.testing.assert_allclose(back / size, x / size, atol=3e-6)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(SEEDS, WIDTHS)
 def test_sums_are_rotated_term_by_term(seed, columns):
     signs, x = drawn(seed, columns)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpgen_jax.accountant import gaussian
-from dpgen_jax.aggregation.label_votes import LabelVotes, Majority, Share, VoteByVote
+from dpgen_jax.aggregation.label_votes import LabelMechanism, LabelVotes, Majority, Share
 from dpgen_jax.aggregation.laplace import DiscreteLaplace
 from dpgen_jax.aggregation.mechanism import Mechanism, release
 from dpgen_jax.aggregation.noise import NoNoise, RoundedGaussian
@@ -24,7 +24,7 @@ EXTREMES = (-math.inf, -1.0, -0.0, 0.0, 1e-45, 1.0, math.inf, math.nan)
 floats = st.floats(width=32, allow_nan=True, allow_infinity=True)
 
 
-def mechanism(noise, rows=3, units=10, decode=MAJORITY, kind=Mechanism):
+def mechanism(noise, rows=3, units=10, decode=MAJORITY, kind=LabelMechanism):
     return kind(bound=LabelVotes(rows), noise=noise, schedule=Everyone(), n_units=units,
                 shape=(rows, 1), decode=decode)
 
@@ -82,17 +82,17 @@ def test_gaussian_noise_is_charged_for_the_step_and_laplace_noise_for_every_vote
     step = RoundedGaussian(5.0)
     assert mechanism(step).events(7) == ((step.event(3, 3), 7),)
     noise = DiscreteLaplace(5.0)
-    held = mechanism(noise, kind=VoteByVote)
+    held = mechanism(noise)
     assert held.events(7) == ((noise.event(1, 1), 21),)
     assert held.due(held.events(2), 2, 3) == ((noise.event(1, 1), 9),)
     with pytest.raises(ValueError, match="charged for each"):
-        mechanism(noise).events(1)
+        mechanism(noise, kind=Mechanism).events(1)
 
 
 @pytest.mark.parametrize("scale", [30.0, 400.0])
 def test_laplace_votes_cost_no_more_than_pure_composition(scale):
     """3 votes a step, each 1 / scale: basic composition, a bound that needs no accountant."""
-    spent = gaussian.epsilon(mechanism(DiscreteLaplace(scale), kind=VoteByVote).events(20), 1e-5)
+    spent = gaussian.epsilon(mechanism(DiscreteLaplace(scale)).events(20), 1e-5)
     assert 0 < spent <= 60 / scale + 1e-9
     # and no less than Gaussian noise of the same Fisher information, to which it converges
     ideal = gaussian.epsilon(mechanism(RoundedGaussian(scale)).events(20), 1e-5)

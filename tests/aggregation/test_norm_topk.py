@@ -38,7 +38,7 @@ def literal(row, kappa):
     return out
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(rows, SIXTY_FOUR, st.integers(-60, 60))
 def test_it_is_algorithm_4(row, kappa, exponent):
     """Whole numbers times a power of two: all sums are exact, and so are ties and shares."""
@@ -46,7 +46,7 @@ def test_it_is_algorithm_4(row, kappa, exponent):
     np.testing.assert_array_equal(by_norm(row, kappa), literal(row, kappa))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(floats, kappas)
 def test_of_any_row_the_largest_entries_and_no_more_than_the_share(row, kappa):
     kept = by_norm(row, kappa)
@@ -63,7 +63,7 @@ def test_of_any_row_the_largest_entries_and_no_more_than_the_share(row, kappa):
         np.testing.assert_array_equal(kept, row)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(floats, kappas, st.integers(-100, 100))
 def test_the_scale_does_not_matter(row, kappa, exponent):
     row[np.abs(row) < 1e-3] = 0
@@ -71,7 +71,7 @@ def test_the_scale_does_not_matter(row, kappa, exponent):
     np.testing.assert_array_equal(by_norm(row * scale, kappa), by_norm(row, kappa) * scale)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(floats, st.sampled_from(kappas.elements[:-1]))
 def test_a_larger_share_keeps_at_least_as_much(row, kappa):
     assert np.all((by_norm(row, kappa) != 0) <= (by_norm(row, kappa + 0.1) != 0))
@@ -116,7 +116,7 @@ def test_long_rows_in_a_batch():
             assert abs(np.count_nonzero(ours) - wanted) <= 1  # float32 sums
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(rows, st.sampled_from([0.01, 0.2, 1 / 3, 0.4, 0.6, 1.0]))
 def test_by_dimension_as_many_as_the_share_of_entries(row, kappa):
     kept = np.asarray(BY_DIMENSION(jnp.asarray(row), kappa))

@@ -55,7 +55,7 @@ def test_two_coordinates_meet_in_one_row_at_most(linear):
     assert np.bincount(where.ravel(), minlength=linear.size).max() == linear.blocks
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32 - 1), st.integers(-5, 5))
 def test_a_sketch_of_a_sum_is_the_sum_of_the_sketches(seed, factor):
     x, y = np.random.default_rng(seed).integers(-99, 100, (2, 3, 60)).astype(np.int32)
@@ -64,7 +64,7 @@ def test_a_sketch_of_a_sum_is_the_sum_of_the_sketches(seed, factor):
                                   linear.table(x) + factor * linear.table(y))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.dictionaries(st.integers(0, 299), st.integers(1, 9), min_size=1, max_size=3),
        st.integers(0, 99))
 def test_few_heavy_coordinates_are_recovered_exactly(heavy, seed):

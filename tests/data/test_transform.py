@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -50,7 +50,6 @@ def anything(draw) -> tuple[TableSpec, np.ndarray]:
     return spec, draw(hnp.arrays(np.float64, (4, *spec.shape)))
 
 
-@settings(deadline=None)
 @given(anything())
 def test_decode_keeps_the_schema_whatever_it_gets(case):
     spec, encoded = case
@@ -62,7 +61,6 @@ def test_decode_keeps_the_schema_whatever_it_gets(case):
         assert column.kind == "continuous" or (values == np.rint(values)).all()
 
 
-@settings(deadline=None)
 @given(valid())
 def test_encode_loses_nothing(case):
     spec, codes = case
@@ -80,7 +78,6 @@ def test_encode_loses_nothing(case):
                 np.testing.assert_array_equal(new, old)
 
 
-@settings(deadline=None)
 @given(valid())
 def test_each_block_is_a_one_hot_or_one_value(case):
     spec, codes = case

@@ -71,7 +71,7 @@ def test_fewer_samples_than_dimensions():
     assert f.frechet_distance(a, f.moments(y)) == pytest.approx(small, rel=1e-6)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 10_000), st.integers(1, 6), st.floats(0.01, 100))
 def test_the_distance_is_symmetric_and_scales_by_the_square(seed, d, scale):
     rng = np.random.default_rng(seed)
@@ -140,7 +140,7 @@ def test_chunks_change_nothing(monkeypatch):
         f.neighbour_scores(real, fake[:5])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 10_000), st.integers(8, 40), st.floats(-1e4, 1e4))
 def test_neighbours_against_plain_loops(seed, n, shift):
     rng = np.random.default_rng(seed)

@@ -66,7 +66,7 @@ def test_an_unsound_answer_is_dropped_and_the_run_goes_on(tmp_path, joined, faul
     assert [client.ledger.spent() for client in clients] == [((VISIT[0][0], 4),)] * 3
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(["<i4", "<i8", "<u4", "<f4", "?"]),
        st.sampled_from([tiny.SHAPE, tiny.SHAPE[::-1], (4,), (), (0, 8)]),
        st.integers(-LARGEST - 9, LARGEST + 9) | st.integers(-2**31, 2**31 - 1))

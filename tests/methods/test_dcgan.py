@@ -52,7 +52,7 @@ def passed(values):
     return np.asarray(as_float(bits, 1))[0]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=3,
                 max_size=3))
 def test_every_number_passes_bit_for_bit(values):

@@ -24,7 +24,7 @@ from dpgen_jax.private import partition
 from dpgen_jax.types import Column, Records, TableSpec, UserError
 
 K, N, OTHER = 7, 20, 4
-CONFIG = projected_dpgan.Config(teachers=N, batch=6, projection=K, sigma=3.0, steps=3, hidden=5,
+CONFIG = projected_dpgan.Config(records=N, batch=6, projection=K, sigma=3.0, steps=3, hidden=5,
                                 generator=GeneratorNet(4, 16, 8))
 SPEC = TableSpec((Column("a", "continuous", 0.0, 1.0), Column("b", "continuous", 0.0, 1.0)),
                  Column("class", "categorical", categories=("0", "1", "2")), 2)
@@ -247,8 +247,9 @@ ALL = presets.all_of("projected_dpgan")
 @pytest.mark.parametrize("name", ALL)
 def test_presets_get_the_least_noise_that_the_budget_allows(name):
     preset = ALL[name]
-    assert preset.config.teachers == preset.records and "Long et al. 2021" in preset.source
-    done = plan.complete("projected_dpgan", preset.config, preset.spec,
+    assert "Long et al. 2021" in preset.source
+    config = plan.with_records(preset.config, preset.records)
+    done = plan.complete("projected_dpgan", config, preset.spec,
                          Budget(preset.epsilon, preset.delta))
 
     def delta(sigma):  # Balle and Wang (2018), all steps together
@@ -288,7 +289,7 @@ def test_images_fit_every_part():
 
 
 @pytest.mark.parametrize(("field", "value"), [
-    ("teachers", 0), ("batch", 0), ("projection", 0), ("clip", 0.0), ("hidden", -1), ("ema", 1.0),
+    ("batch", 0), ("projection", 0), ("clip", 0.0), ("hidden", -1), ("ema", 1.0),
     ("sigma", -1.0), ("steps", 0)])
 def test_settings_that_mean_nothing_are_named(field, value):
     with pytest.raises(UserError, match=field):

@@ -80,6 +80,15 @@ def test_a_table_within_its_budget(tmp_path):
     assert not (tmp_path / "run" / "release" / "samples.csv").exists()
 
 
+def test_class_counts_are_of_no_use_to_it(tmp_path):
+    x, y = images(90)
+    with pytest.raises(UserError, match="class_epsilon is 0.5, and a classifier draws no labels"):
+        api.run(api.Run("topagg_sgd", "glyphs", Config(**FIELDS), Budget(10.0, 1e-3, 0.5),
+                        Runtime(devices=1), tmp_path / "run"),
+                Dataset("images", IMAGE, x, y), lambda line: None)
+    assert not (tmp_path / "run").exists()
+
+
 def test_what_records_may_look_like(release):
     x, _ = images(501)  # more than a call takes
     wanted = release.predict(x)

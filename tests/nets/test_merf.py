@@ -31,7 +31,7 @@ def drawn(features, seed=0):
 
 @pytest.mark.parametrize("windows", [(0,), (4,), (0, 4, 7), (100,)])
 @pytest.mark.parametrize("spec", [IMAGE, TABLE])
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 2**31 - 1))
 def test_every_embedding_has_norm_1(spec, windows, seed):
     features = RandomFeatures(spec, 20, windows, (0.1,), 0.05, 0.4)

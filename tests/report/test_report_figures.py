@@ -11,7 +11,7 @@ from matplotlib.figure import Figure as Drawing
 from PIL import Image
 
 from dpgen_jax.evaluation import marginals
-from dpgen_jax.report import figures, render
+from dpgen_jax.report import drawing, figures, render
 from dpgen_jax.run import plots
 
 FIRST = b"<?xml"
@@ -20,14 +20,14 @@ FIRST = b"<?xml"
 @pytest.fixture
 def drawn(monkeypatch):
     """The matplotlib figures in the order in which they are drawn."""
-    held, finish = [], figures._svg
+    held, finish = [], drawing.svg
 
     def keep(height, draw):
-        held.append(Drawing(figsize=(figures.WIDTH, height)))
+        held.append(Drawing(figsize=(drawing.WIDTH, height)))
         draw(held[-1])
         return finish(height, draw)
 
-    monkeypatch.setattr(figures, "_svg", keep)
+    monkeypatch.setattr(figures, "svg", keep)
     return held
 
 
