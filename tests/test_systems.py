@@ -2,12 +2,15 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from benchmarks import systems
+from benchmarks import embedded, systems
 from dpgen_jax import methods, presets
 from dpgen_jax.errors import UserError
+from dpgen_jax.run.folder import read_json
 
 CASES = list(itertools.product(systems.METHODS, systems.DATA, systems.EPSILONS))
 
@@ -60,3 +63,33 @@ def test_the_table_has_a_column_for_each_data_set_and_epsilon():
     lines = systems.table(rows).splitlines()
     assert lines[0] == "| system | mnist, epsilon inf | mnist, epsilon 10.0 | mnist, epsilon 1.0 |"
     assert lines[2:] == ["| a |  |  | 0.500* |", "| b | 0.900 | 0.750 |  |"]
+
+
+def test_embedded_images_are_trained_by_the_one_command(tmp_path, monkeypatch):
+    asked = []
+
+    def fails(*words):
+        asked.append(words)
+        raise UserError("out of luck")
+
+    monkeypatch.setattr(embedded, "command", fails)
+    out = tmp_path / "results.json"
+    embedded.main(["--methods", "dpgan", "dcgan", "--out", str(out)])
+    assert asked[0][:5] == ("dpgen_jax.train", "dpgan", "--dataset", "glyphs", "--epsilon=10")
+    assert "--epsilon=10" not in asked[1]  # which has none
+    rows = read_json(out)["results"]["rows"]
+    assert [row["error"] for row in rows] == ["out of luck"] * 2
+    row = {"method": "dpgan", "seconds": 71.6, "accuracy": 0.5}
+    assert embedded.table([row, rows[1]]).splitlines()[2:] == [
+        "| `dpgan` | 72 | 0.500 |", "| `dcgan` | failed | out of luck |"]
+
+
+def test_the_accuracy_of_a_classifier_is_its_own():
+    class Classifier:
+        classifies = True
+
+        def predict(self, x):
+            return x
+
+    loaded = SimpleNamespace(x_test=np.array([0, 1, 2, 2]), y_test=np.array([0, 1, 2, 0]))
+    assert embedded.accuracy(Classifier(), loaded) == 0.75
