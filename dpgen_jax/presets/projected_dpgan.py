@@ -30,5 +30,6 @@ PRESETS = {
     "mnist-eps1": _eps1,
     "mnist-eps10": _eps10,
     "glyphs": dataclasses.replace(
-        _eps10, spec=ImageSpec(12, 12, 1, 10), records=30000, dataset="glyphs"),
+        _eps10, spec=ImageSpec(12, 12, 1, 10), records=30000, dataset="glyphs",
+        config=dataclasses.replace(_eps10.config, steps=250)),
 }
