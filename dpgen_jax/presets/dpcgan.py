@@ -16,8 +16,8 @@ from dpgen_jax.types import ImageSpec
 
 PAPER = ("Torkzadehmahani et al. 2019 and its code; the steps are those that a proven epsilon "
          "allows")
-OURS = ("this library: the paper's networks, batch and clip; rates and diversity picked on the test "
-        "images of glyphs, among four")
+OURS = ("this library: the paper's networks, batch and clip; rates and diversity picked on the "
+        "test images of glyphs, among four")
 MNIST = ImageSpec(28, 28, 1, 10)
 
 _paper = Config(batch=600, fakes=600, g_batch=600, clip=1.1, sigma=1.12)
