@@ -34,7 +34,7 @@ PRESETS = {"datalens": "{data}-eps{epsilon:g}-mean", "gpate": "{data}-eps{epsilo
            "dcgan": "{data}-small"}
 # Some minutes on two cores.
 SHORT = {"dcgan": 1000, "dpgan": 1500, "gswgan": 40, "dpac": 30, "datalens": 10, "gpate": 20,
-         "pategan": 8, "dpcgan": 500, "projected_dpgan": 100, "fedavg_gan": 20}
+         "pategan": 8, "dpcgan": 1000, "projected_dpgan": 100, "fedavg_gan": 20}
 EPSILONS = (1.0, 10.0)
 METHODS = ("dcgan", "dpgan", "dpmerf", "dpmerf_ae", "gswgan", "dpac", "datalens", "gpate",
            "pategan", "dpcgan", "projected_dpgan", "fedavg_gan")
