@@ -38,7 +38,7 @@ def trained(method: str, dataset: str, epsilon: str, run: Path) -> dict[str, Any
     release, privacy = api.load(run), read_json(run / "release" / "privacy.json")
     return {"method": method, "preset": privacy["preset"], "seconds": seconds,
             "epsilon": privacy["epsilon"], "unit": privacy["unit"], "steps": privacy["steps"],
-            "accuracy": accuracy(release, data.load(dataset))}
+            "accuracy": accuracy(release, data.load(dataset)), "commit": common.git()["commit"]}
 
 
 def accuracy(release: Any, loaded: data.Dataset) -> float:
