@@ -68,6 +68,9 @@ class Config(DpSgd):
         if self.steps is not None and self.steps <= self.embedding_steps:
             raise UserError(f"embedding_steps is {self.embedding_steps}, of {self.steps} steps; "
                             "leave some for the autoencoder")
+        if self.generator.warp:
+            raise UserError(f"warp is {self.generator.warp}, which moves images; this generator "
+                            "makes codes; set it to 0")
 
 
 def parts(config: Config, spec: Spec) -> tuple[merf.Autoencoder, RandomFeatures]:

@@ -136,6 +136,11 @@ def test_settings_that_mean_nothing_are_named(field, value):
         dataclasses.replace(CONFIG, **{field: value})
 
 
+def test_codes_are_not_moved():
+    with pytest.raises(UserError, match="warp is 0.2, which moves images; this generator makes"):
+        dataclasses.replace(CONFIG, generator=GeneratorNet(8, 16, warp=0.2))
+
+
 def test_too_few_fakes_are_refused_before_anything_is_spent():
     with pytest.raises(UserError, match="fakes is 5.* 6 or above"):
         dpmerf_ae.build(dataclasses.replace(CONFIG, fakes=5), IMAGE)
