@@ -29,7 +29,8 @@ OnBlock = Callable[[State, dict[str, float]], None]
 
 @dataclasses.dataclass(frozen=True)
 class Stages:
-    """What all stages share. stop: whether Ctrl-C was pressed."""
+    """What all stages share. stop: whether Ctrl-C was pressed; elapsed: seconds since they began,
+    over all of them."""
 
     method: Method
     files: RunFolder
@@ -38,11 +39,13 @@ class Stages:
     runtime: Runtime
     watcher: Watcher
     stop: Callable[[], bool]
+    elapsed: Callable[[], float] = dataclasses.field(default_factory=clock)
 
     def warm(self, state: State, records: Private[Records]) -> State:
         """The state with its units warm, or as far as they came before `stop`; saved now and then.
         """
-        elapsed, next_save, saved = clock(), self._between_saves, state
+        elapsed, saved = self.elapsed, state
+        next_save = elapsed() + self._between_saves
         bar = Bar(self.method.mechanism.n_units, 0, "warm unit")
         for units, share in warm_up(self.method, state.units, records, self.layout):
             state = dataclasses.replace(state, units=units)
@@ -85,7 +88,8 @@ class Stages:
         """After each block: a line of public metrics, the progress bar, and now and then a
         checkpoint; at the end, however it comes, a checkpoint of the last whole block."""
         latest = saved = state
-        elapsed, next_save = clock(), self._between_saves
+        elapsed = self.elapsed
+        next_save = elapsed() + self._between_saves
 
         def save():
             nonlocal saved, next_save
