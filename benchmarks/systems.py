@@ -10,7 +10,7 @@ that fails says why. All epsilons are of replace-one neighbours: of a record, or
 data where the row's unit says so. Non-private rows have epsilon "inf".
 
 With --short a system whose preset takes long takes fewer steps, for which less noise is found, so
-that all rows are there in a night on a laptop; a row tells the steps of both.
+that a row takes minutes on a laptop; a row tells the steps of both.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import Everyone
 from dpgen_jax.config import Runtime
 from dpgen_jax.methods import _skeleton
-from dpgen_jax.nets.adam import Adam, AdamState
+from dpgen_jax.nets.adam import Adam, AdamState, moving_average
 from dpgen_jax.nets.blocks import leaky_relu
 from dpgen_jax.nets.losses import generator_loss
 from dpgen_jax.nets.pair import pair
@@ -243,8 +243,7 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
         public = dataclasses.replace(public, student=student, optimiser=optimiser)
         new, g_loss = repeat(k_generator, config.g_steps, generator_step,
                              (public.generator, jnp.zeros(())), public, unit)
-        keep = jnp.minimum(config.ema, 1 - 1 / (public.step + 1))
-        average = jax.tree.map(lambda a, p: keep * a + (1 - keep) * p, new.average, new.params)
+        average = moving_average(new.average, new.params, config.ema, public.step + 1)
         new = dataclasses.replace(new, average=average, step=new.step + 1)
         metrics = {"student_loss": s_loss, "generator_loss": g_loss, "told_mean": jnp.mean(told),
                    "told_deviation": jnp.std(told)}
