@@ -51,6 +51,9 @@ class Config(GanConfig):
     generator: MlpNet = MlpNet()
     hidden: tuple[int, ...] = (128,)
     """hidden layers of the discriminator"""
+    label_weight: float = 1.0
+    """what the discriminator's one-hot labels are multiplied by; at 1 they are a small share of its
+    input beside hundreds of pixels, and few noisy steps teach it nothing of them"""
     d_optimiser: Sgd = Sgd()
     g_optimiser: Adam = Adam(1e-3, 0.9, 0.999)
 
@@ -61,7 +64,7 @@ def mechanism(config: Config, spec: Spec) -> Mechanism:
 
 
 def _scorer(config: Config, spec: Spec) -> Mlp:
-    return Mlp(config.hidden, spec, leak=0.0)
+    return Mlp(config.hidden, spec, leak=0.0, label_weight=config.label_weight)
 
 
 def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:

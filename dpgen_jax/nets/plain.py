@@ -67,13 +67,14 @@ class Conv:
 
 @dataclasses.dataclass(frozen=True)
 class Mlp:
-    """Linear layers of these widths and one to the score, the one-hot label joined to the input of
-    each, `slope` x where x is above 0 and `leak` x below."""
+    """Linear layers of these widths and one to the score, `label_weight` times the one-hot label
+    joined to the input of each, `slope` x where x is above 0 and `leak` x below."""
 
     hidden: tuple[int, ...]
     spec: Spec
     slope: float = 1.0
     leak: float = 0.2
+    label_weight: float = 1.0
 
     def init(self, key: Array) -> Params:
         """Glorot normal."""
@@ -86,7 +87,7 @@ class Mlp:
 
     def score(self, params: Params, x: Array, labels: Array) -> Array:
         """x [m, *spec.shape] in [0, 1], labels int [m] -> scores [m]."""
-        onehot = jax.nn.one_hot(labels, self.spec.classes)
+        onehot = self.label_weight * jax.nn.one_hot(labels, self.spec.classes)
         h = 2 * x.reshape(len(x), -1) - 1
         for i in range(len(self.hidden) + 1):
             h = jnp.where(h > 0, self.slope * h, self.leak * h) if i else h
