@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from near import but, close, largest, normal, shaken, uniform
 
 from dpgen_jax.nets.blocks import deconvolve
 from dpgen_jax.nets.image import (
@@ -24,11 +25,6 @@ MNIST = SPECS[0]
 
 def count(tree):
     return sum(leaf.size for leaf in jax.tree.leaves(tree))
-
-
-def close(a, b, tolerance=2e-4):
-    scale = float(jnp.max(jnp.abs(b)))
-    assert float(jnp.max(jnp.abs(a - b))) <= tolerance * scale + 1e-9
 
 
 def plain(p, x, labels, classes):
@@ -59,12 +55,9 @@ def plain(p, x, labels, classes):
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_discriminator_equals_the_plain_form(spec):
     d = Discriminator(DiscriminatorNet(), spec)
-    keys = jax.random.split(jax.random.key(0), 5)
-    params = {name: leaf + 0.1 * jax.random.normal(jax.random.fold_in(keys[0], i), leaf.shape)
-              for i, (name, leaf) in enumerate(jax.jit(d.init)(keys[1]).items())}
-    x = jax.random.uniform(keys[2], (2, 6, *spec.shape))
-    labels = jax.random.randint(keys[3], (2, 6), 0, spec.classes)
-    weight = jax.random.normal(keys[4], (2, 6))
+    params = shaken(jax.jit(d.init)(jax.random.key(1)))
+    x, weight = uniform(2, 6, *spec.shape), normal(2, 6)
+    labels = np.random.default_rng(1).integers(0, spec.classes, (2, 6))
 
     def value_and_grads(f):
         def both(p, x):  # arguments: constants would be folded, which takes XLA longer
@@ -89,19 +82,18 @@ def test_discriminator_parameter_count():
 
 def test_discriminator_initial_values():
     params = jax.jit(Discriminator(DiscriminatorNet(), MNIST).init)(jax.random.key(0))
-    assert all(float(jnp.abs(params[n]).max()) == 0 for n in params if n[:4] in ("bias", "offs"))
+    assert all(largest(params[n]) == 0 for n in params if n[:4] in ("bias", "offs"))
     assert all(float(params[n].min()) == 1 for n in ("scale2", "scale3"))
     for name in ("conv2", "label2"):  # truncated at two deviations, as TensorFlow does
-        assert 0.035 < float(jnp.abs(params[name]).max()) <= 0.04
+        assert 0.035 < largest(params[name]) <= 0.04
     assert abs(float(params["linear1"].std()) / 0.02 - 1) < 0.01
 
 
 def test_groups_do_not_mix():
     d = Discriminator(DiscriminatorNet(), MNIST)
     params, apply = jax.jit(d.init)(jax.random.key(0)), jax.jit(d.apply)
-    x = jax.random.uniform(jax.random.key(1), (2, 5, *MNIST.shape))
-    labels = jnp.zeros((2, 5), jnp.int32)
-    changed = apply(params, x.at[1].set(0.5), labels)
+    x, labels = uniform(2, 5, *MNIST.shape), np.zeros((2, 5), np.int32)
+    changed = apply(params, but(x, 1, 0.5), labels)
     np.testing.assert_array_equal(apply(params, x, labels)[0], changed[0])
 
 
@@ -114,7 +106,7 @@ def test_other_sizes_are_refused_in_one_line():
 @pytest.fixture(scope="module")
 def generator():
     g = Generator(GeneratorNet(), MNIST)
-    z, labels = latents(jax.random.key(1), 6, g.net), jnp.arange(6)
+    z, labels = latents(jax.random.key(1), 6, g.net), np.arange(6)
     return g, jax.jit(lambda: g.init(jax.random.key(0), z, labels, train=True))(), z, labels
 
 
@@ -148,9 +140,7 @@ def test_generator_shapes(spec):
 
 
 def test_deconvolution_is_the_adjoint_of_the_strided_convolution():
-    keys = jax.random.split(jax.random.key(0), 3)
-    x, kernel = jax.random.normal(keys[0], (2, 3, 4, 5)), jax.random.normal(keys[1], (5, 5, 6, 5))
-    weight = jax.random.normal(keys[2], (2, 6, 8, 6))
+    x, kernel, weight = normal(2, 3, 4, 5), normal(5, 5, 6, 5, seed=1), normal(2, 6, 8, 6, seed=2)
 
     def adjoint(x, kernel):
         def conv(image):
@@ -158,8 +148,8 @@ def test_deconvolution_is_the_adjoint_of_the_strided_convolution():
                                                 dimension_numbers=("NHWC", "HWIO", "NHWC"))
         return jax.linear_transpose(conv, weight)(x)[0]
 
-    close(deconvolve(x, kernel), adjoint(x, kernel))
-    got, want = (jax.grad(lambda x, k, f=f: jnp.sum(weight * f(x, k)), (0, 1))(x, kernel)
+    close(jax.jit(deconvolve)(x, kernel), jax.jit(adjoint)(x, kernel))
+    got, want = (jax.jit(jax.grad(lambda x, k, f=f: jnp.sum(weight * f(x, k)), (0, 1)))(x, kernel)
                  for f in (deconvolve, adjoint))
     close(got[0], want[0])
     close(got[1], want[1])

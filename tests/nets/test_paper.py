@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from near import close
 
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.pair import pair
@@ -11,11 +12,6 @@ from dpgen_jax.nets.paper import PaperDiscriminator
 from dpgen_jax.types import ImageSpec, UserError
 
 MNIST = ImageSpec(28, 28, 1, 10)
-
-
-def close(a, b, tolerance=2e-4):
-    scale = float(jnp.max(jnp.abs(b)))
-    assert float(jnp.max(jnp.abs(a - b))) <= tolerance * scale + 1e-9
 
 
 def plain(p, x, labels, spec):
