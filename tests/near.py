@@ -3,6 +3,7 @@ operation and shape that is met outside of jit."""
 
 import jax
 import numpy as np
+import optax
 
 
 def close(a, b, tolerance=1e-4, floor=1e-9):
@@ -46,3 +47,10 @@ def but(a, where, value):
     a = np.array(a)
     a[where] = value
     return a
+
+
+def adam_step(params, grads, *rates):
+    """Parameters after one step of optax's Adam."""
+    rule = optax.adam(*rates)
+    return compiled(lambda params, grads: optax.apply_updates(
+        params, rule.update(grads, rule.init(params))[0]))(params, grads)

@@ -177,7 +177,7 @@ def converse(config: CriticConfig, spec: ImageSpec, runtime: Runtime, extra: Ext
         average = moving_average(public.average, weights, config.ema, public.step + 1)
         vectors = net_g.iterate(weights, public.vectors)
         metrics = {"released_rms": jnp.sqrt(jnp.mean(released**2)),
-                   "generator_gradient": optax.global_norm(grads)}
+                   "generator_gradient": optax.tree.norm(grads)}
         return Public(weights, vectors, average, optimiser, public.step + 1), metrics
 
     def refine(key: Array, public: Public) -> Any:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import critics
 import jax
 import jax.numpy as jnp
+import near
 import numpy as np
 import optax
 import pytest
@@ -133,22 +134,22 @@ def test_the_answer_is_the_gradient_of_the_score_at_each_fake():
 
 
 def test_the_generator_takes_one_adam_step_along_what_was_released():
-    told, adam = conversation(), optax.adam(1e-4, 0.5, 0.9)
-    updates, _ = adam.update(told.grads, adam.init(told.public.weights))
-    expected = optax.apply_updates(told.public.weights, updates)
+    told = conversation()
+    expected = near.adam_step(told.public.weights, told.grads, 1e-4, 0.5, 0.9)
     clear = {name: np.abs(g) > 1e-3 * np.abs(g).max() for name, g in told.grads.items()}
-    for name, weight in told.new.weights.items():  # where not the sign of a rounding error
+    weights = jax.tree.map(np.asarray, told.new.weights)
+    for name, weight in weights.items():  # where not the sign of a rounding error
         np.testing.assert_allclose(weight[clear[name]], expected[name][clear[name]], atol=2e-6)
         assert np.abs(weight - told.public.weights[name]).max() > 5e-5
     assert toy.equal(told.new.average, told.new.weights)  # of one step
     for name, u in told.public.vectors.items():  # one power iteration, with the new weights
-        w = np.reshape(told.new.weights[name], (-1, len(u)))
-        moved = w.T @ (w @ u)
+        w = np.reshape(weights[name], (-1, len(u)))
+        moved = w.T @ (w @ np.asarray(u))
         np.testing.assert_allclose(told.new.vectors[name], moved / np.linalg.norm(moved), atol=1e-5)
     assert float(told.metrics["released_rms"]) == pytest.approx(
         math.sqrt((told.released**2).mean()), rel=1e-4)
     assert float(told.metrics["generator_gradient"]) == pytest.approx(
-        float(optax.global_norm(told.grads)), rel=1e-3)
+        float(jax.jit(optax.tree.norm)(told.grads)), rel=1e-3)
 
 
 def test_the_update_is_a_function_of_the_public_state_the_query_and_what_was_released():
