@@ -5,6 +5,7 @@ import functools
 import gc
 import os
 import shutil
+import sys
 import tempfile
 
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
@@ -59,6 +60,23 @@ def compiled_once():
         patched.setattr(loop, "compile_block", _once(loop.compile_block))
         patched.setattr(warm_up, "compile_call", _once(warm_up.compile_call))
         yield
+
+
+@pytest.fixture
+def call(capsys, monkeypatch):
+    """A command in this process: (exit code, stdout, stderr)."""
+    from dpgen_jax import cli
+
+    def one(module, *words):
+        monkeypatch.setattr(sys, "argv", [module.__name__, *map(str, words)])
+        code = 0
+        try:
+            cli.main(module.command)
+        except SystemExit as stop:
+            code = stop.code or 0
+        return (code, *capsys.readouterr())
+
+    return one
 
 
 @pytest.fixture

@@ -18,8 +18,6 @@ CONFIG = gpate.Config(
     discriminator=DiscriminatorNet(4, 8, 8))
 QUERIES, F = 8, 7
 KEY = jax.random.key(7)
-FAST = {"xla_backend_optimization_level": 0}
-"""of the compiler: optimising takes longer than all that is run here"""
 
 
 def rows(n=23, seed=0):

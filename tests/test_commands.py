@@ -3,14 +3,13 @@
 import json
 import re
 import struct
-import sys
 
 import numpy as np
 import pytest
 import runs
 from PIL import Image
 
-from dpgen_jax import account, api, cli, data, sample, train
+from dpgen_jax import account, api, data, sample, train
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.data import from_arrays
 from dpgen_jax.types import UserError
@@ -36,21 +35,6 @@ def trained(place):
 def run(trained, place):
     assert trained.returncode == 0, trained.stderr
     return place / "run"
-
-
-@pytest.fixture
-def call(capsys, monkeypatch):
-    """A command in this process: (exit code, stdout, stderr)."""
-    def one(module, *words):
-        monkeypatch.setattr(sys, "argv", [module.__name__, *map(str, words)])
-        code = 0
-        try:
-            cli.main(module.command)
-        except SystemExit as stop:
-            code = stop.code or 0
-        return (code, *capsys.readouterr())
-
-    return one
 
 
 def one_line(err: str) -> str:

@@ -6,14 +6,13 @@ import functools
 import json
 import math
 import signal
-import sys
 
 import critics
 import pytest
 import runs
 import toy
 
-from dpgen_jax import account, api, cli, stages, train
+from dpgen_jax import account, api, stages, train
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.events import GaussianEvent, SampledGaussianEvent
@@ -43,19 +42,9 @@ def place(tmp_path_factory):
 
 
 @pytest.fixture
-def call(capsys, monkeypatch, place):
-    """A command in this process: (exit code, stdout, stderr)."""
-    def one(module, *words):
-        monkeypatch.chdir(place)
-        monkeypatch.setattr(sys, "argv", [module.__name__, *map(str, words)])
-        code = 0
-        try:
-            cli.main(module.command)
-        except SystemExit as stop:
-            code = stop.code or 0
-        return (code, *capsys.readouterr())
-
-    return one
+def call(call, monkeypatch, place):
+    monkeypatch.chdir(place)
+    return call
 
 
 # --- commands

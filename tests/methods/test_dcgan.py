@@ -10,7 +10,6 @@ import critics
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pategans
 import people
 import pytest
 import toy
@@ -91,7 +90,7 @@ def test_the_answer_is_the_gradient_of_the_generators_loss(config):
         net_d, (weights, vectors, _) = Critic(config.critic, toy.SPEC), unit[0]
         return net_d.score(net_d.normalise(weights, vectors)[0], x, labels)
 
-    @functools.partial(jax.jit, compiler_options=pategans.FAST)
+    @jax.jit
     def everything(key, other):
         unit, query = method.init_unit(key), method.ask(key, method.init(key))
         learnt, again = (method.learn(k, unit, records, query) for k in (key, other))

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import toy
+from merfs import IMAGE, TABLE, records
 from scipy.stats import norm
 
 from dpgen_jax import api, loop, plan, presets
@@ -18,26 +19,13 @@ from dpgen_jax.config import Budget, Runtime
 from dpgen_jax.data import Dataset
 from dpgen_jax.methods import dpmerf
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.types import Column, ImageSpec, Records, TableSpec, UserError
+from dpgen_jax.types import Records, UserError
 
 N, OTHER = 20, 4
-IMAGE = ImageSpec(4, 4, 1, 3)
-TABLE = TableSpec((Column("a", "continuous", 0.0, 1.0),
-                   Column("b", "categorical", categories=("x", "y"))),
-                  Column("class", "categorical", categories=("0", "1", "2")), 2)
 CONFIG = dpmerf.Config(records=N, features=12, windows=(0, 2), sigma=0.0, batch=30,
                        generator_steps=4, generator=GeneratorNet(4, 16, 8))
 WHERE = toy.layout(4, 2, units=N)
 compile_block = loop.compile_block
-
-
-def records(spec, n=N, seed=0):
-    rng = np.random.default_rng(seed)
-    y = (np.arange(n) % spec.classes).astype(np.int32)
-    if spec is TABLE:
-        x = np.concatenate([rng.uniform(0, 1, (n, 1)), np.eye(2)[rng.integers(0, 2, n)]], 1)
-        return Records(x.astype(np.float32), y)
-    return Records(rng.integers(0, 256, (n, *spec.shape), dtype=np.uint8), y)
 
 
 @functools.cache
@@ -83,7 +71,7 @@ def direct(spec, frequencies, own):
 
 @pytest.mark.parametrize("spec", [IMAGE, TABLE])
 def test_the_release_is_the_mean_embedding(monkeypatch, tmp_path, spec):
-    own = records(spec)
+    own = records(spec, N)
     public = release(monkeypatch, tmp_path / "ledger", spec, own)
     expected = direct(spec, public.frequencies, own)
     bound = method(spec).mechanism.bound  # which shortens a message a little, for its rounding
@@ -95,8 +83,8 @@ def test_the_release_is_the_mean_embedding(monkeypatch, tmp_path, spec):
 
 def test_frequencies_and_the_generator_do_not_depend_on_records_but_by_the_release(
         monkeypatch, tmp_path):
-    first = release(monkeypatch, tmp_path / "a", IMAGE, records(IMAGE))
-    second = release(monkeypatch, tmp_path / "b", IMAGE, records(IMAGE, seed=1))
+    first = release(monkeypatch, tmp_path / "a", IMAGE, records(IMAGE, N))
+    second = release(monkeypatch, tmp_path / "b", IMAGE, records(IMAGE, N, seed=1))
     np.testing.assert_array_equal(first.frequencies, second.frequencies)
     assert not np.array_equal(first.embedding, second.embedding)
     refine = jax.jit(functools.partial(model, method(IMAGE)))
@@ -112,7 +100,7 @@ def test_frequencies_and_the_generator_do_not_depend_on_records_but_by_the_relea
 def test_the_declared_sensitivity_is_attained_and_never_exceeded(spec):
     """A record of another class has its features in another block, orthogonal: only a message that
     is no embedding reaches the whole distance, and none exceeds it."""
-    held, own = method(spec).mechanism, records(spec)
+    held, own = method(spec).mechanism, records(spec, N)
     frequencies = method(spec).init(jax.random.key(0)).frequencies
 
     @jax.jit
@@ -133,7 +121,7 @@ def test_the_declared_sensitivity_is_attained_and_never_exceeded(spec):
 
 
 def test_one_record_changes_one_message():
-    one, other = records(IMAGE), records(IMAGE)
+    one, other = records(IMAGE, N), records(IMAGE, N)
     other.x[OTHER], other.y[OTHER] = 255 - one.x[OTHER], (one.y[OTHER] + 1) % 3
     frequencies = method(IMAGE).init(jax.random.key(0)).frequencies
 
@@ -157,7 +145,7 @@ def test_muted_the_public_state_does_not_know_the_records(monkeypatch, tmp_path)
     deaf = dataclasses.replace(method(IMAGE), absorb=muted)
     compiled = compile_block(deaf, WHERE)
     monkeypatch.setattr(f"{__name__}.block", lambda spec: compiled)
-    first, second = (release(monkeypatch, tmp_path / str(seed), IMAGE, records(IMAGE, seed=seed))
+    first, second = (release(monkeypatch, tmp_path / str(seed), IMAGE, records(IMAGE, N, seed=seed))
                      for seed in (0, 1))
     assert toy.equal(first, second) and not first.embedding.any()
 
@@ -196,7 +184,7 @@ def test_a_class_without_records_pulls_at_nothing():
 
 
 def test_the_generator_moves_towards_the_embedding(monkeypatch, tmp_path):
-    own = records(IMAGE)
+    own = records(IMAGE, N)
     own.x[...] = np.where(own.y[:, None, None, None] == 1, 230, 25)  # class 1 is bright
     public = release(monkeypatch, tmp_path / "ledger", IMAGE, own)
     longer = dataclasses.replace(CONFIG, generator_steps=200, ema=0.5)
@@ -232,7 +220,7 @@ def test_presets_get_the_least_noise_that_the_budget_allows(name):
 
 @pytest.mark.parametrize("spec", [IMAGE, TABLE])
 def test_a_whole_run_makes_samples_within_the_budget(tmp_path, spec):
-    own = records(spec)
+    own = records(spec, N)
     config = dataclasses.replace(CONFIG, records=None, sigma=None)
     made = api.run(api.Run("dpmerf", "mine", config, Budget(3.0, 1e-3), Runtime(devices=1, chunk=5),
                            tmp_path / "run"), Dataset("rows", spec, own.x, own.y), lambda line: 0)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import toy
 from jax.flatten_util import ravel_pytree
+from merfs import IMAGE, TABLE, records
 
 from dpgen_jax import api, presets
 from dpgen_jax.accountant.events import PoissonGaussianEvent
@@ -17,25 +18,12 @@ from dpgen_jax.config import Budget, Runtime
 from dpgen_jax.data import Dataset
 from dpgen_jax.methods import dpmerf_ae
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.types import Column, ImageSpec, Records, TableSpec, UserError
+from dpgen_jax.types import Records, UserError
 
 N = 40
-IMAGE = ImageSpec(4, 4, 1, 3)
-TABLE = TableSpec((Column("a", "continuous", 0.0, 1.0),
-                   Column("b", "categorical", categories=("x", "y"))),
-                  Column("class", "categorical", categories=("0", "1", "2")), 2)
 CONFIG = dpmerf_ae.Config(records=N, batch=10, clip=0.7, sigma=1.0, steps=5, embedding_steps=2,
                           hidden=6, code=3, features=8, fakes=12, generator_steps=3,
                           generator=GeneratorNet(4, 8))
-
-
-def records(spec, n=N, seed=0):
-    rng = np.random.default_rng(seed)
-    y = (np.arange(n) % spec.classes).astype(np.int32)
-    if spec is TABLE:
-        x = np.concatenate([rng.uniform(0, 1, (n, 1)), np.eye(2)[rng.integers(0, 2, n)]], 1)
-        return Records(x.astype(np.float32), y)
-    return Records(rng.integers(0, 256, (n, *spec.shape), dtype=np.uint8), y)
 
 
 @functools.cache
@@ -51,7 +39,7 @@ def query(spec, embeds):
 
 @pytest.mark.parametrize("spec", [IMAGE, TABLE])
 def test_a_record_answers_with_its_gradient_and_then_with_its_embedding(spec):
-    own, (net, features) = records(spec), dpmerf_ae.parts(CONFIG, spec)
+    own, (net, features) = records(spec, N), dpmerf_ae.parts(CONFIG, spec)
     answer = jax.jit(method(spec).answer)
     x = jnp.asarray(own.x[:1], jnp.float32) / (255 if spec is IMAGE else 1)
     one, asked = Records(own.x[:1], own.y[:1]), query(spec, False)
@@ -111,7 +99,7 @@ def test_the_loss_is_that_of_each_record_alone():
 
 @pytest.mark.parametrize("spec", [IMAGE, TABLE])
 def test_a_whole_run_makes_samples_within_the_budget(tmp_path, spec):
-    own = records(spec)
+    own = records(spec, N)
     config = dataclasses.replace(CONFIG, records=None, sigma=None)
     made = api.run(api.Run("dpmerf_ae", "mine", config, Budget(3.0, 1e-3), Runtime(devices=1),
                            tmp_path / "run"), Dataset("rows", spec, own.x, own.y), lambda line: 0)

@@ -10,7 +10,6 @@ import critics
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pategans
 import people
 import pytest
 import toy
@@ -75,7 +74,7 @@ def conversation():
     x, y = toy.images(6)
     own = Records(jnp.asarray(x), jnp.asarray(y, jnp.int32))
 
-    @functools.partial(jax.jit, compiler_options=pategans.FAST)
+    @jax.jit
     def everything(key):
         public = method.init(key)
         query = method.ask(key, public)

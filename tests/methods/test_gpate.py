@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from gpates import CONFIG, FAST, KEY, QUERIES, TABLE, F, rows
+from gpates import CONFIG, KEY, QUERIES, TABLE, F, rows
 
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.aggregation import projection
@@ -69,7 +69,7 @@ def conversation():
     method = METHODS["gnmax"]
     records = Records(jnp.asarray(rows(4)[0]), jnp.array([0, 2, 0, 2], jnp.int32))
 
-    @functools.partial(jax.jit, compiler_options=FAST)
+    @jax.jit
     def everything(key, other):
         public, unit = method.init(key), method.init_unit(key)
         asked = method.ask(key, public)

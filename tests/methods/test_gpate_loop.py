@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tiny
 import toy
-from gpates import CONFIG, FAST, KEY, QUERIES, TABLE, rows
+from gpates import CONFIG, KEY, QUERIES, TABLE, rows
 
 from dpgen_jax import api, data_dependent, loop
 from dpgen_jax.accountant import ledger
@@ -54,20 +54,7 @@ LOOPED = {kind: tell(gpate.build(CONFIG, spec)) for kind, spec in SPECS.items()}
 WHERE = toy.layout(chunk=1, units=5)
 RECORD = 11
 OWNER = int(np.argwhere(partition.assign(23, 5, toy.KEY).index == RECORD)[0][0])
-compile_block = loop.compile_block
-
-
-@functools.cache
-def block(method, layout):
-    """Compiled once: what is compared are runs of one program."""
-    traced, compiled = compile_block(method, layout), []
-
-    def call(*args):
-        if not compiled:
-            compiled.append(traced.lower(*args).compile(FAST))
-        return compiled[0](*args)
-
-    return call
+block = functools.cache(loop.compile_block)  # what is compared are runs of one program
 
 
 @functools.cache

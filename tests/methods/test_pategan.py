@@ -32,7 +32,7 @@ def conversation():
     """The first query, to one teacher that holds classes 0 and 2, and what it answers."""
     own = Records(jnp.asarray(small.rows(4)[0]), jnp.array([0, 2, 0, 2], jnp.int32))
 
-    @functools.partial(jax.jit, compiler_options=small.FAST)
+    @jax.jit
     def everything(key):
         public, unit = RANK.init(key), RANK.init_unit(key)
         query = RANK.ask(key, public)
@@ -112,7 +112,7 @@ def test_the_student_learns_what_it_is_told():
     share = np.clip(0.5 + away[:, 0] / 6 * (labels - 1), 0, 1)
     student, adam = pategan.Student(8, 7, 3), CONFIG.s_optimiser
 
-    @functools.partial(jax.jit, compiler_options=small.FAST)
+    @jax.jit
     def fit(params):
         def step(i, state):
             def loss(params):

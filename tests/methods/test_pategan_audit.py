@@ -90,8 +90,7 @@ def test_04_a_teachers_draws_come_from_its_own_part(tmp_path):
     changed = small.neighbour(small.DATA)
     step = jax.jit(lambda key, x, y: method.learn(
         key, method.init_unit(jax.random.key(0)), Records(x, y),
-        method.ask(jax.random.key(1), method.init(jax.random.key(2)))),
-        compiler_options=small.FAST)
+        method.ask(jax.random.key(1), method.init(jax.random.key(2)))))
     for unit, own in enumerate(small.DEALT.index):
         ends = [step(jax.random.key(3), a[own], b[own].astype(np.int32))
                 for a, b in ((x, y), changed)]
@@ -130,7 +129,7 @@ def released(data, tmp_path):
 
 
 SAMPLED = jax.jit(lambda key, public, labels: small.METHOD.sample(
-    small.METHOD.refine(key, public), key, labels), compiler_options=small.FAST)
+    small.METHOD.refine(key, public), key, labels))
 
 
 def test_14_the_range_of_a_number_is_the_declared_one(tmp_path):
