@@ -6,8 +6,9 @@
 Each row is a run folder OUT/METHOD-DATA-epsEPSILON, made and evaluated by the commands a user has.
 The script can be stopped at any time and started again: it goes on with what is there, and the
 results file has all rows that exist. Every row is trained once and shown, whatever comes out; a row
-that fails says why. All epsilons are of replace-one neighbours: of a record, or of a client's whole
-data where the row's unit says so. Non-private rows have epsilon "inf".
+that fails says why. Checkpoints of a finished row are not kept. All epsilons are of replace-one
+neighbours: of a record, or of a client's whole data where the row's unit says so. Non-private rows
+have epsilon "inf".
 
 With --short a system whose preset takes long takes fewer steps, for which less noise is found, so
 that a row takes minutes on a laptop; a row tells the steps of both.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from dpgen_jax import presets
 from dpgen_jax.config import to_json
 from dpgen_jax.errors import UserError
 from dpgen_jax.run import metrics
-from dpgen_jax.run.folder import read_json
+from dpgen_jax.run.folder import RunFolder, read_json
 
 DATA = {"mnist": "idx:mnist", "fashion": "idx:fashion_mnist"}
 PRESETS = {"datalens": "{data}-eps{epsilon:g}-mean", "gpate": "{data}-eps{epsilon:g}-sum",
@@ -81,6 +83,8 @@ def row(given: argparse.Namespace, method: str, data: str, epsilon: float, train
             resume = ["--resume"] if (run / "config.json").exists() else []
             command("dpgen_jax.train", method, "--preset", preset, "--dataset", DATA[data],
                     f"--epsilon={epsilon}", "--out", run, *resume, *fewer)
+            # DataLens's last one is 18 GB, and four rows of it fill a disk.
+            shutil.rmtree(RunFolder(run).checkpoints, ignore_errors=True)
         kind = "full" if given.full else "fast"
         evaluation = run / f"evaluation-{kind}"
         if not (evaluation / "metrics.json").exists():
