@@ -17,17 +17,21 @@ that a row takes minutes on a laptop; a row tells the steps of both.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import shutil
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from benchmarks import common
 from benchmarks.privacy_utility import command
 from dpgen_jax import presets
 from dpgen_jax.config import to_json
 from dpgen_jax.errors import UserError
-from dpgen_jax.run import metrics
+from dpgen_jax.run import metrics, plots
+from dpgen_jax.run.bundle import load
 from dpgen_jax.run.folder import RunFolder, read_json
 
 DATA = {"mnist": "idx:mnist", "fashion": "idx:fashion_mnist"}
@@ -54,6 +58,8 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--short", action="store_true", help="new runs take fewer steps")
     parser.add_argument("--collect", action="store_true",
                         help="train nothing: evaluate and write what is there")
+    parser.add_argument("--draw", action="store_true",
+                        help="also draw images of the systems, for the asked data and epsilons")
     return parser.parse_args(words)
 
 
@@ -66,11 +72,15 @@ def preset_of(method: str, data: str, epsilon: float) -> str:
     return next(name for name in tried if name in presets.all_of(method))
 
 
+def folder(out: Path, method: str, data: str, epsilon: float) -> Path:
+    return out / f"{method}-{data}-eps{epsilon:g}"
+
+
 def row(given: argparse.Namespace, method: str, data: str, epsilon: float, train: bool
         ) -> dict[str, Any] | None:
     """What came out of one system, or why nothing did; None where nothing is there and nothing is
     to be trained."""
-    preset, run = preset_of(method, data, epsilon), given.out / f"{method}-{data}-eps{epsilon:g}"
+    preset, run = preset_of(method, data, epsilon), folder(given.out, method, data, epsilon)
     usual = presets.all_of(method)[preset].config.steps
     found = {"method": method, "preset": preset, "dataset": data, "epsilon": to_json(epsilon),
              "preset_steps": usual}
@@ -105,22 +115,41 @@ def row(given: argparse.Namespace, method: str, data: str, epsilon: float, train
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The rows in Markdown: accuracy of the CNN, mean over seeds; * where a run took fewer steps
-    than its preset."""
+    """The rows in Markdown: accuracy of the classifiers, mean over seeds, with * where a run took
+    fewer steps than its preset; and the seconds that a system's runs trained."""
     def cell(method, data, epsilon):
-        for r in rows:
-            if (r["method"], r["dataset"], r["epsilon"]) == (method, data, epsilon):
-                score = r.get("gen2real", {}).get("cnn", {}).get("accuracy", {})
-                fewer = "*" * (r.get("steps", 0) < (r["preset_steps"] or 0))
-                return f"{score['mean']:.3f}{fewer}" if score else "failed"
-        return ""
+        r, = [r for r in rows if (r["method"], r["dataset"], r["epsilon"]) == (
+            method, data, epsilon)] or [None]
+        if r is None or "error" in r:
+            return "failed" if r else ""
+        scores = " / ".join(f"{s['accuracy']['mean']:.3f}" for s in r["gen2real"].values())
+        return scores + "*" * (r["steps"] < (r["preset_steps"] or 0))
 
-    columns = sorted({(r["dataset"], r["epsilon"]) for r in rows}, key=str, reverse=True)
-    head = ["system", *(f"{data}, epsilon {epsilon}" for data, epsilon in columns)]
+    def seconds(method):
+        took = [r["training_seconds"] for r in rows if r["method"] == method and "steps" in r]
+        return " to ".join(dict.fromkeys(f"{f(took):,.0f}" for f in (min, max))) if took else ""
+
+    columns = sorted({(r["dataset"], r["epsilon"]) for r in rows},
+                     key=lambda c: (list(DATA).index(c[0]), float(c[1])))
+    head = ["system", *(f"{data}, epsilon {epsilon:g}" if epsilon != "inf" else f"{data}, no noise"
+                        for data, epsilon in columns), "training, s"]
     lines = [head, ["---"] * len(head)]
     for method in dict.fromkeys(r["method"] for r in rows):
-        lines.append([method, *(cell(method, *column) for column in columns)])
+        lines.append([f"`{method}`", *(cell(method, *column) for column in columns),
+                      seconds(method)])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def picture(rows: list[dict[str, Any]], out: Path, data: str, epsilon: float) -> Path:
+    """A row of images of each private system, two of each class, behind its accuracy."""
+    shown = [r for r in rows if (r["dataset"], r["epsilon"]) == (data, epsilon) and "steps" in r]
+    images = []
+    for r in shown:
+        x, y = load(folder(out, r["method"], data, epsilon)).sample(20, seed=0)
+        images.append(x[np.argsort(y, kind="stable")])
+    labels = [f"{r['method']} {r['gen2real']['cnn']['accuracy']['mean']:.2f}" for r in shown]
+    return plots.samples_grid(np.concatenate(images), common.RESULTS /
+                              f"systems-{data}-eps{epsilon:g}.png", len(shown), labels)
 
 
 def main() -> None:
@@ -142,6 +171,8 @@ def main() -> None:
                  "--epsilons", *(f"{e:g}" for e in given.epsilons)]
         common.write(common.record("systems", shown, range(given.seeds), {"rows": rows}, where))
         print(table(rows), flush=True)
+    for data, epsilon in itertools.product(given.data, given.epsilons) if given.draw else ():
+        print(picture(rows, given.out, data, epsilon))
 
 
 if __name__ == "__main__":

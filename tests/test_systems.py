@@ -1,11 +1,11 @@
 """The benchmark of all systems, without its trainings."""
 
 import itertools
-import math
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from benchmarks import embedded, systems
 from dpgen_jax import methods, presets
@@ -50,19 +50,42 @@ def test_a_row_that_fails_says_why_and_one_that_is_not_there_is_left_out(tmp_pat
     assert systems.row(asked, "dpgan", "mnist", 10.0, False) is None
     failed = systems.row(asked, "dpgan", "mnist", 10.0, True)
     assert failed["error"] == "out of luck"
-    assert "| dpgan | failed |" in systems.table([failed])
+    assert "| `dpgan` | failed |" in systems.table([failed])
+
+
+def done(method, epsilon, mean, seconds=10.0):
+    return {"method": method, "dataset": "mnist", "epsilon": epsilon, "steps": 10,
+            "preset_steps": 20 if method == "a" else 10, "training_seconds": seconds,
+            "gen2real": {name: {"accuracy": {"mean": mean + more}}
+                         for name, more in (("cnn", 0), ("mlp", 0.1))}}
 
 
 def test_the_table_has_a_column_for_each_data_set_and_epsilon():
-    def row(method, epsilon, mean):
-        return {"method": method, "dataset": "mnist", "epsilon": epsilon, "steps": 10,
-                "preset_steps": 20 if method == "a" else 10,
-                "gen2real": {"cnn": {"accuracy": {"mean": mean}}}}
+    rows = [done("a", 1.0, 0.5), done("b", 10.0, 0.75, 1300), done("b", "inf", 0.9),
+            {"method": "a", "dataset": "fashion", "epsilon": 1.0, "error": "out of luck",
+             "preset_steps": 10}]
+    head, _, *lines = systems.table(rows).splitlines()
+    assert head == ("| system | mnist, epsilon 1 | mnist, epsilon 10 | mnist, no noise | "
+                    "fashion, epsilon 1 | training, s |")
+    assert lines == ["| `a` | 0.500 / 0.600* |  |  | failed | 10 |",
+                     "| `b` |  | 0.750 / 0.850 | 0.900 / 1.000 |  | 10 to 1,300 |"]
 
-    rows = [row("a", 1.0, 0.5), row("b", 10.0, 0.75), row("b", math.inf, 0.9)]
-    lines = systems.table(rows).splitlines()
-    assert lines[0] == "| system | mnist, epsilon inf | mnist, epsilon 10.0 | mnist, epsilon 1.0 |"
-    assert lines[2:] == ["| a |  |  | 0.500* |", "| b | 0.900 | 0.750 |  |"]
+
+def test_the_picture_has_a_row_for_each_system_and_two_images_of_each_class(tmp_path, monkeypatch):
+    def load(run):
+        label = np.tile(np.arange(10, dtype=np.int32), 2)
+        return SimpleNamespace(sample=lambda n, seed: (
+            np.broadcast_to(20 * label[:, None, None, None], (20, 28, 28, 1)).astype(np.uint8),
+            label))
+
+    monkeypatch.setattr(systems, "load", load)
+    monkeypatch.setattr(systems.common, "RESULTS", tmp_path)
+    rows = [done("a", 1.0, 0.5), done("b", 1.0, 0.75), done("b", 10.0, 0.9)]
+    path = systems.picture(rows, tmp_path, "mnist", 1.0)
+    assert path.name == "systems-mnist-eps1.png"
+    drawn = np.asarray(Image.open(path).convert("L"))
+    across = drawn[drawn.shape[0] // 4]
+    assert [shade for shade in range(0, 200, 20) if shade in across] == list(range(0, 200, 20))
 
 
 def test_embedded_images_are_trained_by_the_one_command(tmp_path, monkeypatch):
