@@ -30,6 +30,13 @@ def test_every_row_has_a_preset_for_such_images(method, data, epsilon):
     assert (spec.height, spec.width, spec.channels, spec.classes) == (28, 28, 1, 10)
 
 
+def test_in_a_short_row_of_dpac_the_classifier_comes_in(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(systems, "command", lambda *words: asked.append(words))
+    systems.row(given(tmp_path, "--short"), "dpac", "fashion", 10.0, True)
+    assert {"--steps=30", "--t-c=6"} <= set(asked[0])
+
+
 @pytest.mark.parametrize("words, steps", [((), None), (("--short",), 10)])
 def test_a_short_row_takes_fewer_steps_with_the_noise_of_those(tmp_path, monkeypatch, words, steps):
     asked = []
