@@ -131,15 +131,17 @@ def table(rows: list[dict[str, Any]]) -> str:
         took = [r["training_seconds"] for r in rows if r["method"] == method and "steps" in r]
         return " to ".join(dict.fromkeys(f"{f(took):,.0f}" for f in (min, max))) if took else ""
 
-    columns = sorted({(r["dataset"], r["epsilon"]) for r in rows},
-                     key=lambda c: (list(DATA).index(c[0]), float(c[1])))
-    head = ["system", *(f"{data}, epsilon {epsilon:g}" if epsilon != "inf" else f"{data}, no noise"
-                        for data, epsilon in columns), "training, s"]
+    private = [r for r in rows if r["epsilon"] != "inf"]
+    columns = sorted({(r["dataset"], r["epsilon"]) for r in private},
+                     key=lambda c: (list(DATA).index(c[0]), c[1]))
+    head = ["system", *(f"{data}, epsilon {epsilon:g}" for data, epsilon in columns), "training, s"]
     lines = [head, ["---"] * len(head)]
-    for method in dict.fromkeys(r["method"] for r in rows):
+    for method in dict.fromkeys(r["method"] for r in private):
         lines.append([f"`{method}`", *(cell(method, *column) for column in columns),
                       seconds(method)])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    without = [f"`{r['method']}` without privacy, {r['dataset']}: "
+               f"{cell(r['method'], r['dataset'], 'inf')}" for r in rows if r not in private]
+    return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", *without])
 
 
 def picture(rows: list[dict[str, Any]], out: Path, data: str, epsilon: float) -> Path:
