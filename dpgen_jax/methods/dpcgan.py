@@ -57,6 +57,8 @@ class Config(GanConfig):
     d_optimiser: Sgd = Sgd()
     g_optimiser: Adam = Adam(1e-3, 0.9, 0.999)
 
+    positive = (*GanConfig.positive, "label_weight")
+
 
 def mechanism(config: Config, spec: Spec) -> Mechanism:
     """The noisy mean of the clipped gradients: `_dpsgd.dpsgd`. Unit: a record."""

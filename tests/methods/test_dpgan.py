@@ -7,6 +7,7 @@ import functools
 import dp_accounting
 import jax
 import jax.numpy as jnp
+import near
 import numpy as np
 import pytest
 import toy
@@ -231,6 +232,17 @@ def test_a_score_depends_on_its_own_record_alone(net):
     assert scores.shape == (5,) and np.unique(scores).size == 5
     np.testing.assert_allclose(net.score(params, x.at[0].set(0), y)[1:], scores[1:], rtol=1e-5)
     assert net.score(params, x, y.at[0].set(1))[0] != scores[0]
+
+
+def test_the_weight_of_labels_multiplies_their_share_of_every_layer():
+    plain, weighted = (Mlp((6,), toy.SPEC, label_weight=w) for w in (1.0, 10.0))
+    params = near.shaken(jax.jit(plain.init)(jax.random.key(0)))
+    x, y = near.uniform(5, *toy.SPEC.shape), np.array([0, 1, 2, 0, 1])
+    alike = params | {name: np.concatenate([layer[:-3], 10 * layer[-3:]])
+                      for name, layer in params.items() if name.startswith("linear")}
+    near.close(jax.jit(weighted.score)(params, x, y), jax.jit(plain.score)(alike, x, y))
+    with pytest.raises(UserError, match="label_weight is 0"):
+        dpcgan.Config(label_weight=0)
 
 
 # Whole runs.
