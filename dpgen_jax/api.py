@@ -116,6 +116,7 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
         say(f"note: {line}")
     layout = capacity.choose_layout(method, asked.runtime)
     root = asked.out or folder.default_root(asked.method, data.name)
+    capacity.check_disk(root, method)
     public = _public_config(asked, config, data, who)
     files = (folder.reopen if asked.resume else folder.create)(root, public)
     say(f"run folder: {root}")

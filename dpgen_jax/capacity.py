@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -35,6 +37,18 @@ def memory() -> float:
     """Bytes of memory of all devices together, or of the machine."""
     held = [(device.memory_stats() or {}).get("bytes_limit", 0) for device in jax.devices()]
     return sum(held) or float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def check_disk(root: Path, method: Method) -> None:
+    """Before anything is spent. Errors: UserError where the disk of the run folder has no room for
+    a checkpoint."""
+    place = next(p for p in (root, *root.absolute().parents) if p.exists())
+    needed = teachers.unit_bytes(method) * method.mechanism.n_units
+    free = shutil.disk_usage(place).free
+    if needed > free:
+        raise UserError(f"a checkpoint of this run takes {needed / 1e9:.1f} GB, and the disk of "
+                        f"{root} has {free / 1e9:.1f} GB free: free some space, or choose another "
+                        "--out")
 
 
 def choose_layout(method: Method, runtime: Runtime) -> teachers.Layout:

@@ -95,9 +95,11 @@ class Stages:
             nonlocal saved, next_save
             # An interrupt inside a block leaves a state whose arrays were given away to that block.
             lost = jax.tree.leaves(latest.public)[0].is_deleted()
-            if latest.step > saved.step and not lost:
+            due = latest.step > saved.step and not lost
+            saved = latest  # also where it fails: a full disk is not tried again at the end
+            if due:
                 self._save(latest)
-            saved, next_save = latest, elapsed() + self._between_saves
+            next_save = elapsed() + self._between_saves
 
         board = self.files.root / "tensorboard" if self.watcher.asked.tensorboard else None
         with metrics.MetricsWriter(self.files.metrics, state.step, board) as writer:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -15,7 +16,7 @@ import runs
 import toy
 from PIL import Image
 
-from dpgen_jax import api, loop
+from dpgen_jax import api, capacity, loop
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.aggregation import bits
 from dpgen_jax.data import from_arrays
@@ -170,10 +171,11 @@ def test_a_full_disk_keeps_the_earlier_checkpoints(tmp_path, monkeypatch, name, 
 
 
 def test_a_full_disk_in_a_run_can_be_resumed(tmp_path, monkeypatch):
-    real = checkpoint.write_json
+    real, tried = checkpoint.write_json, []
 
     def full_from_2(path, *args, **options):
         if path.parent.name.startswith("2."):
+            tried.append(path)
             no_space()
         real(path, *args, **options)
 
@@ -183,8 +185,17 @@ def test_a_full_disk_in_a_run_can_be_resumed(tmp_path, monkeypatch):
             runs.train(tmp_path / "run")
     held = books.account(books.read(tmp_path / "run/ledger.jsonl"))
     assert held.steps == 2 and not (tmp_path / "run/release").exists()
+    assert len(tried) == 1  # a second failure would hide why the first one did
     release, _ = runs.train(tmp_path / "run", resume=True)
     assert release.privacy["steps"] == 5 and release.privacy["events"][0]["count"] == 6
+
+
+def test_a_disk_without_room_for_a_checkpoint_is_named_before_anything_is_spent(
+        tmp_path, monkeypatch):
+    monkeypatch.setattr(capacity.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+    with pytest.raises(UserError, match=r"checkpoint of this run takes .* 0\.0 GB free.*--out"):
+        runs.train(tmp_path / "new/run")
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_full_disk_at_the_ledger_stops_before_the_draw(tmp_path, monkeypatch):
