@@ -21,8 +21,9 @@ OPENERS = {"unseal", "_sealed"}
 # Folder or file -> what of this package it may import; anything not named here is the glue at the
 # top (api, loop, resume, the commands), which opens nothing and may import everything.
 MAY_IMPORT = {
-    "accountant/": {"accountant", "errors"},
+    "accountant/": {"accountant", "errors", "reading"},
     "errors.py": set(),
+    "reading.py": {"errors"},
     "types.py": {"errors", "aggregation"},  # aggregation for a type annotation only
     "config.py": {"types"},
     "private/": {"private", "types", "accountant.pate"},
@@ -31,11 +32,11 @@ MAY_IMPORT = {
     "methods/": {"methods", "nets", "aggregation", "types", "config",
                  "accountant.smooth_sensitivity"},  # the declared numbers of a sanitiser
     "presets/": {"presets", "methods", "nets", "types"},
-    "data/": {"data", "types", "accountant.events"},
+    "data/": {"data", "types", "accountant.events", "reading"},
     "evaluation/": {"evaluation", "nets", "types", "errors", "data.transform"},
-    "run/": {"run", "methods", "config", "types", "errors", "version", "data.transform",
-             "data.tables", "aggregation.discrete_laplace", "accountant.events"},
-    "report/": {"report", "evaluation", "run", "types", "errors", "data.transform"},
+    "run/": {"run", "methods", "config", "types", "errors", "reading", "version",
+             "data.transform", "data.tables", "aggregation.discrete_laplace", "accountant.events"},
+    "report/": {"report", "evaluation", "run", "types", "errors", "data.transform", "reading"},
     # the server's and the client's own glue; of its files only visit.py opens anything
     "federated/": {"federated", "accountant", "aggregation.bits", "aggregation.local", "api",
                    "config", "data", "errors", "loop", "methods", "private", "resume", "run",
