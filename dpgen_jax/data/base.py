@@ -21,7 +21,7 @@ MIN_SIDE = 4
 
 @dataclasses.dataclass(frozen=True)
 class Uncovered:
-    """A public field of the schema that was read from private records, so that no epsilon covers it.
+    """A field of the public schema that was read from private records: no epsilon covers it.
 
     what: one line for the statement, as in "the number of channels, 1, is read from the files";
     declare: the option that declares it instead, as in "--channels 1".
@@ -40,8 +40,8 @@ class Dataset:
     x_train, y_train int32 [n]; x_test, y_test alike, or None. x is uint8 [n, H, W, ch] for images,
       float32 [n, F] in [0, 1] for a table (`transform.decode` turns it back).
     notes: what was taken from the data or from its public structure, one line each; published.
-    uncovered: what of the spec, or of n, was read from private records. A run refuses it, or is told
-      to accept it, and then its statement says "not covered".
+    uncovered: what of the spec, or of n, was read from private records. A run refuses it, or is
+      told to accept it, and then its statement says "not covered".
     private_notes: what the data holder may see on a terminal, one line each. NEVER write them to a
       file: they tell about the records.
     bought: the purchases of the schema made under differential privacy on these records, as rows
