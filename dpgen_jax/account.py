@@ -16,14 +16,15 @@ from typing import Annotated, Any
 
 import tyro
 
-from dpgen_jax import cli, data_dependent, methods, presets, purchases
+from dpgen_jax import cli, data_dependent, guarantee, methods, presets, purchases
 from dpgen_jax.accountant import gaussian, ledger
 from dpgen_jax.accountant.events import Events, without_distance
 from dpgen_jax.accountant.published import PUBLISHED
 from dpgen_jax.config import Budget, to_json
 from dpgen_jax.errors import UserError
 from dpgen_jax.plan import complete, with_records
-from dpgen_jax.run import bundle
+from dpgen_jax.run import statement
+from dpgen_jax.run.folder import RunFolder, read_json
 
 DESCRIPTION = ("What a configuration costs: proven for the code that runs, and as the paper "
                "counted it. Reads no data.")
@@ -69,7 +70,7 @@ def _proven(events: Events, delta: float) -> dict[str, Any]:
     """Epsilon and how it is counted. Far above 50 the distance between drawn and ideal noise, 2^-96
     for a number, is more than delta allows: what ideal noise would give is said as such, and no run
     can promise it."""
-    epsilon, how = gaussian.epsilon(events, delta), bundle.accountant(events)
+    epsilon, how = gaussian.epsilon(events, delta), statement.accountant(events)
     ideal = gaussian.epsilon(without_distance(events), delta)
     if epsilon == ideal or math.isfinite(epsilon):
         return {"epsilon": epsilon, "accountant": how}
@@ -95,10 +96,26 @@ def _as_published(method: str, preset: presets.Preset, config: Any, target: floa
 def of_run(root: Path) -> dict[str, Any]:
     """What the ledger of a run holds. For the data holder: `spent` is a reading, not the claim."""
     held = ledger.account(ledger.read(root / "ledger.jsonl"))
-    return {"run": str(root),
+    return {"run": str(root), "guarantee": _stamp(root, held),
             "claimed": {"epsilon": held.target, "delta": held.header["delta"]},
             "spent": {"epsilon": held.epsilon(), "steps": held.steps},
             "events": [{**event.statement(), "count": n} for event, n in held.spent()]}
+
+
+def _stamp(root: Path, held: ledger.Account) -> str:
+    """The stamp of a run's release; of a run without one, what it would be."""
+    files = RunFolder(root)
+    if (files.release / "privacy.json").is_file():
+        return guarantee.line(read_json(files.release / "privacy.json"))
+    if not files.config.is_file():
+        return f"none: {root} holds neither a release nor the config.json of a run"
+    config = read_json(files.config)
+    seeded = config.get("seed") is not None
+    faults = guarantee.faults(
+        max(held.target, held.epsilon()), "seeded" if seeded else guarantee.SOUND_NOISE,
+        (config.get("config") or {}).get("accounting", "proven"), str(config.get("simulated", "")))
+    stamp = guarantee.stamped(held.header["relation"], faults, config.get("not_covered") or ())
+    return f"{stamp.text} (of a release that is not there yet)"
 
 
 def _asked_of_run(flags: list[str]) -> Callable[[Path], dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,22 +11,31 @@ from typing import Any
 import jax
 import numpy as np
 
-from dpgen_jax import capacity, init_schema, methods, presets, purchases, resume, watch
-from dpgen_jax.accountant import calibrate
+from dpgen_jax import (
+    capacity,
+    guarantee,
+    init_schema,
+    methods,
+    presets,
+    protection,
+    purchases,
+    resume,
+    watch,
+)
 from dpgen_jax.accountant.published import PUBLISHED
 from dpgen_jax.aggregation.bits import BitSource, OsBits, SeededBits
 from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
 from dpgen_jax.config import Budget, Runtime, Watch, to_json
 from dpgen_jax.data import Dataset, from_arrays, tables
-from dpgen_jax.data import clients as splits
 from dpgen_jax.data import schema as schemas
 from dpgen_jax.loop import State
 from dpgen_jax.plan import complete, with_records
-from dpgen_jax.private import partition, teachers
 from dpgen_jax.private import records as sealing
-from dpgen_jax.run import bundle, folder, pictures
+from dpgen_jax.private import teachers
+from dpgen_jax.run import folder, pictures, statement
 from dpgen_jax.run.bundle import Release, load
 from dpgen_jax.run.progress import interruptible
+from dpgen_jax.run.statement import Protected
 from dpgen_jax.stages import Stages
 from dpgen_jax.types import BudgetExceeded, Method, Private, Records, UserError
 from dpgen_jax.watch import Watcher
@@ -39,13 +47,14 @@ def fit(method: str, x: Any, y: np.ndarray | None = None, *, epsilon: float | No
         delta: float | None = None, preset: str | None = None, classes: int | None = None,
         schema: str | Path | None = None, out: str | Path | None = None, resume: bool = False,
         seed: int | None = None, runtime: Runtime = Runtime(), watched: Watch = Watch(),
-        **fields: Any) -> Release:
+        accept_uncovered: bool = False, **fields: Any) -> Release:
     """Trains `method` on images x uint8 (or float in [0, 1]) [n, H, W(, ch)], labels y int [n]; or
     on x, a pandas DataFrame with the columns of `schema`, the path of a schema file.
 
     epsilon, delta: the promise; the preset's by default. fields: any field of the method's Config.
-    classes: how many there are; read from the labels where it is not declared, which the privacy
-    statement then says. Returns the release; the run folder is `out`, or runs/METHOD-NAME-TIME.
+    classes: how many there are. accept_uncovered: where public fields, such as classes, are not
+    declared, they are read from the records, and the privacy statement says "not covered"; without
+    it that is refused. Returns the release; the run folder is `out`, or runs/METHOD-NAME-TIME.
     Errors: UserError, BudgetExceeded.
     """
     methods.get(method)
@@ -62,29 +71,15 @@ def fit(method: str, x: Any, y: np.ndarray | None = None, *, epsilon: float | No
         raise UserError(f"unknown field {field!r} of {method}{methods.nearest(field, list(known))}")
     budget = Budget(chosen.epsilon if epsilon is None else epsilon,
                     chosen.delta if delta is None else delta, chosen.class_epsilon)
-    loaded, config = federated(loaded, dataclasses.replace(chosen.config, **fields))
+    loaded, config = protection.federated(loaded, dataclasses.replace(chosen.config, **fields))
     return run(Run(method, name, config, budget, runtime, Path(out) if out else None, resume, seed,
-                   watched), loaded)
-
-
-def federated(data: Dataset, config: Any, clients: int | None = None, alpha: float | None = None
-              ) -> tuple[Dataset, Any]:
-    """The data set split over `clients` (see `data.clients.split`), and the configuration for as
-    many, where that is `federated` or its units are always clients, who are as many as it says
-    where nobody else does; else both as they are. Errors: UserError."""
-    if not config.protects_clients:
-        if clients is not None or alpha is not None:
-            raise UserError("--clients and --alpha need --federated, and a method that has it")
-        return data, config
-    if config.of_clients and clients is None and data.clients is None:
-        clients = config.critics
-    data = splits.split(data, clients, alpha, seed=0)
-    return data, dataclasses.replace(config, critics=int(data.clients.max()) + 1)
+                   watched, accept_uncovered), loaded)
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What the user asked for. seed: None for the operating system's randomness."""
+    """What the user asked for. seed: None for the operating system's randomness; accept_uncovered:
+    public fields that were read from private records are released, and the statement says so."""
 
     method: str
     preset: str
@@ -95,6 +90,7 @@ class Run:
     resume: bool = False
     seed: int | None = None
     watched: Watch = Watch()
+    accept_uncovered: bool = False
 
 
 def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Release:
@@ -111,8 +107,11 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
     purchases.refuse_useless(method, asked.budget.class_epsilon)
     refine, polishing = jax.jit(method.refine), method.polish.steps if method.polish else 0
     public_rows = watch.prepare(asked.watched, data.spec, method.predict is not None)
-    who = _population(method, data)
-    for line in data.notes + data.private_notes + _warnings(asked.budget, *who.values()):
+    who = protection.protected(method, data)
+    if not asked.accept_uncovered:
+        protection.refuse_uncovered(data, asked.budget, asked.seed)
+    for line in data.notes + data.private_notes + protection.warnings(
+            asked.budget, asked.seed, config, who):
         say(f"note: {line}")
     layout = capacity.choose_layout(method, asked.runtime)
     root = asked.out or folder.default_root(asked.method, data.name)
@@ -128,7 +127,7 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
         purchases.charge_once(ledger, bought)
         counts = purchases.class_counts(files, ledger, records, data.spec,
                                         asked.budget.class_epsilon, bits, say)
-        dealt = sealing.deal(records, _partition(method, config, data, key))
+        dealt = sealing.deal(records, protection.dealt(method, config, data, key))
 
         def released(state: State, privacy: dict[str, Any] | None = None) -> Release:
             known = state.polished if method.polish else state.public
@@ -148,48 +147,24 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
         if state.polish_step < polishing:
             say(f"the generator was trained for {state.polish_step} of {polishing} steps; "
                 f"--resume --out {files.root} trains it to the end, at no cost in privacy")
-        privacy = bundle.statement(
-            method=asked.method, preset=asked.preset, mechanism=method.mechanism,
-            epsilon=ledger.target if math.isfinite(ledger.epsilon()) else math.inf,
-            delta=asked.budget.delta, spent=ledger.spent(), steps=state.step,
-            noise_source=bits.label, population=who, notes=data.notes,
-            stamp=_stamp(asked.method, config, asked.budget.delta, state.step))
+        privacy = statement.statement(
+            method=asked.method, preset=asked.preset, ledger=ledger,
+            relation=method.mechanism.relation, protected=who, steps=state.step,
+            noise_source=bits.label, accounting=config.accounting,
+            as_published=_as_published(asked.method, config, asked.budget.delta, state.step))
     release = released(state, privacy)
     release.save(files.release)
     pictures.write(files, release)
-    say(f"release: {files.release} (epsilon {privacy['epsilon']:g}, delta "
-        f"{asked.budget.delta:g}, {state.step} steps)")
+    say(f"release: {files.release} ({state.step} steps; {guarantee.line(privacy)})")
     return release
 
 
-def _population(method: Method, data: Dataset) -> dict[str, int]:
-    """What is public of who is protected: the number of records, or that of clients, whose own
-    numbers are private then. Errors: UserError where the records cannot be dealt."""
-    units = method.mechanism.n_units
-    if method.mechanism.unit == "record":
-        partition.check(len(data.y_train), units)
-        return {"records": len(data.y_train)}
-    if data.clients is None or int(data.clients.max()) + 1 != units:
-        raise UserError(f"{data.name} does not name {units} clients; pass --clients N")
-    partition.by_client(data.clients, units, 1)  # refuses a client without records
-    return {"clients": units}
-
-
-def _stamp(method: str, config: Any, delta: float, steps: int) -> dict[str, Any]:
-    """What a run says of itself that kept to a paper's accounting, which proves nothing."""
+def _as_published(method: str, config: Any, delta: float, steps: int) -> dict[str, Any] | None:
+    """What a paper's formula gives for a run that kept to it; None for any other run."""
     if config.accounting == "proven":
-        return {}
+        return None
     paper = PUBLISHED[method](config, delta)
-    return {"guarantee": "no valid guarantee", "as_published": {
-        "epsilon": paper.epsilon(steps), "steps": steps, "formula": paper.formula}}
-
-
-def _partition(method: Method, config: Any, data: Dataset, key: bytes) -> partition.Partition:
-    """Which unit holds which record."""
-    units = method.mechanism.n_units
-    if method.mechanism.unit == "client":
-        return partition.by_client(data.clients, units, config.client_records)
-    return partition.assign(len(data.y_train), units, key)
+    return {"epsilon": paper.epsilon(steps), "steps": steps, "formula": paper.formula}
 
 
 def _train(asked: Run, config: Any, stages: Stages, dealt: Private[Records], bits: BitSource
@@ -221,25 +196,20 @@ def _nothing_made(files: folder.RunFolder, interrupted: bool) -> UserError:
                           "generator to release; start a new run, whose epsilon adds to this one's")
 
 
-def _warnings(budget: Budget, n: int) -> tuple[str, ...]:
-    if math.isfinite(budget.epsilon):
-        return tuple(calibrate.check_budget(budget.epsilon, budget.delta, n))
-    return ("epsilon is infinite: this run gives no privacy",)
-
-
-def _public_config(asked: Run, config: Any, data: Dataset, who: dict[str, int]) -> dict[str, Any]:
+def _public_config(asked: Run, config: Any, data: Dataset, who: Protected) -> dict[str, Any]:
     return to_json({"method": asked.method, "preset": asked.preset, "dataset": data.name,
-                    "records": who.get("records"), "spec": data.spec, "config": config,
+                    "records": who.counts.get("records"), "spec": data.spec, "config": config,
                     "budget": asked.budget, "runtime": asked.runtime,
-                    "seed": asked.seed, "data_notes": data.notes})
+                    "seed": asked.seed, "data_notes": data.notes,
+                    "not_covered": who.uncovered, "simulated": who.simulated})
 
 
 def _summary(method: Method, config: Any, layout: teachers.Layout, budget: Budget,
-             who: dict[str, int]) -> str:
+             who: Protected) -> str:
     size = teachers.unit_bytes(method) * layout.padded / 1e9
     kind = layout.devices[0].platform
-    ((name, n),) = who.items()
-    units = f"{n:,} {name}" + (f", {layout.n_units:,} units" if name == "records" else "")
+    named = " and ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in who.counts.items())
+    units = named + (f", {layout.n_units:,} units" if [*who.counts] == ["records"] else "")
     groups = f", 1 in {layout.groups} a step" if layout.groups > 1 else ""
     return (f"{units} ({size:.2f} GB of state{groups}), "
             f"{config.steps:,} steps, sigma {config.sigma:g} for epsilon {budget.epsilon:g} at "

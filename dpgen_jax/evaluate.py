@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from dpgen_jax import cli
+from dpgen_jax import cli, guarantee
 from dpgen_jax.config import DataOptions, Evaluation
 from dpgen_jax.errors import UserError
 
@@ -71,6 +71,7 @@ def command(argv: list[str]) -> None:
     started = time.monotonic()
     found = assessment.assess(release, held, given.asked, lambda line: print(line, flush=True))
     report = assessment.write(found, release, held, out, run)
+    print(f"guarantee: {guarantee.line(release.privacy)}")
     if release.classifies:
         return print(f"accuracy on {found['n_test']:,} held-out records: {found['accuracy']:.4f}"
                      f"\n{report}\nnumbers from real records are not covered by epsilon")

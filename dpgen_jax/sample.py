@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from dpgen_jax import cli
+from dpgen_jax import cli, guarantee
 from dpgen_jax.errors import UserError
 
 
@@ -37,6 +37,7 @@ def command(argv: list[str]) -> None:
     write = export.writer(given.out, release.spec)
     x, y = release.sample(given.n, release.classes(given.label) or None, given.seed)
     write(given.out, x, y, release.spec)
+    print(f"guarantee: {guarantee.line(release.privacy)}")
     print(f"{len(y):,} synthetic records: {given.out}")
 
 

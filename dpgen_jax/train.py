@@ -34,8 +34,10 @@ def arguments(method: str, preset: str | None, dataset: str) -> type:
         ("out", Path | None, None, "run folder; runs/METHOD-DATASET-TIME if left out"),
         ("resume", bool, False, "go on with the run in --out"),
         ("seed", int | None, None, "repeats a run bit for bit; then there is NO privacy claim"),
-        ("clients", int | None, None, "clients to split the records over: with --federated, or for "
-         "a method of clients"),
+        ("accept_uncovered", bool, False, "release public fields that were read from private "
+         "records, and say so in the statement"),
+        ("clients", int | None, None, "simulated clients to deal the records to: with --federated, "
+         "or for a method of clients"),
         ("alpha", float | None, None, "with --clients: how much they differ, Dirichlet(alpha) by "
          "class; evenly if left out"),
     ]
@@ -57,13 +59,14 @@ def command(argv: list[str]) -> None:
     kind = arguments(method, cli.peek(argv, "--preset"), dataset)
     given = cli.parse(kind, argv, f"python -m dpgen_jax.train {method}", DESCRIPTION)
     cli.use_all_cores()
-    from dpgen_jax import api, data
+    from dpgen_jax import api, data, protection
 
     loaded = data.load(given.dataset, **vars(given.data))
-    loaded, config = api.federated(loaded, given.config, given.clients, given.alpha)
+    loaded, config = protection.federated(loaded, given.config, given.clients, given.alpha)
     asked = api.Run(method, given.preset, config,
                     Budget(given.epsilon, given.delta, given.class_epsilon),
-                    given.runtime, given.out, given.resume, given.seed, given.watched)
+                    given.runtime, given.out, given.resume, given.seed, given.watched,
+                    given.accept_uncovered)
     api.run(asked, loaded, say=lambda line: print(line, flush=True))
 
 

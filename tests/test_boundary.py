@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "accountant/": {"accountant", "errors", "reading"},
     "errors.py": set(),
     "reading.py": {"errors"},
+    "guarantee.py": set(),
     "types.py": {"errors", "aggregation"},  # aggregation for a type annotation only
     "config.py": {"types"},
     "private/": {"private", "types", "accountant.pate"},
@@ -33,14 +34,16 @@ MAY_IMPORT = {
                  "accountant.smooth_sensitivity"},  # the declared numbers of a sanitiser
     "presets/": {"presets", "methods", "nets", "types"},
     "data/": {"data", "types", "accountant.events", "reading"},
-    "evaluation/": {"evaluation", "nets", "types", "errors", "data.transform"},
-    "run/": {"run", "methods", "config", "types", "errors", "reading", "version",
-             "data.transform", "data.tables", "aggregation.discrete_laplace", "accountant.events"},
-    "report/": {"report", "evaluation", "run", "types", "errors", "data.transform", "reading"},
+    "evaluation/": {"evaluation", "nets", "types", "errors", "guarantee", "data.transform"},
+    "run/": {"run", "methods", "config", "types", "errors", "reading", "guarantee",
+             "version", "data.transform", "data.tables", "aggregation.discrete_laplace",
+             "accountant.events"},
+    "report/": {"report", "evaluation", "run", "types", "errors", "data.transform", "reading",
+                "guarantee"},
     # the server's and the client's own glue; of its files only visit.py opens anything
     "federated/": {"federated", "accountant", "aggregation.bits", "aggregation.local", "api",
-                   "config", "data", "errors", "loop", "methods", "private", "resume", "run",
-                   "types"},
+                   "config", "data", "errors", "guarantee", "loop", "methods", "private",
+                   "resume", "run", "types"},
 }
 OUTSIDE = {"accountant/": {"numpy", "scipy", "dp_accounting"}, "errors.py": set()}
 METHODS_NEVER = {"numpy.random", "secrets", "random"}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import runs
 
-from dpgen_jax import api, cli, train
+from dpgen_jax import api, cli, protection, train
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.events import GaussianEvent
 from dpgen_jax.config import Budget, Runtime
@@ -35,7 +35,7 @@ def held(*sizes):
 
 
 def fit(root, data, clients=None, alpha=None, **fields):
-    data, config = api.federated(data, dataclasses.replace(CONFIG, **fields), clients, alpha)
+    data, config = protection.federated(data, dataclasses.replace(CONFIG, **fields), clients, alpha)
     said = []
     asked = api.Run("gswgan", "glyphs", config, BUDGET, Runtime(devices=1, chunk=1), root)
     return api.run(asked, data, said.append), "\n".join(said)
@@ -96,7 +96,7 @@ def test_a_central_run_has_no_clients(tmp_path):
     for split in ({"clients": 3}, {"alpha": 1.0}):
         with pytest.raises(UserError, match="need --federated"):
             fit(tmp_path / "run", data, **split, federated=False)
-    assert api.federated(data, dataclasses.replace(CONFIG, federated=False))[0] is data
+    assert protection.federated(data, dataclasses.replace(CONFIG, federated=False))[0] is data
 
 
 def test_the_command(tmp_path, capsys, monkeypatch):

@@ -46,8 +46,9 @@ class Dataset:
       file: they tell about the records.
     bought: the purchases of the schema made under differential privacy on these records, as rows
       of `accountant.events.to_json`; whoever trains on them charges them.
-    clients: int32 [n], who holds each training record, 0..U-1; None where nobody said
-      (`clients.split` then deals them out). Only federated runs read it.
+    clients: int32 [n], who holds each training record, 0..U-1; None where nobody said: a federated
+      run then deals the records to simulated clients by its secret key. No other run reads it.
+    simulated: why no bound for a record is proven where `clients.split` made the clients up.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Dataset:
     bought: tuple[dict[str, Any], ...] = ()
     clients: np.ndarray | None = None
     uncovered: tuple[Uncovered, ...] = ()
+    simulated: str = ""
 
 
 def assemble(name: str, classes: int, train: Arrays, test: Arrays | None,

@@ -1,9 +1,16 @@
-"""Simulated federations: who holds which training record, and a fault at some of the clients.
+"""Federations: clients that a data set names, and simulated ones.
 
 In a real federation nobody deals records out: each client brings its own, nobody sees two clients'
-records together, and `npz:` with an array `client_id` says whose each is. What is here plays the
-world before the run, as benchmarks do, and may look at labels for that. It is no part of a method,
-and no guarantee covers it: the guarantee (replace-one client) starts from the records as they lie.
+records together, and `npz:` with an array `client_id` says whose each is. Where nobody is named,
+clients are made up, and there are two ways:
+
+  evenly    The run deals the records by its secret partition key (`partition.simulated`). No client
+            exists who could be protected, but each record is: replacing one changes one client's
+            data alone, so that what holds for clients holds for records. (`counted` checks their
+            number.)
+  `split`   plays the world before a run, as benchmarks do: it looks at labels (Dirichlet), or takes
+            a public seed so that clients can be given a fault (`flipped`). Replacing one record may
+            then change what several clients hold. Runs on it state no guarantee.
 """
 
 from __future__ import annotations
@@ -16,13 +23,30 @@ import numpy as np
 from dpgen_jax.data.base import Dataset, frozen
 from dpgen_jax.types import ImageSpec, UserError
 
+BY_LABEL = ("the simulated clients were dealt records by their labels, and no bound is proven for "
+            "one record")
+BY_SEED = ("the simulated clients were dealt records by a public seed, and no bound is proven for "
+           "one record")
 MOST_EVEN = 1e6  # alpha; shares then differ by a thousandth, and far above numpy's draw overflows
 
 
-def split(dataset: Dataset, clients: int | None, alpha: float | None, seed: int) -> Dataset:
-    """The data set with `clients` set, for a federated run.
+def counted(dataset: Dataset, clients: int | None) -> int:
+    """The number of clients to simulate, U. Errors: UserError, one line, for too few or many."""
+    n = len(dataset.y_train)
+    if clients is None:
+        raise UserError(f"{dataset.name} does not say who holds which record: pass --clients N, or "
+                        "an npz: file with an array client_id")
+    _check(clients)
+    if clients > n:
+        raise UserError(f"{n:,} records cannot be split over {clients:,} clients: every client "
+                        f"needs at least one; pass --clients {max(2, n // 15)}, for example")
+    return clients
 
-    clients: how many; None for a data set that names its clients, which then stay as they are.
+
+def split(dataset: Dataset, clients: int | None, alpha: float | None, seed: int) -> Dataset:
+    """The data set with `clients` set, for a federated run without a guarantee.
+
+    clients: how many.
     alpha: None deals evenly at random: sizes are equal up to one. A number, small for clients that
       differ much, deals each class by shares over the clients that are drawn from a symmetric
       Dirichlet(alpha) (Yurochkin et al. 2019, arXiv 1905.12022), so that sizes differ too. In the
@@ -31,29 +55,20 @@ def split(dataset: Dataset, clients: int | None, alpha: float | None, seed: int)
       simulation may. A client that got nothing takes a record of the largest one.
     Errors: UserError, one line.
     """
-    n = len(dataset.y_train)
-    if dataset.clients is not None:
-        return _as_named(dataset, clients, alpha)
-    if clients is None:
-        raise UserError(f"{dataset.name} does not say who holds which record: pass --clients N, or "
-                        "an npz: file with an array client_id")
-    _check(clients)
-    if clients > n:
-        raise UserError(f"{n:,} records cannot be split over {clients:,} clients: every client "
-                        f"needs at least one; pass --clients {max(2, n // 15)}, for example")
-    rng = np.random.default_rng(seed)
+    clients, rng = counted(dataset, clients), np.random.default_rng(seed)
     if alpha is None:
-        dealt, how = rng.permutation(n) % clients, "evenly at random"
+        dealt, how = rng.permutation(len(dataset.y_train)) % clients, "evenly, by a public seed"
     else:
         dealt, how = _by_class(dataset, clients, alpha, rng), f"by class, Dirichlet({alpha:g})"
     dealt, moved = _fill_empty(dealt, clients)
-    note = f"simulated: the records are split over {clients} clients {how}"
+    note = f"{clients} simulated clients: records are dealt {how}"
     # How many were empty tells about the labels: not to be published.
     private = (f"{moved} of {clients} clients were dealt no record and got one of the then largest "
                "client",) * bool(moved)
     return dataclasses.replace(
         dataset, clients=frozen(dealt, np.int32), notes=(*dataset.notes, note),
-        private_notes=dataset.private_notes + private)
+        private_notes=dataset.private_notes + private,
+        simulated=BY_SEED if alpha is None else BY_LABEL)
 
 
 def flipped(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, np.ndarray]:
@@ -79,21 +94,23 @@ def flipped(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, np.ndar
     x = dataset.x_train.copy()
     rows = np.isin(dataset.clients, chosen)
     x[rows] = 255 - x[rows]
-    note = f"simulated: pixel intensities are flipped at {count} of {n_clients} clients"
+    note = f"simulated clients: pixel intensities are flipped at {count} of {n_clients} clients"
     return dataclasses.replace(dataset, x_train=frozen(x, np.uint8),
                                notes=(*dataset.notes, note)), chosen
 
 
-def _as_named(dataset: Dataset, clients: int | None, alpha: float | None) -> Dataset:
-    named = int(dataset.clients.max()) + 1
-    if clients not in (None, named):
-        raise UserError(f"{dataset.name} names {named} clients itself, --clients {clients} was "
+def named(dataset: Dataset, clients: int | None, alpha: float | None) -> Dataset:
+    """A data set that names its clients, with a note of their public number. Errors: UserError
+    where others were asked for."""
+    count = int(dataset.clients.max()) + 1
+    if clients not in (None, count):
+        raise UserError(f"{dataset.name} names {count} clients itself, --clients {clients} was "
                         "given; leave it out")
     if alpha is not None:
         raise UserError(f"{dataset.name} names its clients itself: alpha {alpha:g} does not apply; "
                         "leave it out")
-    _check(named)
-    note = f"the clients are those the file names; their number, {named}, is public"
+    _check(count)
+    note = f"the clients are those the file names; their number, {count}, is public"
     return dataclasses.replace(dataset, notes=(*dataset.notes, note))
 
 

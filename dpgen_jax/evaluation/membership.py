@@ -39,6 +39,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import roc_auc_score, roc_curve
 
+from dpgen_jax import guarantee as stamps
 from dpgen_jax.evaluation import attacks
 from dpgen_jax.evaluation.attacks import Records
 from dpgen_jax.evaluation.scores import summary
@@ -56,7 +57,6 @@ STEPS = {"replace-one": 1, "add-remove": 2, "zero-out": 2}
 """Relation -> how many neighbours lie between the worlds in which one record takes another's place.
 """
 UNITS = ("record", "client")
-ENTROPY = "os-entropy"
 """The noise source of a statement that claims anything."""
 
 
@@ -110,12 +110,10 @@ def guarantee(statement: dict[str, Any]) -> Guarantee | str:
     """What privacy.json promises, or why it promises nothing that this game could be held to."""
     epsilon, delta = (float(statement.get(name) if statement.get(name) is not None else math.inf)
                       for name in ("epsilon", "delta"))
-    said, source = statement.get("guarantee"), statement.get("noise_source")
+    stamp = stamps.of(statement)
     relation, unit = statement.get("relation"), statement.get("unit")
-    if said is not None:
-        return f"the statement says: {said}"
-    if source != ENTROPY:
-        return f"the noise source is {source!r}, not {ENTROPY!r}"
+    if stamp.kind != "valid":
+        return f"the statement says: {stamp.text}"
     if not (0 <= epsilon < math.inf and 0 <= delta < 1):
         return f"epsilon is {epsilon:g} and delta {delta:g}"
     if relation not in STEPS or unit not in UNITS:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpgen_jax import resume
+from dpgen_jax import guarantee, resume
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import OsBits, SeededBits
 from dpgen_jax.api import Run
@@ -22,9 +22,10 @@ from dpgen_jax.federated import messages, saved
 from dpgen_jax.federated.messages import Question, Reply, Terms
 from dpgen_jax.federated.saved import State
 from dpgen_jax.loop import affordable
-from dpgen_jax.run import bundle, folder, metrics, pictures
+from dpgen_jax.run import folder, metrics, pictures, statement
 from dpgen_jax.run.bundle import Release
 from dpgen_jax.run.progress import clock, interruptible
+from dpgen_jax.run.statement import Protected
 from dpgen_jax.types import BudgetExceeded, Method, Spec, UserError
 
 PATIENCE = 3
@@ -205,20 +206,19 @@ def run(asked: Run, spec: Spec, exchange: Exchange, say: Callable[[str], None] =
         if state.step < asked.config.steps:
             why = "you interrupted it" if stop() else "the budget allows no further turn"
             say(f"stopped at step {state.step} of {asked.config.steps}: {why}")
-        privacy = bundle.statement(
-            method=asked.method, preset=asked.preset, mechanism=method.mechanism,
-            epsilon=ledger.target if math.isfinite(ledger.epsilon()) else math.inf,
-            delta=asked.budget.delta, spent=ledger.spent(), steps=state.step,
+        count = method.mechanism.n_units
+        privacy = statement.statement(
+            method=asked.method, preset=asked.preset, ledger=ledger,
+            relation=method.mechanism.relation, steps=state.step,
             noise_source="; ".join(sorted(state.noise)),
-            population={"clients": method.mechanism.n_units},
-            notes=(f"{method.mechanism.n_units} clients, each of which adds the noise itself and "
-                   "keeps its own ledger; how many records they hold is not known here",))
+            protected=Protected(method.mechanism.unit, {"clients": count}, (
+                f"{count} clients, each of which adds the noise itself and keeps its own ledger; "
+                "how many records they hold is not known here",)))
     model = jax.jit(method.refine)(jax.random.fold_in(state.key, asked.config.steps), state.public)
     release = Release(asked.method, asked.config, spec, jax.device_get(model), privacy)
     release.save(files.release)
     pictures.write(files, release)
-    say(f"release: {files.release} (epsilon {privacy['epsilon']:g}, delta "
-        f"{asked.budget.delta:g}, unit client, {state.step} steps)")
+    say(f"release: {files.release} ({state.step} steps; {guarantee.line(privacy)})")
     return release
 
 

@@ -1,10 +1,30 @@
-"""Which unit holds which record: a teacher by a keyed hash of the public record id, a client what
-it brought; never by content.
+"""Which unit holds which record: a teacher by a keyed hash of the record's place in the list, a
+client what it brought.
 
-Guarantee of `assign` (replace-one record): the assignment is a function of (n, units, key) alone.
-Changing the image or label behind one id therefore changes the records of exactly one unit. Under
-add-or-remove every rank after the record shifts and every unit could change, so that relation is
+Guarantee of `assign` (replace-one record: the image and label behind one record change, n is
+public). The key is 32 uniform bytes of the operating system, kept in private/ and told to nobody.
+So the order of the places by their keyed hash is a uniformly random permutation P of 0..n-1, up to
+the strength of BLAKE2b as a pseudorandom function, and independent of the records.
+
+  1. Lists whose places are public (rows of an array or of a table): for every P, the records of
+     exactly one unit differ between neighbours.
+  2. Lists whose order is itself a function of the records (files that are sorted by class folder,
+     a table that was exported by age). Let D' be D with one record replaced and then reordered:
+     what stands at place s(i) of D' stands at place i of D, but for the replaced record. P and s
+     after P have the same law, as P is uniform. Couple a run on D that deals by P with a run on D'
+     that deals by s after P: every unit gets the same records in the same order, but for one unit,
+     which gets the new record in the place of the old one. Given P, the output of the one run is
+     hence (epsilon, delta)-close to that of the other; and a mixture over P of pairs that are close
+     is close, as e^epsilon and delta do not depend on P.
+
+Part 2 needs that P is secret and uniform, and that nothing else tells places apart: units are
+numbered by P alone, and what a unit does is a function of its number, its records in their order,
+and what was released. A run with a known key (a seeded one) has no guarantee anyway. Under
+add-or-remove the number of records changes too, and with it every unit's share; that relation is
 refused for teachers (`aggregation.mechanism`).
+
+`simulated` deals in the same way, and the same proof holds for one record: a simulated client is a
+teacher. Its bound is proven for all records of a client, of which one record is a part.
 
 Guarantee of `by_client` (replace-one client: all of a client's records, and how many there are,
 change; the set of clients is public): a client's row is a function of its own records and of the
@@ -58,6 +78,17 @@ def assign(n_records: int, n_units: int, key: bytes) -> Partition:
     sizes = np.full(n_units, n_records // n_units) + (np.arange(n_units) < n_records % n_units)
     place = np.arange(-(-n_records // n_units))[None, :] % sizes[:, None]
     return Partition(order[place * n_units + np.arange(n_units)[:, None]], sizes)
+
+
+def simulated(n_records: int, n_clients: int, key: bytes, width: int) -> Partition:
+    """Deals the records to clients who do not exist: index int64 [U, width]; see `assign`.
+
+    width: public, the records that a client may contribute; of a larger share the first ones
+    count, which are a random part of it. Errors: as `check`.
+    """
+    dealt = assign(n_records, n_clients, key)
+    sizes = np.minimum(dealt.sizes, width)
+    return Partition(np.take_along_axis(dealt.index, np.arange(width) % sizes[:, None], 1), sizes)
 
 
 def by_client(clients: np.ndarray, n_clients: int, most: int = MOST) -> Partition:

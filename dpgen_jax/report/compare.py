@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from dpgen_jax import guarantee
 from dpgen_jax.report import figures, render, tables, words
 from dpgen_jax.report.render import Cell, Figure, Table, is_leaf, leaves, number, score
 from dpgen_jax.types import UserError
@@ -84,8 +85,10 @@ def warnings(entries: Sequence[Entry]) -> tuple[str, ...]:
 
 
 def doubts(entry: Entry) -> tuple[str, ...]:
-    """Why there is no guarantee, or why it cannot hold."""
-    return words.alarms(entry.privacy) + words.exceeded(entry.metrics)
+    """Why there is no guarantee, why it leaves something out, or why it cannot hold."""
+    gaps = words.gaps(entry.privacy)
+    uncovered = (guarantee.of(entry.privacy).text,) if gaps else ()
+    return words.alarms(entry.privacy) + uncovered + words.exceeded(entry.metrics)
 
 
 def main_score(metrics: dict[str, Any]) -> tuple[str, float]:
@@ -104,7 +107,7 @@ def main_score(metrics: dict[str, Any]) -> tuple[str, float]:
 
 def _terms(entries: Sequence[Entry]) -> Table:
     """What each run promises, and under what it was evaluated."""
-    rows = [("guarantee", [Cell("none" if doubts(e) else "valid") for e in entries])]
+    rows = [("guarantee", [Cell(guarantee.of(e.privacy).text) for e in entries])]
     rows += [(name.replace("_", " "), [Cell(number(e.privacy.get(name))) for e in entries])
              for name in ("epsilon", "delta", "unit", "relation", "noise_source", "method",
                           "preset", "steps")]

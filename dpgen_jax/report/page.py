@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dpgen_jax import guarantee
 from dpgen_jax.report import figures, render, tables, words
 from dpgen_jax.report.render import Cell, Figure, Table
 
@@ -67,7 +68,8 @@ KEPT = ("versions", "git", "package_version", "generator_sha256")
 
 def statement(privacy: dict[str, Any], metrics: dict[str, Any]) -> dict[str, Any]:
     """The parts of the privacy statement in words."""
-    return {"alarms": words.alarms(privacy), "exceeded": words.exceeded(metrics),
+    return {"guarantee": guarantee.of(privacy).text, "alarms": words.alarms(privacy),
+            "gaps": words.gaps(privacy), "exceeded": words.exceeded(metrics),
             "cautions": words.cautions(privacy) + words.mismatches(privacy, metrics),
             "promise": words.promise(privacy), "assumptions": words.assumptions(privacy),
             "not_covered": words.not_covered(privacy, bool(metrics)),

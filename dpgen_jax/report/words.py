@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from dpgen_jax import guarantee
 from dpgen_jax.report.render import number
 from dpgen_jax.types import UserError
 
 NEEDED = ("epsilon", "delta", "relation", "unit", "noise_source")
-SOUND_NOISE = "os-entropy"
 WEAK = 0.99
 """A guess that may be right so often is hardly bounded."""
 
@@ -44,30 +44,28 @@ def checked(privacy: dict[str, Any]) -> dict[str, Any]:
 
 
 def alarms(privacy: dict[str, Any]) -> tuple[str, ...]:
-    """Why a privacy statement promises nothing; empty for a valid guarantee."""
-    found = []
-    if privacy.get("guarantee") is not None or privacy.get("as_published"):
-        found.append(f"The statement of this release says: \u201c{privacy.get('guarantee')}\u201d. "
-                     + _published(privacy.get("as_published")))
-    if not math.isfinite(float(privacy["epsilon"])):
-        found.append("Epsilon is infinite: there is no bound on what the release tells of any "
-                     f"{privacy['unit']}.")
-    others = {part for part in str(privacy["noise_source"]).split("; ") if part != SOUND_NOISE}
-    if any(part.startswith("seeded") for part in others):
-        found.append(f"The noise was made from a seed ({privacy['noise_source']}). Whoever knows "
-                     "or guesses the seed can compute the noise and take it away. This release is "
-                     "for tests and must not be shared as private.")
-    elif others:
-        found.append(f"The noise came from \u201c{privacy['noise_source']}\u201d, a source that "
-                     "this page does not know; nothing is promised.")
-    return tuple(found)
+    """Why a privacy statement promises nothing; empty where epsilon holds, for all or for part."""
+    stamp = guarantee.of(privacy)
+    if stamp.holds:
+        return ()
+    budget = privacy.get("budget_epsilon")
+    noise = ("" if budget in (None, "inf") or not math.isfinite(float(budget)) else
+             f" The noise was chosen for epsilon {number(budget)}; that number is no guarantee.")
+    return (f"The guarantee of this release is \u201c{stamp.text}\u201d.{noise} It must not be "
+            "shared as private." + _published(privacy.get("as_published")),)
+
+
+def gaps(privacy: dict[str, Any]) -> tuple[str, ...]:
+    """What of the release no epsilon covers although the rest is covered; empty for no gap."""
+    stamp = guarantee.of(privacy)
+    return stamp.why if stamp.kind == "not covered" else ()
 
 
 def _published(said: Any) -> str:
     """Beside no valid guarantee: what the formula of a paper gives."""
     if not isinstance(said, dict):
         return ""
-    return (f"The formula that was published with the method gives epsilon "
+    return (f" The formula that was published with the method gives epsilon "
             f"{number(said.get('epsilon'))} for {number(said.get('steps'))} steps "
             f"({said.get('formula')}). It is repeated for comparison; it is not proven for the "
             "code that ran.")
@@ -196,13 +194,17 @@ def _one_in(delta: float) -> str:
 def assumptions(privacy: dict[str, Any]) -> tuple[str, ...]:
     """What the promise rests on, as the statement says it."""
     meaning = (" (the random generator of the operating system)"
-               if privacy["noise_source"] == SOUND_NOISE else "")
+               if privacy["noise_source"] == guarantee.SOUND_NOISE else "")
     said = [f"Source of the noise: {privacy['noise_source']}{meaning}."]
     if "accountant" in privacy:
         said.append(f"Accounting: {privacy['accountant']}.")
     size = population(privacy)
     if size:
         said.append(f"Public, and not protected: the number of {size[0]}, {number(size[1])}.")
+    if privacy.get("simulated_clients"):
+        said.append(f"The {number(privacy['simulated_clients'])} clients of this run are simulated "
+                    "clients: the records were dealt to them for the run, and what is protected is "
+                    "the record.")
     if "steps" in privacy:
         said.append(f"One training run of {number(privacy['steps'])} steps; its events are listed "
                     "under \u201cThe ledger\u201d.")
@@ -217,8 +219,7 @@ def not_covered(privacy: dict[str, Any], has_metrics: bool) -> tuple[str, ...]:
     """What the promise leaves out: as the statement lists it, and what this page adds."""
     marked = ("the numbers and figures on this page that are marked \u2020: they are computed from "
               "real records",) if has_metrics else ()
-    return (*map(str, privacy.get("not_accounted", ())),
-            *(note for note in data_notes(privacy) if _uncovered(note)), *marked)
+    return (*gaps(privacy), *map(str, privacy.get("not_accounted", ())), *marked)
 
 
 def other_notes(privacy: dict[str, Any]) -> tuple[str, ...]:

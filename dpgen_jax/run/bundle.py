@@ -18,15 +18,10 @@ import safetensors.numpy
 from flax import traverse_util
 
 from dpgen_jax import methods
-from dpgen_jax.accountant.events import (
-    Events,
-    LaplaceEvent,
-    PoissonGaussianEvent,
-    SampledGaussianEvent,
-)
 from dpgen_jax.aggregation.discrete_laplace import class_prior
 from dpgen_jax.config import from_json, to_json
 from dpgen_jax.data import transform
+from dpgen_jax.run import statement
 from dpgen_jax.run.folder import read_json, write_json
 from dpgen_jax.types import ImageSpec, Method, Spec, TableSpec, UserError
 from dpgen_jax.version import __version__
@@ -139,7 +134,7 @@ class Release:
         return np.resize(wanted, n).astype(np.int32)
 
     def save(self, root: str | Path) -> Path:
-        """Writes generator.safetensors, config.json and privacy.json into `root`."""
+        """Writes generator.safetensors, config.json, privacy.json and README.md into `root`."""
         root = Path(root)
         root.mkdir(parents=True, exist_ok=True)
         flat = traverse_util.flatten_dict(self.model, sep="/")
@@ -151,7 +146,7 @@ class Release:
             "method": self.method, "config": to_json(self.config), "spec": to_json(self.spec),
             "class_counts": to_json(self.class_counts),
             "generator_sha256": hashlib.sha256(data).hexdigest(), "package_version": __version__})
-        write_json(root / "privacy.json", to_json(self.privacy))
+        statement.write(root, self.privacy)
         return root
 
 
@@ -228,42 +223,3 @@ def load(root: str | Path) -> Release:
         spec_from_json(config["spec"]),
         traverse_util.unflatten_dict(safetensors.numpy.load(data), sep="/"), privacy,
         tuple(config["class_counts"]) if config.get("class_counts") else None)
-
-
-def accountant(events: Events) -> str:
-    """How `accountant.gaussian.epsilon` counts these."""
-    if any(isinstance(event, PoissonGaussianEvent | LaplaceEvent) for event, _ in events):
-        return "privacy loss distributions; basic composition with pure releases"
-    if any(isinstance(event, SampledGaussianEvent) for event, _ in events):
-        return "Renyi differential privacy, with secret draws without replacement"
-    return "exact Gaussian differential privacy; basic composition with pure releases"
-
-
-def statement(*, method: str, preset: str | None, epsilon: float, delta: float, mechanism: Any,
-              spent: tuple, steps: int, noise_source: str, population: dict[str, int],
-              notes: tuple[str, ...] = (), stamp: dict[str, Any] | None = None
-              ) -> dict[str, Any]:
-    """privacy.json. epsilon is the budget fixed before the first release, never a reading taken
-    while training; the events are those of the ledger. population: the public number of records,
-    or of clients; stamp: what else must be said."""
-    return {
-        "epsilon": epsilon,
-        "delta": delta,
-        "relation": mechanism.relation,
-        "unit": mechanism.unit,
-        "accountant": accountant(spent),
-        "events": [{**event.statement(), "count": count} for event, count in spent],
-        "steps": steps,
-        "method": method,
-        "preset": preset,
-        **population,
-        "noise_source": noise_source,
-        "not_accounted": [
-            "hyper-parameter tuning", "other runs on the same records (budgets add up)",
-            "side channels (timing, memory, power)",
-            "the generator of the operating system, whose strength is computational"],
-        "data_notes": list(notes),
-        "data_dependent_epsilon": None,
-        "package_version": __version__,
-        **(stamp or {}),
-    }

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dpgen_jax.data import from_arrays, load
 from dpgen_jax.data.base import Dataset
-from dpgen_jax.data.clients import flipped, split
+from dpgen_jax.data.clients import flipped, named, split
 from dpgen_jax.private.partition import by_client
 from dpgen_jax.types import Column, TableSpec, UserError
 
@@ -21,11 +21,12 @@ ROWS = Dataset(
 NAMED = np.array([0, 2, 1, 1, 0, 2, 0, 0, 0, 0, 0, 0], np.int32)
 
 
-def federation(n: int = 1000, classes: int = CLASSES, named: np.ndarray | None = None) -> Dataset:
+def federation(n: int = 1000, classes: int = CLASSES, clients: np.ndarray | None = None
+               ) -> Dataset:
     rng = np.random.default_rng(1)
     data = from_arrays(rng.integers(0, 256, (n, 4, 4), dtype=np.uint8),
                        rng.integers(0, classes, n), classes)
-    return dataclasses.replace(data, clients=named)
+    return dataclasses.replace(data, clients=clients)
 
 
 def sizes(data: Dataset) -> np.ndarray:
@@ -104,13 +105,13 @@ def test_an_empty_client_gets_a_record_of_the_largest():
     assert dealt.clients[55:].tolist() == sorted(dealt.clients[55:], reverse=True)
     (line,) = dealt.private_notes
     assert "5 of 6 clients were dealt no record" in line
-    assert dealt.notes[-1] == "simulated: the records are split over 6 clients by class, " \
-                              "Dirichlet(1e-06)"
+    assert dealt.notes[-1] == "6 simulated clients: records are dealt by class, Dirichlet(1e-06)"
+    assert "by their labels" in dealt.simulated
 
 
 def test_an_even_split_is_noted():
     dealt = split(federation(), 6, None, 0)
-    assert dealt.notes[-1].endswith("6 clients evenly at random") and not dealt.private_notes
+    assert dealt.notes[-1].startswith("6 simulated clients: ") and not dealt.private_notes
 
 
 @pytest.mark.parametrize(("clients", "alpha", "match"), [
@@ -127,17 +128,17 @@ def test_a_split_that_cannot_be(clients, alpha, match):
 
 
 def test_named_clients_stay():
-    data = federation(12, named=NAMED)
+    data = federation(12, clients=NAMED)
     for clients in (None, 3):
-        dealt = split(data, clients, None, 0)
+        dealt = named(data, clients, None)
         np.testing.assert_array_equal(dealt.clients, NAMED)
         assert "their number, 3, is public" in dealt.notes[-1]
     with pytest.raises(UserError, match="names 3 clients itself, --clients 4 was given"):
-        split(data, 4, None, 0)
+        named(data, 4, None)
     with pytest.raises(UserError, match="alpha 0.5 does not apply"):
-        split(data, None, 0.5, 0)
+        named(data, None, 0.5)
     with pytest.raises(UserError, match="one client is a central run"):
-        split(federation(12, named=0 * NAMED), None, None, 0)
+        named(federation(12, clients=0 * NAMED), None, None)
 
 
 def test_flipped_clients_are_inverted_and_no_others():
@@ -149,7 +150,7 @@ def test_flipped_clients_are_inverted_and_no_others():
     np.testing.assert_array_equal(faulty.x_train[~rows], data.x_train[~rows])
     assert not faulty.x_train.flags.writeable and faulty.x_train.dtype == np.uint8
     np.testing.assert_array_equal(faulty.clients, data.clients)
-    assert faulty.notes[-1] == "simulated: pixel intensities are flipped at 5 of 9 clients"
+    assert faulty.notes[-1] == "simulated clients: pixel intensities are flipped at 5 of 9 clients"
     again, other = (flipped(data, 0.5, seed)[1] for seed in (0, 1))
     assert np.array_equal(again, chosen) and not np.array_equal(other, chosen)
     np.testing.assert_array_equal(flipped(data, 1.0, 0)[0].x_train, 255 - data.x_train)

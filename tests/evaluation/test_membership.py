@@ -176,12 +176,12 @@ def test_large_epsilons_do_not_overflow(epsilon, steps):
 
 
 @pytest.mark.parametrize(("change", "why"), [
-    ({"noise_source": "seeded: no privacy claim"}, "noise source"),
-    ({"noise_source": "os-entropy; seeded: no privacy claim"}, "noise source"),
-    ({"noise_source": None}, "noise source"), ({"epsilon": "inf"}, "epsilon is inf"),
+    ({"noise_source": "seeded: no privacy claim"}, "made from a seed"),
+    ({"noise_source": "os-entropy; seeded: no privacy claim"}, "made from a seed"),
+    ({"noise_source": None}, "a source that is not known"), ({"epsilon": "inf"}, "epsilon is inf"),
     ({"epsilon": math.inf}, "epsilon is inf"), ({"epsilon": None}, "epsilon is inf"),
     ({"epsilon": math.nan}, "epsilon is nan"), ({"delta": 1.0}, "delta 1"),
-    ({"guarantee": "no valid guarantee"}, "says: no valid guarantee"),
+    ({"guarantee": "no valid guarantee"}, "says 'no valid guarantee', which is no guarantee"),
     ({"relation": "edge-level"}, "no bound is known"), ({"unit": "family"}, "no bound is known")])
 def test_where_nothing_is_promised_nothing_is_allowed(change, why):
     assert why in m.guarantee(STATEMENT | change)

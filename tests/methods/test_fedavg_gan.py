@@ -18,7 +18,7 @@ from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDp
 from dp_accounting.pld import PLDAccountant
 from jax.flatten_util import ravel_pytree
 
-from dpgen_jax import api, plan, presets, train
+from dpgen_jax import api, plan, presets, protection, train
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.accountant.events import GaussianEvent, PoissonGaussianEvent
 from dpgen_jax.aggregation.local import LocalMechanism
@@ -179,7 +179,7 @@ def test_presets_keep_their_epsilon(name):
 # Whole runs.
 
 def fit(root, data, clients=None, budget=BUDGET, **fields):
-    data, config = api.federated(data, changed(**fields), clients)
+    data, config = protection.federated(data, changed(**fields), clients)
     asked = api.Run("fedavg_gan", "glyphs", config, budget, Runtime(devices=1, chunk=2), root)
     return api.run(asked, data, lambda line: None)
 
@@ -203,7 +203,7 @@ def test_tables_and_a_data_set_without_clients(tmp_path):
     assert f"split over {UNITS} clients" in release.privacy["data_notes"][-1]
     assert release.sample(3)[0].shape == (3, 4)
     data = from_arrays(*toy.images(60), 3)
-    assert api.federated(data, CONFIG, 7)[1].critics == 7
+    assert protection.federated(data, CONFIG, 7)[1].critics == 7
 
 
 def test_the_command(tmp_path):

@@ -54,7 +54,7 @@ def test_which_end_is_better(score, sign):
     (entry("other", setting={"name": "full", "schedule": {"epochs": 1}}), "differ in the schedule"),
     (entry("other", gen2real={"cnn": {"accuracy": examples.leaf(0.5)}}), "differ in the classif"),
     (entry("other", statement={"noise_source": "seeded: no privacy claim"}), "made from a seed"),
-    (entry("other", statement={"epsilon": "inf"}), "Epsilon is infinite"),
+    (entry("other", statement={"epsilon": "inf"}), "epsilon is inf"),
     (entry("other", membership=examples.membership(
         exceeds_guarantee=True, sentence="something is wrong")), "something is wrong"),
     (entry("other", statement={"guarantee": "no valid guarantee"}), "no valid guarantee")])
@@ -79,7 +79,9 @@ def test_promises_that_differ_are_said(statement, why):
 def test_terms_stand_side_by_side():
     page = Reading(compare.compare([GOOD, entry("other", statement={
         "epsilon": 1.0, "noise_source": "seeded: no privacy claim"})]))
-    assert page.row("guarantee") == ["valid", "none"] and page.row("epsilon") == ["10", "1"]
+    sound, seeded = page.row("guarantee")
+    assert sound == "(epsilon, delta) replace-one" and seeded.startswith("none: the noise was made")
+    assert page.row("epsilon") == ["10", "1"]
     assert page.row("the number of seeds") == ["3", "3"]
     assert page.row("the setting of the evaluation") == ["full", "full"]
 

@@ -1,0 +1,125 @@
+"""privacy.json: what a release promises, to whom, and what that rests on; and its README.md."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+from dpgen_jax import guarantee
+from dpgen_jax.accountant.events import (
+    Events,
+    LaplaceEvent,
+    PoissonGaussianEvent,
+    SampledGaussianEvent,
+)
+from dpgen_jax.config import to_json
+from dpgen_jax.run.folder import write_json
+from dpgen_jax.version import __version__
+
+NOT_ACCOUNTED = (
+    "hyper-parameter tuning", "other runs on the same records (budgets add up)",
+    "side channels (timing, memory, power)",
+    "the generator of the operating system, whose strength is computational")
+
+
+@dataclasses.dataclass(frozen=True)
+class Protected:
+    """Who is protected, and what is public of the data.
+
+    unit: "record" or "client"; counts: their public number, and that of simulated clients; notes:
+    one line each; uncovered: what was read from private records, one line each; simulated: why no
+    bound is proven for a record of simulated clients, empty where one is.
+    """
+
+    unit: str
+    counts: dict[str, int]
+    notes: tuple[str, ...] = ()
+    uncovered: tuple[str, ...] = ()
+    simulated: str = ""
+
+
+def accountant(events: Events) -> str:
+    """How `accountant.gaussian.epsilon` counts these."""
+    if any(isinstance(event, PoissonGaussianEvent | LaplaceEvent) for event, _ in events):
+        return "privacy loss distributions; basic composition with pure releases"
+    if any(isinstance(event, SampledGaussianEvent) for event, _ in events):
+        return "Renyi differential privacy, with secret draws without replacement"
+    return "exact Gaussian differential privacy; basic composition with pure releases"
+
+
+def statement(*, method: str, preset: str | None, ledger: Any, relation: str, protected: Protected,
+              steps: int, noise_source: str, accounting: str = "proven",
+              as_published: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The statement of a run that made `steps` steps.
+
+    epsilon is the budget fixed before the first release and never a reading taken while training,
+    unless the ledger holds more than the budget allows, as after a damaged line; "inf" where
+    nothing is guaranteed. The events are those of the ledger. as_published: what a paper's formula
+    gives, beside an accounting that is not proven.
+    """
+    spent = ledger.epsilon()
+    epsilon = max(ledger.target, spent)
+    stamp = guarantee.stamped(relation, guarantee.faults(
+        epsilon, noise_source, accounting, protected.simulated), protected.uncovered)
+    return {
+        "guarantee": stamp.text,
+        "epsilon": epsilon if stamp.holds else math.inf,
+        "delta": ledger.header["delta"],
+        "relation": relation,
+        "unit": protected.unit,
+        "budget_epsilon": ledger.target,
+        "not_covered": list(protected.uncovered),
+        "accountant": accountant(ledger.spent()),
+        "events": [{**event.statement(), "count": count} for event, count in ledger.spent()],
+        "steps": steps,
+        "method": method,
+        "preset": preset,
+        **protected.counts,
+        "noise_source": noise_source,
+        "not_accounted": list(NOT_ACCOUNTED),
+        "data_notes": list(protected.notes),
+        "data_dependent_epsilon": None,
+        "package_version": __version__,
+        **({} if as_published is None else {"as_published": as_published}),
+    }
+
+
+def write(root: Path, privacy: dict[str, Any]) -> None:
+    """Writes privacy.json and README.md, which says the same in words, into a release folder."""
+    write_json(root / "privacy.json", to_json(privacy))
+    temporary = root / "README.md.tmp"
+    temporary.write_text(readme(privacy), encoding="utf-8")
+    os.replace(temporary, root / "README.md")
+
+
+README = """\
+# Synthetic data by dpgen_jax
+
+**Guarantee:** {line}
+
+{meaning}
+
+- `privacy.json`: the whole statement, with the events that were charged for it.
+- `generator.safetensors`, `config.json`: the generator (of a classifier: its weights). New records:
+  `python -m dpgen_jax.sample THIS_FOLDER --n 1000 --out FILE.csv`; they cost no privacy.
+- `samples.*`, `marginals.png`: a first look, every record in them synthetic.
+
+Not accounted for: {not_accounted}.
+"""
+MEANINGS = {
+    "valid": "Whatever is done with this folder, the bound of the statement holds for it.",
+    "none": "**This folder must not be shared as private.** No bound is proven on what it tells of "
+            "the records it was made from.",
+    "not covered": "Epsilon bounds what this folder tells of the records, except for what is named "
+                   "above: that was read from private records, is in this folder, and no epsilon "
+                   "covers it."}
+
+
+def readme(privacy: dict[str, Any]) -> str:
+    """The text of README.md."""
+    return README.format(
+        line=guarantee.line(privacy), meaning=MEANINGS[guarantee.of(privacy).kind],
+        not_accounted="; ".join(map(str, privacy.get("not_accounted", NOT_ACCOUNTED))))
