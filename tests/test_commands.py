@@ -50,7 +50,8 @@ def test_training_prints_its_progress(trained):
     said = trained.stdout.splitlines()
     assert said[1] == "run folder: run"
     assert "60 records, 10 units" in said[2] and "epsilon 10" in said[2]
-    assert said[-1] == f"release: run/release (epsilon 10, delta 0.001, {STEPS} steps)"
+    assert said[-1] == (f"release: run/release ({STEPS} steps; (epsilon, delta) replace-one; "
+                        "epsilon 10, delta 0.001, unit record)")
     form = r"{} steps, +[\d.]+(s/step|step/s), [\d:]+ gone, [\d:]+ left, epsilon={}"
     for steps, epsilon in ((1, r"4\.\d\d\d"), (STEPS, r"9\.9\d\d")):
         wanted = form.format(f"{steps}/{STEPS}", epsilon)
@@ -63,7 +64,7 @@ def test_the_run_folder_is_that_of_the_contract(run):
     public = {n for n in names if not n.startswith("private/")}
     assert public == {"config.json", "ledger.jsonl", "metrics.jsonl", "curves.png",
                       "release/generator.safetensors", "release/config.json",
-                      "release/privacy.json", "release/samples.png"}
+                      "release/privacy.json", "release/README.md", "release/samples.png"}
     modes = {n: (run / n).stat().st_mode & 0o777 for n in
              ("private", "private/checkpoints", "private/identity.json", "ledger.jsonl")}
     assert modes == {"private": 0o700, "private/checkpoints": 0o700,
@@ -97,8 +98,9 @@ TRAIN = ["--dataset", "npz:noise.npz", *runs.FLAGS]
 
 
 @pytest.mark.parametrize(("flags", "said", "privacy"), [
-    (["--seed", "-1"], "epsilon 10", {"noise_source": "seeded: no privacy claim", "epsilon": 10.0}),
-    (["--epsilon", "inf"], "this run gives no privacy",
+    (["--seed", "-1"], "epsilon 10", {"noise_source": "seeded: no privacy claim", "epsilon": "inf",
+                                    "budget_epsilon": 10.0}),
+    (["--epsilon", "inf"], "epsilon is inf: nothing bounds what a release tells",
      {"epsilon": "inf", "events": [{"mechanism": "none", "sigma": 0.0, "sensitivity": None,
                                     "count": STEPS}]})], ids=["seeded", "no budget"])
 def test_runs_without_a_claim_say_so(place, call, tmp_path, monkeypatch, flags, said, privacy):
@@ -109,7 +111,7 @@ def test_runs_without_a_claim_say_so(place, call, tmp_path, monkeypatch, flags, 
     assert privacy.items() <= held.items()
     code, out, _ = call(account, tmp_path / "run", "--json")
     assert code == 0 and json.loads(out)["spent"]["epsilon"] == pytest.approx(
-        privacy["epsilon"], abs=0.02) if privacy["epsilon"] != "inf" else '"inf"' in out
+        10.0, abs=0.02) if "budget_epsilon" in privacy else '"inf"' in out
 
 
 def test_a_folder_that_holds_a_run_is_refused(run, call, monkeypatch):
@@ -240,7 +242,7 @@ def test_sample_command(run):
     done = runs.command("sample", "run", "--n", 30, "--label", 2, 0, "--seed", 5,
                         "--out", "made/x.npz", cwd=run.parent)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "30 synthetic records: made/x.npz\n"
+    assert done.stdout.endswith("\n30 synthetic records: made/x.npz\n")
     held = data.load(f"npz:{run.parent / 'made/x.npz'}")
     assert held.x_train.shape == (30, 8, 8, 1) and held.spec.classes == 3
     assert np.bincount(held.y_train).tolist() == [15, 0, 15]
@@ -258,7 +260,8 @@ def test_samples_read_back(run, drawn, call, tmp_path, source, ending):
     x, y = drawn
     out = tmp_path / f"made{ending}"
     code, said, err = call(sample, run.parent / source, "--n", 7, "--seed", 5, "--out", out)
-    assert (code, said, err) == (0, f"7 synthetic records: {out}\n", "")
+    assert (code, err) == (0, "") and said.endswith(f"\n7 synthetic records: {out}\n")
+    assert said.startswith("guarantee: (epsilon, delta) replace-one; epsilon 10, delta 0.001")
     if ending == ".npz":
         held = data.load(f"npz:{out}")
         np.testing.assert_array_equal(held.x_train, x)

@@ -23,8 +23,8 @@ from dpgen_jax.config import to_json
 from dpgen_jax.methods import datalens, gpate
 from dpgen_jax.private import data_dependent as private
 from dpgen_jax.private import votes as log
-from dpgen_jax.run import bundle
 from dpgen_jax.run.folder import RunFolder, read_json, write_json
+from dpgen_jax.run.statement import Protected, statement
 from dpgen_jax.types import Private, UserError
 
 DELTA, STEPS, QUERIES, TEACHERS = 1e-5, 12, 6, 300
@@ -65,9 +65,9 @@ def finished(root: Path, config=CONFIG, *, epsilon=3.0, method="gpate", seed=0, 
                 held.settle(ticket, mechanism.settled(answered[block], ()), len(answered[block]))
         if lost:
             held.reserve(mechanism.events(lost), lost)
-        write_json(files.release / "privacy.json", to_json(bundle.statement(
-            method=method, preset=None, mechanism=mechanism, epsilon=held.target, delta=DELTA,
-            spent=held.spent(), steps=STEPS, noise_source="os-entropy", population={"records": 9})))
+        write_json(files.release / "privacy.json", to_json(statement(
+            method=method, preset=None, ledger=held, relation=mechanism.relation, steps=STEPS,
+            protected=Protected("record", {"records": 9}), noise_source="os-entropy")))
     (files.release / "generator.safetensors").write_bytes(b"weights")
     return files
 

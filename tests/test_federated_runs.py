@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import sys
 
 import critics
@@ -53,12 +54,19 @@ def test_clients_of_any_sizes_train_together(tmp_path, data, split):
     ((event, count),) = books.account(books.read(tmp_path / "run/ledger.jsonl")).spent()
     assert isinstance(event, GaussianEvent) and count == 2
     assert event.mu_squared == pytest.approx(3 / release.config.sigma**2)
-    expected = {"unit": "client", "relation": "replace-one", "clients": CLIENTS, "steps": 3,
-                "epsilon": 20.0, "events": [{**event.statement(), "count": 2}]}
-    assert expected.items() <= privacy.items() and "records" not in privacy
-    assert f"\n{CLIENTS} clients (" in said and "clients" in privacy["data_notes"][1]
+    who = ({"unit": "record", "records": 60, "simulated_clients": CLIENTS} if split
+           else {"unit": "client", "clients": CLIENTS})
+    expected = {"relation": "replace-one", "steps": 3, "budget_epsilon": 20.0, **who,
+                "epsilon": math.inf if "alpha" in split else 20.0,
+                "events": [{**event.statement(), "count": 2}]}
+    assert expected.items() <= privacy.items() and ("records" in privacy) == bool(split)
+    assert privacy["guarantee"].startswith("none: " if "alpha" in split else "(epsilon, delta)")
+    assert ("simulated clients" in said.splitlines()[-1]) == bool(split)
+    assert f"{CLIENTS}{' simulated' if split else ''} clients (" in said
+    assert "clients" in privacy["data_notes"][1]
     config = json.loads((tmp_path / "run/config.json").read_text())
-    assert config["records"] is None and config["config"]["critics"] == CLIENTS
+    assert config["records"] == (60 if split else None)
+    assert config["config"]["critics"] == CLIENTS
     x, y = release.sample(7)
     assert x.shape == (7, 8, 8, 1) and set(y) == {0, 1, 2}
 

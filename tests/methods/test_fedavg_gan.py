@@ -199,8 +199,9 @@ def test_clients_of_any_sizes_drawn_by_chance(tmp_path):
 def test_tables_and_a_data_set_without_clients(tmp_path):
     data = Dataset("people", people.SPEC, *people.table(40))
     release = fit(tmp_path / "run", data, hidden=(8,), sigma=None)
-    assert release.config.critics == UNITS and release.privacy["clients"] == UNITS
-    assert f"split over {UNITS} clients" in release.privacy["data_notes"][-1]
+    assert release.config.critics == UNITS and release.privacy["unit"] == "record"
+    assert release.privacy["simulated_clients"] == UNITS and release.privacy["records"] == 40
+    assert f"{UNITS} simulated clients: " in release.privacy["data_notes"][-1]
     assert release.sample(3)[0].shape == (3, 4)
     data = from_arrays(*toy.images(60), 3)
     assert protection.federated(data, CONFIG, 7)[1].critics == 7
@@ -213,7 +214,7 @@ def test_the_command(tmp_path):
             "discriminator.channels1": 2, "discriminator.channels2": 2, "generator.hidden": 8,
             "generator.channels": 4, "devices": 1, "chunk": 4}.items())])
     said = json.loads((tmp_path / "run/release/privacy.json").read_text())
-    assert (said["epsilon"], said["unit"], said["clients"]) == (10.0, "client", 40)
+    assert (said["epsilon"], said["unit"], said["simulated_clients"]) == (10.0, "record", 40)
 
 
 @pytest.mark.parametrize(("fields", "text"), [

@@ -17,7 +17,7 @@ import pytest
 import toy
 from critics import KEY, OWNER, ROWS, UNITS
 
-from dpgen_jax import account, api, plan, presets
+from dpgen_jax import account, api, guarantee, plan, presets
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.accountant.events import GaussianEvent, NonPrivateEvent, SampledGaussianEvent
 from dpgen_jax.aggregation.local import LocalMechanism
@@ -223,10 +223,12 @@ def test_as_published_proves_nothing_whatever_the_noise():
     assert gaussian.epsilon(held.events(1), 0.1) == math.inf
     config = dataclasses.replace(presets.get("gswgan", "mnist-published")[1].config,
                                  accounting="as-published")
-    stamp = api._stamp("gswgan", config, 1e-5, 20_000)
-    assert stamp["guarantee"] == "no valid guarantee"
-    assert stamp["as_published"]["epsilon"] == pytest.approx(9.9926, abs=5e-5)
-    assert api._stamp("gswgan", presets.get("gswgan", "mnist-published")[1].config, 1e-5, 9) == {}
+    said = api._as_published("gswgan", config, 1e-5, 20_000)
+    assert said["epsilon"] == pytest.approx(9.9926, abs=5e-5)
+    proven = presets.get("gswgan", "mnist-published")[1].config
+    assert api._as_published("gswgan", proven, 1e-5, 9) is None
+    stamp = guarantee.stamped("replace-one", guarantee.faults(10.0, "os-entropy", "as-published"))
+    assert stamp.kind == "none" and "no valid guarantee" in stamp.text
 
 
 # Presets.

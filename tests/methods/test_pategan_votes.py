@@ -26,8 +26,8 @@ from dpgen_jax.data import Dataset
 from dpgen_jax.methods import pategan
 from dpgen_jax.private import data_dependent as private
 from dpgen_jax.private import votes as log
-from dpgen_jax.run import bundle
 from dpgen_jax.run.folder import RunFolder, read_json, write_json
+from dpgen_jax.run.statement import Protected, statement
 from dpgen_jax.types import Private, UserError, unseal
 
 DELTA, STEPS, ROWS, TEACHERS = 1e-5, 6, 20, 101
@@ -71,9 +71,9 @@ def finished(root, votes, config=CONFIG, lost=0):
         held.settle(ticket, events, len(votes))
         if lost:
             held.reserve(mechanism.events(lost), lost)
-        write_json(files.release / "privacy.json", to_json(bundle.statement(
-            method="pategan", preset=None, mechanism=mechanism, epsilon=50.0, delta=DELTA,
-            spent=held.spent(), steps=STEPS, noise_source="os-entropy", population={"records": 9})))
+        write_json(files.release / "privacy.json", to_json(statement(
+            method="pategan", preset=None, ledger=held, relation=mechanism.relation, steps=STEPS,
+            protected=Protected("record", {"records": 9}), noise_source="os-entropy")))
     return root
 
 

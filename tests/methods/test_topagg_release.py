@@ -15,7 +15,7 @@ from dpgen_jax.config import Budget, Runtime, Watch
 from dpgen_jax.data import Dataset
 from dpgen_jax.methods import topagg_sgd
 from dpgen_jax.methods.topagg_sgd import Config
-from dpgen_jax.run import bundle, metrics
+from dpgen_jax.run import bundle, metrics, statement
 from dpgen_jax.types import Column, ImageSpec, TableSpec, UserError
 
 IMAGE = ImageSpec(10, 12, 1, 3)
@@ -115,7 +115,7 @@ def test_it_makes_no_records(root, release, tmp_path):
         sample.command([str(root / "run"), "--out", str(tmp_path / "a.npz")])
     assert not (tmp_path / "a.npz").exists()
     shown = {path.name for path in (root / "run" / "release").iterdir()}
-    assert shown == {"generator.safetensors", "config.json", "privacy.json"}
+    assert shown == {"generator.safetensors", "config.json", "privacy.json", "README.md"}
     assert (root / "run" / "curves.png").exists()
 
 
@@ -153,8 +153,8 @@ def test_the_statement_names_how_poisson_draws_are_counted():
     drawn, sure = PoissonGaussianEvent(10.0, 9, 0.1, "replace-one"), GaussianEvent(10.0, 9)
     pure = EpsilonDeltaEvent(0.1)
     for events in ((drawn, 3),), ((sure, 1), (drawn, 2)), ((drawn, 2), (pure, 1)):
-        assert "privacy loss distributions" in bundle.accountant(events)
-    assert "exact Gaussian" in bundle.accountant(((sure, 1),))
+        assert "privacy loss distributions" in statement.accountant(events)
+    assert "exact Gaussian" in statement.accountant(((sure, 1),))
 
 
 def test_the_variants_of_the_ablation():
