@@ -154,8 +154,8 @@ def _blocks(files: Sequence[Path | None], mode: str | None, size: int | None, sk
         shape = _shape(files, mode, size, skip_bad)
         require_memory(f"an array of {len(files):,} images of {shape[0]} x {shape[1]} pixels",
                        len(files) * math.prod(shape))
-        decode = partial(_or_none, partial(_pixels, mode=mode, size=size, shape=shape),
-                         skip_bad=skip_bad)
+        decode = partial(_or_none, partial(_pixels, mode=mode, size=size,
+                                           shape=None if size else shape), skip_bad=skip_bad)
         left_out = 0
         with _bar(len(files)) as bar:
             for start in range(0, len(files), BLOCK):
@@ -208,10 +208,14 @@ def _pixels(path: Path, mode: str, size: int | None, shape: tuple[int, ...] | No
             ) -> np.ndarray:
     """The file upright, decoded and converted: uint8 [H, W, ch]. Errors: UserError for another
     shape than this one, before it is decoded."""
+    def check() -> None:
+        same_shape(shown(path), (image.height, image.width, CHANNELS[mode]), shape)
+
     with _opened(path) as image:
-        ImageOps.exif_transpose(image, in_place=True)
-        if not size:
-            same_shape(shown(path), (image.height, image.width, CHANNELS[mode]), shape)
+        if shape and {*image.size} != {*shape[:2]}:
+            check()
+        ImageOps.exif_transpose(image, in_place=True)  # decodes some kinds
+        check()
         image = image.convert(mode)
     pixels = fit(image, size) if size else np.asarray(image)
     return pixels.reshape(*pixels.shape[:2], -1)

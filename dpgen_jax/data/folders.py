@@ -56,7 +56,8 @@ def _notes(*declared: object) -> list[str]:
 
 
 def _read_names(names: Sequence[str]) -> Uncovered:
-    option = ",".join(names) if len(names) <= files.NAMED else "FILE"
+    short = len(names) <= files.NAMED and not any("," in name for name in names)
+    option = ",".join(names) if short else "FILE"
     return Uncovered(f"the names and the number of the classes, {len(names)}, are those of the "
                      "folders", f"--class-names {option}")
 
