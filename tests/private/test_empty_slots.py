@@ -152,13 +152,10 @@ def test_a_client_of_empty_slots_sends_its_noise_alone():
 
 
 def test_a_sum_is_that_of_the_other_units(tmp_path):
-    """Through the real loop: the unit whose slots are all empty adds nothing to any release."""
-    x, y = tiny.neighbours()[1]
-    slots = tiny.dealt().index[1]
-    x, y = x.copy(), y.copy()
-    x[slots], y[slots] = 0, EMPTY
-    silent = tiny.build(decode=lambda noised, n: noised.astype(np.float32))
-    zero = np.zeros((tiny.STEPS, *tiny.SHAPE), np.float32)
+    """Through the real loop, where every unit that answers votes + on the same four places."""
+    x, y = map(np.copy, tiny.neighbours()[1])
+    x[tiny.dealt().index[1]], y[tiny.dealt().index[1]] = 0, EMPTY
+    agreed = tiny.build(answer=lambda key, unit, own, query: 1 + 0 * query.images)
 
     class NoBits:
         label = "none"
@@ -166,6 +163,7 @@ def test_a_sum_is_that_of_the_other_units(tmp_path):
         def draw(self, shape):
             return np.zeros(shape, np.uint32)
 
-    state, _ = tiny.train(tmp_path / "a", silent, (x, y), tiny.layout(), given=zero, bits=NoBits())
-    most = np.abs(np.asarray(state.public.seen)).max()
-    assert 0 < most <= tiny.UNITS - 1
+    state, _ = tiny.train(tmp_path / "a", agreed, (x, y), tiny.layout(), bits=NoBits())
+    wanted = np.zeros((tiny.STEPS, *tiny.SHAPE), np.float32)
+    wanted[..., :tiny.TOP_K] = tiny.UNITS - 1
+    np.testing.assert_array_equal(state.public.seen, wanted)
