@@ -18,6 +18,7 @@ from test_cifar10 import binary
 from test_cifar10 import write as write_cifar10
 from test_femnist import write as write_femnist
 
+from dpgen_jax import train
 from dpgen_jax.data import files, load
 from dpgen_jax.types import UserError
 
@@ -261,3 +262,15 @@ def test_names_that_a_terminal_cannot_show(tmp_path):
     bad = os.fsencode(tmp_path / "train") + b"/\xff"
     os.mkdir(bad)
     refused(spec, r"udcff' cannot be the name of a class", skip_bad=True)
+
+
+@pytest.mark.parametrize("flags", [
+    ["--image-size", "1000000000"], ["--image-size", "100000"], ["--max-gb", "0.000001"],
+    ["--class-names", "pipe"], ["--channels", "2"]])
+def test_a_command_ends_with_the_exit_code_of_bad_input(tmp_path, call, monkeypatch, flags):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    spec = pictures(tmp_path, one=Image.new("L", (64, 64)))
+    code, _, err = call(train, "--dataset", spec, "--out", "run", *flags)
+    assert code == 2 and err.startswith("error: ") and err.count("\n") == 1, err
+    assert not (tmp_path / "run").exists()
