@@ -197,8 +197,12 @@ def _nothing_made(files: folder.RunFolder, interrupted: bool) -> UserError:
 
 
 def _public_config(asked: Run, config: Any, data: Dataset, who: Protected) -> dict[str, Any]:
+    # Names of classes stand apart: the ledger's hash of what decides the cost is without them.
+    spec = to_json(data.spec)
+    names = spec.pop("class_names", [])
     return to_json({"method": asked.method, "preset": asked.preset, "dataset": data.name,
-                    "records": who.counts.get("records"), "spec": data.spec, "config": config,
+                    "records": who.counts.get("records"), "spec": spec, "class_names": names,
+                    "config": config,
                     "budget": asked.budget, "runtime": asked.runtime,
                     "seed": asked.seed, "data_notes": data.notes,
                     "not_covered": who.uncovered, "simulated": who.simulated})

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dpgen_jax.config import Evaluation, to_json
-from dpgen_jax.data import Dataset, tables, transform
+from dpgen_jax.data import Dataset, tables, transform, without_empty_slots
 from dpgen_jax.evaluation import attacks, fidelity, inception, judge, membership, utility
 from dpgen_jax.evaluation import tables as table_scores
 from dpgen_jax.evaluation.marginals import cells
@@ -46,6 +46,7 @@ def assess(release: Release, held: Dataset, asked: Evaluation = Evaluation(), sa
     shape or classes, or without a held-out part, and for more classes than samples.
     """
     check(release.spec, held)
+    held = without_empty_slots(held)
     if release.classifies:
         return _described_as("classifier", held, release) | _classifier(release, held)
     fewest = fidelity.NEIGHBOURS + 1
@@ -184,6 +185,7 @@ def write(found: dict[str, Any], release: Release, held: Dataset, out: Path,
 
     Of a classifier metrics.json alone. Returns the report's path, or that of metrics.json.
     """
+    held = without_empty_slots(held)
     out.mkdir(parents=True, exist_ok=True)
     folder.write_json(out / "metrics.json", found)
     if release.classifies:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import jax
 
-from dpgen_jax import methods
+from dpgen_jax import methods, reading
 from dpgen_jax.config import Runtime
 from dpgen_jax.private import teachers
 from dpgen_jax.types import Method, Spec, UserError
@@ -36,7 +35,7 @@ def fitting(method: str, config: Any, spec: Spec, runtime: Runtime, say: Callabl
 def memory() -> float:
     """Bytes of memory of all devices together, or of the machine."""
     held = [(device.memory_stats() or {}).get("bytes_limit", 0) for device in jax.devices()]
-    return sum(held) or float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return sum(held) or reading.machine_bytes()
 
 
 def check_disk(root: Path, method: Method) -> None:

@@ -61,6 +61,11 @@ class DataOptions:
     """number of classes, where the data set does not declare it"""
     image_size: int | None = None
     """resize images to this many pixels a side (celeba, places365: 64)"""
+    channels: Literal[1, 3] | None = None
+    """folder: 1 for gray, 3 for RGB, to which every image is converted"""
+    class_names: str | None = None
+    """names of the classes: a,b,c or a text file with one a line. folder, places365: the class
+    folders, of which there may be no others"""
     schema: str | None = None
     """the schema of a csv: a YAML file, or the name of a packaged one"""
     test_csv: str | None = None
@@ -69,7 +74,9 @@ class DataOptions:
     """celeba: gender or hair; places365: the classes, with ; between them"""
     skip_bad: bool = False
     """folder, celeba, places365: leave out images that cannot be decoded, and name them on the
-    terminal"""
+    terminal; each leaves an empty slot, so that nothing public depends on them"""
+    max_gb: float | None = None
+    """memory that reading the data may take, in GB; what the machine has, if left out"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,9 +129,14 @@ class Evaluation:
 
 
 def to_json(value: Any) -> Any:
-    """Dataclasses to plain JSON values; infinity becomes the string "inf" (strict JSON)."""
+    """Dataclasses to plain JSON values; infinity becomes the string "inf" (strict JSON).
+
+    A field that equality ignores is written where it says something, so that digests of values
+    without it stay what they were before there was one.
+    """
     if dataclasses.is_dataclass(value):
-        return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)
+                if f.compare or getattr(value, f.name)}
     if isinstance(value, dict):
         return {k: to_json(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

@@ -13,7 +13,7 @@ from dpgen_jax.aggregation import discrete_laplace
 from dpgen_jax.aggregation.bits import BitSource
 from dpgen_jax.private import records as sealing
 from dpgen_jax.run.folder import RunFolder, read_json, write_json
-from dpgen_jax.types import Method, Private, Records, Spec, TableSpec, UserError
+from dpgen_jax.types import Method, Private, Records, Spec, UserError
 
 
 def planned(bought: Events, class_epsilon: float) -> Events:
@@ -61,8 +61,7 @@ def class_counts(files: RunFolder, ledger: Ledger, records: Private[Records], sp
 def _warn(counts: tuple[int, ...], spec: Spec, epsilon: float, say: Callable[[str], None]) -> None:
     """Names the classes whose released count could be noise."""
     scale = (1 if spec.classes == 2 else 2) / epsilon
-    names = (spec.label.categories if isinstance(spec, TableSpec)
-             else [str(i) for i in range(spec.classes)])
+    names = spec.class_names or [str(i) for i in range(spec.classes)]
     for name, count in zip(names, counts, strict=True):
         if count < 3 * scale:
             say(f"note: class {name!r}: its noisy count is {count}, and noise of +-{scale:.0f} was "

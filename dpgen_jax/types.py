@@ -19,11 +19,13 @@ from dpgen_jax.errors import BudgetExceeded, UserError
 if TYPE_CHECKING:
     from dpgen_jax.aggregation.mechanism import Releases
 
-__all__ = ["Array", "BudgetExceeded", "Column", "ImageSpec", "Method", "Polish", "Private",
+__all__ = ["EMPTY", "Array", "BudgetExceeded", "Column", "ImageSpec", "Method", "Polish", "Private",
            "Records", "Spec", "TableSpec", "UserError", "Warm", "unseal"]
 
 T = TypeVar("T")
 Array = jax.Array
+EMPTY = -1
+"""the label of an empty slot: a record that was left out, and keeps its place"""
 
 
 @jax.tree_util.register_pytree_node_class
@@ -61,7 +63,7 @@ def unseal(private: Private[T]) -> T:
 @dataclasses.dataclass(frozen=True)
 class Records:
     """Records: y int32 [..., m], and x as the schema says: images uint8 [..., m, H, W, ch], table
-    rows float32 [..., m, F] in [0, 1]."""
+    rows float32 [..., m, F] in [0, 1]. An empty slot has y = EMPTY and x = 0."""
 
     x: Array
     y: Array
@@ -69,12 +71,17 @@ class Records:
 
 @dataclasses.dataclass(frozen=True)
 class ImageSpec:
-    """The declared, public schema of an image data set: nothing here is read from the records."""
+    """The declared, public schema of an image data set: nothing here is read from the records.
+
+    class_names: of the classes 0..classes-1, or none; they change nothing that is computed, and
+    schemas that differ in them alone are equal.
+    """
 
     height: int
     width: int
     channels: int
     classes: int
+    class_names: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
 
     dtype: ClassVar[str] = "uint8"
     """of a sealed record"""
@@ -123,6 +130,10 @@ class TableSpec:
     @property
     def classes(self) -> int:
         return len(self.label.categories)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return self.label.categories
 
     @property
     def shape(self) -> tuple[int]:

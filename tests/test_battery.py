@@ -22,7 +22,7 @@ from dpgen_jax.nets.plain import ConvNet, MlpNet
 from dpgen_jax.nets.resnet import ResNetNet
 from dpgen_jax.plan import with_records
 from dpgen_jax.private import partition, teachers
-from dpgen_jax.types import Records
+from dpgen_jax.types import EMPTY, Records
 
 N, RECORD = 24, 17
 PRIVATE = [name for name in methods.NAMES if name != "dcgan"]  # which promises nothing
@@ -123,6 +123,16 @@ def test_a_unit_that_sees_others_records_is_caught(name):
 
     with pytest.raises(AssertionError):
         check_neighbours(name, leaky)
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_a_unit_that_has_nothing_but_empty_slots_adds_nothing(name):
+    own, _ = dealt(name, *neighbours()[0])
+    nobody = Records(own.x.at[1].set(0), own.y.at[1].set(EMPTY))
+    said = np.asarray(visitor(name)(1, nobody)[1])
+    assert said.shape == built(name)[0].mechanism.shape and not said.any()
+    if name != "pategan":  # whose units may all vote "fake", which is 0 too
+        assert np.asarray(visitor(name)(1, own)[1]).any(), "nothing is ever said"
 
 
 def check_bound(name, project):

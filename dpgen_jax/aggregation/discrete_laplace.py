@@ -97,8 +97,9 @@ def class_counts(labels: Private[np.ndarray], classes: int, epsilon: float, bits
     n minus it: post-processing, as n is public. With x counts and k what is released, P(x -> k) is
     proportional to exp(-||k - x||_1 / scale) and ||x - x'||_1 <= sensitivity.
 
-    A label outside 0..classes - 1 is in no count (of two classes, in the first). Raises UserError
-    for a bad epsilon.
+    A label outside 0..classes - 1, as of an empty slot, is in no count. Of two classes it is in the
+    first: how many are empty is private, and one count less is drawn for half the noise. Raises
+    UserError for a bad epsilon.
     """
     y = unseal(labels)
     if classes == 2:

@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps
 
-from dpgen_jax.types import ImageSpec, Spec, UserError
+from dpgen_jax.reading import require_memory
+from dpgen_jax.types import EMPTY, ImageSpec, Spec, UserError
 
 Arrays = tuple[np.ndarray, np.ndarray]
-MIN_SIDE = 4
+MIN_SIDE, MAX_SIDE = 4, 4096
+MAX_CLASSES = 100_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,8 +40,11 @@ class Dataset:
     name: short and safe for a folder name.
     spec: the declared, public schema.
     x_train, y_train int32 [n]; x_test, y_test alike, or None. x is uint8 [n, H, W, ch] for images,
-      float32 [n, F] in [0, 1] for a table (`transform.decode` turns it back).
-    notes: what was taken from the data or from its public structure, one line each; published.
+      float32 [n, F] in [0, 1] for a table (`transform.decode` turns it back). n counts the records
+      that are listed: one that was left out for its content or label is an empty slot, with
+      y = `types.EMPTY` and x = 0. The held-out part has no empty slots.
+    notes: what is public of how the data were read, one line each; published. None of them is a
+      function of the content or the label of a record.
     uncovered: what of the spec, or of n, was read from private records. A run refuses it, or is
       told to accept it, and then its statement says "not covered".
     private_notes: what the data holder may see on a terminal, one line each. NEVER write them to a
@@ -65,6 +70,16 @@ class Dataset:
     simulated: str = ""
 
 
+def without_empty_slots(data: Dataset) -> Dataset:
+    """The records alone, to be looked at: no more the places that a run deals."""
+    there = data.y_train != EMPTY
+    if there.all():
+        return data
+    clients = None if data.clients is None else frozen(data.clients[there], np.int32)
+    return dataclasses.replace(data, x_train=frozen(data.x_train[there], data.x_train.dtype),
+                               y_train=frozen(data.y_train[there], np.int32), clients=clients)
+
+
 def assemble(name: str, classes: int, train: Arrays, test: Arrays | None,
              notes: Iterable[str] = (), image_size: int | None = None) -> Dataset:
     """A data set of images: checks both parts against one schema, resizes if asked, freezes.
@@ -72,8 +87,8 @@ def assemble(name: str, classes: int, train: Arrays, test: Arrays | None,
     train, test: (images uint8 [n, H, W] or [n, H, W, ch], integer labels [n]).
     Errors: UserError, naming the row if a single record is at fault.
     """
-    if classes < 1:
-        raise UserError(f"{name}: {classes} classes declared; declare 1 or more")
+    if not 1 <= classes <= MAX_CLASSES:
+        raise UserError(f"{name}: {classes} classes declared; declare 1 to {MAX_CLASSES:,}")
     x_train, y_train = _checked(f"{name}, train", *train, classes, image_size)
     x_test = y_test = None
     if test is not None:
@@ -105,7 +120,9 @@ def _checked(part: str, x: np.ndarray, y: np.ndarray, classes: int,
     if outside.size:
         raise UserError(f"{part}: label {y[outside[0]]} in row {outside[0]} is outside the "
                         f"declared 0..{classes - 1}; mend the row or declare more classes")
-    if image_size is not None and x.shape[1:3] != (image_size, image_size):
+    if image_size is not None and x.shape[1:3] != (image_size, image_size) and x.size:
+        require_memory(f"{part}: {len(x):,} images of {image_size} x {image_size} pixels",
+                       len(x) * image_size**2 * x.shape[3])
         x = stack(((f"row {i}", fit(row, image_size)) for i, row in enumerate(x)), len(x))
     if min(x.shape[1:3]) < MIN_SIDE:
         raise UserError(f"{part}: images are {x.shape[1]} x {x.shape[2]} pixels, expected at least "
@@ -140,8 +157,9 @@ def stack(images: Iterable[tuple[str, np.ndarray]], count: int) -> np.ndarray:
     """
     out = None
     for i, (name, image) in enumerate(images):
-        shape = same_shape(name, image, None if out is None else out.shape[1:])
+        shape = same_shape(name, image.shape, None if out is None else out.shape[1:])
         if out is None:
+            require_memory(f"an array of {count:,} images like {name}", count * image.nbytes)
             out = np.empty((count, *shape), image.dtype)
         out[i] = image
     if out is None:
@@ -149,12 +167,13 @@ def stack(images: Iterable[tuple[str, np.ndarray]], count: int) -> np.ndarray:
     return out
 
 
-def same_shape(name: str, image: np.ndarray, first: tuple[int, ...] | None) -> tuple[int, ...]:
-    """The shape of the image, which must be that of the first one if there was one."""
-    if first not in (None, image.shape):
-        raise UserError(f"{name} has shape {image.shape}, the first image {first}; "
+def same_shape(name: str, shape: tuple[int, ...], first: tuple[int, ...] | None
+               ) -> tuple[int, ...]:
+    """The shape of an image, which must be that of the first one if there was one."""
+    if first not in (None, shape):
+        raise UserError(f"{name} has shape {shape}, the first image {first}; "
                         "pass --image-size N to resize all")
-    return image.shape
+    return shape
 
 
 def fixed_classes(name: str, actual: int, declared: int | None) -> int:
@@ -167,13 +186,23 @@ def fixed_classes(name: str, actual: int, declared: int | None) -> int:
 
 def locate(given: str) -> Path:
     """The path as given, or under the folder DPGEN_DATA (default ../shared/data) if only there."""
-    here = Path(given).expanduser()
-    fallback = Path(os.environ.get("DPGEN_DATA", "../shared/data")) / given
-    for path in (here, fallback):
-        if path.exists():
-            return path
-    raise UserError(f"{given} not found: looked at {here.absolute()} and {fallback.absolute()}; "
-                    "mend the path or set DPGEN_DATA")
+    try:
+        here = Path(given).expanduser()
+        fallback = Path(os.environ.get("DPGEN_DATA", "../shared/data")) / given
+        for path in (here, fallback):
+            if path.exists():
+                return path
+    except (OSError, ValueError, RuntimeError) as error:  # a zero byte, a name too long, ~nobody
+        raise UserError(f"{shown(given)} is no path that can be read "
+                        f"({getattr(error, 'strerror', None) or error}); mend the path") from error
+    raise UserError(f"{shown(given)} not found: looked at {shown(here.absolute())} and "
+                    f"{shown(fallback.absolute())}; mend the path or set DPGEN_DATA")
+
+
+def shown(name: object) -> str:
+    """A file's or a class's name in one printable line: what a terminal cannot show is escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode()
+                   for c in str(name))
 
 
 def safe_name(name: str) -> str:

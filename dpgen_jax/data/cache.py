@@ -7,6 +7,7 @@ owner may read, and never in a run or a release. An entry is a folder `KEY/` of 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -29,22 +30,23 @@ PIXELS, META = "pixels.npy", "meta.json"
 
 @dataclasses.dataclass(frozen=True)
 class Decoded:
-    """pixels: uint8 [n - len(bad), H, W, ch], read-only; bad: the places, in the list of n files,
-    of those that could not be decoded and were left out."""
+    """pixels: uint8 [n, H, W, ch], read-only; bad: the places, in the list of n files, of those
+    that were left out, where the pixels are 0."""
 
     pixels: np.ndarray
     bad: tuple[int, ...] = ()
 
 
-def entry(files: Sequence[Path], mode: str | None, size: int | None) -> Path:
-    """Where the decoded files belong: named by their paths, sizes and times, and the options."""
+def entry(files: Sequence[Path | None], mode: str | None, size: int | None) -> Path:
+    """Where the decoded files belong: named by their paths, sizes and times, and the options; None
+    for one that is left out whatever it holds."""
     digest = hashlib.sha256(repr((PIL.__version__, mode, size)).encode())
     for path in files:
-        try:
-            held = path.stat()
-        except OSError as error:
-            raise UserError(f"{path} cannot be read ({error.strerror}); mend the path") from error
-        digest.update(f"\n{path.absolute()}\0{held.st_size}\0{held.st_mtime_ns}".encode())
+        held = b"" if path is None else os.fsencode(path.absolute())
+        with contextlib.suppress(OSError, AttributeError):  # missing, or none at all
+            status = path.stat()
+            held += f"\0{status.st_size}\0{status.st_mtime_ns}".encode()
+        digest.update(b"\n" + held)
     return _folder() / digest.hexdigest()[:32]
 
 
@@ -73,7 +75,7 @@ def load(entry: Path, count: int) -> Decoded | None:
         pixels = np.load(entry / PIXELS, mmap_mode="r", allow_pickle=False)
         meta = json.loads((entry / META).read_text())
         bad = tuple(meta["bad"])
-        if (pixels.dtype, pixels.ndim, len(pixels) + len(bad)) == (np.uint8, 4, count) and (
+        if (pixels.dtype, pixels.ndim, len(pixels)) == (np.uint8, 4, count) and (
                 meta["crc32"] == _sum(zlib.crc32(pixels), pixels.shape, bad)):
             return Decoded(pixels, bad)
     except (OSError, EOFError, ValueError, KeyError, TypeError):
@@ -86,7 +88,7 @@ def _sum(crc: int, shape: Sequence[int], bad: Sequence[int]) -> int:
 
 
 def store(entry: Path, blocks: Iterable[tuple[np.ndarray, list[int]]]) -> None:
-    """Writes blocks (pixels uint8 [m, H, W, ch], places left out), m >= 1 for one of them at least.
+    """Writes blocks (pixels uint8 [m, H, W, ch], places left out), m >= 1 for the first.
 
     Replaces a damaged entry. Errors: UserError where the folder cannot be written; errors of the
     blocks pass through. Nothing is left behind after either.
@@ -126,8 +128,6 @@ def _write(file: BinaryIO, blocks: Iterable[tuple[np.ndarray, list[int]]]
     bad, crc, rows, shape = [], 0, 0, ()
     for pixels, places in blocks:
         bad += places
-        if not len(pixels):
-            continue
         if not rows:
             shape = pixels.shape[1:]
             _header(file, (0, *shape))

@@ -15,10 +15,10 @@ PARTITION = ("list_eval_partition.txt", "Eval/list_eval_partition.txt")
 TRAIN, VALIDATION, TEST = "0", "1", "2"
 SIZE = 64
 GENDER, HAIR = ("Male",), ("Black_Hair", "Blond_Hair", "Brown_Hair")
-CLASSES = {GENDER: 2, HAIR: 3}
+CLASSES = {GENDER: ("female", "male"), HAIR: ("black", "blond", "brown")}
 WHAT = {GENDER: "the classes are female and male, by the attribute Male",
         HAIR: "the classes are black, blond and brown hair; images with none or several of the "
-        "three are left out"}
+        "three are empty slots: they keep their places, and nobody sees them"}
 NOTES = ("train and test are the official parts, and the validation part is unused",
          "CelebA shows most people in several images: a record is one image, not one person")
 
@@ -29,8 +29,9 @@ def celeba(given: str, attribute: str | None, classes: int | None, image_size: i
     Anno/) and list_eval_partition.txt (also in Eval/).
 
     attribute: `gender` (default) has classes female and male, by `Male`; `hair` has black, blond
-      and brown, and leaves out images with none or several of the three, on which G-PATE (Long et
-      al. 2021) and DataLens (Wang et al. 2021), whose label it is, are silent.
+      and brown, and images with none or several of the three are empty slots, so that n does not
+      tell how many they are; G-PATE (Long et al. 2021) and DataLens (Wang et al. 2021), whose label
+      it is, are silent on them.
     image_size: 64 unless given; the papers use 32 and 64. The 178 x 218 images are centre-cropped
       to a square first.
     Training is partition 0 (162,770 images) and testing 2 (19,962); partition 1 goes unused, as in
@@ -49,15 +50,15 @@ def celeba(given: str, attribute: str | None, classes: int | None, image_size: i
     parts, left_out = {TRAIN: [], VALIDATION: [], TEST: []}, 0
     for path in images:
         label = _label(flags[path.name])
-        if label is None:
-            left_out += 1
-        else:
-            parts[partition[path.name]].append((path, label))
+        left_out += label is None
+        parts[partition[path.name]].append((path, label))
     if not parts[TRAIN]:
         raise UserError(f"{root}: no training images; unpack {IMAGES[0]} there")
+    names = CLASSES[columns]
+    fixed_classes("celeba", len(names), classes)
     data = files.labelled(
-        f"celeba-{attribute or 'gender'}", fixed_classes("celeba", CLASSES[columns], classes),
-        parts[TRAIN], parts[TEST], (WHAT[columns], *NOTES), mode="RGB",
+        f"celeba-{attribute or 'gender'}", names, parts[TRAIN], parts[TEST],
+        (WHAT[columns], *NOTES, *[files.SKIPPED] * skip_bad), channels=3,
         image_size=image_size or SIZE, skip_bad=skip_bad)
     if not left_out:
         return data

@@ -9,6 +9,7 @@ import numpy as np
 
 from dpgen_jax.data.base import Arrays, Dataset, assemble, fixed_classes, locate
 from dpgen_jax.data.batches import read_batch
+from dpgen_jax.reading import read_bytes, require_memory, require_regular
 from dpgen_jax.types import UserError
 
 CLASSES = 10
@@ -26,6 +27,7 @@ def cifar10(given: str, classes: int | None, image_size: int | None) -> Dataset:
     root = locate(given)
     classes = fixed_classes("cifar10", CLASSES, classes)
     read, paths = _layout(root)
+    require_memory(f"the batches in {root}", sum(require_regular(path).st_size for path in paths))
     parts = [read(path) for path in paths]
     train = tuple(np.concatenate(arrays) for arrays in zip(*parts[:-1], strict=True))
     return assemble("cifar10", classes, train, parts[-1], ["public data"], image_size)
@@ -47,7 +49,7 @@ def _layout(root: Path) -> tuple[Callable[[Path], Arrays], list[Path]]:
 
 
 def _binary(path: Path) -> Arrays:
-    data = _bytes(path)
+    data = read_bytes(path)
     if not data or len(data) % (1 + PIXELS):
         raise UserError(f"{path} has {len(data)} bytes, no multiple of {1 + PIXELS}: truncated, or "
                         "another file; unpack the archive again")
@@ -56,14 +58,7 @@ def _binary(path: Path) -> Arrays:
 
 
 def _pickled(path: Path) -> Arrays:
-    return _arrays(path, *read_batch(str(path), _bytes(path), PIXELS))
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error}); unpack the archive again") from error
+    return _arrays(path, *read_batch(str(path), read_bytes(path), PIXELS))
 
 
 def _arrays(path: Path, pixels: np.ndarray, labels: np.ndarray) -> Arrays:

@@ -128,7 +128,7 @@ def _by_class(dataset: Dataset, clients: int, alpha: float,
         raise UserError(f"Dirichlet alpha {alpha:g}: give a number above 0 (0.1 for clients of few "
                         f"classes, 100 for nearly equal ones) up to {MOST_EVEN:g}, or leave it out "
                         "for an even split")
-    dealt = np.empty(len(dataset.y_train), np.int64)
+    dealt = np.arange(len(dataset.y_train)) % clients  # an empty slot is of no class
     shares = rng.dirichlet(np.full(clients, alpha), dataset.spec.classes)
     for c, ends in enumerate(np.cumsum(shares, 1)):
         own = rng.permutation(np.flatnonzero(dataset.y_train == c))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -16,41 +19,73 @@ from PIL import Image, ImageOps
 from tqdm import tqdm
 
 from dpgen_jax.data import cache
-from dpgen_jax.data.base import Dataset, assemble, fit, same_shape
+from dpgen_jax.data.base import Dataset, Uncovered, assemble, fit, frozen, same_shape, shown
 from dpgen_jax.data.cache import Decoded
-from dpgen_jax.types import UserError
+from dpgen_jax.data.class_names import named
+from dpgen_jax.reading import read_bytes, require_memory
+from dpgen_jax.types import EMPTY, ImageSpec, UserError
 
 SUFFIXES = {".png", ".jpg", ".jpeg"}
 DEEP_MODES = ("I", "F")  # 'I;16' and its kin too: more than 8 bits a channel
 MANY = 5000  # images, from which the cache is used and progress is shown
 BLOCK = 512  # decoded images held beside the array
-NAMED = 20  # skipped files that a note names
+NAMED = 20  # skipped files, or classes without images, that a note names
+SKIPPED = "a file that cannot be decoded is an empty slot: it keeps its place, and nobody sees it"
+MAX_PIXELS = 89_478_485  # of one image: from there on Pillow warns of decompression bombs
+
+CHANNELS = {"L": 1, "RGB": 3}
+MODES = {channels: mode for mode, channels in CHANNELS.items()}
 
 T = TypeVar("T")
-Labelled = list[tuple[Path, int]]
+Labelled = list[tuple[Path, int | None]]
+"""files and their classes; None: an empty slot, whatever the file holds"""
 
 
 class Unreadable(UserError):
     """A file that cannot be decoded, which --skip-bad leaves out."""
 
 
-def labelled(name: str, classes: int, train: Labelled, test: Labelled, notes: Iterable[str], *,
-             mode: str | None, image_size: int | None, skip_bad: bool) -> Dataset:
+def labelled(name: str, names: Sequence[str], train: Labelled, test: Labelled,
+             notes: Iterable[str], *, channels: int | None, image_size: int | None,
+             skip_bad: bool) -> Dataset:
     """The data set of (file, label) pairs; no test part where `test` is empty.
 
-    mode: "L" or "RGB"; None for gray if all files are gray, else RGB. Transparency is dropped.
-    image_size: each is centre-cropped to a square and resized; None if all share one shape.
-    skip_bad: leaves out what cannot be decoded, with its label; private_notes names it.
-    Errors: UserError naming the file.
+    names: of the classes. channels: 1 or 3, to which images are converted; None for 1 if all files
+    are gray, else 3, which is then `uncovered`. Transparency is dropped.
+    image_size: each is centre-cropped to a square and resized; None if all share one shape, which
+    is then `uncovered`.
+    skip_bad: what cannot be decoded is an empty slot, and left out of the test part; private_notes
+    names it. Errors: UserError naming the file.
     """
-    pairs = train + test
-    found = read([path for path, _ in pairs], mode, image_size, skip_bad)
-    y = np.delete(np.array([label for _, label in pairs]), found.bad)
-    held = len(train) - sum(place < len(train) for place in found.bad)
-    parts = [(found.pixels[rows], y[rows]) for rows in (slice(held), slice(held, None))]
-    data = assemble(name, classes, parts[0], parts[1] if len(y) > held else None, notes)
-    return dataclasses.replace(data, private_notes=(
-        *_skipped([pairs[place][0] for place in found.bad]), *_where(len(pairs))))
+    test = [(path, label) for path, label in test if label is not None]
+    pairs, n = train + test, len(train)
+    files = [path if label is not None else None for path, label in pairs]
+    found = read(files, MODES.get(channels), image_size, skip_bad)
+    empty = np.isin(np.arange(len(pairs)), found.bad)
+    if empty[:n].all():
+        raise UserError(f"{name}: none of {n} training images can be used; replace them")
+    y = np.array([label or 0 for _, label in pairs])
+    x_test, y_test = found.pixels[n:], y[n:]
+    if empty[n:].any():
+        x_test, y_test = x_test[~empty[n:]], y_test[~empty[n:]]
+    data = assemble(name, len(names), (found.pixels[:n], y[:n]),
+                    (x_test, y_test) if len(y_test) else None, notes)
+    return dataclasses.replace(
+        named(data, tuple(names)),
+        y_train=frozen(np.where(empty[:n], EMPTY, data.y_train), np.int32),
+        uncovered=tuple(_read_from_files(data.spec, channels, image_size)),
+        private_notes=(*_skipped([files[place] for place in found.bad if files[place]]),
+                       *_absent(names, y[:n][~empty[:n]]), *_where(len(pairs))))
+
+
+def _read_from_files(spec: ImageSpec, channels: int | None, size: int | None
+                     ) -> Iterator[Uncovered]:
+    if channels is None:
+        yield Uncovered(f"the number of channels, {spec.channels}, is read from the files",
+                        f"--channels {spec.channels}")
+    if size is None:
+        yield Uncovered(f"the height and width, {spec.height} x {spec.width}, are read from the "
+                        "files", f"--image-size {min(spec.height, spec.width)}")
 
 
 def _skipped(bad: list[Path]) -> list[str]:
@@ -58,7 +93,15 @@ def _skipped(bad: list[Path]) -> list[str]:
         return []
     more = f" and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
     return [f"skipped, since they cannot be read as images: {len(bad)} "
-            f"({', '.join(map(str, bad[:NAMED]))}{more})"]
+            f"({', '.join(map(shown, bad[:NAMED]))}{more})"]
+
+
+def _absent(names: Sequence[str], y: np.ndarray) -> list[str]:
+    absent = [name for label, name in enumerate(names) if label not in set(y.tolist())]
+    if not absent:
+        return []
+    more = f" and {len(absent) - NAMED} more" if len(absent) > NAMED else ""
+    return [f"no training images of the class {', '.join(absent[:NAMED])}{more}"]
 
 
 def _where(count: int) -> list[str]:
@@ -67,13 +110,25 @@ def _where(count: int) -> list[str]:
     return [f"decoded images are kept under {cache.place()}; delete them when you are done"]
 
 
-def read(files: Sequence[Path], mode: str | None, size: int | None, skip_bad: bool) -> Decoded:
-    """The images of files in their order; mode, size, skip_bad and errors: as `labelled`."""
-    if len(files) < MANY:
-        blocks = list(_blocks(files, mode, size, skip_bad))
-        pixels = np.concatenate([pixels for pixels, _ in blocks if len(pixels)])
-        pixels.flags.writeable = False
-        return Decoded(pixels, tuple(place for _, places in blocks for place in places))
+def read(files: Sequence[Path | None], mode: str | None, size: int | None, skip_bad: bool
+         ) -> Decoded:
+    """The images of files in their order, 0 where there is None or one is skipped.
+
+    mode: "L" or "RGB"; None for gray if all files are gray, else RGB. size, skip_bad and errors: as
+    `labelled`.
+    """
+    with warnings.catch_warnings():  # `_opened` names the file
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        if len(files) < MANY:
+            blocks = list(_blocks(files, mode, size, skip_bad))
+            pixels = np.concatenate([pixels for pixels, _ in blocks])
+            pixels.flags.writeable = False
+            return Decoded(pixels, tuple(place for _, places in blocks for place in places))
+        return _cached(files, mode, size, skip_bad)
+
+
+def _cached(files: Sequence[Path | None], mode: str | None, size: int | None, skip_bad: bool
+            ) -> Decoded:
     entry = cache.entry(files, mode, size)
     held = cache.load(entry, len(files))
     if held is None:
@@ -82,33 +137,52 @@ def read(files: Sequence[Path], mode: str | None, size: int | None, skip_bad: bo
     if held is None:
         raise UserError(f"the cache folder {entry.parent} does not keep what is written to it; set "
                         "DPGEN_CACHE to another folder")
-    if held.bad and not skip_bad:
-        raise _unreadable(files[held.bad[0]])
+    unreadable = [files[place] for place in held.bad if files[place]]
+    if unreadable and not skip_bad:
+        raise _unreadable(unreadable[0])
     return held
 
 
-def _blocks(files: Sequence[Path], mode: str | None, size: int | None,
-            skip_bad: bool) -> Iterator[tuple[np.ndarray, list[int]]]:
-    """(images uint8 [m, H, W, ch], places of files left out), block by block; Pillow decodes
-    and resizes outside the interpreter's lock, so that threads run side by side."""
+def _blocks(files: Sequence[Path | None], mode: str | None, size: int | None, skip_bad: bool
+            ) -> Iterator[tuple[np.ndarray, list[int]]]:
+    """(images uint8 [m, H, W, ch], places left out, where they are 0), block by block; Pillow
+    decodes and resizes outside the interpreter's lock, so that threads run side by side."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         if mode is None:
             look = partial(_or_none, _is_gray, skip_bad=skip_bad)
             mode = "RGB" if False in list(pool.map(look, files)) else "L"  # looks at every file
-        decode = partial(_or_none, partial(_pixels, mode=mode, size=size), skip_bad=skip_bad)
-        shape = None
+        shape = _shape(files, mode, size, skip_bad)
+        require_memory(f"an array of {len(files):,} images of {shape[0]} x {shape[1]} pixels",
+                       len(files) * math.prod(shape))
+        decode = partial(_or_none, partial(_pixels, mode=mode, size=size,
+                                           shape=None if size else shape), skip_bad=skip_bad)
+        left_out = 0
         with _bar(len(files)) as bar:
             for start in range(0, len(files), BLOCK):
-                paths = files[start:start + BLOCK]
-                images = list(pool.map(decode, paths))
-                good = [i for i, image in enumerate(images) if image is not None]
-                for i in good:
-                    shape = same_shape(str(paths[i]), images[i], shape)
-                yield (np.stack([images[i] for i in good]) if good else np.empty(0, np.uint8),
-                       [start + i for i, image in enumerate(images) if image is None])
-                bar.update(len(paths))
-    if shape is None:
-        raise UserError(f"none of {len(files)} files can be read as an image; replace them")
+                images = list(pool.map(decode, files[start:start + BLOCK]))
+                bad = [start + i for i, image in enumerate(images) if image is None]
+                nothing = np.zeros(shape, np.uint8) if bad else None
+                yield np.stack([nothing if image is None else image for image in images]), bad
+                left_out += len(bad)
+                bar.update(len(images))
+    if left_out == len(files):
+        raise _none_of(files)
+
+
+def _shape(files: Sequence[Path | None], mode: str, size: int | None, skip_bad: bool
+           ) -> tuple[int, int, int]:
+    """Of every image: that of the first one that can be read, unless all are resized."""
+    if size:
+        return size, size, CHANNELS[mode]
+    images = (_or_none(partial(_pixels, mode=mode, size=None), path, skip_bad) for path in files)
+    first = next((image for image in images if image is not None), None)
+    if first is None:
+        raise _none_of(files)
+    return first.shape
+
+
+def _none_of(files: Sequence[Path | None]) -> UserError:
+    return UserError(f"none of {len(files)} files can be read as an image; replace them")
 
 
 def _bar(total: int) -> tqdm:
@@ -120,43 +194,66 @@ def _bar(total: int) -> tqdm:
                 "{elapsed} gone, {remaining} left\n")
 
 
-def _or_none(decode: Callable[[Path], T], path: Path, skip_bad: bool) -> T | None:
+def _or_none(decode: Callable[[Path], T], path: Path | None, skip_bad: bool) -> T | None:
     """What `decode` makes of the path; None for an unreadable file that is to be skipped."""
     try:
-        return decode(path)
+        return None if path is None else decode(path)
     except Unreadable:
         if not skip_bad:
             raise
     return None
 
 
-def _pixels(path: Path, mode: str, size: int | None) -> np.ndarray:
-    """The file upright, decoded and converted: uint8 [H, W, ch]."""
-    try:
-        with Image.open(path) as image:
-            ImageOps.exif_transpose(image, in_place=True)
-            image = image.convert(mode)
-    except Exception as error:  # each decoder raises kinds of its own
-        raise _unreadable(path) from error
+def _pixels(path: Path, mode: str, size: int | None, shape: tuple[int, ...] | None = None
+            ) -> np.ndarray:
+    """The file upright, decoded and converted: uint8 [H, W, ch]. Errors: UserError for another
+    shape than this one, before it is decoded."""
+    def check() -> None:
+        same_shape(shown(path), (image.height, image.width, CHANNELS[mode]), shape)
+
+    with _opened(path) as image:
+        if shape and {*image.size} != {*shape[:2]}:
+            check()
+        ImageOps.exif_transpose(image, in_place=True)  # decodes some kinds
+        check()
+        image = image.convert(mode)
     pixels = fit(image, size) if size else np.asarray(image)
     return pixels.reshape(*pixels.shape[:2], -1)
 
 
 def _is_gray(path: Path) -> bool:
     """By the header alone."""
+    with _opened(path) as image:
+        return image.mode in ("1", "L", "LA")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Image.Image]:
+    """The opened image. Errors: Unreadable, also for what fails while it is open; UserError for
+    more than 8 bits a channel."""
+    if not path.is_file():  # a pipe never ends
+        raise Unreadable(f"{shown(path)} cannot be read as an image: it is missing, or no regular "
+                         "file; replace it, or leave out such files with --skip-bad")
     try:
         with Image.open(path) as image:
-            mode = image.mode
-    except Exception as error:
+            if image.width * image.height > MAX_PIXELS:
+                raise Image.DecompressionBombError
+            if image.mode.startswith(DEEP_MODES):
+                raise UserError(f"{shown(path)} has more than 8 bits a channel; convert it to 8 "
+                                "bits")
+            yield image
+    except UserError:
+        raise
+    except Image.DecompressionBombError as error:
+        raise Unreadable(f"{shown(path)} unpacks to more than {MAX_PIXELS:,} pixels; make it "
+                         "smaller, or leave out such files with --skip-bad") from error
+    except Exception as error:  # each decoder raises kinds of its own
         raise _unreadable(path) from error
-    if mode.startswith(DEEP_MODES):
-        raise UserError(f"{path} has more than 8 bits a channel; convert it to 8 bits")
-    return mode in ("1", "L", "LA")
 
 
 def _unreadable(path: Path) -> Unreadable:
-    return Unreadable(f"{path} cannot be read as an image; replace it, or leave out such files "
-                      "with --skip-bad")
+    return Unreadable(f"{shown(path)} cannot be read as an image; replace it, or leave out such "
+                      "files with --skip-bad")
 
 
 def listed(folder: Path) -> list[Path]:
@@ -183,7 +280,12 @@ def folder_file(folder: Path, *names: str) -> Path:
 
 def lines(path: Path) -> list[list[str]]:
     """The words of each line of a text file, without empty lines at its end. Errors: UserError."""
+    return [line.split() for line in text(path).rstrip().splitlines()]
+
+
+def text(path: Path, encoding: str = "utf-8") -> str:
+    """What a text file holds. Errors: UserError."""
     try:
-        return [line.split() for line in path.read_text("utf-8").rstrip().splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
+        return read_bytes(path).decode(encoding)
+    except UnicodeDecodeError as error:
         raise UserError(f"{path} cannot be read ({error}); fetch it again") from error

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-from collections.abc import Iterable
+import io
+from collections.abc import Sequence
 from pathlib import Path
 
 from dpgen_jax.data import files
-from dpgen_jax.data.base import Dataset, fixed_classes, locate, nearest
-from dpgen_jax.data.files import Labelled, listed, subfolders
+from dpgen_jax.data.base import Dataset, Uncovered, fixed_classes, locate, nearest, shown
+from dpgen_jax.data.class_names import checked
+from dpgen_jax.data.files import SKIPPED, Labelled, listed, subfolders
 from dpgen_jax.types import UserError
 
 PLACES_SIZE = 64
@@ -20,94 +22,152 @@ ROOTS = (("data_256", "data_256_standard", "data_large", "data_large_standard"),
 INDOORS = "IO_places365.txt"
 SEPARATOR = ";"  # names of groups hold commas
 
-Part = dict[str, list[Path]]  # category -> its files
+Part = list[tuple[Path, str]]
+"""files and their categories, in an order that no category decides"""
 
 
-def folder(given: str, classes: int | None, image_size: int | None, skip_bad: bool) -> Dataset:
-    """train/CLASS/*.png|jpg|jpeg and, if there, test/CLASS/...; labels follow the sorted names.
+def folder(given: str, classes: int | None, image_size: int | None, channels: int | None,
+           class_names: tuple[str, ...], skip_bad: bool) -> Dataset:
+    """train/CLASS/*.png|jpg|jpeg and, if there, test/CLASS/...
 
-    Images stay gray if all files are gray, else all become RGB; transparency is dropped. Without
-    image_size all must share one shape, with it each is centre-cropped to a square and resized.
-    skip_bad: leaves out files that cannot be decoded. Errors: UserError naming the file.
+    class_names: the classes in the order of their labels; another class folder is refused, and one
+    may be absent. Where they are not declared, the sorted names of the folders in train/ are taken,
+    and are `uncovered`. channels, image_size, skip_bad: as `files.labelled`.
+    Records are in the order of their files' names, and classes decide among equal names alone: a
+    file that is moved to another class folder leaves everybody's place as it was.
+    Errors: UserError naming the file.
     """
     root = locate(given)
-    names = subfolders(root / "train")
-    if not names:
-        raise UserError(f"{root / 'train'} holds no class folders; expected train/CLASS/*.png")
-    train, test = (_class_folders(root / part, names) for part in ("train", "test"))
-    if not any(train.values()):
+    names, train = _class_folders(root / "train", class_names)
+    _, test = _class_folders(root / "test", names)
+    if not train:
         raise UserError(f"{root / 'train'} holds no png, jpg or jpeg files in its class folders")
-    notes = [f"class names are the folder names: {', '.join(names)}",
-             "gray or RGB, and the image size unless given, are read from the files"]
-    return files.labelled(
-        root.resolve().name, fixed_classes(str(root), len(names), classes), _pairs(train, names),
-        _pairs(test, names), notes, mode=None, image_size=image_size, skip_bad=skip_bad)
+    fixed_classes(shown(root), len(names), classes)
+    data = files.labelled(root.resolve().name, names, *(_pairs(part, names) for part in (
+        train, test)), _notes(bool(class_names), channels, image_size, skip_bad),
+        channels=channels, image_size=image_size, skip_bad=skip_bad)
+    return data if class_names else _with_uncovered(data, _read_names(names))
 
 
-def _class_folders(path: Path, names: list[str]) -> Part:
-    """The files of the class folders in path, which may lack some, or all, of the names."""
+def _notes(*declared: object) -> list[str]:
+    said = ("the class names are declared", "every image is converted to the declared number of "
+            "channels", "every image is resized to the declared size", SKIPPED)
+    return [note for given, note in zip(declared, said, strict=True) if given]
+
+
+def _read_names(names: Sequence[str]) -> Uncovered:
+    short = len(names) <= files.NAMED and not any("," in name for name in names)
+    option = ",".join(names) if short else "FILE"
+    return Uncovered(f"the names and the number of the classes, {len(names)}, are those of the "
+                     "folders", f"--class-names {option}")
+
+
+def _with_uncovered(data: Dataset, *more: Uncovered) -> Dataset:
+    return dataclasses.replace(data, uncovered=(*more, *data.uncovered))
+
+
+def _class_folders(path: Path, names: Sequence[str]) -> tuple[tuple[str, ...], Part]:
+    """The names of the classes and the files of their folders in path, of which any may be absent;
+    where no names are given, those of the folders. Errors: UserError for a folder of another name.
+    """
     found = subfolders(path)
+    if not names:
+        if not found:
+            raise UserError(f"{shown(path)} holds no class folders; expected CLASS/*.png or .jpg")
+        names = checked(found, shown(path))
     unknown = sorted(set(found) - set(names))
     if unknown:
-        raise UserError(f"{path / unknown[0]} is a class that train/ lacks; known: "
-                        f"{', '.join(names)}")
-    return {name: listed(path / name) for name in found}
+        raise UserError(f"{shown(path / unknown[0])} is no class; known: {', '.join(names)}; "
+                        "declare it with --class-names, or take it away")
+    place = {name: i for i, name in enumerate(names)}
+    part = [(file, name) for name in found for file in listed(path / name)]
+    return tuple(names), sorted(part, key=lambda pair: (pair[0].name, place[pair[1]]))
 
 
-def _pairs(part: Part, classes: Iterable[str]) -> Labelled:
-    return [(path, label) for label, name in enumerate(classes) for path in part.get(name, [])]
+def _pairs(part: Part, names: Sequence[str]) -> Labelled:
+    place = {name: label for label, name in enumerate(names)}
+    return [(path, place[name]) for path, name in part]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Places:
-    """Places365 as it lies: its categories in order, named as `bus_station-indoor`."""
+    """Places365 as it lies: its categories in order, named as `bus_station-indoor`; whether these
+    are read from the folders."""
 
-    categories: list[str]
+    categories: tuple[str, ...]
     train: Part
     held: Part
+    from_folders: bool = False
 
 
 def places365(given: str, attribute: str | None, classes: int | None, image_size: int | None,
-              skip_bad: bool) -> Dataset:
+              class_names: tuple[str, ...], skip_bad: bool) -> Dataset:
     """Places365-Standard (Zhou et al. 2017), RGB, 64 x 64 unless image_size says otherwise; val is
     the held-out part.
 
     Two layouts: train/CATEGORY/*.jpg and val/CATEGORY/*.jpg, or the lists categories_places365.txt,
     places365_train_standard.txt and places365_val.txt beside data_256/ and val_256/ (or
-    data_256_standard/, data_large/, ...).
+    data_256_standard/, data_large/, ...), in whose order the records then are. class_names: the
+    categories of the first layout; `uncovered` where they are read from the folders.
     attribute: the classes, as names with ; between them, each a category (`bedroom`,
       `bus_station-indoor`) or a group of categories: `indoor` and `outdoor` where IO_places365.txt
       lies in DIR, and the columns of the authors' scene hierarchy where that table lies there as
       *hierarchy*.csv (`home or hotel`; its level 2 has 16 classes). DataLens (Wang et al. 2021,
       section 5.1) trains on 120,000 images of three level-2 classes, which it does not name.
-      A category in several of the named classes is left out. None: all categories.
+      A category in several of the named classes is left out. How many images they have is a
+      function of the labels, and so `uncovered`: an empty slot for each other of the 1.8 million
+      would leave few teachers with records. None: all categories.
     Errors: UserError, one line naming the file, line or name.
     """
     root = locate(given)
-    held = _from_lists(root) if (root / CATEGORIES).is_file() else _from_folders(root)
+    lists = (root / CATEGORIES).is_file()
+    if class_names and (lists or attribute is not None):
+        named = CATEGORIES if lists else "--attribute"
+        raise UserError(f"--class-names: the classes are named by {named}; drop the option")
+    held = _from_lists(root) if lists else _from_folders(root, class_names)
     if attribute is None:
         chosen = {name: [name] for name in held.categories}
     else:
         chosen = _chosen(attribute, {name: {name} for name in held.categories} | _groups(root))
-    parts = [{name: [path for category in members for path in part.get(category, [])]
-              for name, members in chosen.items()} for part in (held.train, held.held)]
-    for name, found in parts[0].items():
-        if not found:
-            raise UserError(f"{root}: no training images of the class {name!r}; unpack them there, "
-                            "or name other classes with --attribute")
+    train, test = (_of_classes(part, chosen) for part in (held.train, held.held))
+    _require_images(root, train, chosen, attribute)
     what = "all categories" if attribute is None else f"{'; '.join(chosen)}, by public lists"
-    return files.labelled(
-        "places365", fixed_classes("places365", len(chosen), classes), _pairs(parts[0], chosen),
-        _pairs(parts[1], chosen), [f"classes: {what}; the held-out part is val"],
-        mode="RGB", image_size=image_size or PLACES_SIZE, skip_bad=skip_bad)
+    data = files.labelled(
+        "places365", checked(tuple(chosen), CATEGORIES), _pairs(train, tuple(chosen)),
+        _pairs(test, tuple(chosen)),
+        [f"classes: {what}; the held-out part is val", *[SKIPPED] * skip_bad],
+        channels=3, image_size=image_size or PLACES_SIZE, skip_bad=skip_bad)
+    fixed_classes("places365", len(chosen), classes)
+    if attribute is not None:
+        return _with_uncovered(data, Uncovered(
+            f"the number of records, {len(data.y_train)}, is that of the images in the named "
+            "classes", "all categories, by leaving out --attribute"))
+    named = held.from_folders and not class_names
+    return _with_uncovered(data, _read_names(held.categories)) if named else data
 
 
-def _from_folders(root: Path) -> _Places:
-    names = subfolders(root / "train")
-    if not names:
+def _of_classes(part: Part, chosen: dict[str, list[str]]) -> Part:
+    """The files of the classes, under the names of these."""
+    names = {category: name for name, members in chosen.items() for category in members}
+    return [(path, names[category]) for path, category in part if category in names]
+
+
+def _require_images(root: Path, train: Part, chosen: dict[str, list[str]], attribute: str | None
+                    ) -> None:
+    """Errors: UserError where a class that was asked for has no training images, or none has."""
+    there = {name for _, name in train}
+    absent = [name for name in chosen if name not in there]
+    if not there or (attribute is not None and absent):
+        raise UserError(f"{shown(root)}: no training images of the class {absent[0]!r}; unpack "
+                        "them there, or name other classes with --attribute")
+
+
+def _from_folders(root: Path, class_names: Sequence[str]) -> _Places:
+    if not subfolders(root / "train"):
         raise UserError(f"{root} holds neither train/CATEGORY/*.jpg nor {CATEGORIES}; give the "
                         "folder of Places365")
-    return _Places(names, *(_class_folders(root / part, names) for part in ("train", "val")))
+    names, train = _class_folders(root / "train", class_names)
+    return _Places(names, train, _class_folders(root / "val", names)[1], True)
 
 
 def _from_lists(root: Path) -> _Places:
@@ -119,14 +179,14 @@ def _from_lists(root: Path) -> _Places:
         names[words[1]] = _category(words[0])
     parts = []
     for given, roots in zip(LISTS, ROOTS, strict=True):
-        images = files.folder_file(root, *roots)
-        parts.append({name: [] for name in names.values()})
+        images, part = files.folder_file(root, *roots), []
         for number, words in enumerate(files.lines(files.folder_file(root, given)), 1):
             if len(words) != 2 or words[1] not in names:
                 raise UserError(f"{root / given}, line {number}: expected an image and its "
                                 f"category, one of the {len(names)} in {CATEGORIES}")
-            parts[-1][names[words[1]]].append(images / words[0].lstrip("/"))
-    return _Places(list(names.values()), *parts)
+            part.append((images / words[0].lstrip("/"), names[words[1]]))
+        parts.append(part)
+    return _Places(tuple(names.values()), *parts)
 
 
 def _category(path: str) -> str:
@@ -151,10 +211,10 @@ def _groups(root: Path) -> dict[str, set[str]]:
 
 def _hierarchy(path: Path) -> dict[str, set[str]]:
     """Columns of 0 and 1, under the line whose first cell is `category`."""
+    lines = io.StringIO(files.text(path, "utf-8-sig"), newline="")
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = [[cell.strip() for cell in row] for row in csv.reader(file) if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        rows = [[cell.strip() for cell in row] for row in csv.reader(lines) if row]
+    except csv.Error as error:
         raise UserError(f"{path} cannot be read ({error}); save the table as CSV again") from error
     top = next((i for i, row in enumerate(rows) if row[0] == "category"), None)
     if top is None:

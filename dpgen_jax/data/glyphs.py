@@ -8,6 +8,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 from dpgen_jax.data.base import MIN_SIDE, Dataset, assemble
+from dpgen_jax.reading import require_memory
 from dpgen_jax.types import UserError
 
 # Upright faces of one family, which draw a digit alike: the other fonts there hold no digits, or
@@ -34,6 +35,8 @@ def glyphs(size: int = 12, n_train: int = 30000, n_test: int = 6000, seed: int =
     if size < MIN_SIDE or n_train < 1 or n_test < 0:
         raise UserError(f"glyphs: size {size}, n_train {n_train}, n_test {n_test}; at least "
                         f"{MIN_SIDE} pixels, 1 train and 0 test images are needed")
+    require_memory(f"{n_train + n_test:,} glyphs of {size} x {size} pixels",
+                   (n_train + n_test) * size**2)
     masters = _masters(size)
     rng_train, rng_test = (np.random.default_rng([seed, part]) for part in range(2))
     test = _draw(rng_test, masters, size, n_test) if n_test else None

@@ -1,17 +1,18 @@
-"""Image sources that hold real records: `digits`, `idx:DIR`, `npz:FILE`."""
+"""Image sources that hold real records: `digits` and `idx:DIR`."""
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
+import math
 import struct
-import zipfile
 import zlib
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
-from dpgen_jax.data.base import Arrays, Dataset, assemble, fixed_classes, frozen, locate
+from dpgen_jax.data.base import Arrays, Dataset, assemble, fixed_classes, locate
+from dpgen_jax.reading import CHUNK, require_memory, require_regular
 from dpgen_jax.types import UserError
 
 DIGITS_TRAIN = 1437
@@ -61,88 +62,52 @@ def _idx_file(folder: Path, name: str) -> Path:
 
 
 def _read_idx(path: Path, dims: int) -> np.ndarray:
-    """uint8 array of the dimensions that the header states, which must match the length."""
+    """uint8 array of the dimensions that the header states, which must match the length: of a .gz
+    file no more is unpacked than it states."""
+    size, header = require_regular(path).st_size, 4 * (1 + dims)
     try:
-        data = path.read_bytes()
-        if path.suffix == ".gz":
-            data = gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+            shape = _idx_shape(path, file.read(header), dims)
+            promised = math.prod(shape)
+            if path.suffix != ".gz":
+                _require_length(path, shape, size - header)
+            if not promised:
+                raise UserError(f"{path} holds {shape[0]} images and no pixels" if shape[0] else
+                                f"{path} holds 0 {'images' if dims > 1 else 'labels'}; at least 1 "
+                                "is needed")
+            require_memory(f"{path}, by its header {shape},", promised)
+            data = np.empty(promised, np.uint8)
+            read = _fill(file, memoryview(data))
+            _require_length(path, shape, read if read < promised else
+                            promised + len(file.read(CHUNK)))
+    except (OSError, EOFError, MemoryError, zlib.error) as error:
         raise UserError(f"{path} cannot be read ({error}); fetch it again") from error
-    header = 4 * (1 + dims)
-    if not IDX_MAGIC[dims].startswith(data[:4]):
-        raise UserError(f"{path} starts with bytes {data[:4].hex()}, an idx{dims} file with "
+    return data.reshape(shape)
+
+
+def _idx_shape(path: Path, head: bytes, dims: int) -> tuple[int, ...]:
+    if not IDX_MAGIC[dims].startswith(head[:4]):
+        raise UserError(f"{path} starts with bytes {head[:4].hex()}, an idx{dims} file with "
                         f"{IDX_MAGIC[dims].hex()}; is it another file under this name?")
-    if len(data) < header:
-        raise UserError(f"{path} is truncated: {len(data)} bytes, the header alone takes {header}; "
-                        "fetch it again")
-    shape = struct.unpack(f">{dims}I", data[4:header])
-    missing = int(np.prod(shape, dtype=object)) - (len(data) - header)
+    if len(head) < 4 * (1 + dims):
+        raise UserError(f"{path} is truncated: {len(head)} bytes, the header alone takes "
+                        f"{4 * (1 + dims)}; fetch it again")
+    return struct.unpack(f">{dims}I", head[4:])
+
+
+def _require_length(path: Path, shape: tuple[int, ...], there: int) -> None:
+    missing = math.prod(shape) - there
     if missing:
         fault = f"truncated by {missing}" if missing > 0 else f"too long by {-missing}"
         raise UserError(f"{path} is {fault} bytes against its header {shape}; fetch it again")
-    return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
 
 
-def npz(given: str, classes: int | None, image_size: int | None) -> Dataset:
-    """Arrays x_train [n, H, W] or [n, H, W, ch] (uint8, or float in [0, 1]), y_train int [n].
-
-    x_test and y_test alike, both or none. The number of classes is the argument or else an
-    integer `classes` in the file; it is never read off the labels, which are private.
-    client_id [n], integers or strings, names the holder of each training record and may be absent.
-    """
-    path = locate(given)
-    held = _read_npz(path)
-    missing = [name for name in ("x_train", "y_train") if name not in held]
-    if missing or ("x_test" in held) != ("y_test" in held):
-        raise UserError(f"{path} holds {sorted(held) or 'no arrays'}; x_train and y_train are "
-                        "needed, x_test and y_test may come together")
-    if classes is None:
-        classes = _stored_classes(path, held)
-    train, test = (
-        (to_bytes(f"{path}, x_{part}", held[f"x_{part}"]), held[f"y_{part}"])
-        if f"x_{part}" in held else None for part in ("train", "test"))
-    data = assemble(path.stem, classes, train, test,
-                    ["image height, width and channels are read from the array shapes"], image_size)
-    clients = _ranked(path, held.get("client_id"), len(data.y_train))
-    return dataclasses.replace(data, clients=clients)
-
-
-def _ranked(path: Path, named: np.ndarray | None, count: int) -> np.ndarray | None:
-    """int32 [n]: the rank 0..U-1 of each record's client among the sorted names."""
-    if named is None:
-        return None
-    if named.shape != (count,):
-        raise UserError(f"{path}: {count} training images but client_id of shape {named.shape}; "
-                        "one client an image is needed")
-    if named.dtype.kind not in "iuUS":
-        raise UserError(f"{path}: client_id is {named.dtype}; store integers or strings")
-    return frozen(np.unique(named, return_inverse=True)[1], np.int32)
-
-
-def _read_npz(path: Path) -> dict[str, np.ndarray]:
-    try:
-        opened = np.load(path, allow_pickle=False)
-        if isinstance(opened, np.ndarray):
-            raise UserError(f"{path} is a single .npy array; save x_train and y_train "
-                            "with np.savez")
-        with opened:
-            wanted = {"x_train", "y_train", "x_test", "y_test", "classes", "client_id"}
-            return {name: opened[name] for name in opened.files if name in wanted}
-    except UserError:
-        raise
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"{path} cannot be read as npz without pickles ({reason}); save it again "
-                        "with np.savez and plain arrays") from error
-
-
-def _stored_classes(path: Path, held: dict[str, np.ndarray]) -> int:
-    stored = held.get("classes")
-    if stored is None or stored.size != 1 or not np.issubdtype(stored.dtype, np.integer):
-        raise UserError(f"{path} does not state its number of classes; pass --classes N or store "
-                        "an integer `classes` (reading it off the labels would release private "
-                        "information)")
-    return int(stored.item())
+def _fill(file: BinaryIO, view: memoryview) -> int:
+    """Reads into the view until it is full or the file ends; the bytes that were read."""
+    done = 0
+    while done < len(view) and (got := file.readinto(view[done:done + CHUNK])):
+        done += got
+    return done
 
 
 def to_bytes(name: str, x: np.ndarray) -> np.ndarray:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from dpgen_jax.data.base import Arrays, Dataset, assemble, fit, fixed_classes, stack
+from dpgen_jax.data.base import (
+    Arrays,
+    Dataset,
+    Uncovered,
+    assemble,
+    fit,
+    fixed_classes,
+    stack,
+)
 from dpgen_jax.types import UserError
 
 DEFAULT_FOLDER = "~/tensorflow_datasets"
@@ -35,9 +44,23 @@ def prepared(given: str, classes: int | None, image_size: int | None) -> Dataset
     test = None
     if "test" in source.dataset_info.splits:
         test = _read(_data_source(given, "test"), "test", image_size)
-    return assemble(given, classes, _read(source, "train", image_size), test,
-                    ["class count and image shape are those of the data set's description"],
-                    image_size)
+    data = assemble(given, classes, _read(source, "train", image_size), test,
+                    ["class count and image shape, unless resized, are those of the data set's "
+                     "description"], image_size)
+    described = getattr(features["image"], "shape", None) or (None,) * 3
+    return dataclasses.replace(data, uncovered=tuple(_undescribed(data, described, image_size)))
+
+
+def _undescribed(data: Dataset, shape: tuple[int | None, ...], image_size: int | None
+                 ) -> Iterator[Uncovered]:
+    """What the description leaves open, and the first record decides."""
+    height, width, channels = data.spec.shape
+    if None in shape[:2] and image_size is None:
+        yield Uncovered(f"the height and width, {height} x {width}, are read from the records",
+                        f"--image-size {min(height, width)}")
+    if shape[2] is None:
+        yield Uncovered(f"the number of channels, {channels}, is read from the records",
+                        "the number of channels in the data set's description")
 
 
 def _data_source(given: str, split: str) -> Any:

@@ -8,12 +8,13 @@ import hmac
 import numpy as np
 
 from dpgen_jax.private.partition import Partition
-from dpgen_jax.types import Private, Records, Spec, UserError, unseal
+from dpgen_jax.types import EMPTY, Private, Records, Spec, UserError, unseal
 
 
 def seal(x: np.ndarray, y: np.ndarray, spec: Spec) -> Private[Records]:
     """Seals images x uint8 [n, H, W, ch] or encoded rows float32 [n, F], and labels y int [n].
 
+    A label EMPTY beside an x of zeros marks an empty slot, as loaders leave it; it counts in n.
     Errors: UserError naming the first offending row. Such a message is for the data holder only:
     it is raised before a run exists and is written nowhere.
     """
@@ -30,7 +31,8 @@ def seal(x: np.ndarray, y: np.ndarray, spec: Spec) -> Private[Records]:
     if not np.issubdtype(y.dtype, np.integer):
         raise UserError(f"labels are {y.dtype}, expected integers 0..{spec.classes - 1}")
     outside = np.flatnonzero((y < 0) | (y >= spec.classes))
-    if outside.size:
+    outside = [row for row in outside if y[row] != EMPTY or x[row].any()]
+    if outside:
         raise UserError(f"label {y[outside[0]]} in row {outside[0]} is outside the declared "
                         f"0..{spec.classes - 1}; mend the row or declare more classes")
     return Private(Records(x, y.astype(np.int32)))
@@ -42,7 +44,7 @@ def labels(records: Private[Records]) -> Private[np.ndarray]:
 
 
 def count(records: Private[Records]) -> int:
-    """The number of records, which is public under replace-one."""
+    """The number of records, empty slots too, which is public under replace-one."""
     return len(unseal(records).y)
 
 
@@ -57,6 +59,23 @@ def fingerprint(records: Private[Records], key: bytes) -> str:
 
 
 def deal(records: Private[Records], partition: Partition) -> Private[Records]:
-    """Records of each unit: x [U, m, ...], y int32 [U, m]."""
+    """Records of each unit: x [U, m, ...], y int32 [U, m].
+
+    An empty slot is refilled by the unit's own other records in turn, so that what a unit gets is a
+    function of its own slots alone. A unit that has nothing but empty slots keeps them, and answers
+    nothing (`teachers.visit_one`).
+    """
     held = unseal(records)
-    return Private(Records(held.x[partition.index], held.y[partition.index]))
+    index = _refilled(partition.index, held.y == EMPTY)
+    return Private(Records(held.x[index], held.y[index]))
+
+
+def _refilled(index: np.ndarray, empty: np.ndarray) -> np.ndarray:
+    """The index [U, m] of records without empty slots, unit by unit."""
+    index = index.copy()
+    for unit in np.flatnonzero(empty[index].any(1)):
+        holes = empty[index[unit]]
+        own = index[unit][~holes]
+        if len(own):
+            index[unit][holes] = np.resize(own, holes.sum())
+    return index

@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from dpgen_jax.types import Array, Method, Private, Records, UserError, unseal
+from dpgen_jax.types import EMPTY, Array, Method, Private, Records, UserError, unseal
 
 AXIS = "units"
 
@@ -137,12 +137,16 @@ def spread(array: np.ndarray, layout: Layout) -> Array:
 
 def visit_one(method: Method, unit: Units, own: Records, query: Any, step: Array, secret: Array
               ) -> tuple[Units, Array]:
-    """What one unit does in a step: learn, answer, bound. Returns the unit and int32 [B, D]."""
+    """What one unit does in a step: learn, answer, bound. Returns the unit and int32 [B, D].
+
+    A unit that has nothing but empty slots answers NaN, of which every bound makes 0.
+    """
     key = jax.random.fold_in(jax.random.wrap_key_data(unit.key), step)
     k_learn, k_answer, k_bound = jax.random.split(key, 3)
     state = method.learn(k_learn, unit.state, own, query)
     # The barrier keeps the compiler from computing a message anew for each pass over it.
     message = lax.optimization_barrier(method.answer(k_answer, state, own, query))
+    message = jnp.where(jnp.any(own.y != EMPTY), message, jnp.nan)
     votes = method.mechanism.contribution(k_bound, message, secret)
     return dataclasses.replace(unit, state=state), votes
 

@@ -92,14 +92,16 @@ class Release:
         return np.concatenate([np.zeros(0, np.int32), *parts]).astype(np.int32)
 
     def classes(self, names: Any) -> list[int]:
-        """The classes of these names: category texts of a table, or their numbers. Errors:
-        UserError for others."""
-        known = (list(self.spec.label.categories) if isinstance(self.spec, TableSpec)
-                 else [str(i) for i in range(self.spec.classes)])
-        bad = [name for name in map(str, names) if name not in known]
+        """The classes of these names, or their numbers, unless a name is a number itself or the
+        records are a table's. Errors: UserError for others."""
+        numbers = [str(i) for i in range(self.spec.classes)]
+        known = list(self.spec.class_names) or numbers
+        also = numbers if isinstance(self.spec, ImageSpec) and not any(
+            name.isdecimal() for name in known) else known
+        bad = [name for name in map(str, names) if name not in (*known, *also)]
         if bad:
             raise UserError(f"label {bad[0]!r} is not one of {', '.join(known)}")
-        return [known.index(str(name)) for name in names]
+        return [(known if str(name) in known else also).index(str(name)) for name in names]
 
     def _draw(self, n: int, labels: Any, seed: int | None) -> tuple[np.ndarray, np.ndarray]:
         if self.classifies:

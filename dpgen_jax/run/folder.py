@@ -99,6 +99,9 @@ def reopen(root: Path, config: dict[str, Any]) -> RunFolder:
     # Speed may change, except for the form in which the checkpoints hold the moments.
     changes += _differences("runtime.moments", *(
         held.get("runtime", {}).get("moments") for held in (before, config)))
+    if "class_names" in before:  # older versions wrote none
+        changes += _differences("class_names", *(
+            held.get("class_names") for held in (before, config)))
     if changes:
         raise UserError(f"{root} was started with another configuration: {'; '.join(changes)}. "
                         "Repeat the first command to resume, or start a new run with another --out")

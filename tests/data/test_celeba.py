@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from dpgen_jax.data import load
-from dpgen_jax.types import ImageSpec, UserError
+from dpgen_jax.types import EMPTY, ImageSpec, UserError
 
 NAMES = ["5_o_Clock_Shadow", "Black_Hair", "Blond_Hair", "Brown_Hair", "Male", "Young"]
 # image -> partition, black, blond, brown, male; its colour is its number times 20
@@ -53,7 +53,9 @@ def test_gender(root):
 def test_hair(root):
     data = load(f"celeba:{root}", attribute="hair", image_size=32, classes=3)
     assert data.name == "celeba-hair" and data.spec == ImageSpec(32, 32, 3, 3)
-    assert numbers(data.x_train) == [1, 2, 3] and data.y_train.tolist() == [0, 1, 2]
+    assert numbers(data.x_train) == [1, 2, 3, 0, 0]  # 4 and 5 keep their places
+    assert data.y_train.tolist() == [0, 1, 2, EMPTY, EMPTY]
+    assert data.spec.class_names == ("black", "blond", "brown")
     assert numbers(data.x_test) == [7] and data.y_test.tolist() == [2]
     assert data.private_notes == (
         "3 of 8 images have none or several of the three hair colours",)
@@ -65,12 +67,13 @@ def test_folders_as_downloaded(tmp_path):
     assert numbers(load(f"celeba:{root}").x_train) == [1, 2, 3, 4, 5]
 
 
-def test_skip_bad_drops_the_row(root):
+def test_skip_bad_empties_the_slot(root):
     (root / "img_align_celeba" / name(2)).write_bytes(b"no jpg")
     with pytest.raises(UserError, match="000002.jpg cannot be read as an image"):
         load(f"celeba:{root}")
     data = load(f"celeba:{root}", skip_bad=True)
-    assert data.y_train.tolist() == [1, 1, 1, 0] and numbers(data.x_train) == [1, 3, 4, 5]
+    assert data.y_train.tolist() == [1, EMPTY, 1, 1, 0]
+    assert numbers(data.x_train) == [1, 0, 3, 4, 5]
     assert "000002.jpg" in data.private_notes[0] and "000002" not in repr(data.notes)
 
 

@@ -32,14 +32,16 @@ def test_gray(root):
     assert data.name == "pets" and data.spec == ImageSpec(8, 10, 1, 2)
     assert data.y_train.tolist() == [0, 1, 1] and data.y_test.tolist() == [1]
     assert data.x_train[:, 0, 0, 0].tolist() == [30, 10, 20]
-    assert "class names are the folder names: cat, dog" in data.notes
+    assert data.spec.class_names == ("cat", "dog") and not data.notes
+    assert [entry.declare for entry in data.uncovered] == [
+        "--class-names cat,dog", "--channels 1", "--image-size 8"]
     assert not data.x_test.flags.writeable
 
 
 def test_one_colour_file_makes_all_rgb(root):
     draw(root / "test" / "cat" / "9.png", mode="RGBA", value=50)
     data = load(f"folder:{root}", classes=2)
-    assert data.spec == ImageSpec(8, 10, 3, 2) and (data.x_test[0] == 50).all()
+    assert data.spec == ImageSpec(8, 10, 3, 2) and (data.x_test[1] == 50).all()
 
 
 def test_odd_size_needs_image_size(root):
@@ -76,7 +78,7 @@ def test_deep_file_is_refused_also_after_a_colour_one(root):
 
 def test_test_class_not_in_train(root):
     draw(root / "test" / "emu" / "1.png")
-    with pytest.raises(UserError, match="emu is a class that train/ lacks; known: cat, dog"):
+    with pytest.raises(UserError, match="emu is no class; known: cat, dog; declare"):
         load(f"folder:{root}")
 
 
@@ -98,3 +100,29 @@ def test_no_test_part_and_channels_last(root):
     (root / "test" / "dog" / "1.png").unlink()
     data = load(f"folder:{root}")
     assert data.x_test is None and np.unique(data.x_train[0]).tolist() == [7]
+
+
+def test_a_declared_schema_takes_nothing_from_the_files(root):
+    draw(root / "train" / "dog" / "0.png", mode="RGB", size=(30, 20), value=7)
+    data = load(f"folder:{root}", channels=1, class_names="dog,emu,cat", image_size=8)
+    assert data.spec == ImageSpec(8, 8, 1, 3) and data.spec.class_names == ("dog", "emu", "cat")
+    assert not data.uncovered and data.y_train.tolist() == [0, 2, 0, 0]
+    assert data.private_notes == ("no training images of the class emu",)
+    names = root / "names.txt"
+    names.write_text("dog\nemu\ncat\n")
+    again = load(f"folder:{root}", channels=1, class_names=str(names), image_size=8)
+    assert again.notes == data.notes and again.spec.class_names == data.spec.class_names
+
+
+@pytest.mark.parametrize(("names", "match"), [
+    ("dog", "train.cat is no class; known: dog"), ("dog,,cat", "'' cannot be the name of a class"),
+    ("dog,cat,dog", "'dog' is named twice"), ("dog,c\nat", r"'c\\nat' cannot be the name"),
+    ([], "names no class")])
+def test_bad_class_names(root, names, match):
+    with pytest.raises(UserError, match=match) as caught:
+        load(f"folder:{root}", class_names=names)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(UserError, match="--class-names has 2 names, --classes 3 was given"):
+        load(f"folder:{root}", class_names="cat,dog", classes=3)
+    with pytest.raises(UserError, match="--channels 2: give 1 for gray or 3"):
+        load(f"folder:{root}", channels=2)

@@ -93,5 +93,5 @@ def test_single_array_and_missing_file(tmp_path):
         load(f"npz:{tmp_path / 'x.npy'}", classes=3)
     with pytest.raises(UserError, match="none.npz not found"):
         load(f"npz:{tmp_path / 'none.npz'}", classes=3)
-    with pytest.raises(UserError, match="cannot be read as npz"):
+    with pytest.raises(UserError, match="is no regular file"):
         load(f"npz:{tmp_path}", classes=3)

@@ -1,0 +1,97 @@
+"""The names of classes: part of what is released, and of nothing that is compared or hashed."""
+
+import json
+
+import numpy as np
+import pytest
+import runs
+import toy
+
+from dpgen_jax import api, assessment, data
+from dpgen_jax.config import digest, from_json, to_json
+from dpgen_jax.data import Dataset
+from dpgen_jax.presets import numbers
+from dpgen_jax.run import bundle, folder
+from dpgen_jax.run.bundle import Release
+from dpgen_jax.types import EMPTY, ImageSpec, UserError
+
+PLAIN = ImageSpec(8, 8, 1, 3)
+NAMED = ImageSpec(8, 8, 1, 3, ("emu", "cat", "dog"))
+
+
+def release(spec):
+    return Release("datalens", toy.CONFIG, spec, {"w": np.zeros(2, np.float32)}, {})
+
+
+def public(spec):
+    """A run's config.json at its start."""
+    x, y = runs.images()
+    asked = runs.asked(None)
+    return api._public_config(asked, asked.config, Dataset("some", spec, x, y), {"records": 60})
+
+
+@pytest.mark.parametrize(("spec", "given", "expected"), [
+    (NAMED, ["dog", "emu"], [2, 0]), (NAMED, ["1", "cat"], [1, 1]), (NAMED, [2], [2]),
+    (PLAIN, ["2", 0], [2, 0]), (ImageSpec(8, 8, 1, 3, ("2", "0", "1")), ["2", 0, 1], [0, 1, 2]),
+    (numbers(2), ["1"], [1])])
+def test_classes_are_found_by_name_or_number(spec, given, expected):
+    assert release(spec).classes(given) == expected
+
+
+@pytest.mark.parametrize(("spec", "label"), [
+    (NAMED, "bird"), (NAMED, "3"), (PLAIN, "cat"), (ImageSpec(8, 8, 1, 2, ("1", "2")), "0")])
+def test_a_label_that_is_none_is_refused_by_name(spec, label):
+    with pytest.raises(UserError, match=f"label '{label}' is not one of"):
+        release(spec).classes([label])
+
+
+def test_a_release_keeps_them_and_an_old_one_has_none(tmp_path):
+    release(NAMED).save(tmp_path)
+    assert bundle.load(tmp_path).spec.class_names == NAMED.class_names
+    held = json.loads((tmp_path / "config.json").read_text())
+    del held["spec"]["class_names"]
+    (tmp_path / "config.json").write_text(json.dumps(held))
+    assert bundle.load(tmp_path).spec.class_names == ()
+
+
+def test_they_are_no_part_of_what_is_compared_or_of_old_digests():
+    assert PLAIN == NAMED and hash(PLAIN) == hash(NAMED)
+    assert to_json(PLAIN) == {"height": 8, "width": 8, "channels": 1, "classes": 3}
+    assert digest(PLAIN) == digest({"height": 8, "width": 8, "channels": 1, "classes": 3})
+    assert from_json(ImageSpec, to_json(NAMED)).class_names == NAMED.class_names
+    assert public(NAMED)["spec"] == public(PLAIN)["spec"] == to_json(PLAIN)
+    assert public(NAMED)["class_names"] == [*NAMED.class_names]
+
+
+def test_a_run_of_an_older_version_can_be_resumed(tmp_path):
+    old = public(PLAIN)
+    del old["class_names"]
+    folder.create(tmp_path / "old", old)
+    folder.reopen(tmp_path / "old", public(NAMED))
+    folder.create(tmp_path / "new", public(NAMED))
+    folder.reopen(tmp_path / "new", public(NAMED))
+    with pytest.raises(UserError, match="class_names was .*'emu', 'cat', 'dog'.*, now"):
+        folder.reopen(tmp_path / "new", public(PLAIN))
+
+
+def test_any_images_may_be_given_names(tmp_path):
+    x, y = runs.images()
+    place = f"npz:{runs.npz(tmp_path / 'a.npz', x, y)}"
+    loaded = data.load(place, class_names="emu,cat,dog")
+    assert loaded.spec.class_names == NAMED.class_names
+    with pytest.raises(UserError, match="--class-names does not apply to breast_cancer"):
+        data.load("breast_cancer", class_names="a,b")
+    with pytest.raises(UserError, match="digits has 10 classes, --classes 2 was given"):
+        data.load("digits", class_names="a,b")
+
+
+def test_an_evaluation_sees_no_empty_slot(monkeypatch):
+    """What measures likeness or attacks members gets records alone."""
+    seen = []
+    monkeypatch.setattr(assessment, "_images", lambda release, held, asked, say: seen.append(
+        held.y_train) or {})
+    x, y = runs.images()
+    x[3], y[3] = 0, EMPTY
+    held = Dataset("some", NAMED, x, y, x[10:30], y[10:30])
+    assessment.assess(release(PLAIN), held)
+    assert len(seen[0]) == len(y) - 1 and (seen[0] >= 0).all()
