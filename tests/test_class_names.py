@@ -13,6 +13,7 @@ from dpgen_jax.data import Dataset
 from dpgen_jax.presets import numbers
 from dpgen_jax.run import bundle, folder
 from dpgen_jax.run.bundle import Release
+from dpgen_jax.run.statement import Protected
 from dpgen_jax.types import EMPTY, ImageSpec, UserError
 
 PLAIN = ImageSpec(8, 8, 1, 3)
@@ -27,7 +28,8 @@ def public(spec):
     """A run's config.json at its start."""
     x, y = runs.images()
     asked = runs.asked(None)
-    return api._public_config(asked, asked.config, Dataset("some", spec, x, y), {"records": 60})
+    return api._public_config(asked, asked.config, Dataset("some", spec, x, y),
+                              Protected("record", {"records": 60}))
 
 
 @pytest.mark.parametrize(("spec", "given", "expected"), [

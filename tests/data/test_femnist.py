@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpgen_jax.data import load
-from dpgen_jax.data.clients import split
+from dpgen_jax.data.clients import named
 from dpgen_jax.types import ImageSpec, UserError
 
 WRITERS = {"f0003_42": [9, 0], "f0000_14": [3, 61, 5], "f0001_41": [7]}
@@ -33,7 +33,7 @@ def test_writers_are_clients(tmp_path):
     assert data.y_train.tolist() == [3, 61, 5, 7, 9, 0] and data.x_test is None
     np.testing.assert_array_equal(data.x_train[:, 0, 0, 0], 255 - data.y_train)
     assert (data.x_train[:, 1:] == 255).all()  # white paper stays white
-    assert split(data, None, None, 0).clients.tolist() == data.clients.tolist()
+    assert named(data, None, None).clients.tolist() == data.clients.tolist()
     with pytest.raises(ValueError, match="read-only"):
         data.clients[0] = 1
 

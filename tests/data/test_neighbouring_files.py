@@ -19,6 +19,7 @@ from dpgen_jax import api
 from dpgen_jax.data import from_arrays, load
 from dpgen_jax.private import partition
 from dpgen_jax.private import records as sealing
+from dpgen_jax.run.statement import Protected
 from dpgen_jax.types import EMPTY, UserError, unseal
 
 N = 12
@@ -27,7 +28,8 @@ N = 12
 def public(data):
     """What a run writes down at its start, in bytes."""
     asked = runs.asked(None)
-    who = {"records": len(data.y_train)}
+    who = Protected("record", {"records": len(data.y_train)}, data.notes,
+                    tuple(part.what for part in data.uncovered))
     return json.dumps([api._public_config(asked, asked.config, data, who), data.notes])
 
 
