@@ -97,7 +97,8 @@ def _skipped(bad: list[Path]) -> list[str]:
 
 
 def _absent(names: Sequence[str], y: np.ndarray) -> list[str]:
-    absent = [name for label, name in enumerate(names) if label not in set(y.tolist())]
+    there = set(np.unique(y).tolist())
+    absent = [name for label, name in enumerate(names) if label not in there]
     if not absent:
         return []
     more = f" and {len(absent) - NAMED} more" if len(absent) > NAMED else ""

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from dpgen_jax.data import load
+from dpgen_jax.data import load, tfds
 from dpgen_jax.types import UserError
 
 pytest.importorskip("tensorflow_datasets")
@@ -38,7 +38,16 @@ def test_reads_prepared_data(spec, name):
     filled = data.x_train[:, 0, 0, 0]  # tfds shuffles the records
     assert sorted(filled) == [20 * i for i in range(12)]
     np.testing.assert_array_equal(data.y_train, filled // 20 % 3)
-    assert (data.x_train == filled[:, None, None, None]).all()
+    assert (data.x_train == filled[:, None, None, None]).all() and not data.uncovered
+
+
+@pytest.mark.parametrize(("shape", "image_size", "expected"), [
+    ((None, None, 1), None, ["--image-size 8"]), ((None, None, 1), 8, []),
+    ((8, 8, None), None, ["the number of channels in the data set's description"])])
+def test_what_the_description_leaves_open_is_uncovered(shape, image_size, expected):
+    """The first record decides it, so that replacing that record would change the schema."""
+    found = tfds._undescribed(load("tfds:tiny_tfds"), shape, image_size)
+    assert [entry.declare for entry in found] == expected
 
 
 def test_resizes():
