@@ -83,7 +83,9 @@ def run(flags: Flags, say: Say = print) -> None:
     text = _render(made, flags.init_schema)
     flags.out.touch(mode=0o600, exist_ok=False)
     flags.out.write_text(text, "utf-8")
-    for line in schema.read(str(flags.out)).notes:
+    written = schema.read(str(flags.out))
+    for line in (*(f"not covered by epsilon: {entry.what}" for entry in written.uncovered),
+                 *written.notes):
         say(f"note: {line}")
     say(f"schema: {flags.out}")
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from dpgen_jax.data.base import locate, nearest
+from dpgen_jax.data.base import Uncovered, locate, nearest
 from dpgen_jax.types import Column, TableSpec, UserError
 
 PACKAGED = Path(__file__).parent / "schemas"
@@ -34,6 +34,9 @@ PRIVATE = "private"  # in place of an entry: to be bought
 NULLS = frozenset({"", "NA", "NaN", "nan", "null", "NULL", "?"})
 TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 SPOKEN = {"min": "bounds", "max": "bounds", "nullable": "nullability"}
+BUYABLE = ("bounds", "categories")
+DECLARE = "in the schema, by what is known without the data, and remove it from read_from_data"
+BUY = ", or write `private` in its place and buy it with --init-schema and --schema-epsilon"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,14 +44,16 @@ class Schema:
     """A checked schema.
 
     others: for a column of which it was declared, the category that takes all undeclared texts.
-    notes: which entries come from the records, and how, one line each; published.
+    notes: which entries were bought under differential privacy, one line each; published.
     bought: the purchases made for it, as rows of `accountant.events.to_json`.
+    uncovered: the entries that were read from private records (its `read_from_data`).
     """
 
     spec: TableSpec
     others: Mapping[str, str] = dataclasses.field(default_factory=dict)
     notes: tuple[str, ...] = ()
     bought: tuple[dict[str, Any], ...] = ()
+    uncovered: tuple[Uncovered, ...] = ()
 
 
 def read(given: str) -> Schema:
@@ -129,12 +134,13 @@ def _parse(held: Any) -> Schema:
     read_entries, rows = held.get("read_from_data", []), _bought(held.get("bought", []))
     if not isinstance(read_entries, list):
         raise UserError("read_from_data is no list; write [COLUMN.min, COLUMN.max, ...]")
-    notes = [f"not covered by epsilon: {entries} read from private data"
-             for entries in _grouped(read_entries, names)]
-    notes += [f"bought under differential privacy on the same records: {entries}"
-              for entries in _grouped([row.pop("entry", "") for row in rows], names)]
+    uncovered = [Uncovered(f"{sort} of {columns} read from private data",
+                           DECLARE + BUY * (sort in BUYABLE))
+                 for sort, columns in _grouped(read_entries, names)]
+    notes = [f"bought under differential privacy on the same records: {sort} of {columns}"
+             for sort, columns in _grouped([row.pop("entry", "") for row in rows], names)]
     return Schema(TableSpec(features, columns[position], position), others, tuple(notes),
-                  tuple(rows))
+                  tuple(rows), tuple(uncovered))
 
 
 def _label_position(label: Any, columns: list[Column]) -> int:
@@ -236,16 +242,17 @@ def _categories(name: str, entries: dict[str, Any], nullable: bool) -> tuple[str
     return categories
 
 
-def _grouped(entries: list[Any], names: list[str]) -> list[str]:
-    """'bounds of V1, V2', 'categories of Class': one text for each sort of entry."""
+def _grouped(entries: list[Any], names: list[str]) -> list[tuple[str, str]]:
+    """('bounds', 'V1, V2'), ('categories', 'Class'): one pair for each sort of entry."""
     sorts: dict[str, dict[str, None]] = {}
+    known = set(names)
     for entry in map(str, entries):
         column, _, what = entry.rpartition(".")
-        if column not in names or what not in (*ENTRIES, *SPOKEN.values()):
+        if column not in known or what not in (*ENTRIES, *SPOKEN.values()):
             raise UserError(f"{entry!r} names no entry; write {names[0]}.min, or another column "
                             "and entry, or remove it")
         sorts.setdefault(SPOKEN.get(what, what), {})[column] = None
-    return [f"{what} of {', '.join(found)}" for what, found in sorts.items()]
+    return [(what, ", ".join(found)) for what, found in sorts.items()]
 
 
 def _bought(given: Any) -> list[dict[str, Any]]:

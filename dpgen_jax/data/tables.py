@@ -48,7 +48,8 @@ def table(name: str, schema: Schema, train: Coded, test: Coded | None,
         None if test is None else frozen(test.y, np.int32),
         ("column names, kinds, bounds, categories and classes are those of the schema",
          *notes, *schema.notes),
-        (*train.private_notes, *(test.private_notes if test else ())), schema.bought)
+        (*train.private_notes, *(test.private_notes if test else ())), schema.bought,
+        uncovered=schema.uncovered)
 
 
 def read(path: Path, header: Sequence[str] | None = None, remark: str | None = None) -> Cells:
