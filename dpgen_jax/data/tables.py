@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 DIGITS = 6  # significant digits of a number that is written
 TEXT_SHARE = 4  # of what is allowed, a quarter may be the text of a file
-CELL_BYTES = 120
-"""that a cell takes beside its letters, as a text in the lists of its row and its column"""
+CELL_BYTES, LINE_BYTES = 100, 300
+"""that a cell takes beside its letters, as a text in the lists of its row and its column, and a
+line beside its cells"""
 VALUE_BYTES = 12
 """of an encoded value, as float64 and as float32"""
 
@@ -68,9 +69,10 @@ def read(path: Path, header: Sequence[str] | None = None, remark: str | None = N
     memory that its cells would take, before they are made.
     """
     held = reading.read_bytes(path, reading.allowed_bytes() / TEXT_SHARE)
-    most = held.count(b",") + held.count(b"\n") + 1
+    rows = held.count(b"\n") + 1
+    most = held.count(b",") + rows
     reading.require_memory(f"{path}: a table of {most:,} cells",
-                           CELL_BYTES * most + TEXT_SHARE * len(held))
+                           CELL_BYTES * most + LINE_BYTES * rows + TEXT_SHARE * len(held))
     try:
         file = io.TextIOWrapper(io.BytesIO(held), encoding="utf-8-sig", newline="")
         reader = files.reader(file, skipinitialspace=True, strict=True)
