@@ -33,7 +33,7 @@ MAY_IMPORT = {
                  "accountant.smooth_sensitivity"},  # the declared numbers of a sanitiser
     "presets/": {"presets", "methods", "nets", "types"},
     "data/": {"data", "types", "accountant.events", "reading"},
-    "evaluation/": {"evaluation", "nets", "types", "errors", "data.transform"},
+    "evaluation/": {"evaluation", "nets", "types", "errors", "data.transform", "reading"},
     "run/": {"run", "methods", "config", "types", "errors", "reading", "version",
              "data.transform", "data.tables", "aggregation.discrete_laplace", "accountant.events"},
     "report/": {"report", "evaluation", "run", "types", "errors", "data.transform", "reading"},

@@ -143,19 +143,24 @@ def read_json(path: Path) -> dict[str, Any]:
     """A JSON object, of finite numbers and at most `MAX_DEPTH` levels.
 
     Errors: UserError naming the file when it is missing, no regular file, or no such object."""
+    data = reading.read_bytes(path, reading.JSON_BYTES)
     try:
-        value = json.loads(reading.read_bytes(path, reading.JSON_BYTES), parse_constant=_number,
-                           parse_float=_number, parse_int=_whole, object_pairs_hook=_each_once)
-        if not isinstance(value, dict):
-            raise ValueError("no JSON object")
-        _check_depth(value)
-        return value
-    except RecursionError:
-        raise UserError(f"{path} is damaged: more than {MAX_DEPTH} levels of nesting") from None
+        return parse_json(data)
     except ValueError as error:
-        if isinstance(error, UserError):
-            raise
         raise UserError(f"{path} is damaged: {error}") from error
+
+
+def parse_json(data: bytes) -> dict[str, Any]:
+    """The object in the bytes. Errors: ValueError, as `read_json` says."""
+    try:
+        value = json.loads(data, parse_constant=_number, parse_float=_number, parse_int=_whole,
+                           object_pairs_hook=_each_once)
+    except RecursionError:
+        raise ValueError(f"more than {MAX_DEPTH} levels of nesting") from None
+    if not isinstance(value, dict):
+        raise ValueError("no JSON object")
+    _check_depth(value)
+    return value
 
 
 def _number(text: str) -> float:

@@ -31,6 +31,8 @@ BUDGET_COLOUR = "#c1440e"
 MAX_PANELS, PANELS_IN_ROW = 30, 5
 MAX_BARS = 200
 """in a panel; of more categories neighbours share a bar"""
+MAX_DRAWN = 1e100
+"""in size: no axis can reach from one end of all floats to the other"""
 UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
                     "\ud800-\udfff\ufffe\uffff]")
 """control characters, marks that turn the direction of writing, and halves of surrogate pairs"""
@@ -203,9 +205,9 @@ def scalar_names(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def series(rows: Sequence[dict[str, Any]], name: str) -> np.ndarray:
-    """One metric, NaN where a row has none."""
+    """One metric, NaN where a row has none that can be drawn."""
     values = (row.get(name) for row in rows)
-    return np.array([v if isinstance(v, int | float) and math.isfinite(v) else math.nan
+    return np.array([v if isinstance(v, int | float) and abs(v) < MAX_DRAWN else math.nan
                      for v in values], float)
 
 
