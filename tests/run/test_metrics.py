@@ -128,8 +128,9 @@ def test_tensorboard_gets_the_finite_scalars(tmp_path, monkeypatch):
     assert told == [(str(tmp_path / "board"), 5), ("loss", 0.5, 5), "closed"]
 
 
-@pytest.mark.parametrize("line", ["[" * 10_000, '{"step": "x"}', '{"step": 1e400}', '{"step": null}',
-                                  '{"step": ' + "1" * 5000 + "}", '{"a": NaN}', '{"a": 1, "a": 2}'])
+@pytest.mark.parametrize("line", [
+    "[" * 10_000, '{"step": "x"}', '{"step": 1e400}', '{"step": null}', '{"a": NaN}',
+    '{"a": 1, "a": 2}', '{"step": ' + "1" * 5000 + "}"])
 def test_a_line_made_to_harm_is_named(tmp_path, line):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1}\n' + line + '\n{"step": 2}\n')
