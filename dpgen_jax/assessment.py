@@ -23,7 +23,7 @@ from dpgen_jax.evaluation import attacks, fidelity, inception, judge, membership
 from dpgen_jax.evaluation import tables as table_scores
 from dpgen_jax.evaluation.marginals import cells
 from dpgen_jax.report import figures, neighbours, page
-from dpgen_jax.run import folder, metrics, plots
+from dpgen_jax.run import contents, folder, metrics, plots
 from dpgen_jax.run.bundle import Release
 from dpgen_jax.types import ImageSpec, Spec, TableSpec, UserError
 
@@ -198,7 +198,7 @@ def write(found: dict[str, Any], release: Release, held: Dataset, out: Path,
     source = run if run and (run / "config.json").is_file() else None
     report = page.Report(
         found, release.privacy,
-        folder.read_json(source / "config.json") if source else _described(release),
+        contents.described(source / "config.json") if source else _described(release),
         metrics.read(source / "metrics.jsonl") if source else (), samples,
         tuple(figure for figure in drawn if figure))
     (out / "report.html").write_text(page.page(report), encoding="utf-8")

@@ -21,10 +21,13 @@ from dpgen_jax.errors import UserError
 
 def main(command: Callable[[list[str]], None]) -> None:
     """Runs a command: exit 0, or 2 on a usage or data error, or 3 without budget for a step."""
+    for stream in (sys.stdout, sys.stderr):  # a name that cannot be shown ends no run
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         command(sys.argv[1:])
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {_escaped(str(error))}", file=sys.stderr)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         sys.exit(1)
@@ -34,6 +37,11 @@ def main(command: Callable[[list[str]], None]) -> None:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
+
+
+def _escaped(text: str) -> str:
+    """In one line, and nothing in it that a terminal would obey."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def split_method(argv: Sequence[str], default: str) -> tuple[str, list[str]]:

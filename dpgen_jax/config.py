@@ -6,6 +6,8 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
+import types
 import typing
 from pathlib import Path
 from typing import Any, Literal
@@ -146,21 +148,98 @@ def to_json(value: Any) -> Any:
     return value
 
 
-def from_json(cls: type, value: Any) -> Any:
-    """The inverse of `to_json` for a dataclass of plain and dataclass fields. Errors: UserError."""
-    kinds = typing.get_type_hints(cls)
-    unknown = sorted(set(value) - set(kinds))
+MAX_WHOLE = 2**63
+"""whole numbers lie below it in size, so that arrays can hold them"""
+
+
+def from_json(kind: Any, value: Any, name: str = "") -> Any:
+    """The inverse of `to_json`: plain JSON as the type `kind`, of which every part is checked.
+
+    kind: a dataclass, a TypedDict (whose other keys may hold anything), or a type made of bool,
+    int, float, str, None, Any, Literal, unions, tuples, lists and dicts of str. name: what an
+    error calls the value. Errors: UserError naming the field and what was expected.
+    """
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return _one_of(parts, value, name)
+    if kind is Any or (origin is typing.Literal and value in parts and isinstance(value, str)):
+        return value
+    if isinstance(value, dict) and typing.is_typeddict(kind):
+        hints = typing.get_type_hints(kind, include_extras=True)
+        needed = [key for key, hint in hints.items() if typing.get_origin(hint) is typing.Required]
+        return value | _fields(kind, value, needed, name)
+    if isinstance(value, dict) and dataclasses.is_dataclass(kind):
+        fields = _fields(kind, value, _needed(kind, value), name)
+        try:
+            return kind(**fields)
+        except ArithmeticError as error:  # a check of the class itself
+            raise UserError(f"the fields of {name or kind.__name__} are out of range: {error}"
+                            ) from error
+    if isinstance(value, dict) and origin is dict:
+        return {key: from_json(parts[1], part, f"{name}.{key}"[-200:])
+                for key, part in value.items()}
+    if isinstance(value, list) and origin in (list, tuple):
+        kinds = [parts[0]] * len(value) if origin is list or ... in parts else parts
+        if len(kinds) != len(value):
+            raise UserError(f"{name} holds {len(value)} values, expected {len(kinds)}")
+        return origin(from_json(k, part, f"{name}[{i}]")
+                      for i, (k, part) in enumerate(zip(kinds, value, strict=True)))
+    if kind is float and isinstance(value, str) and value in ("inf", "-inf"):
+        return float(value)
+    if not _is_plain(kind, value):
+        raise UserError(f"{name or 'the whole'} is {repr(value)[:60]}, expected {_called(kind)}")
+    return value
+
+
+def _one_of(kinds: tuple[Any, ...], value: Any, name: str) -> Any:
+    """By the first kind that the value is of; the error is that of the last."""
+    for kind in kinds[:-1]:
+        try:
+            return from_json(kind, value, name)
+        except UserError:
+            continue
+    return from_json(kinds[-1], value, name)
+
+
+def _needed(cls: type, value: dict[str, Any]) -> set[str]:
+    """The fields without a default. Errors: UserError for a field that there is none of."""
+    fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
+    unknown = sorted(set(value) - set(fields))
     if unknown:
-        raise UserError(f"unknown field {unknown[0]!r} in the configuration of {cls.__module__}")
+        raise UserError(f"unknown field {unknown[0][:60]!r} in the configuration of "
+                        f"{cls.__module__}")
+    return {name for name, field in fields.items()
+            if field.default is field.default_factory is dataclasses.MISSING}
 
-    def one(kind, item):
-        if isinstance(item, dict):
-            return from_json(kind, item)
-        if isinstance(item, list):  # tuples of one kind of element
-            return tuple(one(typing.get_args(kind)[0], part) for part in item)
-        return float(item) if item in ("inf", "-inf") and kind is not str else item
 
-    return cls(**{k: one(kinds[k], v) for k, v in value.items()})
+def _fields(cls: type, value: dict[str, Any], needed: typing.Collection[str], name: str
+            ) -> dict[str, Any]:
+    """The fields of `cls` in value, each by its type."""
+    before = f"{name}." if name else ""
+    for missing in sorted(set(needed) - set(value)):
+        raise UserError(f"{before}{missing} is missing")
+    return {key: from_json(kind, value[key], f"{before}{key}")
+            for key, kind in typing.get_type_hints(cls).items()
+            if key in value}
+
+
+def _is_plain(kind: Any, value: Any) -> bool:
+    """Whether the value is a bool, text, null or number that is of the kind, and can be kept."""
+    if kind in (int, float):
+        whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < MAX_WHOLE
+        return whole or (kind is float and isinstance(value, float) and math.isfinite(value))
+    if kind is str:  # half a surrogate pair is no text
+        return isinstance(value, str) and not re.search(r"[\ud800-\udfff]", value)
+    return kind in (bool, types.NoneType) and isinstance(value, kind)
+
+
+def _called(kind: Any) -> str:
+    names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false",
+             types.NoneType: "null"}
+    origin = typing.get_origin(kind)
+    if origin is typing.Literal:
+        return f"one of {', '.join(map(str, typing.get_args(kind)))}"
+    return names.get(kind) or ("a list" if origin in (list, tuple) else "an object of fields")
 
 
 def digest(value: Any) -> str:

@@ -19,7 +19,7 @@ from dpgen_jax.aggregation.bits import OsBits
 from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
 from dpgen_jax.config import from_json
 from dpgen_jax.private import data_dependent
-from dpgen_jax.run import bundle
+from dpgen_jax.run import contents
 from dpgen_jax.run.folder import RunFolder, read_json, write_json
 from dpgen_jax.types import UserError
 
@@ -57,7 +57,7 @@ def publish(root: Path) -> dict[str, Any]:
     if not isinstance(mechanism, ConfidentGNMax):
         raise UserError(f"{root}: a data-dependent bound is published for Confident-GNMax only, "
                         "whose smooth sensitivity is proven; --data-dependent shows yours to you")
-    statement = read_json(files.release / "privacy.json")
+    statement = contents.statement(read_json(files.release / "privacy.json"))
     held = account(read(files.ledger))
     if any(isinstance(event, RenyiEvent) for event, _ in held.spent()):
         raise UserError(f"{root} has charged its one sanitised release; another would need another "
@@ -86,10 +86,10 @@ def publish(root: Path) -> dict[str, Any]:
 def _run(root: Path) -> tuple[RunFolder, Any, Any]:
     """(files, mechanism, config). Errors: UserError for a run without data-dependent accounting."""
     files = RunFolder(root)
-    stored = read_json(files.config)
+    stored = contents.described(files.config)
     module = methods.get(stored["method"])
     config = from_json(module.Config, stored["config"])
-    mechanism = module.mechanism(config, bundle.spec_from_json(stored["spec"]))
+    mechanism = module.mechanism(config, contents.spec(stored["spec"]))
     if not mechanism.keeps_votes:
         raise UserError(f"{root}: data-dependent accounting holds where only the winner of a noisy "
                         "vote is released (aggregate gnmax, decode majority), not for the noisy "

@@ -104,22 +104,21 @@ def _compare(given: Compare) -> None:
 
 def _entry(path: Path) -> Any:
     """What an evaluation wrote. Errors: UserError where there is none."""
+    from dpgen_jax import reading
     from dpgen_jax.report.compare import Entry
     from dpgen_jax.report.render import Figure
-    from dpgen_jax.run import folder
+    from dpgen_jax.run import contents
 
     held = next((f for f in (path / "evaluation", path) if (f / "metrics.json").is_file()), None)
     if held is None:
         raise UserError(f"{path} holds no evaluation/metrics.json; run python -m "
                         f"dpgen_jax.evaluate {path} --dataset D first")
-    found = folder.read_json(held / "metrics.json")
-    if not isinstance(found.get("release"), dict) or "kind" not in found:
-        raise UserError(f"{held / 'metrics.json'} is of another version; evaluate {path} again")
+    found = contents.metrics(held / "metrics.json")
     if found["kind"] == "classifier":
         raise UserError(f"{path} is a classifier: it makes no records to compare; its accuracy is "
                         f"in {held / 'metrics.json'}")
     picture = held / "samples.png"
-    grid = Figure("Synthetic images", "One row a class.", picture.read_bytes()
+    grid = Figure("Synthetic images", "One row a class.", reading.read_bytes(picture)
                   ) if picture.is_file() else None
     return Entry(path.resolve().name, found, found["release"], grid)
 

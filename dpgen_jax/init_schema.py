@@ -24,7 +24,7 @@ from dpgen_jax.accountant import events
 from dpgen_jax.aggregation import schema_queries
 from dpgen_jax.aggregation.bits import OsBits
 from dpgen_jax.data import parsing, schema, tables
-from dpgen_jax.data.base import locate, nearest
+from dpgen_jax.data.base import listed, locate, nearest
 from dpgen_jax.data.parsing import Cells
 from dpgen_jax.errors import UserError
 from dpgen_jax.types import Column, Private
@@ -83,7 +83,9 @@ def run(flags: Flags, say: Say = print) -> None:
     text = _render(made, flags.init_schema)
     flags.out.touch(mode=0o600, exist_ok=False)
     flags.out.write_text(text, "utf-8")
-    for line in schema.read(str(flags.out)).notes:
+    written = schema.read(str(flags.out))
+    for line in (*(f"not covered by epsilon: {entry.what}" for entry in written.uncovered),
+                 *written.notes):
         say(f"note: {line}")
     say(f"schema: {flags.out}")
 
@@ -93,7 +95,7 @@ def draft(cells: Cells, label: str) -> dict[str, Any]:
     its `read_from_data` lists. Errors: UserError naming the column."""
     if label not in cells.columns:
         raise UserError(f"--label {label}: no such column{nearest(label, cells.columns)}; known: "
-                        f"{', '.join(cells.columns)}")
+                        f"{listed(cells.columns)}")
     columns = {name: _drafted(name, texts, name == label)
                for name, texts in cells.columns.items()}
     made = {"label": label, "columns": columns, "read_from_data": [
@@ -228,14 +230,14 @@ def _check_before(held: dict[str, Any], wanted: dict[str, str], cells: Cells,
 def _render(made: dict[str, Any], source: str) -> str:
     """The document as YAML, with a comment beside each entry that comes from the records."""
     read, purchases = made.get("read_from_data", []), made.get("bought", [])
-    paid = {row["entry"] for row in purchases}
+    from_data, paid = set(read), {row["entry"] for row in purchases}
     warnings = [LEAKS] * bool(read) + [BOUGHT] * bool(purchases)
     lines = [HEADER.format(source=source), *warnings, f"label: {_text(made['label'])}", "columns:"]
     for name, entries in made["columns"].items():
         lines.append(f"  {_text(name)}:")
         for key, value in entries.items():
             spoken = f"{name}.{schema.SPOKEN.get(key, key)}"
-            remark = ("  # read from private data" if f"{name}.{key}" in read else
+            remark = ("  # read from private data" if f"{name}.{key}" in from_data else
                       "  # bought under differential privacy" if spoken in paid else "")
             lines.append(f"    {key}: {_value(value)}{remark}")
     if read:

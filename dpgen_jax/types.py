@@ -9,6 +9,7 @@ Shape legend, used in every docstring of the package:
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
@@ -135,12 +136,12 @@ class TableSpec:
     def class_names(self) -> tuple[str, ...]:
         return self.label.categories
 
-    @property
+    @functools.cached_property
     def shape(self) -> tuple[int]:
         """(F,): features of an encoded row."""
         return (sum(column.width for column in self.columns),)
 
-    @property
+    @functools.cached_property
     def blocks(self) -> tuple[tuple[int, int], ...]:
         """(start, stop) of each group of features that belongs together: a one-hot or a value."""
         blocks, start = [], 0

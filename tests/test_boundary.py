@@ -34,7 +34,8 @@ MAY_IMPORT = {
                  "accountant.smooth_sensitivity"},  # the declared numbers of a sanitiser
     "presets/": {"presets", "methods", "nets", "types"},
     "data/": {"data", "types", "accountant.events", "reading"},
-    "evaluation/": {"evaluation", "nets", "types", "errors", "guarantee", "data.transform"},
+    "evaluation/": {"evaluation", "nets", "types", "errors", "guarantee", "data.transform",
+                    "reading"},
     "run/": {"run", "methods", "config", "types", "errors", "reading", "guarantee",
              "version", "data.transform", "data.tables", "aggregation.discrete_laplace",
              "accountant.events"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import itertools
 import os
 import re
 from collections.abc import Iterable
@@ -19,6 +20,8 @@ from dpgen_jax.types import EMPTY, ImageSpec, Spec, UserError
 Arrays = tuple[np.ndarray, np.ndarray]
 MIN_SIDE, MAX_SIDE = 4, 4096
 MAX_CLASSES = 100_000
+COMPARED, NAMED = 1000, 20
+"""names that a wrong one is compared with, and that a message lists"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,6 +214,19 @@ def safe_name(name: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """", did you mean 'X'?" or nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1)
+    """", did you mean 'X'?" or nothing; of the first `COMPARED` names, and for a short one."""
+    some = itertools.islice(known, COMPARED) if len(name) <= 100 else ()
+    close = difflib.get_close_matches(name, list(some), n=1)
     return f", did you mean {close[0]!r}?" if close else ""
+
+
+def listed(names: Iterable[str]) -> str:
+    """The names with commas between them; of many the first, and how many more there are."""
+    names = list(names)
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+def quoted(text: str) -> str:
+    """In quotes, control characters escaped; of a long text its beginning."""
+    return repr(text) if len(text) <= 100 else f"{text[:100]!r}... ({len(text):,} letters)"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dpgen_jax.data.base import nearest
+from dpgen_jax.data.base import listed, nearest, quoted
 from dpgen_jax.data.schema import NULLS, Schema, number
 from dpgen_jax.types import Column, UserError
 
@@ -46,8 +46,9 @@ def coded(schema: Schema, cells: Cells) -> Coded:
         if not column.categories:
             clipped[column.name] = int(((values < column.low) | (values > column.high)).sum())
         elif column.name in schema.others:
+            declared = set(column.categories)
             others[column.name] = sum(
-                cell not in column.categories for cell in cells.columns[column.name])
+                cell not in declared for cell in cells.columns[column.name])
         codes.append(values)
     y = codes.pop().astype(np.int32)
     notes = [_counted(clipped, "values outside the declared bounds were clipped"),
@@ -86,7 +87,7 @@ def _number(column: Column, text: str, at: Callable[[], str]) -> float:
     if value is not None:
         return value
     if text not in NULLS:
-        raise UserError(f"{at()}: {text!r} is no finite number; mend the cell")
+        raise UserError(f"{at()}: {quoted(text)} is no finite number; mend the cell")
     return _null(column, text, at)
 
 
@@ -95,8 +96,8 @@ def _category(column: Column, index: dict[str, int], text: str, other: str | Non
     if text in NULLS:
         return _null(column, text, at)
     if other is None:
-        raise UserError(f"{at()}: {text!r} is no declared category{nearest(text, index)}; mend the "
-                        "cell or declare it")
+        raise UserError(f"{at()}: {quoted(text)} is no declared category"
+                        f"{nearest(text, index)}; mend the cell or declare it")
     return index[other]
 
 
@@ -111,29 +112,31 @@ def _null(column: Column, text: str, at: Callable[[], str]) -> float:
 def _whole(column: Column, values: np.ndarray, cells: Cells) -> np.ndarray:
     if column.kind == "integer":
         for i in np.flatnonzero(~np.isnan(values) & (values != np.rint(values)))[:1]:
-            raise UserError(f"{_at(cells, column, i)}: {cells.columns[column.name][i]} is no whole "
-                            "number; mend the cell, or declare the column continuous")
+            text = cells.columns[column.name][i]
+            raise UserError(f"{_at(cells, column, i)}: {text[:100]} is no whole number; mend the "
+                            "cell, or declare the column continuous")
     return values
 
 
 def _check_names(cells: Cells, declared: list[str]) -> None:
+    expected = set(declared)
     for name in declared:
         if name not in cells.columns:
-            raise UserError(f"{cells.source}: column {name!r} is missing"
-                            f"{nearest(name, set(cells.columns) - set(declared))}; add it, or "
-                            "remove it from the schema")
+            unknown = (given for given in cells.columns if given not in expected)
+            raise UserError(f"{cells.source}: column {quoted(name)} is missing"
+                            f"{nearest(name, unknown)}; add it, or remove it from the schema")
     for name in cells.columns:
-        if name not in declared:
-            raise UserError(f"{cells.source}: column {name!r} is not declared; add it to the "
+        if name not in expected:
+            raise UserError(f"{cells.source}: column {quoted(name)} is not declared; add it to the "
                             "schema, or remove it from the file")
 
 
 def _counted(counts: dict[str, int], what: str) -> str:
     found = [f"{name}: {count}" for name, count in counts.items() if count]
-    return f"{sum(counts.values())} {what} (column {', '.join(found)})" if found else ""
+    return f"{sum(counts.values())} {what} (column {listed(found)})" if found else ""
 
 
 def _absent(label: Column, y: np.ndarray) -> list[str]:
     counts = np.bincount(y, minlength=len(label.categories))
     absent = [name for name, count in zip(label.categories, counts, strict=True) if not count]
-    return [f"no rows of the class {', '.join(absent)} (column {label.name})"] if absent else []
+    return [f"no rows of the class {listed(absent)} (column {label.name})"] if absent else []

@@ -14,13 +14,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from dpgen_jax.data.base import locate, nearest
+from dpgen_jax import reading
+from dpgen_jax.data.base import Uncovered, listed, locate, nearest, quoted
 from dpgen_jax.types import Column, TableSpec, UserError
 
 PACKAGED = Path(__file__).parent / "schemas"
@@ -30,10 +32,15 @@ NUMBER, CATEGORY = ("min", "max"), ("categories",)
 KINDS = {"continuous": NUMBER, "integer": NUMBER, "categorical": CATEGORY, "ordinal": CATEGORY}
 ENTRIES = ("kind", "nullable", "min", "max", "categories", "other")
 MAX_RANGE = 2**23  # whole numbers that a float32 in [0, 1] keeps apart
+MAX_CLASSES = 1000  # of a label: what is trained and measured class by class grows with them
+MAX_BYTES, MAX_DEPTH = 2**26, 20  # of a schema file
 PRIVATE = "private"  # in place of an entry: to be bought
 NULLS = frozenset({"", "NA", "NaN", "nan", "null", "NULL", "?"})
 TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 SPOKEN = {"min": "bounds", "max": "bounds", "nullable": "nullability"}
+BUYABLE = ("bounds", "categories")
+DECLARE = "in the schema, by what is known without the data, and remove it from read_from_data"
+BUY = ", or write `private` in its place and buy it with --init-schema and --schema-epsilon"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,14 +48,16 @@ class Schema:
     """A checked schema.
 
     others: for a column of which it was declared, the category that takes all undeclared texts.
-    notes: which entries come from the records, and how, one line each; published.
+    notes: which entries were bought under differential privacy, one line each; published.
     bought: the purchases made for it, as rows of `accountant.events.to_json`.
+    uncovered: the entries that were read from private records (its `read_from_data`).
     """
 
     spec: TableSpec
     others: Mapping[str, str] = dataclasses.field(default_factory=dict)
     notes: tuple[str, ...] = ()
     bought: tuple[dict[str, Any], ...] = ()
+    uncovered: tuple[Uncovered, ...] = ()
 
 
 def read(given: str) -> Schema:
@@ -71,9 +80,9 @@ def packaged(name: str) -> Schema:
 def document(given: str) -> Any:
     """What a YAML file holds, all scalars as text. Errors: UserError; a key given twice is one."""
     try:
-        path = locate(given)
-        return yaml.load(path.read_text("utf-8-sig"), _Text)
-    except (OSError, UnicodeDecodeError) as error:
+        text = reading.read_bytes(locate(given), MAX_BYTES).decode("utf-8-sig")
+        return _built(yaml.parse(text, LOADER))
+    except UnicodeDecodeError as error:
         raise UserError(f"{given} cannot be read ({error}); give a YAML file") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -82,22 +91,50 @@ def document(given: str) -> Any:
         raise UserError(f"{given}{line}: {problem}; mend the YAML") from error
 
 
-class _Text(yaml.BaseLoader):
-    """Keeps every scalar as the text that the user typed, less the spaces around it, and refuses a
-    key given twice."""
+LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # the same, and ten times as fast
 
-    def construct_scalar(self, node):
-        return super().construct_scalar(node).strip()
 
-    def construct_mapping(self, node, deep=False):
-        seen = set()
-        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            name = self.construct_scalar(key)
-            if name in seen:
-                raise yaml.constructor.ConstructorError(
-                    problem=f"{name!r} is given twice", problem_mark=key.start_mark)
-            seen.add(name)
-        return super().construct_mapping(node, deep)
+def _built(events: Iterable[yaml.Event]) -> Any:
+    """Dicts, lists and texts of a stream of YAML events, in time and memory linear in the file:
+    every scalar as the text that the user typed, less the spaces around it. Aliases, by which a
+    short file could stand for an endless one, are refused, and nesting beyond `MAX_DEPTH`.
+    Errors: yaml.MarkedYAMLError."""
+    open_parts: list[list[tuple[Any, yaml.Mark]]] = [[]]
+    for event in events:
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            raise _fault("anchors (&) and aliases (*) are not read; write the value out", event)
+        if isinstance(event, yaml.CollectionStartEvent):
+            if len(open_parts) > MAX_DEPTH:
+                raise _fault(f"more than {MAX_DEPTH} levels of nesting", event)
+            open_parts.append([])
+        elif isinstance(event, yaml.CollectionEndEvent):
+            parts = open_parts.pop()
+            value = (_mapping(parts) if isinstance(event, yaml.MappingEndEvent)
+                     else [part for part, _ in parts])
+            open_parts[-1].append((value, event.start_mark))
+        elif isinstance(event, yaml.ScalarEvent):
+            if re.search(r"[\ud800-\udfff]", event.value):
+                raise _fault("half a surrogate pair is no text", event)
+            open_parts[-1].append((event.value.strip(), event.start_mark))
+        elif isinstance(event, yaml.DocumentStartEvent) and open_parts[0]:
+            raise _fault("a second document; a schema is one", event)
+    return open_parts[0][0][0] if open_parts[0] else None
+
+
+def _mapping(parts: list[tuple[Any, yaml.Mark]]) -> dict[str, Any]:
+    """Of keys and values in turn."""
+    made: dict[str, Any] = {}
+    for (key, mark), (value, _) in zip(parts[::2], parts[1::2], strict=True):
+        if not isinstance(key, str):
+            raise yaml.MarkedYAMLError(problem="found unhashable key", problem_mark=mark)
+        if key in made:
+            raise yaml.MarkedYAMLError(problem=f"{quoted(key)} is given twice", problem_mark=mark)
+        made[key] = value
+    return made
+
+
+def _fault(problem: str, event: yaml.Event) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
 
 
 def parse(held: Any, name: str) -> Schema:
@@ -129,12 +166,13 @@ def _parse(held: Any) -> Schema:
     read_entries, rows = held.get("read_from_data", []), _bought(held.get("bought", []))
     if not isinstance(read_entries, list):
         raise UserError("read_from_data is no list; write [COLUMN.min, COLUMN.max, ...]")
-    notes = [f"not covered by epsilon: {entries} read from private data"
-             for entries in _grouped(read_entries, names)]
-    notes += [f"bought under differential privacy on the same records: {entries}"
-              for entries in _grouped([row.pop("entry", "") for row in rows], names)]
+    uncovered = [Uncovered(f"{sort} of {columns} read from private data",
+                           DECLARE + BUY * (sort in BUYABLE))
+                 for sort, columns in _grouped(read_entries, names)]
+    notes = [f"bought under differential privacy on the same records: {sort} of {columns}"
+             for sort, columns in _grouped([row.pop("entry", "") for row in rows], names)]
     return Schema(TableSpec(features, columns[position], position), others, tuple(notes),
-                  tuple(rows))
+                  tuple(rows), tuple(uncovered))
 
 
 def _label_position(label: Any, columns: list[Column]) -> int:
@@ -142,7 +180,7 @@ def _label_position(label: Any, columns: list[Column]) -> int:
     if not isinstance(label, str) or label not in names:
         said = f"label {label!r} is no column{nearest(str(label), names)}" if label else \
             "the label is missing"
-        raise UserError(f"{said}; write `label: NAME`, one of: {', '.join(names)}")
+        raise UserError(f"{said}; write `label: NAME`, one of: {listed(names)}")
     column = columns[names.index(label)]
     if not column.categories or column.nullable:
         fault = "nullable" if column.categories else f"of kind {column.kind}"
@@ -150,6 +188,9 @@ def _label_position(label: Any, columns: list[Column]) -> int:
                         "nullable, with its classes as categories")
     if len(column.categories) < 2:
         raise UserError(f"column {label}: the label has 1 class; declare 2 or more")
+    if len(column.categories) > MAX_CLASSES:
+        raise UserError(f"column {label}: the label has {len(column.categories):,} classes, and at "
+                        f"most {MAX_CLASSES:,} can be trained; make another column the label")
     return names.index(label)
 
 
@@ -225,27 +266,30 @@ def _categories(name: str, entries: dict[str, Any], nullable: bool) -> tuple[str
     categories = tuple(given)
     if not categories:
         raise UserError(f"column {name}: no categories; declare at least 1")
-    for i, text in enumerate(categories):
+    seen = set()
+    for text in categories:
         if not text or (nullable and text in NULLS):
             raise UserError(f"column {name}: the category {text!r} means null; remove it" + (
                 "" if nullable else " and declare nullable: true"))
-        if text in categories[:i]:
+        if text in seen:
             raise UserError(f"column {name}: category {text!r} is given twice; remove one")
+        seen.add(text)
     if "other" in entries and entries["other"] not in categories:
         raise UserError(f"column {name}: other is {entries['other']!r}; name one of its categories")
     return categories
 
 
-def _grouped(entries: list[Any], names: list[str]) -> list[str]:
-    """'bounds of V1, V2', 'categories of Class': one text for each sort of entry."""
+def _grouped(entries: list[Any], names: list[str]) -> list[tuple[str, str]]:
+    """('bounds', 'V1, V2'), ('categories', 'Class'): one pair for each sort of entry."""
     sorts: dict[str, dict[str, None]] = {}
+    known = set(names)
     for entry in map(str, entries):
         column, _, what = entry.rpartition(".")
-        if column not in names or what not in (*ENTRIES, *SPOKEN.values()):
+        if column not in known or what not in (*ENTRIES, *SPOKEN.values()):
             raise UserError(f"{entry!r} names no entry; write {names[0]}.min, or another column "
                             "and entry, or remove it")
         sorts.setdefault(SPOKEN.get(what, what), {})[column] = None
-    return [f"{what} of {', '.join(found)}" for what, found in sorts.items()]
+    return [(what, ", ".join(found)) for what, found in sorts.items()]
 
 
 def _bought(given: Any) -> list[dict[str, Any]]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import csv as files
-import gzip
-import zlib
+import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpgen_jax.data.base import Dataset, frozen, locate, safe_name
+from dpgen_jax import reading
+from dpgen_jax.data.base import Dataset, frozen, locate, quoted, safe_name
 from dpgen_jax.data.parsing import Cells, Coded, coded
 from dpgen_jax.data.schema import Schema
 from dpgen_jax.data.transform import encode
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DIGITS = 6  # significant digits of a number that is written
+TEXT_SHARE = 4  # of what is allowed, a quarter may be the text of a file
+CELL_BYTES, LINE_BYTES = 100, 300
+"""that a cell takes beside its letters, as a text in the lists of its row and its column, and a
+line beside its cells"""
+VALUE_BYTES = 12
+"""of an encoded value, as float64 and as float32"""
 
 
 def csv(given: str, schema: Schema, test_csv: str | None = None) -> Dataset:
@@ -39,7 +45,10 @@ def csv(given: str, schema: Schema, test_csv: str | None = None) -> Dataset:
 def table(name: str, schema: Schema, train: Coded, test: Coded | None,
           notes: Iterable[str] = ()) -> Dataset:
     """The encoded data set of parts that were read by one schema."""
-    parts = [None, None]
+    parts, (width,) = [None, None], schema.spec.shape
+    rows = sum(len(part.y) for part in (train, test) if part is not None)
+    reading.require_memory(f"{name}: {rows:,} rows of {width:,} encoded values",
+                           VALUE_BYTES * rows * width)
     for i, part in enumerate((train, test)):
         if part is not None:
             parts[i] = frozen(encode(schema.spec, part.codes), np.float32)
@@ -48,26 +57,33 @@ def table(name: str, schema: Schema, train: Coded, test: Coded | None,
         None if test is None else frozen(test.y, np.int32),
         ("column names, kinds, bounds, categories and classes are those of the schema",
          *notes, *schema.notes),
-        (*train.private_notes, *(test.private_notes if test else ())), schema.bought)
+        (*train.private_notes, *(test.private_notes if test else ())), schema.bought,
+        uncovered=schema.uncovered)
 
 
 def read(path: Path, header: Sequence[str] | None = None, remark: str | None = None) -> Cells:
     """The cells of a CSV file; header: its column names if the file has no line of them.
 
-    Empty lines are skipped, and lines that start with `remark`. Errors: UserError naming the file
-    and the line.
+    Empty lines are skipped: with two columns or more no record is one, whatever it holds. So is a
+    first line that starts with `remark`. Errors: UserError naming the file and the line, or the
+    memory that its cells would take, before they are made.
     """
-    opener = gzip.open if path.suffix == ".gz" else open
+    held = reading.read_bytes(path, reading.allowed_bytes() / TEXT_SHARE)
+    rows = held.count(b"\n") + 1
+    most = held.count(b",") + rows
+    reading.require_memory(f"{path}: a table of {most:,} cells",
+                           CELL_BYTES * most + LINE_BYTES * rows + TEXT_SHARE * len(held))
     try:
-        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
-            reader = files.reader(file, skipinitialspace=True, strict=True)
-            lines = [(reader.line_num, row) for row in reader
-                     if row and not (remark and row[0].startswith(remark))]
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        file = io.TextIOWrapper(io.BytesIO(held), encoding="utf-8-sig", newline="")
+        reader = files.reader(file, skipinitialspace=True, strict=True)
+        lines = [(reader.line_num, row) for row in reader if row]
+    except UnicodeDecodeError as error:
         raise UserError(f"{path} cannot be read ({error}); give a CSV file in UTF-8, or such a "
                         "file in .gz") from error
     except files.Error as error:
         raise UserError(f"{path}, line {reader.line_num}: {error}; mend the quotes") from error
+    if remark and lines and lines[0][1][0].startswith(remark):
+        del lines[0]
     if header is None:
         header = _header(path, lines.pop(0)[1] if lines else [])
     for line, row in lines:
@@ -88,11 +104,18 @@ def _header(path: Path, row: list[str]) -> list[str]:
         if len(names) == 1 and mark in names[0]:
             raise UserError(f"{path}: the first line is one cell with {word}s; separate the cells "
                             "by commas")
-    for i, name in enumerate(names):
-        if not name:
-            raise UserError(f"{path}: column {i + 1} has no name; name it in the first line")
-        if name in names[:i]:
-            raise UserError(f"{path}: column {name!r} is named twice; rename or remove one")
+    if "" in names:
+        raise UserError(f"{path}: column {names.index('') + 1} has no name; name it in the first "
+                        "line")
+    return _each_once(str(path), names)
+
+
+def _each_once(source: str, names: list[str]) -> list[str]:
+    seen = set()
+    for name in names:
+        if name in seen:
+            raise UserError(f"{source}: column {quoted(name)} is named twice; rename or remove one")
+        seen.add(name)
     return names
 
 
@@ -140,10 +163,7 @@ def from_frame(frame: pd.DataFrame, schema: Schema, test: pd.DataFrame | None = 
 def _frame_cells(source: str, frame: pd.DataFrame) -> Cells:
     if not all(hasattr(frame, name) for name in ("columns", "isna")):
         raise UserError(f"{source} is a {type(frame).__name__}; give a pandas DataFrame")
-    names = [str(name).strip() for name in frame.columns]
-    for i, name in enumerate(names):
-        if name in names[:i]:
-            raise UserError(f"{source}: column {name!r} is named twice; rename or remove one")
+    names = _each_once(source, [str(name).strip() for name in frame.columns])
     columns = {name: [_text(cell) for cell in frame.iloc[:, i].astype(object).where(
         frame.iloc[:, i].notna(), "").tolist()] for i, name in enumerate(names)}
     return Cells(source, columns, [f"row {i}" for i in range(len(frame))])

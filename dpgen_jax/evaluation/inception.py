@@ -23,6 +23,7 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
+from dpgen_jax import reading
 from dpgen_jax.nets.inception import FEATURES, SIDE, Inception
 from dpgen_jax.types import Array, UserError
 
@@ -45,6 +46,7 @@ def load(path: Path | str) -> Any:
     UserError for a file that cannot be read, and naming the first tensor that is missing, unknown,
     of another shape, or not of finite floats.
     """
+    reading.require_regular(Path(path))
     try:
         held = safetensors.numpy.load_file(path)
     except (OSError, SafetensorError, ValueError, TypeError, KeyError) as error:

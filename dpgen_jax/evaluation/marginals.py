@@ -22,6 +22,10 @@ Rows = tuple[np.ndarray, np.ndarray]
 BINS = 20
 """Equal bins of a number, between its declared bounds."""
 MAX_PAIRS = 1000
+MAX_FEATURES = 2000
+"""whose correlations are compared"""
+DENSE = 2**20
+"""bins that are counted one by one; of more only those that are not empty"""
 
 
 def columns(spec: TableSpec) -> tuple[Column, ...]:
@@ -104,11 +108,14 @@ def _joint(a: np.ndarray, b: np.ndarray, columns: Sequence[Column], pairs: list[
 
 
 def _pairs(k: int) -> list[tuple[int, int]]:
-    pairs = list(itertools.combinations(range(k), 2))
-    if len(pairs) <= MAX_PAIRS:
-        return pairs
-    picked = np.random.default_rng(0).choice(len(pairs), MAX_PAIRS, replace=False)
-    return [pairs[i] for i in sorted(picked)]
+    total = k * (k - 1) // 2
+    if total <= MAX_PAIRS:
+        return list(itertools.combinations(range(k), 2))
+    picked = np.sort(np.random.default_rng(0).choice(total, MAX_PAIRS, replace=False))
+    i = np.arange(k)
+    starts = i * k - i * (i + 1) // 2  # of the pairs whose first column is i, in this order
+    first = np.searchsorted(starts, picked, "right") - 1
+    return list(zip(first.tolist(), (picked - starts[first] + first + 1).tolist(), strict=True))
 
 
 def _sizes(columns: Sequence[Column]) -> list[int]:
@@ -128,6 +135,9 @@ def _binned(cells: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
 
 
 def _tvd(a: np.ndarray, b: np.ndarray, size: int) -> float:
+    if size > DENSE:
+        a, b = np.split(np.unique(np.concatenate([a, b]), return_inverse=True)[1], [len(a)])
+        size = int(max(a.max(), b.max())) + 1
     shares = [np.bincount(bins, minlength=size) / len(bins) for bins in (a, b)]
     return 0.5 * float(np.abs(shares[0] - shares[1]).sum())
 
@@ -137,8 +147,12 @@ def correlation_difference(x: np.ndarray, truth: np.ndarray) -> float:
 
     x [n, F], truth [n', F]: encoded rows. Features that are constant in `truth` are left out; one
     that is constant in x alone has correlation 0 there, so that a generator which makes the same
-    row again and again gains nothing by it. 0 where fewer than two features are left.
+    row again and again gains nothing by it. Of more than `MAX_FEATURES` features some are drawn
+    with a fixed seed. 0 where fewer than two features are left.
     """
+    if x.shape[1] > MAX_FEATURES:
+        picked = np.sort(np.random.default_rng(0).choice(x.shape[1], MAX_FEATURES, replace=False))
+        x, truth = x[:, picked], truth[:, picked]
     varies = np.ptp(truth, 0) > 0
     if varies.sum() < 2:
         return 0.0

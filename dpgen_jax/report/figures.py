@@ -24,6 +24,11 @@ MAX_PAIRED = 60
 """Columns whose pairs are drawn."""
 
 
+def _words(name: str) -> str:
+    """`words` in a drawing."""
+    return plots.drawn(words(name))
+
+
 def _thinned(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """At most `MAX_POINTS` of them, first and last among them."""
     picked = np.unique(np.linspace(0, len(rows) - 1, MAX_POINTS).round().astype(int))
@@ -46,7 +51,7 @@ def learning_curves(rows: Sequence[dict[str, Any]]) -> Figure | None:
             at, points = plots.joined(steps, values)
             axes.plot(at, points, color=SYNTHETIC, linewidth=1.2,
                       marker="o" if len(at) < 40 else None, markersize=2.5)
-            axes.set_title(words(name), loc="left", parse_math=False)
+            axes.set_title(_words(name), loc="left")
             axes.set_yscale("log" if plots.spans_decades([values]) else "linear")
         for axes in panels[-2:]:
             axes.set_xlabel("step")
@@ -120,9 +125,9 @@ def utility_bars(metrics: dict[str, Any]) -> Figure | None:
                       error_kw={"elinewidth": 0.9, "capsize": 2},
                       label={"gen2real": "trained on synthetic", "real2real": "trained on real"
                              }[task] + " records")
-        axes.set_yticks(range(len(names)), [words(name) for name in names])
+        axes.set_yticks(range(len(names)), [_words(name) for name in names])
         axes.invert_yaxis()
-        axes.set(xlabel=f"{words(metric)} on real held-out records", xlim=(0, 1))
+        axes.set(xlabel=f"{_words(metric)} on real held-out records", xlim=(0, 1))
         axes.grid(False, axis="y")
         drawing.legend(loc="outside upper left", ncols=2, frameon=False)
 
@@ -161,7 +166,7 @@ def correlations(spec: TableSpec, synthetic: np.ndarray, held: np.ndarray) -> Fi
     and their difference; None for fewer than two such columns. Cells as in `marginals`."""
     columns = tables.columns(spec)
     kept = [i for i, column in enumerate(columns)
-            if column.kind != "categorical" or len(column.categories) == 2]
+            if column.kind != "categorical" or len(column.categories) == 2][-MAX_PAIRED:]
     if len(kept) < 2:
         return None
     ours, theirs = (tables.correlations(_filled(cells[:, kept])) for cells in (synthetic, held))
@@ -236,9 +241,9 @@ def attacks(membership: dict[str, Any]) -> Figure | None:
                     axes.axvline(limits[measure], color=colour, linestyle=style, linewidth=1.2,
                                  label=text)
             axes.set(xlim=(-0.03, 1.03), ylim=(len(held) - 0.5, -0.5), xticks=(0, 0.5, 1))
-            axes.set_title(words(measure), fontsize=8)
+            axes.set_title(_words(measure), fontsize=8)
             axes.set_yticks(range(len(held)), [] if axes.get_subplotspec().colspan.start else
-                            [words(name) for name in found])
+                            [_words(name) for name in found])
         handles, texts = axes.get_legend_handles_labels()
         drawing.legend(handles, texts, loc="outside upper left", ncols=3, frameon=False)
 
@@ -268,7 +273,7 @@ def scatter(points: Sequence[tuple[str, float, str, float, bool]]) -> Figure | N
         epsilons = [p[1] for p in shown]
         axes.set_xscale("log" if plots.spans_decades([np.array(epsilons)]) else "linear")
         axes.margins(0.15)
-        axes.set(xlabel="epsilon", ylabel=shown[0][2])
+        axes.set(xlabel="epsilon", ylabel=plots.drawn(shown[0][2]))
 
     left = [p[0] for p in points if p not in shown]
     rest = f" Not drawn, without a finite epsilon or this score: {', '.join(left)}." if left else ""

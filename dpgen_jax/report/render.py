@@ -14,6 +14,8 @@ from typing import Any
 
 import jinja2
 
+from dpgen_jax.run.plots import visible
+
 MAX_TEXT = 300
 """Letters of one cell; longer text is cut, and says so."""
 MAX_ROWS = 2000
@@ -82,8 +84,8 @@ def table(caption: str, head: Sequence[str], rows: Sequence[tuple[str, Sequence[
 
 
 def page(template: str, **context: Any) -> str:
-    """The page, from a file of templates/."""
-    return _ENVIRONMENT.get_template(template).render(context)
+    """The page, from a file of templates/, as text that any file can hold."""
+    return visible(_ENVIRONMENT.get_template(template).render(context))
 
 
 def number(value: Any) -> str:

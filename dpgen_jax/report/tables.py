@@ -155,7 +155,7 @@ def ledger(privacy: dict[str, Any]) -> Table | None:
 
 def _ratio(event: dict[str, Any]) -> Cell:
     sigma, sensitivity = event.get("sigma"), event.get("sensitivity")
-    return Cell(number(float(sigma / sensitivity))) if sigma and sensitivity else NOTHING
+    return Cell(number(float(sigma) / float(sensitivity))) if sigma and sensitivity else NOTHING
 
 
 def settings(config: dict[str, Any], first: str = "run") -> list[Table]:

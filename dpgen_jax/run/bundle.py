@@ -17,11 +17,11 @@ import numpy as np
 import safetensors.numpy
 from flax import traverse_util
 
-from dpgen_jax import methods
+from dpgen_jax import methods, reading
 from dpgen_jax.aggregation.discrete_laplace import class_prior
 from dpgen_jax.config import from_json, to_json
 from dpgen_jax.data import transform
-from dpgen_jax.run import statement
+from dpgen_jax.run import contents, statement
 from dpgen_jax.run.folder import read_json, write_json
 from dpgen_jax.types import ImageSpec, Method, Spec, TableSpec, UserError
 from dpgen_jax.version import __version__
@@ -95,13 +95,13 @@ class Release:
         """The classes of these names, or their numbers, unless a name is a number itself or the
         records are a table's. Errors: UserError for others."""
         numbers = [str(i) for i in range(self.spec.classes)]
-        known = list(self.spec.class_names) or numbers
-        also = numbers if isinstance(self.spec, ImageSpec) and not any(
-            name.isdecimal() for name in known) else known
-        bad = [name for name in map(str, names) if name not in (*known, *also)]
+        known = {name: i for i, name in enumerate(self.spec.class_names or numbers)}
+        if isinstance(self.spec, ImageSpec) and not any(name.isdecimal() for name in known):
+            known |= {name: i for i, name in enumerate(numbers)}
+        bad = [name for name in map(str, names) if name not in known]
         if bad:
             raise UserError(f"label {bad[0]!r} is not one of {', '.join(known)}")
-        return [(known if str(name) in known else also).index(str(name)) for name in names]
+        return [known[str(name)] for name in names]
 
     def _draw(self, n: int, labels: Any, seed: int | None) -> tuple[np.ndarray, np.ndarray]:
         if self.classifies:
@@ -177,11 +177,6 @@ def _as_drawn(spec: Spec, x: Any) -> np.ndarray:
     return x.astype(np.float32)
 
 
-def spec_from_json(value: dict[str, Any]) -> Spec:
-    """The schema of config.json. Errors: UserError."""
-    return from_json(TableSpec if "columns" in value else ImageSpec, value)
-
-
 @functools.lru_cache(64)
 def _method(method: str, config: Any, spec: Spec) -> Method:
     return methods.get(method).build(config, spec)
@@ -208,20 +203,52 @@ def load(root: str | Path) -> Release:
     if not (root / "config.json").is_file():
         raise UserError(f"{root} is neither a run nor a release: it holds no release/config.json "
                         "or config.json")
-    config = read_json(root / "config.json")
-    if not {"method", "config", "spec", "generator_sha256"} <= config.keys():
-        raise UserError(f"{root / 'config.json'} is damaged: it does not describe a release")
-    privacy, path = read_json(root / "privacy.json"), root / "generator.safetensors"
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; the run has no release yet, "
-                        "finish it with --resume") from error
-    if hashlib.sha256(data).hexdigest() != config["generator_sha256"]:
+    held = contents.described(root / "config.json")
+    privacy = contents.statement(read_json(root / "privacy.json"), str(root / "privacy.json"))
+    path = root / "generator.safetensors"
+    if not path.exists():
+        raise UserError(f"cannot read {path}: it is missing; the run has no release yet, finish it "
+                        "with --resume")
+    data = reading.read_bytes(path)
+    if hashlib.sha256(data).hexdigest() != held.get("generator_sha256"):
         raise UserError(f"{path} is damaged: its SHA-256 differs from the one in config.json")
-    module = methods.get(config["method"])
-    return Release(
-        config["method"], from_json(module.Config, config["config"]),
-        spec_from_json(config["spec"]),
-        traverse_util.unflatten_dict(safetensors.numpy.load(data), sep="/"), privacy,
-        tuple(config["class_counts"]) if config.get("class_counts") else None)
+    spec, counts = contents.spec(held["spec"]), held.get("class_counts")
+    if counts and (len(counts) != spec.classes or min(counts) < 0):
+        raise UserError(f"{root / 'config.json'} is damaged: class_counts are not {spec.classes} "
+                        "counts of 0 or above")
+    config = from_json(methods.get(held["method"]).Config, held["config"], "config")
+    return Release(held["method"], config, spec, _model(path, data, held["method"], config, spec),
+                   privacy, tuple(counts) if counts else None)
+
+
+def _model(path: Path, data: bytes, method: str, config: Any, spec: Spec) -> dict[str, Any]:
+    """The arrays, which must be those that the method releases: by name, shape and type."""
+    try:
+        flat = safetensors.numpy.load(data)
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is damaged: no file of arrays ({error})") from error
+    expected = _arrays(method, config, spec)
+    for name in sorted(expected.keys() | flat.keys()):
+        wanted, given = (f"{part[name].dtype} of shape {list(part[name].shape)}"
+                         if name in part else "absent" for part in (expected, flat))
+        if wanted != given:
+            raise UserError(f"{path} is damaged: the array {name[:100]!r} is {given}, by "
+                            f"config.json it is {wanted}")
+    return traverse_util.unflatten_dict(flat, sep="/")
+
+
+@functools.lru_cache(64)
+def _arrays(method: str, config: Any, spec: Spec) -> dict[str, jax.ShapeDtypeStruct]:
+    """Name -> shape and type of each array of a release; nothing is computed. Errors: UserError."""
+    def model(key: jax.Array) -> Any:
+        built = _method(method, config, spec)
+        public = built.init(key)
+        return built.refine(key, built.polish.init(key, public) if built.polish else public)
+
+    try:
+        return traverse_util.flatten_dict(jax.eval_shape(model, jax.random.key(0)), sep="/")
+    except UserError:
+        raise
+    except Exception as error:  # what networks make of sizes that nobody trained
+        raise UserError("config.json is damaged: it describes no model that can be built "
+                        f"({type(error).__name__})") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
+import math
 import os
 import platform
 import subprocess
@@ -12,11 +13,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from dpgen_jax import reading
 from dpgen_jax.types import UserError
 from dpgen_jax.version import __version__
 
 # These decide what is computed and what it costs; the ledger's header holds their hash.
 MEANING = ("method", "dataset", "spec", "config", "budget", "records")
+MAX_DEPTH = 50
 # What a resume may not change. The seed is one of them: noise of a seeded run has no privacy claim.
 FIXED = (*MEANING, "seed", "data_notes")
 
@@ -140,13 +143,53 @@ def write_json(path: Path, value: Any, mode: int = 0o644) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Errors: UserError naming the file when it is missing or no JSON object."""
+    """A JSON object, of finite numbers and at most `MAX_DEPTH` levels.
+
+    Errors: UserError naming the file when it is missing, no regular file, or no such object."""
+    data = reading.read_bytes(path, reading.JSON_BYTES)
     try:
-        value = json.loads(path.read_text())
-        if not isinstance(value, dict):
-            raise ValueError("no JSON object")
-        return value
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
+        return parse_json(data)
     except ValueError as error:
         raise UserError(f"{path} is damaged: {error}") from error
+
+
+def parse_json(data: bytes) -> dict[str, Any]:
+    """The object in the bytes. Errors: ValueError, as `read_json` says."""
+    try:
+        value = json.loads(data, parse_constant=_number, parse_float=_number, parse_int=_whole,
+                           object_pairs_hook=_each_once)
+    except RecursionError:
+        raise ValueError(f"more than {MAX_DEPTH} levels of nesting") from None
+    if not isinstance(value, dict):
+        raise ValueError("no JSON object")
+    _check_depth(value)
+    return value
+
+
+def _number(text: str) -> float:
+    """Of JSON and of what Python writes beside it: NaN, and infinities, also as 1e400."""
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text[:40]} is no finite number")
+    return value
+
+
+def _whole(text: str) -> int:
+    if len(text) > 20:  # more than any 64 bits
+        raise ValueError(f"a number of {len(text)} digits")
+    return int(text)
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError("a field is given twice")
+    return made
+
+
+def _check_depth(value: Any) -> None:
+    parts = [value]
+    for _ in range(MAX_DEPTH):
+        parts = [part for held in parts for part in (
+            held.values() if isinstance(held, dict) else held if isinstance(held, list) else ())]
+    if parts:
+        raise ValueError(f"more than {MAX_DEPTH} levels of nesting")

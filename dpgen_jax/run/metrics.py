@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from dpgen_jax import reading
+from dpgen_jax.run import folder
 from dpgen_jax.types import UserError
 
 
@@ -69,16 +71,13 @@ def read(path: str | Path) -> list[dict[str, Any]]:
     path = Path(path)
     if not path.exists():
         return []
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    lines = reading.read_bytes(path, reading.JSON_BYTES).splitlines()
     rows = []
     for number, line in enumerate(lines, 1):
         try:
-            row = json.loads(line)
-            if not isinstance(row, dict):
-                raise ValueError("not an object")
+            row = folder.parse_json(line)
+            if not isinstance(row.get("step", 0), int):
+                raise ValueError("its step is no whole number")
         except ValueError as error:
             if number == len(lines):
                 break

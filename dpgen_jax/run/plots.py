@@ -7,6 +7,7 @@ else with matplotlib's Agg canvas. Neither needs a display nor touches global pl
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,13 @@ GAP = 4
 BACKGROUND, INK = (255, 255, 255), (60, 60, 60)
 BUDGET_COLOUR = "#c1440e"
 MAX_PANELS, PANELS_IN_ROW = 30, 5
+MAX_BARS = 200
+"""in a panel; of more categories neighbours share a bar"""
+MAX_DRAWN = 1e100
+"""in size: no axis can reach from one end of all floats to the other"""
+UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+                    "\ud800-\udfff\ufffe\uffff]")
+"""control characters, marks that turn the direction of writing, and halves of surrogate pairs"""
 NULL_COLOUR = "#9a9a9a"
 
 
@@ -46,7 +54,8 @@ def grid(images: np.ndarray, rows: int, labels: Sequence[str] | None = None) -> 
     Errors: UserError for another shape or number of labels.
     """
     pixels = _pixels(images)
-    labels = [str(i) for i in range(rows)] if labels is None else [str(s) for s in labels]
+    labels = [str(i) if labels is None else visible(str(labels[i])).replace("\n", " ")
+              for i in range(rows if labels is None else len(labels))]
     if rows < 1 or not len(pixels) or len(pixels) % rows or len(labels) != rows:
         raise UserError(f"{len(pixels)} images and {len(labels)} labels do not fill {rows} rows of "
                         "one length; give each row as many images, and one label")
@@ -94,7 +103,7 @@ def curves(rows: Sequence[dict[str, Any]] | str | Path, path: str | Path) -> Pat
     style = {"linewidth": 1.5} | ({"marker": "o", "markersize": 3} if len(rows) < 40 else {})
     scalars = {name: series(rows, name) for name in scalar_names(rows)}
     for name, values in scalars.items():
-        above.plot(*joined(steps, values), label=name.replace("_", " "), **style)
+        above.plot(*joined(steps, values), label=drawn(name.replace("_", " ")), **style)
     if scalars:
         figure.legend(loc="outside upper center", ncols=min(4, len(scalars)), frameon=False)
     if spans_decades(scalars.values()):
@@ -145,8 +154,9 @@ def marginal(axes: Axes, column: Column, values: np.ndarray) -> None:
     """One panel: bars of percentages, the null bar apart on the right."""
     null = np.isnan(values)
     if column.categories:
-        edges = np.arange(len(column.categories) + 1) - 0.5
-        places = np.unique(np.linspace(0, len(edges) - 2, min(8, len(edges) - 1)).round())
+        count = len(column.categories)
+        edges = np.linspace(0, count, min(count, MAX_BARS) + 1).round() - 0.5
+        places = np.unique(np.linspace(0, count - 1, min(8, count)).round())
         names = [short(column.categories[int(place)]) for place in places]
     else:
         low = column.low  # the bounds may be one number
@@ -155,11 +165,11 @@ def marginal(axes: Axes, column: Column, values: np.ndarray) -> None:
         places = np.array([low, (low + high) / 2, high])
         names = [f"{p:,.0f}" if 1e3 <= abs(p) < 1e7 else f"{p:.4g}" for p in places]
     counts = np.histogram(values[~null], edges)[0] * 100 / len(values)
-    width = (edges[1] - edges[0]) * (0.9 if column.categories else 1)
-    axes.bar((edges[:-1] + edges[1:]) / 2, counts, width)
+    widths = np.diff(edges) * (0.9 if column.categories else 1)
+    axes.bar((edges[:-1] + edges[1:]) / 2, counts, widths)
     if column.nullable:
         span = edges[-1] - edges[0]
-        wide = max(width, 0.06 * span)
+        wide = max(widths[0], 0.06 * span)
         place = edges[-1] + 0.2 * span + wide / 2
         axes.bar(place, 100 * null.mean(), wide, color=NULL_COLOUR)
         places, names = np.append(places, place), [*names, "null"]
@@ -172,9 +182,19 @@ def marginal(axes: Axes, column: Column, values: np.ndarray) -> None:
 
 
 def short(text: str, most: int = 12) -> str:
-    """Cut to `most` letters; a dollar would start a formula."""
-    text = text if len(text) <= most else text[:most - 1] + "\u2026"
-    return text.replace("$", r"\$")
+    """`drawn`, cut to `most` letters."""
+    return drawn(text if len(text) <= most else text[:most - 1] + "\u2026")
+
+
+def drawn(text: str) -> str:
+    """A text for matplotlib: one line, and no formula, which a dollar would start."""
+    return visible(text).replace("\n", " ").replace("$", r"\$")
+
+
+def visible(text: str) -> str:
+    """With a replacement mark for each character that no font or page can show, or that would
+    change how the text around it reads."""
+    return UNSEEN.sub("\ufffd", text)
 
 
 def scalar_names(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -185,9 +205,9 @@ def scalar_names(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def series(rows: Sequence[dict[str, Any]], name: str) -> np.ndarray:
-    """One metric, NaN where a row has none."""
+    """One metric, NaN where a row has none that can be drawn."""
     values = (row.get(name) for row in rows)
-    return np.array([v if isinstance(v, int | float) and math.isfinite(v) else math.nan
+    return np.array([v if isinstance(v, int | float) and abs(v) < MAX_DRAWN else math.nan
                      for v in values], float)
 
 

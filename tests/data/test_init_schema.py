@@ -74,14 +74,15 @@ def test_a_draft_loads_and_says_what_it_read(run, tmp_path):
         "job": ("categorical", 0, 0, ("a: b", "cafe\u0301 \U0001f600", "cook"), True),
         "big": ("continuous", 0, 9e6, (), False),  # too wide for an integer column
         "Class": ("categorical", 0, 0, ("9", "10"), False)}
-    assert held.notes == (
-        "not covered by epsilon: kind of n, x, job, big read from private data",
-        "not covered by epsilon: bounds of n, x, big read from private data",
-        "not covered by epsilon: nullability of n, x, job, big read from private data",
-        "not covered by epsilon: categories of job, Class read from private data")
-    assert [line for line in said if line.startswith("note")] == [f"note: {n}" for n in held.notes]
+    what = ["kind of n, x, job, big read from private data",
+            "bounds of n, x, big read from private data",
+            "nullability of n, x, job, big read from private data",
+            "categories of job, Class read from private data"]
+    assert [entry.what for entry in held.uncovered] == what and not held.notes
+    assert [line for line in said if line.startswith("note")] == [
+        f"note: not covered by epsilon: {line}" for line in what]
     data = load("csv:d.csv", schema="s.yaml")
-    assert data.notes[1:] == held.notes and not data.private_notes
+    assert data.uncovered == held.uncovered and len(data.notes) == 1 and not data.private_notes
 
 
 def test_every_entry_that_was_read_has_a_comment_beside_it(run, tmp_path):
@@ -104,7 +105,7 @@ def test_a_shorter_list_is_a_shorter_statement(run, tmp_path):
     run("--label", "Class", "--out", "s.yaml")
     text = (tmp_path / "s.yaml").read_text(encoding="utf-8")
     (tmp_path / "s.yaml").write_text(text[:text.index("read_from_data:\n")], encoding="utf-8")
-    assert schema.read("s.yaml").notes == ()
+    assert schema.read("s.yaml").uncovered == ()
 
 
 @pytest.mark.parametrize(("text", "flags", "match"), [
@@ -154,10 +155,11 @@ def test_private_entries_are_bought(run, fake, tmp_path):
     assert (columns["n"].kind, columns["n"].low, columns["n"].high) == ("integer", -2, 5)
     assert (columns["x"].low, columns["x"].high) == (0.0, 3.0)
     assert columns["job"].categories == ("a: b", "cook", "other") and held.others["job"] == "other"
-    assert held.notes[-2:] == (
+    assert held.notes == (
         "bought under differential privacy on the same records: bounds of n, x",
         "bought under differential privacy on the same records: categories of job")
-    assert not any("bounds of n" in note or "of job, Class" in note for note in held.notes[:-2])
+    assert not any("bounds of n" in entry.what or "of job, Class" in entry.what
+                   for entry in held.uncovered)
 
     events = init_schema.bought(load("csv:d.csv", schema="f.yaml").bought)
     epsilon = 0.6 / 3

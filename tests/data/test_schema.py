@@ -30,7 +30,7 @@ def test_all_kinds_and_texts_stay_as_they_were_typed(tmp_path):
         Column("job", "categorical", categories=("01", "true", "a, b", "~")),
         Column("size", "ordinal", categories=("S", "M", "L"))),
         Column("Class", "categorical", categories=("no", "yes")), 1)
-    assert (held.others, held.notes, held.bought) == ({"job": "true"}, (), ())
+    assert (held.others, held.notes, held.bought, held.uncovered) == ({"job": "true"}, (), (), ())
 
 
 def test_what_was_read_or_bought_is_told(tmp_path):
@@ -41,10 +41,13 @@ bought:
      mechanism: m}
 """)
     assert held.notes == (
-        "not covered by epsilon: bounds of age, pay read from private data",
-        "not covered by epsilon: categories of Class read from private data",
-        "not covered by epsilon: nullability of size read from private data",
-        "bought under differential privacy on the same records: categories of job")
+        "bought under differential privacy on the same records: categories of job",)
+    assert [entry.what for entry in held.uncovered] == [
+        "bounds of age, pay read from private data",
+        "categories of Class read from private data",
+        "nullability of size read from private data"]
+    assert all("read_from_data" in entry.declare for entry in held.uncovered)
+    assert ["--schema-epsilon" in entry.declare for entry in held.uncovered] == [True, True, False]
     assert held.bought == ({"kind": "epsilon-delta", "count": 1, "epsilon": 0.5, "delta": 1e-6,
                             "mechanism": "m"},)
     assert isinstance(held.bought[0]["count"], int)
@@ -139,7 +142,7 @@ def test_packaged_schemas_by_name(tmp_path, monkeypatch):
     assert shapes == {"adult": (14, (108,), "income"), "creditcard": (29, (29,), "Class"),
                       "creditcard_kaggle": (30, (30,), "Class"),
                       "breast_cancer": (30, (30,), "diagnosis")}
-    assert not any(schema.read(name).notes for name in schema.NAMES)
+    assert not any(schema.read(name).notes or schema.read(name).uncovered for name in schema.NAMES)
 
 
 def test_a_file_comes_before_a_packaged_schema(tmp_path, monkeypatch):

@@ -250,8 +250,10 @@ def test_a_file_of_another_network_is_one_line(held, tmp_path, change, words):
 
 
 def test_a_file_that_is_none(tmp_path):
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="cannot read .*absent.safetensors"):
         inception.load(tmp_path / "absent.safetensors")
+    with pytest.raises(UserError, match="no regular file"):  # nor a device that never ends
+        inception.load("/dev/zero")
     path = tmp_path / "text.safetensors"
     path.write_text("not a file of tensors")
     with pytest.raises(UserError, match="cannot be read"):

@@ -3,6 +3,7 @@
 import builtins
 import json
 import math
+import os
 import sys
 import types
 
@@ -125,3 +126,20 @@ def test_tensorboard_gets_the_finite_scalars(tmp_path, monkeypatch):
     with MetricsWriter(tmp_path / "m.jsonl", 4, tmp_path / "board") as writer:
         writer.write({"step": 5, "loss": 0.5, "bad": math.nan, "text": "a"})
     assert told == [(str(tmp_path / "board"), 5), ("loss", 0.5, 5), "closed"]
+
+
+@pytest.mark.parametrize("line", [
+    "[" * 10_000, '{"step": "x"}', '{"step": 1e400}', '{"step": null}', '{"a": NaN}',
+    '{"a": 1, "a": 2}', '{"step": ' + "1" * 5000 + "}"])
+def test_a_line_made_to_harm_is_named(tmp_path, line):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n' + line + '\n{"step": 2}\n')
+    with pytest.raises(UserError, match="line 2 is damaged") as caught:
+        read(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_pipe_is_no_file_of_metrics(tmp_path):
+    os.mkfifo(tmp_path / "metrics.jsonl")
+    with pytest.raises(UserError, match="no regular file"):
+        read(tmp_path / "metrics.jsonl")

@@ -169,3 +169,10 @@ def test_points_of_a_metric_that_is_rarely_measured_are_joined():
     assert (steps.tolist(), values.tolist()) == ([2, 5], [1.0, 2.0])
     steps, values = plots.joined([1, 2, 3, 4, 5], often)
     assert steps.tolist() == [1, 2, 3, 4, 5] and np.isnan(values[2])
+
+
+@pytest.mark.parametrize("value", [1e308, -1e308, 2**63, 1e-320])
+def test_values_of_any_size_leave_a_picture(tmp_path, value):
+    rows = [{"step": 1, "epsilon": value, "loss": -value}, {"step": 2, "epsilon": -value,
+                                                            "loss": value}, {"step": 3, "loss": 1}]
+    plots.curves(rows, tmp_path / "c.png")

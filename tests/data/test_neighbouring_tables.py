@@ -1,0 +1,130 @@
+"""Neighbouring files: one cell of a table changes, and nothing that is called public may follow.
+
+What a run publishes of a data set (its name, schema, number of records, notes and purchases) must
+be a function of the schema and of the number of rows, whatever a cell holds. A cell may also be
+refused; that is said on the terminal alone.
+"""
+
+import dataclasses
+import gzip
+
+import pytest
+
+from dpgen_jax.data import load
+from dpgen_jax.types import UserError
+
+SCHEMA = """\
+label: grade
+columns:
+  age: {kind: integer, min: 18, max: 90, nullable: true}
+  pay: {kind: continuous, min: 0, max: 500}
+  job: {kind: categorical, categories: [cook, nurse, none], other: none}
+  size: {kind: ordinal, categories: [S, M, L], nullable: true}
+  grade: {kind: categorical, categories: [low, high, top]}
+"""
+HEADER = "age,pay,job,size,grade"
+ROWS = [f"{20 + i},{10.5 * i},{('cook', 'nurse')[i % 2]},{'SML'[i % 3]},{('low', 'high')[i % 2]}"
+        for i in range(12)]
+CHANGES = {  # column: cells that are no reason to refuse the file
+    "age": ["55", "17", "1000000", "-1e300", "", "?", "NaN", " 40 "],
+    "pay": ["250.25", "-1", "1e308", "0", "1e-320"],
+    "job": ["nurse", "none", "astronaut", "caf\u00e9", "$x^2$", '"a, b"', '"two\nlines"',
+            "x" * 9999, "\u202efools", "a\x00b", "|remark"],
+    "size": ["L", "", "null"],
+    "grade": ["high", "top"]}
+REFUSED = {
+    "age": ["40.5", "old", "inf", "1_0"], "pay": ["", "NaN", "1e309", "x" * 9999],
+    "job": ["", "NA", "x" * 200_000, '"open'], "size": ["XL", "s"],
+    "grade": ["", "mid", "LOW", "0"]}
+
+
+@pytest.fixture
+def read(tmp_path):
+    """The data set of rows, as a CSV file of always the same name."""
+    def inner(rows, schema=SCHEMA, **options):
+        (tmp_path / "s.yaml").write_text(schema)
+        (tmp_path / "people.csv").write_text("\n".join([HEADER, *rows]) + "\n", newline="")
+        return load(f"csv:{tmp_path / 'people.csv'}", schema=str(tmp_path / "s.yaml"), **options)
+    return inner
+
+
+def public(data) -> dict:
+    """All of a data set but the records, and what the data holder alone may see."""
+    private = {"x_train", "y_train", "x_test", "y_test", "private_notes", "clients"}
+    return {field.name: getattr(data, field.name) for field in dataclasses.fields(data)
+            if field.name not in private} | {
+        "n": len(data.y_train), "shape": data.x_train.shape, "types": data.x_train.dtype,
+        "held out": None if data.y_test is None else len(data.y_test)}
+
+
+def with_cell(row: int, column: str, cell: str) -> list[str]:
+    cells = ROWS[row].split(",")
+    cells[HEADER.split(",").index(column)] = cell
+    return [*ROWS[:row], ",".join(cells), *ROWS[row + 1:]]
+
+
+def cases(table: dict[str, list[str]]) -> list:
+    return [pytest.param(column, cell, id=f"{column}-{i}")
+            for column, cells in table.items() for i, cell in enumerate(cells)]
+
+
+@pytest.mark.parametrize(("column", "cell"), cases(CHANGES))
+@pytest.mark.parametrize("row", [0, 11])
+def test_a_changed_cell_changes_nothing_public(read, row, column, cell):
+    before, after = read(ROWS), read(with_cell(row, column, cell))
+    assert public(after) == public(before) and not after.uncovered
+    rest = [i for i in range(len(ROWS)) if i != row]
+    assert (after.x_train[rest] == before.x_train[rest]).all()
+    assert (after.y_train[rest] == before.y_train[rest]).all()
+
+
+@pytest.mark.parametrize(("column", "cell"), cases(REFUSED))
+def test_or_the_file_is_refused_in_one_line(read, column, cell):
+    with pytest.raises(UserError) as caught:
+        read(with_cell(3, column, cell))
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 1000
+
+
+def test_a_whole_record_in_other_words(read):
+    """All of a record at once, its place in the file too."""
+    before = public(read(ROWS))
+    assert public(read([*ROWS[:-1], '"","1e9","pilot","","top"'])) == before
+    assert public(read(ROWS[::-1])) == before
+    assert public(read([ROWS[0]] * len(ROWS))) == before  # no row of the second class
+
+
+def test_counts_of_what_was_changed_never_leave_the_private_notes(read):
+    data = read(with_cell(0, "age", "1000"))
+    told = with_cell(0, "job", "astronaut")
+    assert "clipped" in str(data.private_notes) and "other" in str(read(told).private_notes)
+    assert all(word not in str(public(data)) for word in ("clipped", "no rows", "astronaut"))
+
+
+def test_rows_that_were_held_out_are_private_too(read, tmp_path):
+    (tmp_path / "test.csv").write_text("\n".join([HEADER, *ROWS]))
+    before = public(read(ROWS, test_csv=str(tmp_path / "test.csv")))
+    (tmp_path / "test.csv").write_text("\n".join([HEADER, *with_cell(2, "age", "1000")]))
+    assert public(read(ROWS, test_csv=str(tmp_path / "test.csv"))) == before
+
+
+def test_what_was_read_from_the_data_is_not_called_covered(read):
+    """The same schema by hand and by draft: the bounds may be those of one record."""
+    drafted = SCHEMA + "read_from_data: [pay.max, job.categories]\n"
+    data = read(ROWS, drafted)
+    assert [entry.what for entry in data.uncovered] == [
+        "bounds of pay read from private data", "categories of job read from private data"]
+    assert not any("read from private" in note for note in data.notes)
+    assert read(ROWS).uncovered == ()
+
+
+def test_a_remark_is_the_first_line_of_a_public_file_and_no_record(tmp_path):
+    """A record that begins with a bar stays one: n is the number of rows."""
+    rows = ["39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, "
+            "White, Male, 2174, 0, 40, United-States, <=50K"] * 3
+    (tmp_path / "adult.test.gz").write_bytes(gzip.compress(
+        ("|1x3 Cross validator\n" + "\n".join(rows)).encode()))
+    (tmp_path / "adult.data").write_text("\n".join(rows))
+    assert len(load(f"adult:{tmp_path}").y_test) == 3
+    (tmp_path / "adult.data").write_text("\n".join([rows[0], "|" + rows[1], rows[2]]))
+    with pytest.raises(UserError, match="adult.data, line 2, column age"):
+        load(f"adult:{tmp_path}")
