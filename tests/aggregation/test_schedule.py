@@ -1,6 +1,7 @@
 """Whose turn it is: visits are counted, draws are uniform and secret, and events say so."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
