@@ -103,12 +103,14 @@ def release(args: argparse.Namespace) -> dict[str, Any]:
         total = total_rdp(*run, order)
         independent = order * (len(counts) / (2 * args.sigma1**2)
                                + np.count_nonzero(answered) / args.sigma2**2)
+        placed = sanitiser.place(total, ss, independent)
         cases.append({
             "order": order, "beta": sanitiser.beta, "sigma_ss": sanitiser.sigma_ss,
             "log_sigma": sanitiser.log_sigma, "z": sanitiser.z, "failure": sanitiser.failure,
             "data_independent_rdp": independent, "total_rdp": total, "smooth_sensitivity": ss,
             "own_rdp": sanitiser.rdp(),
-            "bound_without_noise": sanitiser.upper_bound(total, ss, 0.0, 0.0), **seconds})
+            "bound_without_noise": sanitiser.upper_bound(
+                placed.total, placed.log, placed.step), **seconds})
     return {"queries": args.release_queries, "answered": float(answered.mean()), "cases": cases}
 
 

@@ -14,6 +14,7 @@ from dpgen_jax import methods
 from dpgen_jax.accountant import gaussian, pate
 from dpgen_jax.accountant.events import EpsilonDeltaEvent, Events, GaussianEvent, RenyiEvent
 from dpgen_jax.accountant.ledger import Ledger, account, read
+from dpgen_jax.accountant.rounding import add_up
 from dpgen_jax.aggregation import sanitise
 from dpgen_jax.aggregation.bits import OsBits
 from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
@@ -103,8 +104,9 @@ def _budget(target: float, delta: float, spent: Events) -> Events:
     """The whole budget as events, of which no reading of the run is part: the purchases, and one
     Gaussian release that costs all they leave."""
     pure = tuple((event, n) for event, n in spent if isinstance(event, EpsilonDeltaEvent))
-    left = target - math.fsum(event.epsilon * n for event, n in pure)
-    c = gaussian.zcdp_for(left, delta - math.fsum(event.delta * n for event, n in pure))
+    left = add_up([(target, 1), *((event.epsilon, -n) for event, n in pure)])
+    rest = add_up([(delta, 1), *((event.delta, -n) for event, n in pure)])
+    c = gaussian.zcdp_for(left, rest) * (1 + 1e-12)  # which ends at or below what `left` affords
     # With the distance from ideal noise that was charged: without it `claim` may fall short.
     tau = gaussian.total_variation(spent)
     return (*pure, (GaussianEvent(1 / math.sqrt(2 * c), 1, total_variation=tau), 1))

@@ -28,7 +28,8 @@ MAY_IMPORT = {
     "types.py": {"errors", "aggregation"},  # aggregation for a type annotation only
     "config.py": {"types"},
     "private/": {"private", "types", "accountant.pate"},
-    "aggregation/": {"aggregation", "types", "accountant.events", "accountant.smooth_sensitivity"},
+    "aggregation/": {"aggregation", "types", "accountant.events", "accountant.rounding",
+                     "accountant.smooth_sensitivity"},
     "nets/": {"nets", "types"},
     "methods/": {"methods", "nets", "aggregation", "types", "config",
                  "accountant.smooth_sensitivity"},  # the declared numbers of a sanitiser

@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
+from fractions import Fraction
 from typing import Any
 
+from dpgen_jax.accountant.rounding import round_up
 from dpgen_jax.errors import UserError
 
 
@@ -70,7 +72,8 @@ class SampledGaussianEvent:
     The guarantee is replace-one of one unit's whole data. It holds where a unit's message depends
     on its own data and on earlier releases only, and not on who was drawn before.
 
-    sigma, grid, total_variation: as in GaussianEvent.
+    sigma, grid: as in GaussianEvent.
+    total_variation: as in GaussianEvent; also how far the draw is from a uniform one.
     squared_sensitivity: squared L2 distance of the sum of the drawn units' messages when one of
       them is replaced by any other message, of the same unit or of another; an integer in squared
       grid units (for messages of norm at most C in each of B rows: 4 C^2 B).
@@ -184,7 +187,7 @@ class LaplaceEvent:
 
     @property
     def epsilon(self) -> float:
-        return self.sensitivity / self.scale
+        return round_up(self.sensitivity / Fraction(self.scale))
 
     def statement(self) -> dict[str, Any]:
         return {"mechanism": self.mechanism, "scale": self.scale, "sensitivity": self.sensitivity}
@@ -217,15 +220,19 @@ class RenyiEvent:
     """One release whose Renyi divergence of one order is at most `rdp`, between neighbours, both
     ways round (Mironov, "Renyi Differential Privacy", CSF 2017).
 
-    Raises UserError unless 1 < order < inf and 0 <= rdp < inf.
+    total_variation: as in GaussianEvent. Raises UserError unless 1 < order < inf, 0 <= rdp < inf
+    and the distance is one.
     """
 
     order: float
     rdp: float
     mechanism: str = "renyi"
+    total_variation: float = 0.0
 
     def __post_init__(self):
-        _plain(self, "order", "rdp")
+        _plain(self, "order", "rdp", "total_variation")
+        if not 0 <= self.total_variation <= 1:
+            raise UserError(f"total_variation must be in [0, 1], got {self.total_variation}")
         if not 1 < self.order < math.inf:
             raise UserError(f"order must be finite and above 1, got {self.order}")
         if not 0 <= self.rdp < math.inf:

@@ -27,6 +27,7 @@ from dpgen_jax.accountant.events import (
     RenyiEvent,
     merge,
 )
+from dpgen_jax.accountant.rounding import add_up, left_of
 from dpgen_jax.errors import UserError
 
 Conversion = Literal["improved", "classic"]
@@ -34,6 +35,8 @@ Conversion = Literal["improved", "classic"]
 # `delta_at` is good to about 1e-12 (tests/accountant/test_gaussian.py compares it with 60 digits);
 # inflating it by this factor makes every epsilon that is returned an upper bound, at a cost < 1e-9.
 _SAFETY = 1 + 1e-9
+# More than rounding errors can come to of the few operations that follow each other elsewhere.
+_ROUNDING = 1e-14
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 # Parts of delta that are tried: fixed, so that epsilon cannot fall when an event is added.
 _SHARES = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
@@ -85,7 +88,7 @@ def epsilon(events: Events, delta: float) -> float:
     require_delta(delta)
     events = merge(events)
     bounded = _only(EpsilonDeltaEvent, events)
-    left = delta - math.fsum(count * event.delta for event, count in bounded)
+    left = left_of(delta, ((event.delta, count) for event, count in bounded))
     if _only(NonPrivateEvent, events) or left < 0:
         return math.inf
     if _only(numeric.NEW, events):
@@ -103,18 +106,24 @@ def _without_losses(events: Events, delta: float) -> float:
 
 def _each_kind(events: Events, delta: float) -> float:
     """Each kind of event by itself (both Gaussian ones as one), and each order of RenyiEvents, then
-    basic composition; a share of delta is for Renyi, split equally. The best of `_SHARES`."""
-    mu, tau = math.sqrt(mu_squared(_only(GaussianEvent, events))), total_variation(events)
-    drawn = sampling.curve(events)
-    pure = math.fsum(n * event.epsilon for event, n in _only(EpsilonDeltaEvent, events))
-    renyi: dict[float, float] = {}
+    basic composition; a share of delta is for Renyi, split equally. The best of `_SHARES`. What is
+    drawn of each kind departs from the ideal by its own tau, at the price of its own epsilon."""
+    renyi: dict[float, Events] = {}
     for event, count in _only(RenyiEvent, events):
-        renyi[event.order] = renyi.get(event.order, 0.0) + count * event.rdp
+        renyi[event.order] = (*renyi.get(event.order, ()), (event, count))
+    others = tuple((event, n) for event, n in events if not isinstance(event, RenyiEvent))
+    mu, tau = math.sqrt(mu_squared(_only(GaussianEvent, events))), total_variation(others)
+    drawn = sampling.curve(events)
+    pure = [(event.epsilon, n) for event, n in _only(EpsilonDeltaEvent, events)]
+    divergence = {order: add_up((event.rdp, n) for event, n in same)
+                  for order, same in renyi.items()}
 
     def total(share: float) -> float:
-        each = share * delta / max(1, len(renyi))
-        converted = [_from_rdp(rdp, order, each) for order, rdp in renyi.items()]
-        return _drawn(drawn, mu, tau, (1 - share) * delta) + math.fsum([pure, *converted])
+        each = share * delta / max(1, len(renyi)) * (1 - _ROUNDING)
+        parts = [_beside_tau(divergence[order], order, total_variation(same), each, _SHARES)
+                 for order, same in renyi.items()]
+        parts.append(_drawn(drawn, mu, tau, (1 - share) * delta))
+        return add_up([*pure, *((part, 1) for part in parts)])
 
     return min(map(total, _SHARES)) if renyi else total(0.0)
 
@@ -127,11 +136,11 @@ def _one_order(events: Events, order: float, delta: float) -> float:
     Composition Theorem for Differential Privacy", ICML 2015): delta arrives here without those d.
     A SampledGaussianEvent has the divergence of `sampling`, at its orders only.
     """
-    rdp = math.fsum([
-        order * mu_squared(_only(GaussianEvent, events)) / 2,
-        sampling.at_order(events, order),
-        *(n * event.rdp for event, n in _only(RenyiEvent, events)),
-        *(n * min(event.epsilon, order * event.epsilon**2 / 2)
+    rdp = add_up([
+        (order * mu_squared(_only(GaussianEvent, events)) / 2, 1),
+        (sampling.at_order(events, order), 1),
+        *((event.rdp, n) for event, n in _only(RenyiEvent, events)),
+        *((min(event.epsilon, order * event.epsilon**2 / 2), n)
           for event, n in _only(EpsilonDeltaEvent, events))])
     return _beside_tau(rdp, order, total_variation(events), delta, _SHARES)
 
@@ -151,16 +160,18 @@ def _beside_tau(rdp, orders, tau: float, delta: float, shares: Sequence[float]) 
     best = math.inf
     for share in shares:
         eps, rest = _from_rdp(rdp, orders, share * delta), (1 - share) * delta
-        if tau == 0 or rest > 0 and math.log(tau) + np.logaddexp(0, eps) <= math.log(rest):
+        if tau == 0 or rest > 0 and (math.log(tau) + np.logaddexp(0, eps) + math.log(_SAFETY)
+                                     <= math.log(rest)):
             best = min(best, eps)
     return best
 
 
 def _from_rdp(rdp, orders, delta: float) -> float:
-    """The best of one or more orders, each of which bounds the whole."""
+    """The best of one or more orders, each of which bounds the whole; rounded up."""
     if not np.any(rdp) or delta <= 0:
         return math.inf if np.any(rdp) else 0.0
-    return max(0.0, float(np.min(_convert(rdp, orders, delta, "improved"))))
+    size = rdp - np.log1p(-1 / orders) + (np.log(orders) - math.log(delta)) / (orders - 1)
+    return max(0.0, float(np.min(_convert(rdp, orders, delta, "improved") + _ROUNDING * size)))
 
 
 def _only(kind: type | tuple[type, ...], events: Events) -> Events:
@@ -184,9 +195,10 @@ def mu_squared(events: Events) -> float:
 
 
 def total_variation(events: Events) -> float:
-    """Sum of count * total_variation: by how much the drawn run may differ from the ideal one."""
-    return math.fsum(count * event.total_variation for event, count in merge(events)
-                     if hasattr(event, "total_variation"))
+    """Sum of count * total_variation, rounded up: by how much the drawn run may differ from the
+    ideal one."""
+    return add_up((event.total_variation, count) for event, count in merge(events)
+                  if hasattr(event, "total_variation"))
 
 
 def _exact(mu: float, tau: float, delta: float) -> float:
@@ -202,8 +214,8 @@ def _exact(mu: float, tau: float, delta: float) -> float:
             <= e^eps (Q'(S) + tau) + delta(eps) + tau = e^eps Q'(S) + delta(eps) + (1 + e^eps) tau.
     """
     def holds(eps: float) -> bool:
-        ideal = delta_at(mu, eps) * _SAFETY
-        return ideal + (tau + math.exp(eps + math.log(tau)) if tau else 0.0) <= delta
+        apart = tau + math.exp(eps + math.log(tau)) if tau else 0.0
+        return (delta_at(mu, eps) + apart) * _SAFETY <= delta
 
     if holds(0.0):
         return 0.0

@@ -33,10 +33,12 @@ from dpgen_jax.accountant.events import (
     PoissonGaussianEvent,
 )
 from dpgen_jax.accountant.loss import ORDERS, Loss
+from dpgen_jax.accountant.rounding import add_up, left_of
 
 # Nodes of a composed law, and of one of several kinds; where more are needed, the grid is widened.
 _MOST, _MOST_MIXED = 2**21, 2**17
 _SLICE = math.log(1e-14)  # of a tilted law, which may wrap around at each end
+_ROUNDED_UP = 1 + 1e-12  # of a product
 _NOISE = 1e-13, 1e-15  # of a tilted law: for each kind what wraps around, for each step rounding
 
 _SHARES = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)  # of delta, for what is not of KINDS
@@ -68,13 +70,13 @@ def beside(others: Callable[[Events, float], float], events: Events, delta: floa
     rest = tuple((event, n) for event, n in events if not isinstance(event, KINDS))
     as_pure = tuple((dataclasses.replace(event, sensitivity=0), n)
                     if isinstance(event, LaplaceEvent) else (event, n) for event, n in known)
-    pure = math.fsum(n * event.epsilon for event, n in known if isinstance(event, LaplaceEvent))
+    pure = add_up((event.epsilon, n) for event, n in known if isinstance(event, LaplaceEvent))
 
     def total(share: float) -> float:
         left = (1 - share) * delta
         tight = epsilon(known, left)
-        return (min(tight, epsilon(as_pure, left, pure)) if pure else tight
-                ) + others(rest, share * delta)
+        best = min(tight, epsilon(as_pure, left, pure)) if pure else tight
+        return add_up([(best, 1), (others(rest, share * delta), 1)])
 
     without = tuple(pair for pair in events if not isinstance(pair[0], NEW))
     shares = (0.0,) if all(isinstance(event, EpsilonDeltaEvent) for event, _ in rest) else _SHARES
@@ -91,11 +93,12 @@ def epsilon(events: Events, delta: float, pure: float = 0.0) -> float:
     message of 0 is one that a replaced unit may send, so replace-one events cover it).
     pure: epsilon of further releases, which is added, and their tau is in that of the events.
     """
-    tau = math.fsum(count * event.total_variation for event, count in events)
+    tau = add_up((event.total_variation, count) for event, count in events)
     zeroed = any(isinstance(event, PoissonGaussianEvent) and event.relation == "zero-out"
                  for event, _ in events)
-    return pure + max(_smallest(_steps(events, way), tau * math.exp(min(pure, 700.0)), delta)
-                      for way in (("remove", "add") if zeroed else ("both",)))
+    apart = tau * math.exp(min(pure, 700.0)) * _ROUNDED_UP
+    return add_up([(pure, 1), (max(_smallest(_steps(events, way), apart, delta)
+                                   for way in (("remove", "add") if zeroed else ("both",))), 1)])
 
 
 def _steps(events: Events, way: loss.Direction) -> Steps:
@@ -124,7 +127,8 @@ def _smallest(steps: Steps, tau: float, delta: float) -> float:
     if not steps:
         return 0.0 if 2 * tau <= delta else math.inf
     losses = [make() for make, _ in steps]
-    left = delta - math.fsum(n * one.infinite for one, (_, n) in zip(losses, steps, strict=True))
+    left = left_of(delta, ((one.infinite, n)
+                           for one, (_, n) in zip(losses, steps, strict=True)))
     if not left > 0:
         return math.inf
     log_mgf = sum(n * one.log_mgf for one, (_, n) in zip(losses, steps, strict=True))

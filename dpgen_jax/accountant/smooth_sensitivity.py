@@ -154,13 +154,31 @@ def gnss_rdp(beta: float, sigma_ss: float, order: float) -> float:
     return order / (2 * sigma_ss**2 * w) - beta - math.log(w) / (2 * (order - 1))
 
 
+STEPS, LOG_STEPS = 2**20, 1024
+"""steps of the grids: of the largest total, and of beta"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Placed:
+    """A total and ln of its smooth sensitivity in whole steps of public grids; private.
+
+    total: in steps of `step`; sigma: the noise that it gets, in the same steps, itself private;
+    log: of ln S, in steps of `Sanitiser.log_step`.
+    """
+
+    total: int
+    sigma: float
+    log: int
+    step: float
+
+
 @dataclasses.dataclass(frozen=True)
 class Sanitiser:
     """A one-sided release of a total at one order: an upper bound, except with a stated chance.
 
-    order: a; beta: of the smooth sensitivity, below 1 / (2 a); sigma_ss: noise on the total, in
-    smooth sensitivities; log_sigma: noise on ln SS, in units of its sensitivity, beta; z: how many
-    standard deviations of each noise are added on top.
+    order: a; beta: of the smooth sensitivity, from 0.0001 to below 1 / (2 a); sigma_ss: noise on
+    the total, in smooth sensitivities; log_sigma: noise on ln SS, in units of its sensitivity,
+    beta; z: how many standard deviations of each noise are added on top.
     All are fixed before the run, without looking at votes. Raises UserError for others.
 
     A choice for thousands of teachers: beta = 0.2 / a, sigma_ss = 10, log_sigma = 1.5 a, z = 3. It
@@ -183,12 +201,15 @@ class Sanitiser:
         for name in ("log_sigma", "z"):
             if not 0 < getattr(self, name) < math.inf:
                 raise UserError(f"{name} must be positive and finite, got {getattr(self, name)}")
+        if self.beta < 1e-4:
+            raise UserError(f"beta must be at least 0.0001, got {self.beta}: float errors of the "
+                            "sensitivity have to be small beside it")
 
     def rdp(self) -> float:
         """What the release itself costs, at its order; to be added to the bound it gives.
 
-        `gnss_rdp` for the noised total, and a / (2 log_sigma^2) for the Gaussian mechanism on
-        ln SS, whose sensitivity is beta and whose noise beta log_sigma. Both are public.
+        `gnss_rdp` for the noised total, and a / (2 log_sigma^2) for the Gaussian mechanism on ln S,
+        whose sensitivity is beta and whose noise beta log_sigma. Both are public.
         """
         return (gnss_rdp(self.beta, self.sigma_ss, self.order)
                 + self.order / (2 * self.log_sigma**2))
@@ -198,16 +219,46 @@ class Sanitiser:
         """At most the probability that the bound released is below the total: 2 Phi(-z)."""
         return 2 * float(ndtr(-self.z))
 
-    def upper_bound(self, total_rdp: float, ss: float, normal1: float, normal2: float) -> float:
-        """The bound to release: total + sigma_ss SS N1 + z sigma_ss e^U, with
-        U = ln SS + beta log_sigma (N2 + z).
+    @property
+    def log_step(self) -> float:
+        return self.beta / LOG_STEPS
 
-        total_rdp and ss: `total_rdp` and `smooth_sensitivity` at this order and beta, private.
-        normal1, normal2: two independent standard normal numbers, fresh and never shown.
-        The noised total alone is too low half of the time. N1 >= -z, and N2 >= -z, which makes U at
-        least ln SS: each fails with probability Phi(-z). The result is post-processing of the
-        noised total and U, which `rdp` pays for. It may be below 0 or above the data-independent
-        total; that total is the better bound then, and public.
+    @property
+    def sigmas(self) -> tuple[float, float]:
+        """Of the noise in steps: the largest that the total can get, and that of ln S. Public."""
+        return self.sigma_ss * (STEPS + 2), self.log_sigma * LOG_STEPS
+
+    def place(self, total_rdp: float, ss: float, most: float) -> Placed:
+        """What the two releases start from. total_rdp, ss: `total_rdp` and `smooth_sensitivity` at
+        this order and beta, private; most: what no total exceeds, the data-independent one, public.
+
+        Noise in floats would tell of the floats under it. So both numbers become whole steps h and
+        g = beta / 1024 of public grids, a multiple of neither being private, and the noise is
+        round(sigma Z): for an integer v, v + round(sigma Z) = round(v + sigma Z) is post-processing
+        of the Gaussian mechanism that `rdp` prices, but for the total variation of the drawn law.
+        The noise of the total is in proportion to S = SS + 2 h, h = most 2^-20 rounded up to a
+        power of two:
+          - The total in steps, F = ceil(total / h), differs between neighbours by less than
+            SS / h + 1, so h F by less than SS + h, and S is at least that at both of them. The
+            second h is for the floats in which total and SS are computed, good to 1e-11 of `most`.
+          - S is beta-smooth as SS is: (e^beta SS + 2 h) / (SS + 2 h) < e^beta, by a factor that
+            float errors cannot make up for from beta = 0.0001 on. Cutting both off at `most`, which
+            neither exceeds but for rounding, changes nothing of this.
+          - G = ceil(ln S / g) therefore differs by at most 1024, and log_sigma 1024 is its noise.
         """
-        spread = ss * math.exp(self.beta * self.log_sigma * (normal2 + self.z))
-        return total_rdp + self.sigma_ss * (ss * normal1 + self.z * spread)
+        step = 2.0 ** (math.ceil(math.log2(most)) - 20) if most > 0 else 2.0**-20
+        s = min(ss, most) + 2 * step
+        return Placed(math.ceil(min(total_rdp, most) / step), self.sigma_ss * s / step,
+                      math.ceil(math.log(s) / self.log_step), step)
+
+    def upper_bound(self, total: int, log: int, step: float) -> float:
+        """The bound to release, from the noised whole numbers of a `Placed`, which are public:
+        h (F + 1) + z sigma_ss e^U, with U = g (G + 1 + z log_sigma 1024).
+
+        The noised total alone is too low half of the time. Z1 >= -z and Z2 >= -z fail with
+        probability Phi(-z) each. Otherwise h F is at least the total less z sigma_ss S and half a
+        step, and U is at least ln S; the steps that are added cover rounding. The result may be
+        below 0 or above the data-independent total, which is the better bound then, and public.
+        """
+        spread = math.exp(self.log_step * (log + 1 + self.z * self.sigmas[1]))
+        return step * (total + 1) + self.z * self.sigma_ss * spread

@@ -10,6 +10,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
+from dpgen_jax.aggregation.enforce import enforce
 from dpgen_jax.aggregation.noise import MAX_SIGMA
 from dpgen_jax.types import Array, UserError
 
@@ -74,7 +75,7 @@ class RowL2:
         entries = (low + (jax.random.uniform(key, message.shape) < scaled - low)).astype(jnp.int32)
         # The proof is in integers: whatever floats did above, a longer row is dropped here.
         entries = jnp.clip(entries, -self.levels, self.levels)
-        return jnp.where(_squares_within(entries, self.levels**2), entries, 0)
+        return enforce(entries, lambda rows: _squares_within(rows, self.levels**2))
 
     def squared_sensitivity(self) -> int:
         """Of the whole message, replace-one: every row may turn to its opposite."""
@@ -146,19 +147,21 @@ class GradientL2:
         """float32 [1, D] to int32 [1, D]; a row that is not finite becomes 0; no key is needed."""
         # Gradients whose norm is no float32 are dropped: they are about to diverge.
         norm = jnp.sqrt(jnp.sum(message * message, -1, keepdims=True)) / self.clip
+        finite = jnp.isfinite(norm)
         # Rounding moves a row by at most sqrt(columns) / 2: a row of this norm is not dropped.
         reach = (self.levels - math.sqrt(self.columns) / 2) * (1 - 1e-4)
         entries = jnp.round(message * (reach / self.clip / jnp.maximum(norm, 1)))
-        return jnp.where(self.holds(entries), entries, 0).astype(jnp.int32)
+        return enforce(jnp.where(finite, entries, 0).astype(jnp.int32), self.holds)
 
     def holds(self, entries: Array) -> Array:
-        """bool [1, 1]: whether whole numbers float32 [1, D] are within the bound; NaN is not.
+        """bool [1, 1]: whether a row int32 [1, D] is within the bound.
 
         Exact although its sums are float32: below 2^24 sums of whole numbers are, and a sum that
         passes 2^24 on the way does not come back, as rounding is monotone and nothing that is added
         is negative. levels^2 is below 2^24.
         """
-        return jnp.sum(entries * entries, -1, keepdims=True) <= self.levels**2
+        row = entries.astype(jnp.float32)
+        return jnp.sum(row * row, -1, keepdims=True) <= self.levels**2
 
     def squared_norm(self) -> int:
         """Of the longest message."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import operator
 from fractions import Fraction
@@ -12,10 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpgen_jax.accountant.events import Events
+from dpgen_jax.accountant.events import Event, Events
+from dpgen_jax.accountant.rounding import round_up
 from dpgen_jax.aggregation.bits import BitSource
 from dpgen_jax.aggregation.histogram import OneHot
 from dpgen_jax.aggregation.mechanism import Noise, check_range
+from dpgen_jax.aggregation.noise import NoNoise
 from dpgen_jax.aggregation.schedule import Everyone
 from dpgen_jax.types import Array, UserError
 
@@ -44,7 +47,9 @@ class ConfidentGNMax:
     query costs a test, and an answered one a release on top: `settled`. Charging by the outcome is
     sound because the costs of Gaussian releases add up as mu^2, and the run stops before the worst
     case of a step could exceed the budget: a privacy filter on the sum of mu^2 (Smith and Thakurta
-    2022, arXiv 2210.17520; Koskela, Tobaben and Honkela 2023, arXiv 2209.15596).
+    2022, arXiv 2210.17520; Koskela, Tobaben and Honkela 2023, arXiv 2209.15596). A filter is for
+    one number. How far the drawn noise is from ideal, tau, is charged beside mu^2 and grows with
+    the length of the run, which the answers decide; so it is charged in proportion: `_costs`.
 
     Raises UserError for a threshold outside (0, 1], for more bins than units, where one of the two
     noises is none, or where a noisy count could leave int32.
@@ -114,8 +119,28 @@ class ConfidentGNMax:
         return outcome.answered
 
     def _events(self, tests: int, answers: int) -> Events:
-        return ((self.test_noise.event(1, 1), tests),
-                (self.noise.event(2, self.bound.bins), answers))
+        test, answer = self._costs
+        return (test, tests), (answer, answers)
+
+    @functools.cached_property
+    def _costs(self) -> tuple[Event, Event]:
+        """The events of a test and of an answer. The total variation of both is k times their mu^2,
+        with k so large that neither is below what is drawn.
+
+        Then no choice of answers trades one for the other. Let B be the largest mu^2 that any path
+        of answers ends with. The path that does is charged a tau of at least k B, and the run went
+        as far only as epsilon(B, k B) is within the budget. Every other path ends with mu^2 <= B,
+        and what it drew is within k mu^2 <= k B of ideal noise. So the run is a filter on mu^2 that
+        was started with B, and its transcript is within k B of the ideal one, whatever the answers:
+        what the budget was checked for. (Charged as drawn, a path of few answers ends with more tau
+        than the path of the largest mu^2 was checked with.)
+        """
+        drawn = self.test_noise.event(1, 1), self.noise.event(2, self.bound.bins)
+        if isinstance(self.noise, NoNoise):
+            return drawn
+        k = max(Fraction(event.total_variation) / Fraction(event.mu_squared) for event in drawn)
+        return tuple(dataclasses.replace(event, total_variation=min(1.0, round_up(
+            k * Fraction(event.mu_squared)))) for event in drawn)
 
     def events(self, steps: int) -> Events:
         """Every query tested and answered."""

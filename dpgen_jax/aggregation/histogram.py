@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 
+from dpgen_jax.aggregation.enforce import enforce
 from dpgen_jax.types import Array, UserError
 
 
@@ -49,7 +50,10 @@ class OneHot:
     def project(self, key: Array, message: Array) -> Array:
         """Votes int32 [B, k bins] of a message float32 [B, k]; no randomness."""
         del key
-        return bin_votes(message, self.clip, self.bins).reshape(message.shape[0], -1)
+        votes = bin_votes(message, self.clip, self.bins)
+        # The proof is in integers: of a histogram that got more than one vote, none is counted.
+        votes = enforce(votes, lambda bins: jnp.sum(bins * bins, -1, keepdims=True) <= 1)
+        return votes.reshape(message.shape[0], -1)
 
     def squared_sensitivity(self) -> int:
         """Of the whole message, replace-one: one vote less and one more in every histogram."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from fractions import Fraction
 
 import jax.numpy as jnp
 import mpmath
 import numpy as np
 
 from dpgen_jax.accountant.events import LaplaceEvent
+from dpgen_jax.accountant.rounding import round_up
 from dpgen_jax.aggregation.noise import at_most
 from dpgen_jax.types import Array, UserError
 
@@ -76,7 +78,7 @@ class DiscreteLaplace:
         those of a geometric number given that it is below 2^J, which it is but for r^(2^J) < 2^-96.
         Distances of independent draws add up: draws x 2 x (J 2^-97 + 2^-96).
         """
-        return min(1.0, draws * (self.digits + 2) / 2**96)
+        return min(1.0, round_up(Fraction(draws * (self.digits + 2), 2**96)))
 
     def event(self, squared_sensitivity: int, draws: int, grid: float = 1.0) -> LaplaceEvent:
         """What the release of ONE entry costs that moves by at most sqrt(squared_sensitivity).

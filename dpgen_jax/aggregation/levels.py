@@ -11,6 +11,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
+from dpgen_jax.aggregation.enforce import enforce
 from dpgen_jax.types import Array, UserError
 
 
@@ -88,10 +89,11 @@ class KLevels:
         place = (unit * jnp.minimum(self.reach / norm, self.max_abs) + self.max_abs) / 2
         low = jnp.clip(jnp.floor(place), 0, self.levels - 2)
         chosen = low + (jax.random.uniform(key, message.shape) < place - low)
-        entries = 2 * chosen.astype(jnp.int32) - self.max_abs
+        entries = jnp.where(speaks, 2 * chosen.astype(jnp.int32) - self.max_abs, 0)
         # The proof is in integers: whatever floats did above, a longer row is dropped here.
-        short = jnp.sum(entries * entries, -1, keepdims=True) <= self.squared_norm
-        return jnp.where(speaks & short, entries, 0)
+        entries = jnp.clip(entries, -self.max_abs, self.max_abs)
+        return enforce(
+            entries, lambda rows: jnp.sum(rows * rows, -1, keepdims=True) <= self.squared_norm)
 
     def squared_sensitivity(self) -> int:
         """Of the whole message, replace-one: every row may turn to its opposite."""

@@ -8,6 +8,7 @@ truncated tail (float32 normals end at 5.42 sigma) is left in what is released.
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import functools
 import math
@@ -20,6 +21,7 @@ from jax import lax
 from scipy.special import log_ndtr
 
 from dpgen_jax.accountant.events import GaussianEvent, NonPrivateEvent
+from dpgen_jax.accountant.rounding import round_up
 from dpgen_jax.types import Array, UserError
 
 MIN_SIGMA, MAX_SIGMA = 0.3, 65536.0
@@ -49,7 +51,7 @@ class RoundedGaussian:
     def max_abs(self) -> int:
         """No larger magnitude is drawn: the table ends where its entries round to 1, before
         11.5 sigma. A bound, and not the table's length, so that calibration builds no tables."""
-        return math.ceil(11.5 * self.sigma) + 1
+        return largest(self.sigma)
 
     def bits_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of the uint32 bits for draws of this shape."""
@@ -85,7 +87,7 @@ class RoundedGaussian:
         is at most M units. The sign is exact and independent. Distances of independent draws
         add up: draws (M + 1) 2^-95.
         """
-        return min(1.0, draws * (self.max_abs + 1) / ONE)
+        return distance(self.sigma, draws)
 
     def event(self, squared_sensitivity: int, draws: int, grid: float = 1.0) -> GaussianEvent:
         """What one release of `draws` entries of this squared L2 sensitivity costs."""
@@ -112,6 +114,26 @@ class NoNoise:
 
     def event(self, squared_sensitivity: int, draws: int, grid: float = 1.0) -> NonPrivateEvent:
         return NonPrivateEvent()
+
+
+def largest(sigma: float) -> int:
+    """`RoundedGaussian.max_abs`, for a sigma of any size."""
+    return math.ceil(11.5 * sigma) + 1
+
+
+def distance(sigma: float, draws: int) -> float:
+    """`RoundedGaussian.total_variation`, for a sigma of any size; rounded up."""
+    return min(1.0, round_up(Fraction(draws * (largest(sigma) + 1), ONE)))
+
+
+def draw_one(sigma: float, words: np.ndarray) -> int:
+    """round(sigma Z) from three uniform words uint32 [3], on the host: the law of `RoundedGaussian`
+    for a sigma of any size from 0.3 on, which may be private, as no table is made."""
+    first, second, third = map(int, words)
+    below = (first & 0x7FFFFFFF) << 64 | second << 32 | third
+    magnitude = bisect.bisect_right(range(largest(sigma)), below, key=lambda m: _threshold(
+        _inside(sigma, m)))
+    return -magnitude if first >> 31 else magnitude
 
 
 def gaussian(sigma: float | None) -> RoundedGaussian | NoNoise:
@@ -146,20 +168,28 @@ def thresholds(sigma: float) -> tuple[int, ...]:
     cumulated = _recurrence(sigma) if sigma >= 64 else _reference(sigma)
     values = []
     for value in cumulated:
-        rounded = (value + (1 << (FIXED - 96))) >> (FIXED - 95)
+        rounded = _threshold(value)
         if rounded >= ONE:
             return tuple(values)
         values.append(rounded)
     raise AssertionError("a cumulative distribution that does not reach 1")
 
 
+def _threshold(value: int) -> int:
+    """A fixed-point number in units of 2^-95."""
+    return (value + (1 << (FIXED - 96))) >> (FIXED - 95)
+
+
+def _inside(sigma: float, m: int) -> int:
+    """P(|X| <= m) as a fixed-point integer, by mpmath: 60 microseconds."""
+    with mpmath.workprec(FIXED + 64):
+        inside = mpmath.erf((m + mpmath.mpf(0.5)) / (mpmath.mpf(sigma) * mpmath.sqrt(2)))
+        return int(mpmath.floor(mpmath.ldexp(inside, FIXED)))
+
+
 def _reference(sigma: float):
-    """P(|X| <= m) as fixed-point integers, by mpmath: 60 microseconds an entry."""
-    for m in range(int(14 * sigma) + 2):
-        with mpmath.workprec(FIXED + 64):
-            inside = mpmath.erf((m + mpmath.mpf(0.5)) / (mpmath.mpf(sigma) * mpmath.sqrt(2)))
-            value = int(mpmath.floor(mpmath.ldexp(inside, FIXED)))
-        yield value
+    """The same for all m in turn."""
+    return (_inside(sigma, m) for m in range(int(14 * sigma) + 2))
 
 
 def _recurrence(sigma: float):

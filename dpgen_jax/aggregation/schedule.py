@@ -10,6 +10,7 @@ import bisect
 import dataclasses
 import functools
 import math
+from fractions import Fraction
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -21,6 +22,7 @@ from dpgen_jax.accountant.events import (
     PoissonGaussianEvent,
     SampledGaussianEvent,
 )
+from dpgen_jax.accountant.rounding import add_up, round_up
 from dpgen_jax.aggregation.bits import BitSource
 from dpgen_jax.types import Array, UserError
 
@@ -132,9 +134,10 @@ class SecretDraw:
     subsampled Gaussian release on the U units, of which one differs between neighbours, and its
     whole message, all B gradients, is inside the event that is amplified (Wang, Balle and
     Kasiviswanathan, "Subsampled Renyi Differential Privacy and Analytical Moments Accountant",
-    AISTATS 2019, Theorem 27; `accountant.sampling`). The published GS-WGAN does neither: its
-    critics learn only when drawn, so that their state tells of the draws, and it multiplies by B
-    after amplifying.
+    AISTATS 2019, Theorem 27; `accountant.sampling`). Draws are uniform but where two of the U
+    random numbers tie, and that chance, below U^2 2^-97 a step, is part of the event. The published
+    GS-WGAN does neither: its critics learn only when drawn, so that their state tells of the draws,
+    and it multiplies by B after amplifying.
 
     It cannot beat `Everyone` at the same work: all units learn here too, and at the published
     20,000 steps of 32 gradients, 1,000 units and epsilon 10 the gradient of the one drawn unit
@@ -155,8 +158,8 @@ class SecretDraw:
         return np.zeros(n, np.int32)
 
     def shares(self, source: BitSource, n_units: int, first: int, n: int) -> np.ndarray:
-        """The `drawn` smallest of U numbers of 96 bits: uniform but for ties, of chance below
-        U^2 2^-97 a step."""
+        """The `drawn` smallest of U numbers of 96 bits: uniform but for ties, whose chance is part
+        of `event`."""
         units = np.tile(np.arange(n_units)[:, None], n)
         bits = source.draw_for(units, first, (3,))
         order = np.lexsort([bits[..., word] for word in range(3)], axis=0)
@@ -176,8 +179,10 @@ class SecretDraw:
     def event(self, visit: Event, bound: Any) -> Event:
         if isinstance(visit, NonPrivateEvent):
             return visit
+        # Two of U numbers of 96 bits are the same: the lower unit is then preferred.
+        ties = round_up(Fraction(math.comb(self.units, 2), 2**96))
         return SampledGaussianEvent(visit.sigma, visit.squared_sensitivity, self.units, self.drawn,
-                                    visit.grid, visit.total_variation)
+                                    visit.grid, add_up([(visit.total_variation, 1), (ties, 1)]))
 
 
 OVERFLOW = 1e-18
@@ -254,7 +259,8 @@ class PoissonDraw(_Plain):
             return visit
         overflow = float(bdtrc(self.places, self.units, self.rate))
         return PoissonGaussianEvent(visit.sigma, bound.squared_norm(), self.rate, bound.relation,
-                                    visit.grid, visit.total_variation + overflow)
+                                    visit.grid,
+                                    add_up([(visit.total_variation, 1), (overflow, 1)]))
 
 
 @dataclasses.dataclass(frozen=True)

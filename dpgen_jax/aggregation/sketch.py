@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpgen_jax.aggregation.enforce import enforce
 from dpgen_jax.aggregation.topk_sign import TopKSign, magnitude_bits, select_top_k
 from dpgen_jax.types import Array, UserError
 
@@ -141,8 +142,8 @@ class SketchedSigns:
     def project(self, key: Array, message: Array) -> Array:
         """float32 [B, D] to int32 [B, depth * width]; the key protects nothing."""
         table = self.sketch.table(self.votes.project(key, message))
-        short = jnp.sum(table * table, -1, keepdims=True) <= self.squared_norm
-        return jnp.where(short, table, 0)
+        return enforce(
+            table, lambda rows: jnp.sum(rows * rows, -1, keepdims=True) <= self.squared_norm)
 
     def squared_sensitivity(self) -> int:
         """Of the whole message, replace-one: every sketch may turn to its opposite."""

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from dpgen_jax.aggregation.enforce import enforce
 from dpgen_jax.types import Array, UserError
 
 INFINITY = 0x7F800000
@@ -53,7 +54,9 @@ class TopKSign:
 
     def project(self, key: Array, message: Array) -> Array:
         """Votes int32 [B, D] of a message float32 [B, D]; the key protects nothing."""
-        return topk_sign(key, message, self.top_k, self.clip)
+        votes = topk_sign(key, message, self.top_k, self.clip)
+        # The proof is in integers: however floats were ordered, no row casts more votes than k.
+        return enforce(votes, lambda rows: jnp.sum(rows * rows, -1, keepdims=True) <= self.top_k)
 
     def squared_sensitivity(self) -> int:
         """Of the whole message, replace-one: every vote of every row may turn over, (1 + 1)^2.

@@ -210,26 +210,39 @@ def test_own_cost_and_coverage():
     # what the docstring says about this choice
     assert SANITISER.failure == pytest.approx(.0027, rel=1e-3)
     assert SANITISER.rdp() == pytest.approx(.097, abs=5e-4)
-    assert SANITISER.upper_bound(0.0, 1.0, 0.0, 0.0) == pytest.approx(74, abs=.5)
+    placed = SANITISER.place(0.0, 1.0, 100.0)
+    assert SANITISER.upper_bound(placed.total, placed.log, placed.step) == pytest.approx(74, abs=.5)
 
 
 def test_upper_bound_is_the_formula_and_covers(rng):
     total, sens = 1.7, .01
-    normals = rng.standard_normal((20_000, 2))
     low = ss.Sanitiser(order=8, beta=.025, sigma_ss=10, log_sigma=12, z=1)
-    bounds = np.array([low.upper_bound(total, sens, *pair) for pair in normals])
+    placed = low.place(total, sens, 5.0)
+    normals = rng.standard_normal((20_000, 2))
+    noise = np.rint(normals * [placed.sigma, 12 * 1024]).astype(int)
+    bounds = np.array([low.upper_bound(placed.total + a, placed.log + b, placed.step)
+                       for a, b in noise.tolist()])
     u = math.log(sens) + .025 * 12 * normals[:, 1] + 1 * .025 * 12
-    assert bounds == pytest.approx(total + 10 * sens * normals[:, 0] + 1 * 10 * np.exp(u))
+    assert bounds == pytest.approx(total + 10 * sens * normals[:, 0] + 1 * 10 * np.exp(u), rel=2e-3)
     missed = np.mean(bounds < total)
     assert 0.01 < missed <= low.failure
     # certain where both noises are within z of their means
     assert np.all(bounds[np.all(normals >= -1, axis=1)] >= total)
-    assert SANITISER.upper_bound(2.5, 0.0, -1.0, 1.0) == 2.5
+
+
+@pytest.mark.parametrize("total, sens, most", [(0.0, 0.0, 0.0), (2.5, 0.0, 3.0), (3.0, 9.0, 3.0)])
+def test_noise_that_is_as_low_as_is_covered_is_covered(total, sens, most):
+    """Also where a sensitivity is 0, or beyond what is possible."""
+    placed = SANITISER.place(total, sens, most)
+    lowest = math.floor(-3 * placed.sigma + .5), math.floor(-3 * 12 * 1024 + .5)
+    bound = SANITISER.upper_bound(placed.total + lowest[0], placed.log + lowest[1], placed.step)
+    assert total <= bound <= total + (1e-3 if sens == 0 else 1)
 
 
 @pytest.mark.parametrize("fields, what", [
     ({"order": 20}, "order"), ({"order": 1}, "order"), ({"beta": 1 / 16}, "beta"),
-    ({"beta": 0}, "beta"), ({"beta": math.nan}, "beta"), ({"sigma_ss": 0}, "sigma_ss"),
+    ({"beta": 0}, "beta"), ({"beta": 5e-5}, "beta must be at least 0.0001"),
+    ({"beta": math.nan}, "beta"), ({"sigma_ss": 0}, "sigma_ss"),
     ({"log_sigma": 0}, "log_sigma"), ({"z": -1}, "z"), ({"z": math.inf}, "z")])
 def test_a_sanitiser_without_a_guarantee_is_refused(fields, what):
     good = {"order": 8, "beta": .025, "sigma_ss": 10, "log_sigma": 12, "z": 3}

@@ -12,7 +12,13 @@ import pytest
 from scipy import stats
 
 from dpgen_jax.aggregation.bits import OsBits, SeededBits, draw_bits
-from dpgen_jax.aggregation.noise import NoNoise, RoundedGaussian, thresholds
+from dpgen_jax.aggregation.noise import (
+    NoNoise,
+    RoundedGaussian,
+    distance,
+    draw_one,
+    thresholds,
+)
 
 ALPHA = 1e-6
 SIGMAS = [0.3, 1.0, 20.0, 63.9, 64.0, 800.0, 5000.0, 65536.0]
@@ -222,3 +228,21 @@ def test_seeded_bits_depend_on_seed_incarnation_and_step_alone():
     assert len({whole[i].tobytes() for i in range(5)}) == 5
     assert "no privacy claim" in SeededBits(1).label
     assert "12345" not in repr(SeededBits(12345))
+
+
+@pytest.mark.parametrize("sigma", [0.3, 20.0, 800.0])
+def test_a_draw_on_the_host_is_that_of_the_table(sigma):
+    bits = np.random.default_rng(3).integers(2**32, size=(200, 3), dtype=np.uint32)
+    bits[0], bits[1] = [2**31 - 1, 2**32 - 1, 2**32 - 1], [2**31, 0, 0]
+    wanted = np.asarray(jax.jit(RoundedGaussian(sigma).sample)(bits))
+    assert [draw_one(sigma, words) for words in bits] == wanted.tolist()
+
+
+def test_a_draw_on_the_host_may_have_any_sigma():
+    sigma = 1e7
+    bits = np.random.default_rng(4).integers(2**32, size=(300, 3), dtype=np.uint32)
+    drawn = np.array([draw_one(sigma, words) for words in bits])
+    assert stats.kstest(drawn / sigma, "norm").pvalue > ALPHA
+    top = np.array([2**31 - 1, 2**32 - 1, 2**32 - 1], np.uint32)
+    assert draw_one(sigma, top) <= math.ceil(11.5 * sigma) + 1
+    assert distance(sigma, 2) * 2**95 >= 2 * (math.ceil(11.5 * sigma) + 2)

@@ -1,10 +1,13 @@
 """The published bound on a data-dependent cost is the formula, from bits that are used once."""
 
-import bisect
+import dataclasses
 import math
 
+import mpmath
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dpgen_jax.accountant import smooth_sensitivity as smooth
 from dpgen_jax.accountant.events import RenyiEvent
@@ -13,7 +16,7 @@ from dpgen_jax.aggregation import sanitise
 from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
 from dpgen_jax.aggregation.histogram import OneHot
-from dpgen_jax.aggregation.noise import RoundedGaussian, thresholds
+from dpgen_jax.aggregation.noise import RoundedGaussian, draw_one
 from dpgen_jax.aggregation.schedule import Everyone
 from dpgen_jax.private.votes import Votes
 from dpgen_jax.types import Private, UserError, unseal
@@ -39,8 +42,9 @@ def test_totals_are_those_of_the_accountant_and_stay_sealed():
     given = (held.counts, held.answered, 165, 80.0, 40.0, 8.0)
     total = smooth.total_rdp(*given)
     sensitivity = smooth.smooth_sensitivity(*given, 0.025, 300)
-    np.testing.assert_array_equal(unseal(sealed), [total, sensitivity])
-    assert 0 < sensitivity < total and repr(sealed) == "Private(float64[2])"
+    most = 8 * (60 / (2 * 80**2) + held.answered.sum() / 40**2)
+    assert 0 < sensitivity < total < most and "Placed" in repr(sealed) and "=" not in repr(sealed)
+    assert unseal(sealed) == SANITISER.place(total, sensitivity, most)
 
 
 def test_where_the_conditions_fail_nothing_is_computed():
@@ -55,18 +59,22 @@ def test_votes_that_are_missing_are_refused():
         sanitise.totals(Private(held), mechanism(), SANITISER, held.steps + 1)
 
 
-def normal(words):
-    """A standard normal number from three words: a draw over 2^14."""
+def drawn(sigma, words):
+    """round(sigma Z) by mpmath: how many m have P(|X| <= m) at most the 95 bits, with a sign."""
     first, second, third = map(int, words)
-    size = bisect.bisect_right(thresholds(2.0**14),
-                               (first & 2**31 - 1) << 64 | second << 32 | third)
-    return (-size if first >> 31 else size) / 2**14
+    at = mpmath.mpf((first & 2**31 - 1) << 64 | second << 32 | third) / 2**95
+    size = 0
+    with mpmath.workprec(160):
+        near = mpmath.erfinv(at) * mpmath.sqrt(2) * sigma  # |X| rounds |sigma Z| to the nearest
+        size = int(mpmath.floor(near + mpmath.mpf(1) / 2))
+    return -size if first >> 31 else size
 
 
-def by_hand(total, sensitivity, words, s=SANITISER):
-    spread = math.exp(math.log(sensitivity) + s.beta * s.log_sigma * (normal(words[1]) + s.z))
-    noised = total + s.sigma_ss * sensitivity * normal(words[0])
-    return math.ceil((noised + s.z * s.sigma_ss * spread) * 1000) / 1000
+def by_hand(placed, words, s=SANITISER):
+    total = placed.total + drawn(placed.sigma, words[0])
+    log = placed.log + drawn(s.log_sigma * 1024, words[1])
+    spread = math.exp(s.beta / 1024 * (log + 1 + s.z * s.log_sigma * 1024))
+    return math.ceil((placed.step * (total + 1) + s.z * s.sigma_ss * spread) * 1000) / 1000
 
 
 class Given:
@@ -80,12 +88,15 @@ class Given:
         return self.words.reshape(shape)
 
 
+PLACED = SANITISER.place(0.7, 1e-3, 2.0)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_bound_is_the_formula_on_one_draw(seed):
     words = SeededBits(seed).draw((1, 2, 3))[0]
-    sealed, bits = Private(np.array([0.7, 1e-3])), Given(words)
-    released = sanitise.upper_bound(sealed, SANITISER, bits)
-    assert released == by_hand(0.7, 1e-3, words) > 0.7
+    bits = Given(words)
+    released = sanitise.upper_bound(Private(PLACED), SANITISER, bits)
+    assert released == by_hand(PLACED, words) > 0.7
     assert bits.asked == [(1, 2, 3)]
     assert released == round(released, 3)
 
@@ -93,24 +104,77 @@ def test_the_bound_is_the_formula_on_one_draw(seed):
 @pytest.mark.parametrize("draw", [0, 1])
 def test_the_two_noises_are_made_of_bits_of_their_own(draw):
     words = np.zeros((2, 3), np.uint32)
-    sealed = Private(np.array([0.7, 1e-2]))
-    before = sanitise.upper_bound(sealed, SANITISER, Given(words))
+    placed = SANITISER.place(0.7, 1e-2, 2.0)
+    before = sanitise.upper_bound(Private(placed), SANITISER, Given(words))
     words[draw] = [2**30 + 2**29, 0, 0]
-    assert normal(words[draw]) == pytest.approx(1.15, abs=0.01)  # half of 3/4: the upper eighth
-    after = sanitise.upper_bound(sealed, SANITISER, Given(words))
-    assert after == by_hand(0.7, 1e-2, words) > before + 0.01
+    after = sanitise.upper_bound(Private(placed), SANITISER, Given(words))
+    assert after == by_hand(placed, words) > before + 0.01
 
 
-def test_digits_are_rounded_up_to_a_public_grid():
-    words = np.zeros((2, 3), np.uint32)
-    for total in (0.5, 0.50049, 0.50051, 0.5 + 2**-40):
-        exact = SANITISER.upper_bound(total, 1e-9, 0.0, 0.0)
-        given = sanitise.upper_bound(Private(np.array([total, 1e-9])), SANITISER, Given(words))
-        assert 0 <= given - exact <= 1e-3 and given == math.ceil(exact * 1000) / 1000
+def check_whole_steps(monkeypatch, upper_bound):
+    """All that a release is made of: whole steps of public grids, whatever was private. Float noise
+    times a private scale would tell of that scale, however much of it there is."""
+    made_of = []
+    monkeypatch.setattr(smooth.Sanitiser, "upper_bound", lambda self, total, log, step: (
+        made_of.append((total, log, step)), 1.0)[1])
+    for seed, (total, sensitivity) in enumerate([(0.7, 1e-3), (0.70004, 1.02e-3), (1.3, 0.4)]):
+        placed = SANITISER.place(total, sensitivity, 2.0)
+        upper_bound(Private(placed), SANITISER, SeededBits(seed))
+    assert all(type(total) is type(log) is int for total, log, _ in made_of)
+    assert {step for *_, step in made_of} == {2.0**-19}
+
+
+def test_noise_is_added_to_whole_steps_of_a_public_grid(monkeypatch):
+    check_whole_steps(monkeypatch, sanitise.upper_bound)
+
+
+def test_a_private_multiple_of_a_draw_is_caught(monkeypatch):
+    """The planted fault, which was the code before: a draw over 2^14 is taken for a normal number,
+    and multiplied by the private scale."""
+    def multiple(sealed, sanitiser, bits):
+        placed = unseal(sealed)
+        first, second = (draw_one(2.0**14, words) / 2**14 for words in bits.draw((1, 2, 3))[0])
+        total = placed.total + placed.sigma * first
+        return sanitiser.upper_bound(total, placed.log + sanitiser.sigmas[1] * second, placed.step)
+
+    with pytest.raises(AssertionError):
+        check_whole_steps(monkeypatch, multiple)
 
 
 def test_what_it_costs_is_stated():
     event = sanitise.event(SANITISER)
-    assert event == RenyiEvent(8.0, SANITISER.rdp(), "smooth-sensitivity")
     cost = smooth.gnss_rdp(0.025, 10.0, 8.0) + 8 / (2 * 12.0**2)
-    assert event.rdp == pytest.approx(cost, rel=1e-12)
+    assert event.rdp == SANITISER.rdp() == pytest.approx(cost, rel=1e-12)
+    # of one draw of each noise, the first as large as it can be: 10 times 2^20 + 2 steps
+    largest = [math.ceil(11.5 * sigma) + 2 for sigma in (10 * (2**20 + 2), 12 * 1024)]
+    assert event.total_variation == pytest.approx(sum(largest) / 2**95, rel=1e-15)
+    assert event == RenyiEvent(8.0, event.rdp, "smooth-sensitivity", event.total_variation)
+    loudest = SANITISER.place(5.0, 5.0, 4.0)
+    assert loudest.sigma <= SANITISER.sigmas[0]
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(-1, 1), st.floats(-1, 1), st.floats(1e-6, 1e4))
+def test_neighbours_are_as_close_on_the_grids_as_the_cost_says(total, ss, moved, changed, most):
+    check_neighbours(lambda t, s, most: SANITISER.place(t, s, most), total, ss, moved, changed,
+                     most)
+
+
+def check_neighbours(place, total, ss, moved, changed, most):
+    """Two totals that differ by no more than both sensitivities, which differ by e^beta."""
+    beta, other = SANITISER.beta, ss * math.exp(SANITISER.beta * changed)
+    there = total + moved * min(ss, other)
+    one = place(total * most, ss * most, most)
+    two = place(max(0.0, there) * most, other * most, most)
+    assert abs(one.total - two.total) * SANITISER.sigma_ss <= min(one.sigma, two.sigma)
+    assert abs(math.log(one.sigma / two.sigma)) <= beta
+    assert abs(one.log - two.log) <= 1024  # of which the noise has log_sigma
+
+
+def test_a_scale_without_the_grids_own_share_is_caught():
+    def bare(total, ss, most):
+        placed = SANITISER.place(total, ss, most)
+        return dataclasses.replace(placed, sigma=SANITISER.sigma_ss * ss / placed.step)
+
+    with pytest.raises(AssertionError):
+        for total in np.linspace(0.1, 0.2, 50):
+            check_neighbours(bare, total, 2.3e-6, 1.0, 0.0, 1.0)
