@@ -9,8 +9,10 @@ be in the file when the run is resumed.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
 import shutil
 import zlib
 from collections.abc import Iterable, Iterator
@@ -23,10 +25,13 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from dpgen_jax.run.folder import write_json
+from dpgen_jax.run.progress import reason
 from dpgen_jax.types import UserError
 
-# Orbax warns, once a leaf, of things that concern its own authors.
-logging.getLogger("absl").setLevel(logging.ERROR)
+# Orbax warns, once a leaf, of things that concern its own authors, and prints tracebacks of errors
+# that it also raises.
+logging.getLogger("absl").setLevel(logging.CRITICAL + 1)
+FULL = os.strerror(errno.ENOSPC)
 
 
 def _checkpointer() -> ocp.Checkpointer:
@@ -58,15 +63,23 @@ def save(folder: Path, step: int, parts: Iterable[tuple[str, Any]], note: dict[s
             sums[name] = _checksum(tree)
             _checkpointer().save((unfinished / name).absolute(), tree)
         write_json(unfinished / "note.json", note | {"crc32": sums}, mode=0o600)
-    except (OSError, ValueError) as error:  # orbax turns a full disk into a ValueError
-        why = (str(error).splitlines() or [type(error).__name__])[0][:120]
+        if (folder / str(step)).exists():
+            shutil.rmtree(folder / str(step))
+        unfinished.rename(folder / str(step))
+    except Exception as error:  # orbax raises many kinds for one cause, and for a full disk too
+        shutil.rmtree(unfinished, ignore_errors=True)  # the space may be needed for the release
+        why = FULL if FULL in str(error) else reason(error)[:120]  # deep in what orbax says
         raise UserError(f"checkpoint {folder / str(step)} cannot be written ({why}); earlier ones "
                         "are kept: free some space, then resume the run") from error
-    if (folder / str(step)).exists():
-        shutil.rmtree(folder / str(step))
-    unfinished.rename(folder / str(step))
-    for old in steps(folder)[:-keep]:
-        shutil.rmtree(folder / str(old))
+    thin(folder, keep)
+
+
+def thin(folder: Path, keep: int) -> int:
+    """Removes all but the newest `keep` checkpoints. Returns how many."""
+    old = steps(folder)[:-keep]
+    for step in old:
+        shutil.rmtree(folder / str(step), ignore_errors=True)
+    return len(old)
 
 
 def note(folder: Path, step: int, *names: str) -> dict[str, Any]:

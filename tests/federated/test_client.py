@@ -150,7 +150,7 @@ class Crash(BaseException):
 
 
 MOMENTS = [("reserve", Ledger, 0, False), ("draw_for", bits.OsBits, 1, False),
-           ("write", store, 1, False), ("replace", os, 1, False), ("_sync", store, 1, True),
+           ("write", store, 1, False), ("replace", os, 1, False), ("sync", store, 1, True),
            ("settle", Ledger, 1, True)]
 
 
