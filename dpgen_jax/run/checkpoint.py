@@ -14,8 +14,9 @@ import json
 import logging
 import os
 import shutil
+import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,20 @@ from dpgen_jax.run.progress import reason
 from dpgen_jax.types import UserError
 
 # Orbax warns, once a leaf, of things that concern its own authors, and prints tracebacks of errors
-# that it also raises.
+# that it also raises, before and after.
 logging.getLogger("absl").setLevel(logging.CRITICAL + 1)
+
+
+def _without_late_writes(report: Callable[[Any], Any]) -> Callable[[Any], None]:
+    """A hook of `sys` that leaves out the writes that end after the one that failed was raised."""
+    def hook(about: Any) -> None:
+        if str(about.exc_value) != "Event loop is closed":
+            report(about)
+
+    return hook
+
+
+sys.unraisablehook = _without_late_writes(sys.unraisablehook)
 FULL = os.strerror(errno.ENOSPC)
 
 
