@@ -15,6 +15,7 @@ import logging
 import os
 import shutil
 import sys
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -80,11 +81,20 @@ def save(folder: Path, step: int, parts: Iterable[tuple[str, Any]], note: dict[s
             shutil.rmtree(folder / str(step))
         unfinished.rename(folder / str(step))
     except Exception as error:  # orbax raises many kinds for one cause, and for a full disk too
-        shutil.rmtree(unfinished, ignore_errors=True)  # the space may be needed for the release
+        _remove(unfinished)  # the space may be needed for the release
         why = FULL if FULL in str(error) else reason(error)[:120]  # deep in what orbax says
         raise UserError(f"checkpoint {folder / str(step)} cannot be written ({why}); earlier ones "
                         "are kept: free some space, then resume the run") from error
     thin(folder, keep)
+
+
+def _remove(unfinished: Path) -> None:
+    """Also what orbax still writes there in the background, which ends soon."""
+    for _ in range(100):
+        shutil.rmtree(unfinished, ignore_errors=True)
+        if not unfinished.exists():
+            return
+        time.sleep(0.01)
 
 
 def thin(folder: Path, keep: int) -> int:
