@@ -15,7 +15,6 @@ import logging
 import os
 import shutil
 import sys
-import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -69,8 +68,7 @@ def save(folder: Path, step: int, parts: Iterable[tuple[str, Any]], note: dict[s
     unfinished = folder / f"{step}.unfinished"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        for old in folder.glob("*.unfinished"):
-            shutil.rmtree(old)
+        thin(folder, keep)
         unfinished.mkdir(mode=0o700)
         sums = {}
         for name, tree in parts:
@@ -81,27 +79,19 @@ def save(folder: Path, step: int, parts: Iterable[tuple[str, Any]], note: dict[s
             shutil.rmtree(folder / str(step))
         unfinished.rename(folder / str(step))
     except Exception as error:  # orbax raises many kinds for one cause, and for a full disk too
-        _remove(unfinished)  # the space may be needed for the release
+        shutil.rmtree(unfinished, ignore_errors=True)  # the space may be needed for the release
         why = FULL if FULL in str(error) else reason(error)[:120]  # deep in what orbax says
         raise UserError(f"checkpoint {folder / str(step)} cannot be written ({why}); earlier ones "
                         "are kept: free some space, then resume the run") from error
     thin(folder, keep)
 
 
-def _remove(unfinished: Path) -> None:
-    """Also what orbax still writes there in the background, which ends soon."""
-    for _ in range(100):
-        shutil.rmtree(unfinished, ignore_errors=True)
-        if not unfinished.exists():
-            return
-        time.sleep(0.01)
-
-
 def thin(folder: Path, keep: int) -> int:
-    """Removes all but the newest `keep` checkpoints. Returns how many."""
-    old = steps(folder)[:-keep]
-    for step in old:
-        shutil.rmtree(folder / str(step), ignore_errors=True)
+    """Removes all but the newest `keep` checkpoints, and unfinished ones, to which orbax may write
+    a while after it failed. Returns how many."""
+    old = [*(folder / str(step) for step in steps(folder)[:-keep]), *folder.glob("*.unfinished")]
+    for path in old:
+        shutil.rmtree(path, ignore_errors=True)
     return len(old)
 
 

@@ -281,4 +281,4 @@ def test_a_failed_checkpoint_is_one_line(disk):
     assert done.stderr == "" and len(done.stdout.splitlines()) == 5
     assert all("cannot be written (No space left on device)" in line
                for line in done.stdout.splitlines())
-    assert not any((disk / "checkpoints").iterdir())
+    assert not checkpoint.steps(disk / "checkpoints")
