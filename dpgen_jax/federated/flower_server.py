@@ -83,11 +83,13 @@ class Exchange:
         about = {"turn": question.turn, "step": question.step, "terms": question.terms}
         numbers = {self._nodes[number]: number for number in clients}
         waiting = self._push(numbers, ANSWER, about, dict(question.arrays), self._seconds)
-        end = time.monotonic() + self._seconds
-        while waiting and time.monotonic() < end:
+        end, over = time.monotonic() + self._seconds, False
+        while waiting and not over:
+            over = time.monotonic() >= end  # read first: what has come by the end counts
             for node, said in self._pull(waiting):
                 yield _reply(numbers[node], said)
-            time.sleep(POLL_SECONDS)
+            if waiting and not over:
+                time.sleep(POLL_SECONDS)
 
     def _push(self, nodes: Iterable[int], kind: str, about: wire.About, arrays: wire.Arrays,
               seconds: float) -> set[str]:
