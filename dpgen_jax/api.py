@@ -160,10 +160,9 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = tell,
             delta=asked.budget.delta, spent=ledger.spent(), steps=state.step,
             noise_source=bits.label, population=who, notes=data.notes,
             stamp=_stamp(asked.method, config, asked.budget.delta, state.step))
-        release = released(state, privacy)
-        finish(files, release, lambda: stages.keep(state), notices)
+        release = finish(files, released(state, privacy), lambda: stages.keep(state), notices)
         say(f"release: {files.release} (epsilon {privacy['epsilon']:g}, delta "
-            f"{asked.budget.delta:g}, {state.step} steps)")
+            f"{asked.budget.delta:g}, {release.privacy['steps']} steps)")
     return release
 
 

@@ -209,9 +209,9 @@ def run(asked: Run, spec: Spec, exchange: Exchange, say: Callable[[str], None] =
         key = jax.random.fold_in(state.key, asked.config.steps)
         model = jax.device_get(jax.jit(method.refine)(key, state.public))
         release = Release(asked.method, asked.config, spec, model, privacy)
-        finish(files, release, lambda: saved.keep(files, state, ledger, notices), notices)
+        release = finish(files, release, lambda: saved.keep(files, state, ledger, notices), notices)
         say(f"release: {files.release} (epsilon {privacy['epsilon']:g}, delta "
-            f"{asked.budget.delta:g}, unit client, {state.step} steps)")
+            f"{asked.budget.delta:g}, unit client, {release.privacy['steps']} steps)")
     return release
 
 

@@ -119,6 +119,21 @@ def test_a_release_that_cannot_be_written_is_written_by_a_resume(tmp_path, monke
     whole(root)
 
 
+def test_a_release_of_more_steps_is_kept(tmp_path, monkeypatch):
+    """Its last checkpoint failed, and its steps are paid for: a resume, which knows fewer, must not
+    put a worse one in its place."""
+    root = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        for number in (5, 6):  # two parts a checkpoint; at the end of the run it is tried again
+            nth(patch, checkpoint, "_checkpointer", number, full)
+        release, failures = run(root)
+    assert len(failures) == 1 and checkpoint.steps(runs.files(root).checkpoints) == [1, 2]
+    before = runs.snapshot(root / "release")
+    again, failures = run(root, resume=True)
+    assert not failures and toy.equal(again.model, release.model) and totals(root).steps == STEPS
+    assert runs.snapshot(root / "release") == before and again.privacy["steps"] == STEPS
+
+
 def test_older_checkpoints_make_room_for_the_release(tmp_path, monkeypatch):
     nth(monkeypatch, atomic, "_write", 2, full)
     _, failures = run(tmp_path / "run")
