@@ -32,9 +32,10 @@ from dpgen_jax.loop import State
 from dpgen_jax.plan import complete, with_records
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private import teachers
-from dpgen_jax.run import folder, pictures, statement
+from dpgen_jax.run import folder, statement
 from dpgen_jax.run.bundle import Release, load
-from dpgen_jax.run.progress import interruptible
+from dpgen_jax.run.finish import finish
+from dpgen_jax.run.progress import Notices, Stop, interruptible, tell
 from dpgen_jax.run.statement import Protected
 from dpgen_jax.stages import Stages
 from dpgen_jax.types import BudgetExceeded, Method, Private, Records, UserError
@@ -93,8 +94,12 @@ class Run:
     accept_uncovered: bool = False
 
 
-def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Release:
-    """One training run, from sealed records to the release folder. Errors: as `fit`."""
+def run(asked: Run, data: Dataset, say: Callable[[str], None] = tell,
+        notices: Notices | None = None) -> Release:
+    """One training run, from sealed records to the release folder. say: prints a line of the run;
+    notices: tells the data holder what concerns nobody else, and what failed beside the release.
+    Errors: as `fit`; SystemExit with its exit code after a signal that ended the run early."""
+    notices = notices or Notices()
     if asked.resume and asked.out is None:
         raise UserError("--resume needs --out, the folder of the run to go on with")
     bought = init_schema.bought(data.bought)
@@ -110,9 +115,10 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
     who = protection.protected(method, data)
     if not asked.accept_uncovered:
         protection.refuse_uncovered(data, asked.budget, asked.seed)
-    for line in data.notes + data.private_notes + protection.warnings(
-            asked.budget, asked.seed, config, who):
+    for line in data.notes + protection.warnings(asked.budget, asked.seed, config, who):
         say(f"note: {line}")
+    for line in data.private_notes:
+        notices.private(line)
     layout = capacity.choose_layout(method, asked.runtime)
     root = asked.out or folder.default_root(asked.method, data.name)
     capacity.check_disk(root, method)
@@ -136,13 +142,12 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
                            counts)
 
         watcher = Watcher(asked.watched, config.steps + polishing, released, public_rows)
-        stages = Stages(method, files, layout, ledger, asked.runtime, watcher, stop)
-        state = _train(asked, config, stages, dealt, bits)
+        stages = Stages(method, files, layout, ledger, asked.runtime, watcher, stop, notices)
+        state, fault = _train(asked, config, stages, dealt, bits)
         if not state.step:
-            raise _nothing_made(files, stop())
+            raise nothing_made(files, stop)
         if state.step < config.steps:
-            why = "you interrupted it" if stop() else "the budget allows no further step"
-            say(f"stopped at step {state.step} of {config.steps}: {why}")
+            say(f"stopped at step {state.step} of {config.steps}: {_why(stop, fault)}")
         state = stages.polish(state, _last_key(state, config))
         if state.polish_step < polishing:
             say(f"the generator was trained for {state.polish_step} of {polishing} steps; "
@@ -152,10 +157,9 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
             relation=method.mechanism.relation, protected=who, steps=state.step,
             noise_source=bits.label, accounting=config.accounting,
             as_published=_as_published(asked.method, config, asked.budget.delta, state.step))
-    release = released(state, privacy)
-    release.save(files.release)
-    pictures.write(files, release)
-    say(f"release: {files.release} ({state.step} steps; {guarantee.line(privacy)})")
+        release = finish(files, released(state, privacy), lambda: stages.keep(state), notices)
+        say(f"release: {files.release} ({release.privacy['steps']} steps; "
+            f"{guarantee.line(release.privacy)})")
     return release
 
 
@@ -168,7 +172,7 @@ def _as_published(method: str, config: Any, delta: float, steps: int) -> dict[st
 
 
 def _train(asked: Run, config: Any, stages: Stages, dealt: Private[Records], bits: BitSource
-           ) -> State:
+           ) -> tuple[State, Exception | None]:
     """The warm start and the loop; see `Stages.train`."""
     method, layout = stages.method, stages.layout
     placed = teachers.place(dealt, layout)
@@ -188,10 +192,20 @@ def _last_key(state: State, config: Any) -> jax.Array:
     return jax.random.fold_in(state.key, config.steps)
 
 
-def _nothing_made(files: folder.RunFolder, interrupted: bool) -> UserError:
-    if interrupted:
-        return UserError("interrupted before the first step: there is no generator to release; "
-                         f"go on with --resume --out {files.root}")
+def _why(stop: Stop, fault: Exception | None) -> str:
+    """Why a run made fewer steps than it was to."""
+    if fault:
+        return "it cannot go on"
+    return "you interrupted it" if stop() else "the budget allows no further step"
+
+
+def nothing_made(files: folder.RunFolder, stop: Stop) -> UserError:
+    """Why a run that did no step has no release."""
+    if stop():
+        error = UserError("interrupted before the first step: there is no generator to release; "
+                          f"go on with --resume --out {files.root}")
+        error.exit_code = stop.exit_code or error.exit_code
+        return error
     return BudgetExceeded(f"what {files.ledger} holds leaves no budget for a step, and there is no "
                           "generator to release; start a new run, whose epsilon adds to this one's")
 

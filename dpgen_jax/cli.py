@@ -17,25 +17,31 @@ import tyro
 
 from dpgen_jax import methods
 from dpgen_jax.errors import UserError
+from dpgen_jax.run.progress import tell
+
+INCOMPLETE = 4
 
 
-def main(command: Callable[[list[str]], None]) -> None:
-    """Runs a command: exit 0, or 2 on a usage or data error, or 3 without budget for a step."""
+def main(command: Callable[[list[str]], int | None]) -> None:
+    """Runs a command: exit 0, or 2 on a usage or data error, 3 without budget for a step, 4 (which
+    the command returns) where a release was written and something beside it failed, 130 after a
+    second Ctrl-C, and 143 (129) where SIGTERM (SIGHUP) ended it."""
     for stream in (sys.stdout, sys.stderr):  # a name that cannot be shown ends no run
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        command(sys.argv[1:])
+        if code := command(sys.argv[1:]):
+            sys.exit(code)
     except UserError as error:
-        print(f"error: {_escaped(str(error))}", file=sys.stderr)
+        tell(f"error: {_escaped(str(error))}", sys.stderr)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         sys.exit(1)
     except OSError as error:
-        print(f"error: {error}", file=sys.stderr)
+        tell(f"error: {error}", sys.stderr)
         sys.exit(UserError.exit_code)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        tell("interrupted", sys.stderr)
         sys.exit(130)
 
 

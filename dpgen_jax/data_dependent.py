@@ -21,7 +21,9 @@ from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
 from dpgen_jax.config import from_json
 from dpgen_jax.private import data_dependent
 from dpgen_jax.run import contents
-from dpgen_jax.run.folder import RunFolder, read_json, write_json
+from dpgen_jax.run import statement as statements
+from dpgen_jax.run.atomic import write_together
+from dpgen_jax.run.folder import RunFolder, read_json
 from dpgen_jax.types import UserError
 
 EX_POST = ("ex-post: it describes this run's votes at one order, and is no guarantee of "
@@ -79,7 +81,7 @@ def publish(root: Path) -> dict[str, Any]:
         "may_be_too_low_with_probability": config.sanitiser.failure}
     statement["epsilon"] = claim
     statement["events"].append({**cost.statement(), "count": 1})
-    write_json(files.release / "privacy.json", statement)
+    write_together(files.release, statements.files(statement))
     return {"run": str(root), "epsilon": claim,
             "data_dependent_epsilon": statement["data_dependent_epsilon"]}
 

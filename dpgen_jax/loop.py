@@ -109,9 +109,9 @@ def train(method: Method, records: Private[Records], state: State, layout: Layou
 
     bits: the source of the noise (`aggregation.bits`). on_block(state, metrics) is called after
     each block, with public metrics; keep(votes [S, B, D], answered [n, ...]) before the block is
-    settled, with the sums that the data holder keeps. Errors: BudgetExceeded and OSError from the
-    ledger, before anything is drawn; UserError when the generator is no longer finite (what was
-    spent is spent).
+    settled, with the sums that the data holder keeps. Errors: BudgetExceeded and UserError from the
+    ledger, before anything is drawn; those of `keep` and of the settlement, after `on_block`;
+    UserError when the generator is no longer finite (what was spent is spent).
     """
     mechanism = method.mechanism
     block = compile_block(method, layout)
@@ -131,10 +131,16 @@ def train(method: Method, records: Private[Records], state: State, layout: Layou
         state = dataclasses.replace(state, public=public, units=units, step=state.step + n)
         metrics = _floats(metrics)
         answered = np.asarray(answered)[:n]
-        keep(votes, answered)
-        ledger.settle(ticket, mechanism.settled(answered, charged), n)
+        fault = None
+        try:
+            keep(votes, answered)
+            ledger.settle(ticket, mechanism.settled(answered, charged), n)
+        except (UserError, OSError) as error:
+            fault = error  # what is not settled stays charged in full: the block is paid for
         _refuse_infinite(metrics, state)
         on_block(state, metrics)
+        if fault:
+            raise fault
         if not steps_per_call:
             n = min(longest, _next_length(n, started))
     return state

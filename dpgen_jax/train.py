@@ -50,7 +50,7 @@ def arguments(method: str, preset: str | None, dataset: str) -> type:
         ("runtime", Annotated[Runtime, flat], dataclasses.field(default=Runtime()))])
 
 
-def command(argv: list[str]) -> None:
+def command(argv: list[str]) -> int | None:
     if cli.peek(argv, "--init-schema") is not None:
         return init_schema.command(argv)
     method, argv = cli.split_method(argv, "datalens")
@@ -60,6 +60,7 @@ def command(argv: list[str]) -> None:
     given = cli.parse(kind, argv, f"python -m dpgen_jax.train {method}", DESCRIPTION)
     cli.use_all_cores()
     from dpgen_jax import api, data, protection
+    from dpgen_jax.run.progress import Notices
 
     loaded = data.load(given.dataset, **vars(given.data))
     loaded, config = protection.federated(loaded, given.config, given.clients, given.alpha)
@@ -67,7 +68,9 @@ def command(argv: list[str]) -> None:
                     Budget(given.epsilon, given.delta, given.class_epsilon),
                     given.runtime, given.out, given.resume, given.seed, given.watched,
                     given.accept_uncovered)
-    api.run(asked, loaded, say=lambda line: print(line, flush=True))
+    notices = Notices()
+    api.run(asked, loaded, notices=notices)
+    return cli.INCOMPLETE if notices.failures else None
 
 
 if __name__ == "__main__":

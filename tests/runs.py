@@ -65,7 +65,7 @@ def environment() -> dict[str, str]:
 def command(module: str, *words, cwd: Path) -> subprocess.CompletedProcess:
     """python -m dpgen_jax.MODULE WORDS."""
     return subprocess.run([sys.executable, "-m", f"dpgen_jax.{module}", *map(str, words)],
-                          capture_output=True, text=True, timeout=300, cwd=cwd,
+                          capture_output=True, text=True, timeout=1800, cwd=cwd,
                           env=environment(), check=False)
 
 

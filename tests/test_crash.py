@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -54,7 +55,7 @@ OsBits.draw, checkpoint.write_json = logged, note
 sys.argv[1:] = sys.argv[3:]
 cli.main(train.command)
 """
-MOST = 400
+MOST = 4000  # which no test gets to
 
 
 class Training:
@@ -77,10 +78,8 @@ class Training:
 
     def wait_for(self, process, step):
         """Until the metrics tell of this step."""
-        end = time.monotonic() + 120
         while not any(row["step"] >= step for row in metrics.read(self.root / "metrics.jsonl")):
             assert process.poll() is None, process.stdout.read()
-            assert time.monotonic() < end
             time.sleep(0.01)
 
     @property
@@ -99,7 +98,7 @@ def test_killed_again_and_again_it_goes_on(tmp_path):
     training = Training(tmp_path)
 
     def died(process, incarnation):
-        out, _ = process.communicate(timeout=120)
+        out, _ = process.communicate(timeout=1800)
         assert process.returncode == -signal.SIGKILL, out
         held = training.held()
         assert training.drawn <= held.steps <= training.drawn + 1 + incarnation
@@ -125,7 +124,7 @@ def test_killed_again_and_again_it_goes_on(tmp_path):
     process = training.start("never", "--resume")
     training.wait_for(process, second + 3)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=120)
+    out, _ = process.communicate(timeout=1800)
     assert process.returncode == 0 and "you interrupted it" in out, out
     assert "Traceback" not in out
     held, release = training.held(), api.load(training.root)
@@ -170,24 +169,21 @@ def test_a_full_disk_keeps_the_earlier_checkpoints(tmp_path, monkeypatch, name, 
     assert not any("unfinished" in p.name for p in folder.iterdir())
 
 
-def test_a_full_disk_in_a_run_can_be_resumed(tmp_path, monkeypatch):
+def test_a_full_disk_in_a_run_costs_a_checkpoint(tmp_path, monkeypatch, capsys):
     real, tried = checkpoint.write_json, []
 
-    def full_from_2(path, *args, **options):
+    def full_at_2(path, *args, **options):
         if path.parent.name.startswith("2."):
             tried.append(path)
             no_space()
         real(path, *args, **options)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "write_json", full_from_2)
-        with pytest.raises(UserError, match="checkpoints/2 cannot be written .*No space left"):
-            runs.train(tmp_path / "run")
+    monkeypatch.setattr(checkpoint, "write_json", full_at_2)
+    release, _ = runs.train(tmp_path / "run")
+    assert re.search("checkpoints/2 cannot be written .*No space left", capsys.readouterr().err)
     held = books.account(books.read(tmp_path / "run/ledger.jsonl"))
-    assert held.steps == 2 and not (tmp_path / "run/release").exists()
-    assert len(tried) == 1  # a second failure would hide why the first one did
-    release, _ = runs.train(tmp_path / "run", resume=True)
-    assert release.privacy["steps"] == 5 and release.privacy["events"][0]["count"] == 6
+    assert held.steps == release.privacy["steps"] == 6 and len(tried) == 1
+    assert checkpoint.steps(runs.files(tmp_path / "run").checkpoints) == [5, 6]
 
 
 def test_a_disk_without_room_for_a_checkpoint_is_named_before_anything_is_spent(
@@ -198,7 +194,8 @@ def test_a_disk_without_room_for_a_checkpoint_is_named_before_anything_is_spent(
     assert not any(tmp_path.iterdir())
 
 
-def test_a_full_disk_at_the_ledger_stops_before_the_draw(tmp_path, monkeypatch):
+def test_a_full_disk_at_the_ledger_stops_before_the_draw(tmp_path, monkeypatch, capsys):
+    """What was drawn before is released."""
     drawn, real, appends = [], os.pwrite, []
 
     def pwrite(*args):
@@ -210,9 +207,11 @@ def test_a_full_disk_at_the_ledger_stops_before_the_draw(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "pwrite", pwrite)
     monkeypatch.setattr(bits.OsBits, "draw", lambda self, shape: drawn.append(shape) or
                         bits.draw_bits(shape))
-    with pytest.raises(UserError, match="ledger.jsonl cannot be written .*nothing may be drawn"):
-        runs.train(tmp_path / "run")
-    assert len(drawn) == 1 and not (tmp_path / "run/release").exists()
+    release, said = runs.train(tmp_path / "run")
+    assert "stopped at step 1 of 6: it cannot go on" in said
+    assert re.search("warning: .*ledger.jsonl cannot be written .*nothing may be drawn",
+                     capsys.readouterr().err)
+    assert len(drawn) == 1 == api.load(tmp_path / "run").privacy["steps"]
 
 
 def test_without_entropy_nothing_is_released(tmp_path, monkeypatch):

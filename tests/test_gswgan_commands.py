@@ -149,7 +149,7 @@ def test_no_noise_is_allowed_and_says_so(whole):
 
 
 def test_an_interrupted_warm_start_goes_on(whole, tmp_path, monkeypatch):
-    """Interrupted after three of six units: nothing was charged, the three are not warmed up again,
+    """By SIGTERM after three of six units: nothing was charged, the three are not warmed up again,
     and without noise the run ends where it would have, bit for bit."""
     plain, shares = stages.warm_up, []
 
@@ -157,13 +157,14 @@ def test_an_interrupted_warm_start_goes_on(whole, tmp_path, monkeypatch):
         for units, share in plain(*args):
             shares.append(share)
             if share > cut:
-                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(signal.SIGTERM)
             yield units, share
 
     monkeypatch.setattr(stages, "warm_up", functools.partial(watched, 0.4))
     root = tmp_path / "run"
-    with pytest.raises(UserError, match="interrupted before the first step"):
+    with pytest.raises(UserError, match="interrupted before the first step") as end:
         fit(root, **NOISELESS)
+    assert end.value.exit_code == 143
     assert shares[-1] == 0.5 and spent(root).steps == 0 and not (root / "release").exists()
     shares.clear()
     monkeypatch.setattr(stages, "warm_up", functools.partial(watched, 1.0))

@@ -11,7 +11,7 @@ NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "quickstart.ipynb"
 def test_quickstart_runs(tmp_path, monkeypatch):
     monkeypatch.setenv("FAST", "1")
     notebook = nbformat.read(NOTEBOOK, as_version=4)
-    nbclient.NotebookClient(notebook, timeout=240, kernel_name="python3",
+    nbclient.NotebookClient(notebook, timeout=1800, kernel_name="python3",
                             resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = {cell["id"]: cell.outputs for cell in notebook.cells if cell.cell_type == "code"}
     statement = next(out["data"]["text/plain"] for cell in outputs.values() for out in cell

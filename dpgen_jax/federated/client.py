@@ -72,8 +72,9 @@ class Client:
         noise is drawn; critic and answer are kept; the visit is settled; the answer leaves. A crash
         can only leave too much charged. The last question, asked again, is answered from memory,
         byte for byte: it costs nothing and teaches nothing.
-        Errors: UserError, before anything is charged, for other terms, a turn that is over, another
-        question under the turn that was answered, or arrays of another form; BudgetExceeded.
+        Errors: UserError, before anything is charged, for other terms, a turn that is over or too
+        far ahead, another question under the turn that was answered, or arrays of another form;
+        BudgetExceeded.
         """
         query = self._checked(question)
         if question.turn == self._memory.turn:
@@ -99,6 +100,13 @@ class Client:
             value = getattr(question, name)
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MOST_TURNS:
                 raise UserError(f"{name} {value!r} of the question is no number of a turn")
+        # Answered, it makes all turns before it a thing of the past: no question may lock the
+        # client out for longer than the terms can last, which is twice their steps if as many
+        # turns were lost.
+        furthest = self._memory.turn + 2 * self.terms.config.steps
+        if question.turn > furthest:
+            raise UserError(f"turn {question.turn} is further ahead than {self.terms.config.steps} "
+                            f"steps allow: turn {furthest} is the last that may come next")
         if question.turn < self._memory.turn:
             raise UserError(f"turn {question.turn} is over: turn {self._memory.turn} was answered")
         if question.turn == self._memory.turn and question.digest != self._memory.question:

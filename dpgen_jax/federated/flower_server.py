@@ -15,6 +15,7 @@ from dpgen_jax.config import Budget
 from dpgen_jax.federated import server, wire
 from dpgen_jax.federated.flower_client import content
 from dpgen_jax.federated.messages import Question, Reply, Terms
+from dpgen_jax.run.progress import tell
 
 POLL_SECONDS = 0.5
 JOIN, ANSWER = "query.join", "train"
@@ -33,11 +34,7 @@ def main(grid: Grid, context: Context) -> None:
                 out=Path(options["out"]), resume=options["resume"], seed=options.get("seed"))
     exchange = Exchange(grid, terms, options["seconds"])
     exchange.gather(options["wait"])
-    server.run(asked, terms.spec, exchange, say=_say)
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
+    server.run(asked, terms.spec, exchange)
 
 
 class Exchange:
@@ -59,7 +56,7 @@ class Exchange:
         end, wanted = time.monotonic() + seconds, self._terms.build().mechanism.n_units
         while len(self.members()) < wanted and time.monotonic() < end:
             time.sleep(POLL_SECONDS)
-        _say(f"{len(self._nodes)} of {wanted} clients have joined")
+        tell(f"{len(self._nodes)} of {wanted} clients have joined")
 
     def members(self) -> set[int]:
         """Those that are there; nodes that are new are asked who they are, and join by the time
@@ -79,18 +76,20 @@ class Exchange:
                 why = f"says it is client {number}, who is there already"
             else:
                 why, self._nodes[number] = f"joins as client {number}", node
-            _say(f"node {node} {why}")
+            tell(f"node {node} {why}")
         return {number for number, node in self._nodes.items() if node in online}
 
     def ask(self, question: Question, clients: Sequence[int]) -> Iterator[Reply]:
         about = {"turn": question.turn, "step": question.step, "terms": question.terms}
         numbers = {self._nodes[number]: number for number in clients}
         waiting = self._push(numbers, ANSWER, about, dict(question.arrays), self._seconds)
-        end = time.monotonic() + self._seconds
-        while waiting and time.monotonic() < end:
+        end, over = time.monotonic() + self._seconds, False
+        while waiting and not over:
+            over = time.monotonic() >= end  # read first: what has come by the end counts
             for node, said in self._pull(waiting):
                 yield _reply(numbers[node], said)
-            time.sleep(POLL_SECONDS)
+            if waiting and not over:
+                time.sleep(POLL_SECONDS)
 
     def _push(self, nodes: Iterable[int], kind: str, about: wire.About, arrays: wire.Arrays,
               seconds: float) -> set[str]:

@@ -11,6 +11,7 @@ import numpy as np
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.run import checkpoint
 from dpgen_jax.run.folder import RunFolder
+from dpgen_jax.run.progress import Notices
 from dpgen_jax.types import UserError
 
 KEEP = 2
@@ -33,6 +34,15 @@ def save(files: RunFolder, state: State, ledger: Ledger) -> None:
     checkpoint.save(files.checkpoints, ledger.steps_charged, [("public", held)], keep=KEEP, note={
         "step": state.step, "noise": sorted(state.noise),
         "ledger_head": ledger.head, "ledger_lines": ledger.n_lines})
+
+
+def keep(files: RunFolder, state: State, ledger: Ledger, notices: Notices) -> None:
+    """`save`, unless this turn's is there; a failure costs this checkpoint, and no more."""
+    if ledger.steps_charged not in checkpoint.steps(files.checkpoints):
+        try:
+            save(files, state, ledger)
+        except UserError as error:
+            notices.failure(str(error))
 
 
 def latest(files: RunFolder, fresh: State, ledger: Ledger) -> State:

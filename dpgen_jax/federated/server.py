@@ -16,15 +16,16 @@ import numpy as np
 from dpgen_jax import guarantee, resume
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import OsBits, SeededBits
-from dpgen_jax.api import Run
+from dpgen_jax.api import Run, nothing_made
 from dpgen_jax.config import to_json
 from dpgen_jax.federated import messages, saved
 from dpgen_jax.federated.messages import Question, Reply, Terms
 from dpgen_jax.federated.saved import State
 from dpgen_jax.loop import affordable
-from dpgen_jax.run import folder, metrics, pictures, statement
+from dpgen_jax.run import folder, metrics, statement
 from dpgen_jax.run.bundle import Release
-from dpgen_jax.run.progress import clock, interruptible
+from dpgen_jax.run.finish import finish
+from dpgen_jax.run.progress import Notices, clock, interruptible, public_seconds, tell
 from dpgen_jax.run.statement import Protected
 from dpgen_jax.types import BudgetExceeded, Method, Spec, UserError
 
@@ -169,11 +170,14 @@ def train(terms: Terms, method: Method, state: State, ledger: Ledger, exchange: 
     return state
 
 
-def run(asked: Run, spec: Spec, exchange: Exchange, say: Callable[[str], None] = print) -> Release:
+def run(asked: Run, spec: Spec, exchange: Exchange, say: Callable[[str], None] = tell,
+        notices: Notices | None = None) -> Release:
     """One federated run, from terms that the clients already hold to the release folder.
 
-    asked.config is complete (`plan.complete`). Errors: UserError, BudgetExceeded.
+    asked.config is complete (`plan.complete`); say, notices: as of `api.run`. Errors: UserError,
+    BudgetExceeded; SystemExit as `api.run`.
     """
+    notices = notices or Notices()
     terms = Terms(asked.method, asked.config, spec)
     method = terms.build(asked.runtime)
     if len(exchange.members()) < FEWEST:
@@ -186,20 +190,9 @@ def run(asked: Run, spec: Spec, exchange: Exchange, say: Callable[[str], None] =
     with resume.ledger(files, method.mechanism, public, asked.resume) as ledger, \
             interruptible() as stop:
         state = saved.latest(files, initial_state(method, asked.seed), ledger)
-        writer = metrics.MetricsWriter(files.metrics, resume_step=state.step)
-        elapsed = clock()
-
-        def on_turn(state: State, values: dict[str, Any]) -> None:
-            row = {"step": state.step, "epsilon": ledger.epsilon(), "seconds": elapsed(), **values}
-            writer.write(row)
-            saved.save(files, state, ledger)
-            say(f"turn {values['turn']}: step {state.step} of {asked.config.steps}, "
-                f"{len(values['clients'])} of {values['asked']} answered, "
-                f"{values['bytes_sent']:,} bytes out, {values['bytes_received']:,} in")
-
-        with writer:
-            state = train(terms, method, state, ledger, exchange, steps=asked.config.steps,
-                          on_turn=on_turn, say=say, stop=stop)
+        state = _recorded(asked, terms, method, state, files, ledger, exchange, say, notices, stop)
+        if not state.step and stop():
+            raise nothing_made(files, stop)
         if not state.step:
             raise BudgetExceeded("the budget allows no step, or nobody answered: there is no "
                                  "generator to release")
@@ -214,12 +207,38 @@ def run(asked: Run, spec: Spec, exchange: Exchange, say: Callable[[str], None] =
             protected=Protected(method.mechanism.unit, {"clients": count}, (
                 f"{count} clients, each of which adds the noise itself and keeps its own ledger; "
                 "how many records they hold is not known here",)))
-    model = jax.jit(method.refine)(jax.random.fold_in(state.key, asked.config.steps), state.public)
-    release = Release(asked.method, asked.config, spec, jax.device_get(model), privacy)
-    release.save(files.release)
-    pictures.write(files, release)
-    say(f"release: {files.release} ({state.step} steps; {guarantee.line(privacy)})")
+        key = jax.random.fold_in(state.key, asked.config.steps)
+        model = jax.device_get(jax.jit(method.refine)(key, state.public))
+        release = Release(asked.method, asked.config, spec, model, privacy)
+        release = finish(files, release, lambda: saved.keep(files, state, ledger, notices), notices)
+        say(f"release: {files.release} ({release.privacy['steps']} steps; "
+            f"{guarantee.line(release.privacy)})")
     return release
+
+
+def _recorded(asked: Run, terms: Terms, method: Method, state: State, files: folder.RunFolder,
+              ledger: Ledger, exchange: Exchange, say: Callable[[str], None], notices: Notices,
+              stop: Callable[[], bool]) -> State:
+    """`train`, with a line of metrics and a checkpoint after each turn; a failure of these costs
+    no more than itself."""
+    writer = metrics.MetricsWriter(files.metrics, resume_step=state.step)
+    elapsed = clock()
+
+    def on_turn(state: State, values: dict[str, Any]) -> None:
+        with notices.attempt(f"writing {files.metrics}"):
+            writer.write({"step": state.step, "epsilon": ledger.epsilon(),
+                          "seconds": public_seconds(elapsed()), **values})
+        saved.keep(files, state, ledger, notices)
+        say(f"turn {values['turn']}: step {state.step} of {asked.config.steps}, "
+            f"{len(values['clients'])} of {values['asked']} answered, "
+            f"{values['bytes_sent']:,} bytes out, {values['bytes_received']:,} in")
+
+    try:
+        return train(terms, method, state, ledger, exchange, steps=asked.config.steps,
+                     on_turn=on_turn, say=say, stop=stop)
+    finally:
+        with notices.attempt(f"writing {files.metrics}"):
+            writer.close()
 
 
 def public_config(asked: Run, spec: Spec) -> dict[str, Any]:

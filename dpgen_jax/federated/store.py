@@ -21,6 +21,7 @@ from safetensors import SafetensorError
 from dpgen_jax.federated.messages import pack
 from dpgen_jax.private.packing import like
 from dpgen_jax.private.teachers import Units
+from dpgen_jax.run.atomic import sync
 from dpgen_jax.types import Method, Private, UserError
 
 NEVER = -1
@@ -57,7 +58,7 @@ def write(path: Path, memory: Memory) -> None:
             out.flush()
             os.fsync(out.fileno())
         os.replace(temporary, path)
-        _sync(path.parent)
+        sync(path.parent)
     except OSError as error:
         raise UserError(f"{path} cannot be written ({error.strerror}); nothing was answered: free "
                         "some space") from error
@@ -86,11 +87,3 @@ def _unit(method: Method, arrays: dict[str, np.ndarray]) -> Private[Units]:
         if array.shape != leaf.shape[1:] or array.dtype != leaf.dtype:
             raise ValueError("an array has another shape")
     return jax.tree.unflatten(structure, [jnp.asarray(array) for array in held])
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

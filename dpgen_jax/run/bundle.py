@@ -22,7 +22,8 @@ from dpgen_jax.aggregation.discrete_laplace import class_prior
 from dpgen_jax.config import from_json, to_json
 from dpgen_jax.data import transform
 from dpgen_jax.run import contents, statement
-from dpgen_jax.run.folder import read_json, write_json
+from dpgen_jax.run.atomic import json_bytes, write_together
+from dpgen_jax.run.folder import read_json
 from dpgen_jax.types import ImageSpec, Method, Spec, TableSpec, UserError
 from dpgen_jax.version import __version__
 
@@ -136,19 +137,18 @@ class Release:
         return np.resize(wanted, n).astype(np.int32)
 
     def save(self, root: str | Path) -> Path:
-        """Writes generator.safetensors, config.json, privacy.json and README.md into `root`."""
+        """Writes privacy.json, README.md, config.json and generator.safetensors into `root`: a
+        generator never lies beside the statement of another. Errors: OSError, with what was there
+        still there."""
         root = Path(root)
-        root.mkdir(parents=True, exist_ok=True)
         flat = traverse_util.flatten_dict(self.model, sep="/")
         data = safetensors.numpy.save({k: np.asarray(v) for k, v in flat.items()})
-        temporary = root / "generator.safetensors.tmp"
-        temporary.write_bytes(data)
-        temporary.replace(root / "generator.safetensors")
-        write_json(root / "config.json", {
+        described = {
             "method": self.method, "config": to_json(self.config), "spec": to_json(self.spec),
             "class_counts": to_json(self.class_counts),
-            "generator_sha256": hashlib.sha256(data).hexdigest(), "package_version": __version__})
-        statement.write(root, self.privacy)
+            "generator_sha256": hashlib.sha256(data).hexdigest(), "package_version": __version__}
+        write_together(root, statement.files(self.privacy) | {
+            "config.json": json_bytes(described), "generator.safetensors": data})
         return root
 
 

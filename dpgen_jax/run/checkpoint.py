@@ -9,11 +9,14 @@ be in the file when the run is resumed.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
 import shutil
+import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,10 +26,25 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from dpgen_jax.run.folder import write_json
+from dpgen_jax.run.progress import reason
 from dpgen_jax.types import UserError
 
-# Orbax warns, once a leaf, of things that concern its own authors.
-logging.getLogger("absl").setLevel(logging.ERROR)
+# Orbax warns, once a leaf, of things that concern its own authors, and prints tracebacks of errors
+# that it also raises, before and after.
+logging.getLogger("absl").setLevel(logging.CRITICAL + 1)
+
+
+def _without_late_writes(report: Callable[[Any], Any]) -> Callable[[Any], None]:
+    """A hook of `sys` that leaves out the writes that end after the one that failed was raised."""
+    def hook(about: Any) -> None:
+        if str(about.exc_value) != "Event loop is closed":
+            report(about)
+
+    return hook
+
+
+sys.unraisablehook = _without_late_writes(sys.unraisablehook)
+FULL = os.strerror(errno.ENOSPC)
 
 
 def _checkpointer() -> ocp.Checkpointer:
@@ -50,23 +68,31 @@ def save(folder: Path, step: int, parts: Iterable[tuple[str, Any]], note: dict[s
     unfinished = folder / f"{step}.unfinished"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        for old in folder.glob("*.unfinished"):
-            shutil.rmtree(old)
+        thin(folder, keep)
         unfinished.mkdir(mode=0o700)
         sums = {}
         for name, tree in parts:
             sums[name] = _checksum(tree)
             _checkpointer().save((unfinished / name).absolute(), tree)
         write_json(unfinished / "note.json", note | {"crc32": sums}, mode=0o600)
-    except (OSError, ValueError) as error:  # orbax turns a full disk into a ValueError
-        why = (str(error).splitlines() or [type(error).__name__])[0][:120]
+        if (folder / str(step)).exists():
+            shutil.rmtree(folder / str(step))
+        unfinished.rename(folder / str(step))
+    except Exception as error:  # orbax raises many kinds for one cause, and for a full disk too
+        shutil.rmtree(unfinished, ignore_errors=True)  # the space may be needed for the release
+        why = FULL if FULL in str(error) else reason(error)[:120]  # deep in what orbax says
         raise UserError(f"checkpoint {folder / str(step)} cannot be written ({why}); earlier ones "
                         "are kept: free some space, then resume the run") from error
-    if (folder / str(step)).exists():
-        shutil.rmtree(folder / str(step))
-    unfinished.rename(folder / str(step))
-    for old in steps(folder)[:-keep]:
-        shutil.rmtree(folder / str(old))
+    thin(folder, keep)
+
+
+def thin(folder: Path, keep: int) -> int:
+    """Removes all but the newest `keep` checkpoints, and unfinished ones, to which orbax may write
+    a while after it failed. Returns how many."""
+    old = [*(folder / str(step) for step in steps(folder)[:-keep]), *folder.glob("*.unfinished")]
+    for path in old:
+        shutil.rmtree(path, ignore_errors=True)
+    return len(old)
 
 
 def note(folder: Path, step: int, *names: str) -> dict[str, Any]:

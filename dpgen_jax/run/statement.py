@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
-from pathlib import Path
 from typing import Any
 
 from dpgen_jax import guarantee
@@ -16,7 +14,7 @@ from dpgen_jax.accountant.events import (
     SampledGaussianEvent,
 )
 from dpgen_jax.config import to_json
-from dpgen_jax.run.folder import write_json
+from dpgen_jax.run.atomic import json_bytes
 from dpgen_jax.version import __version__
 
 NOT_ACCOUNTED = (
@@ -87,12 +85,9 @@ def statement(*, method: str, preset: str | None, ledger: Any, relation: str, pr
     }
 
 
-def write(root: Path, privacy: dict[str, Any]) -> None:
-    """Writes privacy.json and README.md, which says the same in words, into a release folder."""
-    write_json(root / "privacy.json", to_json(privacy))
-    temporary = root / "README.md.tmp"
-    temporary.write_text(readme(privacy), encoding="utf-8")
-    os.replace(temporary, root / "README.md")
+def files(privacy: dict[str, Any]) -> dict[str, bytes]:
+    """privacy.json, and README.md, which says the same in words, by name."""
+    return {"privacy.json": json_bytes(to_json(privacy)), "README.md": readme(privacy).encode()}
 
 
 README = """\

@@ -170,13 +170,13 @@ except ValueError as error:
 """
     with Ledger.create(path, HEADER) as book:
         before = path.read_bytes()
-        said, _ = run(code, path).communicate(timeout=30)
+        said, _ = run(code, path).communicate(timeout=1800)
         assert "another process is using" in said and path.read_bytes() == before
         with pytest.raises(UserError, match="another process"):
             Ledger.open(path)
         book.reserve(block(1), 1)
         assert len(ledger.read(path)) == 2  # reading needs no lock
-    said, _ = run(code, path).communicate(timeout=30)
+    said, _ = run(code, path).communicate(timeout=1800)
     assert said == ""
 
 
@@ -209,7 +209,7 @@ while True:
         time.sleep(0.05 + 0.07 * life)
         child.send_signal(signal.SIGKILL)
         drawn += 2 + len(child.stdout.read())
-        child.wait(timeout=30)
+        child.wait(timeout=1800)
         account = ledger.account(ledger.read(path))
         assert account.steps >= drawn and account.spent() == block(account.steps)
         assert account.incarnation == life and account.steps > last

@@ -1,8 +1,8 @@
 """`load`: the specs, the checks common to all sources, and the embedded data sets."""
 
-import time
 
 import numpy as np
+import pace
 import pytest
 
 from dpgen_jax.data import SPECS, load
@@ -57,10 +57,8 @@ def test_digits_enlarged():
 
 @pytest.fixture(scope="module")
 def drawn():
-    start = time.perf_counter()
-    data = load("glyphs")
-    assert time.perf_counter() - start < 15
-    return data
+    with pace.at_most(15):
+        return load("glyphs")
 
 
 def test_glyphs_are_complete_and_frozen(drawn):

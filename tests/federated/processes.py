@@ -47,17 +47,16 @@ def certificates(folder: Path) -> None:
                                               serialization.NoEncryption()))
 
 
-def free_port() -> int:
-    with socket.socket() as link:
-        link.bind((LOCALHOST, 0))
-        return link.getsockname()[1]
+SECONDS = 1800
+"""for which a process that hangs is waited for; nothing else depends on time"""
 
 
 class Federation:
     """Processes, each with a group of its own and its output in NAME.log; a context manager."""
 
     def __init__(self, root: Path):
-        self.root, self.port, self.running = root, free_port(), {}
+        self.root, self.running, self._ports = root, {}, []
+        self.port = self._free_port()
         self.environment = os.environ | {
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "FLWR_HOME": str(root / "flower"),
             "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -74,6 +73,17 @@ class Federation:
     def __exit__(self, *_) -> None:
         for name in list(self.running):
             self.stop(name)
+        for holder in self._ports:
+            holder.close()
+
+    def _free_port(self) -> int:
+        """Kept from all others by a socket that does not listen, so that a server that sets
+        SO_REUSEADDR, as servers do, may bind it too."""
+        holder = socket.socket()
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind((LOCALHOST, 0))
+        self._ports.append(holder)
+        return holder.getsockname()[1]
 
     def start(self, name: str, command: str, *words) -> None:
         with (self.root / f"{name}.log").open("w") as log:
@@ -86,10 +96,10 @@ class Federation:
         process = self.running.pop(name)
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(5)
+            process.wait(20)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait(5)
+        process.wait(SECONDS)
 
     def superlink(self) -> None:
         self.start("superlink", "flower-superlink", "--host", LOCALHOST, "--port", self.port,
@@ -103,10 +113,10 @@ class Federation:
 
     def supernode(self, name: str, config: str) -> None:
         self.start(name, "flower-supernode", "--superlink", f"{LOCALHOST}:{self.port}",
-                   "--root-certificates", "ca.pem", "--port", free_port(),
+                   "--root-certificates", "ca.pem", "--port", self._free_port(),
                    "--node-config", config)
 
-    def wait_for(self, done: Callable[[], bool], what: str, seconds: float = 120) -> None:
+    def wait_for(self, done: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
         """Until it is done; fails with what the processes said where one of them ends before."""
         end = time.monotonic() + seconds
         while not done():

@@ -124,7 +124,7 @@ def test_the_clients_own_budget_decides(tmp_path):
         assert gaussian.epsilon(spent, 1e-5) <= 2 < gaussian.epsilon((*spent, *visit), 1e-5)
         state = remembered(client)
         with pytest.raises(BudgetExceeded, match="allows no 1 more steps"):
-            client.answer(fed.question(200))
+            client.answer(fed.question(turn + 1))
         assert fed.same(client.answer(fed.question(turn - 1)), client.answer(
             fed.question(turn - 1)))  # the last answer is still there, at no cost
         assert fed.same(remembered(client), state) and client.ledger.spent() == spent
@@ -145,12 +145,25 @@ def test_noise_at_the_server_is_refused(tmp_path):
     assert not (tmp_path / "client-0").exists()
 
 
+@pytest.mark.parametrize("turn", [2**31 - 1, 1_000_000, 2 * fed.STEPS + 3])
+def test_no_single_question_locks_the_client_out(tmp_path, turn):
+    """A turn that the terms cannot come to is refused, uncharged; the next turns are answered."""
+    with fed.join(tmp_path) as client:
+        client.answer(fed.question(2))
+        with pytest.raises(UserError, match=f"turn {turn} is further ahead than 4 steps allow"):
+            client.answer(fed.question(turn))
+        assert client.ledger.steps_charged == 1 and client.last_turn == 2
+        client.answer(fed.question(3))
+        client.answer(fed.question(3 + 2 * fed.STEPS))  # it was away for long
+        assert client.ledger.steps_charged == 3
+
+
 class Crash(BaseException):
     """The process ends here."""
 
 
 MOMENTS = [("reserve", Ledger, 0, False), ("draw_for", bits.OsBits, 1, False),
-           ("write", store, 1, False), ("replace", os, 1, False), ("_sync", store, 1, True),
+           ("write", store, 1, False), ("replace", os, 1, False), ("sync", store, 1, True),
            ("settle", Ledger, 1, True)]
 
 

@@ -14,7 +14,7 @@ from dpgen_jax.data import Dataset
 from dpgen_jax.methods import dpmerf
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.run import metrics
+from dpgen_jax.run import checkpoint, metrics
 from dpgen_jax.types import ImageSpec, UserError
 
 SPEC = ImageSpec(4, 4, 1, 3)
@@ -44,13 +44,13 @@ def interrupt(monkeypatch):
     """Presses Ctrl-C when so many steps of the generator's training are done; lists the steps."""
     plain = loop._refuse_infinite
 
-    def at(step):
+    def at(step, number=signal.SIGINT):
         seen = []
 
         def watched(values, state):
             seen.append((state.step, state.polish_step))
             if state.polish_step == step:
-                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(number)
             plain(values, state)
 
         monkeypatch.setattr(loop, "_refuse_infinite", watched)
@@ -93,6 +93,23 @@ def test_an_interrupt_stops_it_and_a_resume_begins_it_again(whole, tmp_path, int
     assert not reserved and before == ledger(root)[:len(before)]
     rows = metrics.read(root / "metrics.jsonl")
     assert [row["step"] for row in rows] == [1, *range(2, STEPS + 2)]
+
+
+def test_sigterm_stops_it_with_a_release(whole, tmp_path, interrupt, monkeypatch, capsys):
+    """Also where the checkpoint of what was paid for could not be written before."""
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    root, said = tmp_path / "run", []
+    interrupt(2, signal.SIGTERM)
+    with monkeypatch.context() as patch, pytest.raises(SystemExit) as end:
+        patch.setattr(checkpoint, "write_json", full)
+        train(root, said)
+    assert end.value.code == 143 and f"trained for 2 of {STEPS} steps" in said[-2]
+    assert said[-1].startswith(f"release: {root / 'release'} ")
+    assert "warning: checkpoint " in capsys.readouterr().err
+    assert not toy.equal(api.load(root).model, whole[1].model)
+    assert not checkpoint.steps(root / "private/checkpoints")
 
 
 def test_it_is_watched_and_not_repeated(whole, tmp_path, monkeypatch):

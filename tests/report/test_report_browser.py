@@ -91,7 +91,7 @@ def seen(tmp_path_factory):
         done = subprocess.run(
             [BROWSER, *FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}",
              f"http://127.0.0.1:{server.server_port}/probe.html"],
-            capture_output=True, text=True, timeout=120, check=False)
+            capture_output=True, text=True, timeout=1800, check=False)
         server.shutdown()
     body = re.search(r"<body>(\{.*\})\s*</body>", done.stdout, re.DOTALL)
     assert body, f"the probe did not finish: {done.stdout[:300]} {done.stderr[-2000:]}"

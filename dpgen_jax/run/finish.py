@@ -1,0 +1,59 @@
+"""The end of a run: what was paid for is on disk first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dpgen_jax.config import to_json
+from dpgen_jax.run import checkpoint, pictures
+from dpgen_jax.run.bundle import Release, load
+from dpgen_jax.run.folder import RunFolder
+from dpgen_jax.run.progress import Notices, reason
+from dpgen_jax.types import UserError
+
+PROMISE = ("guarantee", "epsilon", "delta", "relation", "unit", "noise_source", "package_version")
+
+
+def finish(files: RunFolder, release: Release, keep: Callable[[], None], notices: Notices
+           ) -> Release:
+    """Writes the release, then the last checkpoint by `keep`, then the pictures. What fails after
+    the release costs itself alone, and a line. Returns the release that is there: an earlier one
+    of this run is kept where it comes of more steps, which it does if its last checkpoint failed.
+
+    Errors: UserError where the release cannot be written, after the checkpoint it can be made from.
+    """
+    if further := _of_more_steps(files, release):
+        return further
+    try:
+        _release(files, release)
+    except OSError as error:
+        keep()
+        raise UserError(
+            f"{files.release} cannot be written ({reason(error)}): free some space, then "
+            f"--resume --out {files.root} writes it, at no cost in privacy") from error
+    keep()
+    pictures.write(files, release, notices)
+    return release
+
+
+def _of_more_steps(files: RunFolder, release: Release) -> Release | None:
+    """The release that is there, if it is one of the same promise, and of more steps."""
+    try:
+        there = load(files.release)
+        steps = int(there.privacy["steps"])
+    except Exception:  # there is none, or one that is damaged in whatever way
+        return None
+    same = all(getattr(there, name) == getattr(release, name) for name in (
+        "method", "config", "spec", "class_counts")) and all(
+        there.privacy.get(name) == to_json(release.privacy.get(name)) for name in PROMISE)
+    return there if same and steps > release.privacy["steps"] else None
+
+
+def _release(files: RunFolder, release: Release) -> None:
+    """On a full disk the older checkpoints make room for it."""
+    try:
+        release.save(files.release)
+    except OSError:
+        if not checkpoint.thin(files.checkpoints, 1):
+            raise
+        release.save(files.release)

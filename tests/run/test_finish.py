@@ -1,0 +1,299 @@
+"""What was paid for is on disk first: a full disk, a broken font or a lost display can cost a
+picture or a checkpoint, never the generator; and no generator lies beside another's statement."""
+
+import contextlib
+import dataclasses
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+import runs
+import toy
+
+from dpgen_jax import api, cli, train
+from dpgen_jax.accountant import ledger as books
+from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.data import from_arrays
+from dpgen_jax.run import atomic, checkpoint, metrics, plots
+from dpgen_jax.run.progress import Notices
+from dpgen_jax.types import UserError
+
+pytestmark = pytest.mark.usefixtures("compiled_once")
+STEPS = 3
+
+
+def full(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def broken(*_, **__):
+    raise RuntimeError("In FT2Font: Could not set the fontsize")
+
+
+def run(root, resume=False):
+    """The release, and the warnings."""
+    notices = Notices(lambda line: None)
+    release = api.run(runs.asked(root, steps=STEPS, resume=resume),
+                      from_arrays(*runs.images(), 3), lambda line: None, notices)
+    return release, notices.failures
+
+
+def totals(root):
+    return books.account(books.read(root / "ledger.jsonl"))
+
+
+def whole(root, steps=STEPS):
+    """The release on disk is that of so many steps, and its statement covers the ledger."""
+    release, held = api.load(root), totals(root)
+    assert release.privacy["steps"] == steps and len(release.sample(2)[0]) == 2
+    assert release.privacy["epsilon"] >= held.epsilon()
+    assert not list((root / "release").glob("*.tmp"))
+
+
+def nth(monkeypatch, owner, name, number, act):
+    """Calls `act` in place of the call of this number, from 1."""
+    real, called = getattr(owner, name), []
+
+    def counted(*args, **options):
+        called.append(name)
+        return (act if len(called) == number else real)(*args, **options)
+
+    monkeypatch.setattr(owner, name, counted)
+    return called
+
+
+FAULTS = {
+    "checkpoints": (checkpoint, "_checkpointer", full,
+                    [f"checkpoint .*/{step} cannot be written .No space" for step in (1, 2, 3)]),
+    "samples": (plots, "samples_grid", full, [r"writing .*samples.png failed \(No space left"]),
+    "a font": (plots, "_font", broken, [r"writing .*samples.png failed \(In FT2Font"]),
+    "curves": (plots, "curves", broken, ["writing .*curves.png failed"]),
+    "metrics": (metrics.MetricsWriter, "write", full,
+                ["writing .*metrics.jsonl failed .No space left", "writing .*curves.png failed"])}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_fails_beside_the_release_costs_itself_alone(tmp_path, monkeypatch, call, fault):
+    """A warning line for each on stderr, the last line as ever, and an exit code of its own."""
+    owner, name, act, wanted = FAULTS[fault]
+    monkeypatch.setattr(owner, name, act)
+    runs.npz(tmp_path / "noise.npz", *runs.images())
+    code, out, err = call(
+        train, "--dataset", f"npz:{tmp_path / 'noise.npz'}", *runs.FLAGS, "--steps", STEPS,
+        "--steps-per-call", 1, "--checkpoint-minutes", 0, "--out", tmp_path / "run")
+    warnings = [line for line in err.splitlines() if line.startswith("warning: ")]
+    assert code == cli.INCOMPLETE == 4 and "Traceback" not in err
+    assert out.splitlines()[-1].startswith(f"release: {tmp_path / 'run/release'} (epsilon 10")
+    assert len(warnings) == len(wanted)
+    assert all(re.search(*pair) for pair in zip(wanted, warnings, strict=True))
+    whole(tmp_path / "run")
+    assert not list((tmp_path / "run").rglob("*.tmp"))
+
+
+def test_without_a_fault_nothing_is_warned_of(tmp_path):
+    _, failures = run(tmp_path / "run")
+    assert not failures and checkpoint.steps(runs.files(tmp_path / "run").checkpoints) == [2, 3]
+
+
+def test_a_release_that_cannot_be_written_is_written_by_a_resume(tmp_path, monkeypatch):
+    root = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic, "_write", full)
+        with pytest.raises(UserError, match="run/release cannot be written .No space.*--resume --o"
+                           ) as caught:
+            run(root)
+    assert "\n" not in str(caught.value) and caught.value.exit_code == 2
+    assert not any((root / "release").iterdir())
+    assert checkpoint.steps(runs.files(root).checkpoints)[-1] == STEPS
+    release, failures = run(root, resume=True)
+    assert not failures and totals(root).steps == STEPS  # nothing was drawn or charged again
+    whole(root)
+
+
+def test_a_release_of_more_steps_is_kept(tmp_path, monkeypatch):
+    """Its last checkpoint failed, and its steps are paid for: a resume, which knows fewer, must not
+    put a worse one in its place."""
+    root = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        for number in (5, 6):  # two parts a checkpoint; at the end of the run it is tried again
+            nth(patch, checkpoint, "_checkpointer", number, full)
+        release, failures = run(root)
+    assert len(failures) == 1 and checkpoint.steps(runs.files(root).checkpoints) == [1, 2]
+    before = runs.snapshot(root / "release")
+    again, failures = run(root, resume=True)
+    assert not failures and toy.equal(again.model, release.model) and totals(root).steps == STEPS
+    assert runs.snapshot(root / "release") == before and again.privacy["steps"] == STEPS
+
+
+def test_older_checkpoints_make_room_for_the_release(tmp_path, monkeypatch):
+    nth(monkeypatch, atomic, "_write", 2, full)
+    _, failures = run(tmp_path / "run")
+    assert not failures
+    whole(tmp_path / "run")
+
+
+@pytest.mark.parametrize(("name", "number", "steps"), [("reserve", 3, 2), ("settle", 2, 2)])
+def test_a_ledger_that_takes_no_more_costs_only_the_steps_to_come(
+        tmp_path, monkeypatch, name, number, steps):
+    root, act = tmp_path / "run", lambda *_: (_ for _ in ()).throw(
+        UserError("ledger.jsonl cannot be written (No space left on device)"))
+    with monkeypatch.context() as patch:
+        nth(patch, Ledger, name, number, act)
+        if name == "settle":
+            nth(patch, Ledger, "reserve", 3, act)
+        _, failures = run(root)
+    assert failures == ["ledger.jsonl cannot be written (No space left on device)"]
+    whole(root, steps)
+    run(root, resume=True)
+    whole(root)
+    assert totals(root).steps == STEPS
+
+
+def test_a_ledger_that_takes_no_step_at_all_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(Ledger, "reserve", lambda *_: (_ for _ in ()).throw(UserError("full")))
+    with pytest.raises(UserError, match="full"):
+        run(tmp_path / "run")
+    assert not (tmp_path / "run/release").exists()
+
+
+# --- a crash between the files of a release
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """Two releases: of an earlier step, which claims less, and of a later one."""
+    release, _ = run(tmp_path_factory.mktemp("pair") / "run")
+    later = dataclasses.replace(
+        release, model=jax.tree.map(lambda a: np.asarray(a) + 1, release.model),
+        privacy=release.privacy | {"epsilon": 20.0, "steps": 9})
+    return release, later
+
+
+def together(root, old, new):
+    """The generator that lies in `root`, if any, is described and stated as its own, or refused:
+    the index of the release, or None."""
+    path = root / "generator.safetensors"
+    if not path.exists():
+        with pytest.raises(UserError):
+            api.load(root)
+        return None
+    found = api.load(root)
+    index = int(found.privacy["epsilon"] == new.privacy["epsilon"])
+    assert toy.equal(found.model, (old, new)[index].model)
+    assert json.loads((root / "config.json").read_text())["generator_sha256"] == hashlib.sha256(
+        path.read_bytes()).hexdigest()
+    return index
+
+
+def cut_short(patch, number, error):
+    """The call of this number, from 1, of any that change the disk raises `error`."""
+    calls = []
+
+    def counted(real):
+        def one(*args, **options):
+            calls.append(real)
+            if len(calls) == number:
+                raise error(errno.ENOSPC, "cut")
+            return real(*args, **options)
+        return one
+
+    for name in ("fsync", "replace", "unlink", "open"):
+        patch.setattr(os, name, counted(getattr(os, name)))
+
+
+@pytest.mark.parametrize("error", [Crash, OSError])
+def test_no_generator_lies_beside_the_statement_of_another(pair, tmp_path, monkeypatch, error):
+    """The later release is written over the earlier one, and cut short at each call in turn."""
+    root, left, number = tmp_path / "release", [], 0
+    with contextlib.suppress(StopIteration):
+        while True:
+            number += 1
+            shutil.rmtree(root, ignore_errors=True)
+            pair[0].save(root)
+            with monkeypatch.context() as patch, contextlib.suppress(error):
+                cut_short(patch, number, error)
+                pair[1].save(root)
+                raise StopIteration
+            left.append(together(root, *pair))
+    assert left[0] == 0 and left[-1] == 1 and len(left) > 8 and together(root, *pair) == 1
+
+
+# --- a disk that is really full
+
+@pytest.fixture
+def disk(tmp_path):
+    """A file system of 4 MB."""
+    (tmp_path / "disk").mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(tmp_path / "disk")]
+    try:
+        done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    except OSError as error:
+        pytest.skip(f"no file system can be mounted here: {error}")
+    if done.returncode:
+        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+    yield tmp_path / "disk"
+    subprocess.run(["umount", str(tmp_path / "disk")], check=True)
+
+
+@pytest.mark.parametrize("left", [300_000, 0])
+def test_a_disk_that_is_full(disk, monkeypatch, capfd, left):
+    """From the second step on there is room for a release and for no checkpoint; or for nothing,
+    until somebody makes some: then a resume goes on from the first."""
+    def fill(self, shape):
+        (disk / "other").write_bytes(b"")
+        free = shutil.disk_usage(disk).free
+        (disk / "other").write_bytes(bytes(max(0, free - left)))
+        return real(self, shape)
+
+    real = OsBits.draw
+    with monkeypatch.context() as patch:
+        nth(patch, OsBits, "draw", 2, lambda *args: fill(*args))
+        if left:
+            _, failures = run(disk / "run")
+            assert any(re.search("checkpoint .* cannot be written .No space", f) for f in failures)
+            whole(disk / "run")
+        else:
+            with pytest.raises(UserError, match="cannot be written .No space left on device"):
+                run(disk / "run")
+    err = capfd.readouterr().err
+    assert "Traceback" not in err and "orbax" not in err
+    (disk / "other").unlink()
+    drawn = totals(disk / "run").steps
+    run(disk / "run", resume=True)
+    assert totals(disk / "run").steps == max(drawn, STEPS)
+    api.load(disk / "run")
+
+
+SAVES = """
+import pathlib, sys
+import numpy as np
+from dpgen_jax.run import checkpoint
+large = {str(i): np.random.rand(500_000) for i in range(8)}
+for step in range(5):
+    try:
+        checkpoint.save(pathlib.Path(sys.argv[1]), step, [("part", large)], {}, keep=2)
+    except ValueError as error:
+        print(error)
+"""
+
+
+def test_a_failed_checkpoint_is_one_line(disk):
+    """Orbax prints a traceback for each array that it could not write."""
+    done = subprocess.run([sys.executable, "-c", SAVES, str(disk / "checkpoints")], check=True,
+                          capture_output=True, text=True)
+    assert done.stderr == "" and len(done.stdout.splitlines()) == 5
+    assert all("cannot be written (No space left on device)" in line
+               for line in done.stdout.splitlines())
+    assert not checkpoint.steps(disk / "checkpoints")
