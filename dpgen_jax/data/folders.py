@@ -33,8 +33,9 @@ def folder(given: str, classes: int | None, image_size: int | None, channels: in
     class_names: the classes in the order of their labels; another class folder is refused, and one
     may be absent. Where they are not declared, the sorted names of the folders in train/ are taken,
     and are `uncovered`. channels, image_size, skip_bad: as `files.labelled`.
-    Records are in the order of their files' names, and classes decide among equal names alone: a
-    file that is moved to another class folder leaves everybody's place as it was.
+    Records are in the order of their files' names, which are public: a file that is moved to
+    another class folder leaves everybody's place as it was. Only among files of one name do the
+    classes decide; that a partition hides even those places rests on its secret key.
     Errors: UserError naming the file.
     """
     root = locate(given)
