@@ -21,7 +21,7 @@ import math
 import numpy as np
 
 from dpgen_jax.data.base import Dataset, frozen
-from dpgen_jax.types import ImageSpec, UserError
+from dpgen_jax.types import EMPTY, ImageSpec, UserError
 
 BY_LABEL = ("the simulated clients were dealt records by their labels, and no bound is proven for "
             "one record")
@@ -92,7 +92,7 @@ def flipped(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, np.ndar
                         f"{1 / n_clients:.2g} or more")
     chosen = np.sort(np.random.default_rng(seed).permutation(n_clients)[:count])
     x = dataset.x_train.copy()
-    rows = np.isin(dataset.clients, chosen)
+    rows = np.isin(dataset.clients, chosen) & (dataset.y_train != EMPTY)
     x[rows] = 255 - x[rows]
     note = f"simulated clients: pixel intensities are flipped at {count} of {n_clients} clients"
     return dataclasses.replace(dataset, x_train=frozen(x, np.uint8),
