@@ -150,7 +150,7 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
                 f"--resume --out {files.root} trains it to the end, at no cost in privacy")
         privacy = bundle.statement(
             method=asked.method, preset=asked.preset, mechanism=method.mechanism,
-            epsilon=ledger.target if math.isfinite(ledger.epsilon()) else math.inf,
+            epsilon=ledger.claim(),
             delta=asked.budget.delta, spent=ledger.spent(), steps=state.step,
             noise_source=bits.label, population=who, notes=data.notes,
             stamp=_stamp(asked.method, config, asked.budget.delta, state.step))

@@ -207,7 +207,7 @@ def run(asked: Run, spec: Spec, exchange: Exchange, say: Callable[[str], None] =
             say(f"stopped at step {state.step} of {asked.config.steps}: {why}")
         privacy = bundle.statement(
             method=asked.method, preset=asked.preset, mechanism=method.mechanism,
-            epsilon=ledger.target if math.isfinite(ledger.epsilon()) else math.inf,
+            epsilon=ledger.claim(),
             delta=asked.budget.delta, spent=ledger.spent(), steps=state.step,
             noise_source="; ".join(sorted(state.noise)),
             population={"clients": method.mechanism.n_units},
