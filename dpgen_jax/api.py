@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from dpgen_jax import capacity, init_schema, methods, presets, purchases, resume, watch
+from dpgen_jax import capacity, init_schema, methods, presets, purchases, resume, spending, watch
 from dpgen_jax.accountant import calibrate
 from dpgen_jax.accountant.published import PUBLISHED
 from dpgen_jax.aggregation.bits import BitSource, OsBits, SeededBits
@@ -21,7 +21,7 @@ from dpgen_jax.config import Budget, Runtime, Watch, to_json
 from dpgen_jax.data import Dataset, from_arrays, tables
 from dpgen_jax.data import clients as splits
 from dpgen_jax.data import schema as schemas
-from dpgen_jax.loop import State
+from dpgen_jax.loop import State, require_32_bits
 from dpgen_jax.plan import complete, with_records
 from dpgen_jax.private import partition, teachers
 from dpgen_jax.private import records as sealing
@@ -39,13 +39,15 @@ def fit(method: str, x: Any, y: np.ndarray | None = None, *, epsilon: float | No
         delta: float | None = None, preset: str | None = None, classes: int | None = None,
         schema: str | Path | None = None, out: str | Path | None = None, resume: bool = False,
         seed: int | None = None, runtime: Runtime = Runtime(), watched: Watch = Watch(),
-        **fields: Any) -> Release:
+        total_epsilon: float | None = None, **fields: Any) -> Release:
     """Trains `method` on images x uint8 (or float in [0, 1]) [n, H, W(, ch)], labels y int [n]; or
     on x, a pandas DataFrame with the columns of `schema`, the path of a schema file.
 
     epsilon, delta: the promise; the preset's by default. fields: any field of the method's Config.
     classes: how many there are; read from the labels where it is not declared, which the privacy
-    statement then says. Returns the release; the run folder is `out`, or runs/METHOD-NAME-TIME.
+    statement then says. total_epsilon: refuses a run with which all runs on these records would go
+    beyond it, as far as this machine's journal knows them. Returns the release; the run folder is
+    `out`, or runs/METHOD-NAME-TIME.
     Errors: UserError, BudgetExceeded.
     """
     methods.get(method)
@@ -64,7 +66,7 @@ def fit(method: str, x: Any, y: np.ndarray | None = None, *, epsilon: float | No
                     chosen.delta if delta is None else delta, chosen.class_epsilon)
     loaded, config = federated(loaded, dataclasses.replace(chosen.config, **fields))
     return run(Run(method, name, config, budget, runtime, Path(out) if out else None, resume, seed,
-                   watched), loaded)
+                   watched, total_epsilon), loaded)
 
 
 def federated(data: Dataset, config: Any, clients: int | None = None, alpha: float | None = None
@@ -84,7 +86,8 @@ def federated(data: Dataset, config: Any, clients: int | None = None, alpha: flo
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What the user asked for. seed: None for the operating system's randomness."""
+    """What the user asked for. seed: None for the operating system's randomness; total_epsilon: the
+    most that all runs on these records may promise together, as far as this machine knows."""
 
     method: str
     preset: str
@@ -95,12 +98,14 @@ class Run:
     resume: bool = False
     seed: int | None = None
     watched: Watch = Watch()
+    total_epsilon: float | None = None
 
 
 def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Release:
     """One training run, from sealed records to the release folder. Errors: as `fit`."""
     if asked.resume and asked.out is None:
         raise UserError("--resume needs --out, the folder of the run to go on with")
+    require_32_bits()
     bought = init_schema.bought(data.bought)
     config = complete(asked.method, with_records(asked.config, len(data.y_train)), data.spec,
                       asked.budget, bought)
@@ -118,17 +123,24 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
     root = asked.out or folder.default_root(asked.method, data.name)
     capacity.check_disk(root, method)
     public = _public_config(asked, config, data, who)
-    files = (folder.reopen if asked.resume else folder.create)(root, public)
-    say(f"run folder: {root}")
-    key = resume.identity(files, records, asked.resume, asked.seed)
-    with resume.ledger(files, method.mechanism, public, asked.resume) as ledger, \
-            interruptible() as stop:
+    own = resume.run_id(folder.RunFolder(root)) if asked.resume else ""
+    guarantee = (asked.seed is None and math.isfinite(asked.budget.epsilon)
+                 and config.accounting == "proven")
+    with spending.before(records, method.mechanism, asked.budget, guarantee, asked.total_epsilon,
+                         own, say) as witness:
+        files = (folder.reopen if asked.resume else folder.create)(root, public)
+        say(f"run folder: {root}")
+        known = resume.identity(files, records, lambda key: _partition(method, config, data, key),
+                                asked.resume, asked.seed)
+        opened = resume.ledger(files, method.mechanism, public, asked.resume, known.run,
+                               witness(known.run, root))
+    with opened as ledger, interruptible() as stop:
         say(_summary(method, config, layout, asked.budget, who))
         bits = OsBits() if asked.seed is None else SeededBits(asked.seed, ledger.incarnation)
         purchases.charge_once(ledger, bought)
         counts = purchases.class_counts(files, ledger, records, data.spec,
                                         asked.budget.class_epsilon, bits, say)
-        dealt = sealing.deal(records, _partition(method, config, data, key))
+        dealt = sealing.deal(records, known.dealt)
 
         def released(state: State, privacy: dict[str, Any] | None = None) -> Release:
             known = state.polished if method.polish else state.public

@@ -109,6 +109,7 @@ class Stages:
                 epsilon = self.ledger.epsilon()
                 if self.method.polish is None or now.polished is not None:  # there is a generator
                     values = values | self.watcher(now, writer)
+                values = values | {"charged": self.ledger.steps_charged}
                 writer.write({"step": now.done, "epsilon": epsilon, "seconds": elapsed(), **values})
                 bar.advance(now.done - latest.done, {"epsilon": f"{epsilon:.3f}"})
                 latest = now

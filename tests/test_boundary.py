@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "reading.py": {"errors"},
     "types.py": {"errors", "aggregation"},  # aggregation for a type annotation only
     "config.py": {"types"},
-    "private/": {"private", "types", "accountant.pate"},
+    "private/": {"private", "types", "accountant.pate", "reading"},
     "aggregation/": {"aggregation", "types", "accountant.events", "accountant.smooth_sensitivity"},
     "nets/": {"nets", "types"},
     "methods/": {"methods", "nets", "aggregation", "types", "config",

@@ -51,3 +51,10 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def write_at(descriptor: int, data: bytes, place: int) -> None:
+    """All of it, at this byte. Raises OSError; some of it may then be there."""
+    written = 0
+    while written < len(data):
+        written += os.pwrite(descriptor, data[written:], place + written)

@@ -198,7 +198,8 @@ class Ledger:
 
     def contains(self, head: str, n_lines: int) -> bool:
         """Whether the first `n_lines` lines are those that once ended in `head`."""
-        return 0 < n_lines <= self.n_lines and self._hashes[n_lines - 1] == head
+        return (isinstance(n_lines, int) and 0 < n_lines <= self.n_lines
+                and self._hashes[n_lines - 1] == head)
 
     def close(self) -> None:
         """Closes the file and gives up the lock; a second call does nothing."""
@@ -236,10 +237,8 @@ class Ledger:
     def _durably(self, line: bytes) -> None:
         """Writes and flushes to the disk, over a torn tail if there is one; all of it or, by
         cutting the file back, nothing."""
-        written = 0
         try:
-            while written < len(line):
-                written += os.pwrite(self._fd, line[written:], self._size + written)
+            files.write_at(self._fd, line, self._size)
             os.fsync(self._fd)
         except BaseException as error:
             self._cut_back()

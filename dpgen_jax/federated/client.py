@@ -26,6 +26,7 @@ from dpgen_jax.data import Dataset
 from dpgen_jax.federated import messages, store, visit
 from dpgen_jax.federated.messages import MOST_TURNS, Question, Terms
 from dpgen_jax.federated.store import NEVER, Memory
+from dpgen_jax.loop import require_32_bits
 from dpgen_jax.private import records as sealing
 from dpgen_jax.run import folder
 from dpgen_jax.run.folder import RunFolder, read_json, write_json
@@ -147,6 +148,7 @@ def open_client(root: Path, terms: Terms, data: Dataset, budget: Budget, *, numb
     started with other records, terms or budget; BudgetExceeded never: answers are refused, one by
     one.
     """
+    require_32_bits()
     _check(terms, data, budget)
     method = messages.require_local(method or terms.build())
     if not 0 <= number < method.mechanism.n_units:

@@ -21,7 +21,7 @@ from dpgen_jax.config import to_json
 from dpgen_jax.federated import messages, saved
 from dpgen_jax.federated.messages import Question, Reply, Terms
 from dpgen_jax.federated.saved import State
-from dpgen_jax.loop import affordable
+from dpgen_jax.loop import affordable, require_32_bits
 from dpgen_jax.run import bundle, folder, metrics, pictures
 from dpgen_jax.run.bundle import Release
 from dpgen_jax.run.progress import clock, interruptible
@@ -173,6 +173,7 @@ def run(asked: Run, spec: Spec, exchange: Exchange, say: Callable[[str], None] =
 
     asked.config is complete (`plan.complete`). Errors: UserError, BudgetExceeded.
     """
+    require_32_bits()
     terms = Terms(asked.method, asked.config, spec)
     method = terms.build(asked.runtime)
     if len(exchange.members()) < FEWEST:
@@ -189,6 +190,7 @@ def run(asked: Run, spec: Spec, exchange: Exchange, say: Callable[[str], None] =
         elapsed = clock()
 
         def on_turn(state: State, values: dict[str, Any]) -> None:
+            values = values | {"charged": ledger.steps_charged}
             row = {"step": state.step, "epsilon": ledger.epsilon(), "seconds": elapsed(), **values}
             writer.write(row)
             saved.save(files, state, ledger)

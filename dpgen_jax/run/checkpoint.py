@@ -58,6 +58,7 @@ def save(folder: Path, step: int, parts: Iterable[tuple[str, Any]], note: dict[s
             sums[name] = _checksum(tree)
             _checkpointer().save((unfinished / name).absolute(), tree)
         write_json(unfinished / "note.json", note | {"crc32": sums}, mode=0o600)
+        _owner_only(unfinished)
     except (OSError, ValueError) as error:  # orbax turns a full disk into a ValueError
         why = (str(error).splitlines() or [type(error).__name__])[0][:120]
         raise UserError(f"checkpoint {folder / str(step)} cannot be written ({why}); earlier ones "
@@ -67,6 +68,13 @@ def save(folder: Path, step: int, parts: Iterable[tuple[str, Any]], note: dict[s
     unfinished.rename(folder / str(step))
     for old in steps(folder)[:-keep]:
         shutil.rmtree(folder / str(old))
+
+
+def _owner_only(folder: Path) -> None:
+    """Files 0600 and folders 0700, whatever the umask that orbax wrote them under. Until here
+    private/ and the folder itself kept others out."""
+    for path in folder.rglob("*"):
+        path.chmod(0o700 if path.is_dir() else 0o600)
 
 
 def note(folder: Path, step: int, *names: str) -> dict[str, Any]:

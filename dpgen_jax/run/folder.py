@@ -64,6 +64,25 @@ class RunFolder:
     def release(self) -> Path:
         return self.root / "release"
 
+    def unused(self) -> bool:
+        """Whether there is nothing but what `create` makes before config.json is there."""
+        begun = _names(self.root) - {"private", "config.json.tmp"}
+        return not begun and not _names(self.private)
+
+    def traces(self) -> list[str]:
+        """What a run makes after its ledger, by path in the folder. In this order a first start
+        makes private/, config.json, private/identity.json and the ledger, each whole or not at all
+        but for the ledger's header; then it may charge, and then draw. So where there is anything
+        else, something may have been drawn."""
+        before = {"config.json", "config.json.tmp", "private", self.ledger.name}
+        known = {self.identity.name, self.identity.name + ".tmp"}
+        return sorted([*(_names(self.root) - before),
+                       *(f"private/{name}" for name in _names(self.private) - known)])
+
+
+def _names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+
 
 def default_root(method: str, dataset: str) -> Path:
     """runs/METHOD-DATASET-TIME."""
@@ -72,14 +91,15 @@ def default_root(method: str, dataset: str) -> Path:
 
 
 def create(root: Path, config: dict[str, Any]) -> RunFolder:
-    """A new run. Errors: UserError when the folder holds anything, which is left untouched."""
-    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+    """A new run. Errors: UserError when the folder holds anything, which is left untouched; what
+    another start left that was killed before it wrote config.json is nothing."""
+    folder = RunFolder(root)
+    if root.exists() and not (root.is_dir() and folder.unused()):
         held = "a run" if (root / "config.json").exists() else "other files"
         raise UserError(f"{root} holds {held}; pass --resume to go on with a run, "
                         "or another --out")
-    folder = RunFolder(root)
     folder.root.mkdir(parents=True, exist_ok=True)
-    folder.private.mkdir(mode=0o700)
+    folder.private.mkdir(mode=0o700, exist_ok=True)
     write_json(folder.config, config | environment())
     return folder
 
@@ -102,6 +122,8 @@ def reopen(root: Path, config: dict[str, Any]) -> RunFolder:
     if changes:
         raise UserError(f"{root} was started with another configuration: {'; '.join(changes)}. "
                         "Repeat the first command to resume, or start a new run with another --out")
+    if folder.private.is_dir():
+        folder.private.chmod(0o700)  # a copy may be open to others
     return folder
 
 
