@@ -14,6 +14,7 @@ import numpy as np
 
 from dpgen_jax import capacity, init_schema, methods, presets, purchases, resume, spending, watch
 from dpgen_jax.accountant import calibrate
+from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.accountant.published import PUBLISHED
 from dpgen_jax.aggregation.bits import BitSource, OsBits, SeededBits
 from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
@@ -123,24 +124,15 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
     root = asked.out or folder.default_root(asked.method, data.name)
     capacity.check_disk(root, method)
     public = _public_config(asked, config, data, who)
-    own = resume.run_id(folder.RunFolder(root)) if asked.resume else ""
-    guarantee = (asked.seed is None and math.isfinite(asked.budget.epsilon)
-                 and config.accounting == "proven")
-    with spending.before(records, method.mechanism, asked.budget, guarantee, asked.total_epsilon,
-                         own, say) as witness:
-        files = (folder.reopen if asked.resume else folder.create)(root, public)
-        say(f"run folder: {root}")
-        known = resume.identity(files, records, lambda key: _partition(method, config, data, key),
-                                asked.resume, asked.seed)
-        opened = resume.ledger(files, method.mechanism, public, asked.resume, known.run,
-                               witness(known.run, root))
+    files = folder.RunFolder(root)
+    dealing, opened = _opened(asked, config, data, method, records, files, public, say)
     with opened as ledger, interruptible() as stop:
         say(_summary(method, config, layout, asked.budget, who))
         bits = OsBits() if asked.seed is None else SeededBits(asked.seed, ledger.incarnation)
         purchases.charge_once(ledger, bought)
         counts = purchases.class_counts(files, ledger, records, data.spec,
                                         asked.budget.class_epsilon, bits, say)
-        dealt = sealing.deal(records, known.dealt)
+        dealt = sealing.deal(records, dealing)
 
         def released(state: State, privacy: dict[str, Any] | None = None) -> Release:
             known = state.polished if method.polish else state.public
@@ -172,6 +164,23 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = print) -> Releas
     say(f"release: {files.release} (epsilon {privacy['epsilon']:g}, delta "
         f"{asked.budget.delta:g}, {state.step} steps)")
     return release
+
+
+def _opened(asked: Run, config: Any, data: Dataset, method: Method, records: Private[Records],
+            files: folder.RunFolder, public: dict[str, Any], say: Callable[[str], None]
+            ) -> tuple[partition.Partition, Ledger]:
+    """Which unit has which record, and the open ledger. Before the folder is made it is looked up
+    what was spent on these records."""
+    guarantee = (asked.seed is None and math.isfinite(asked.budget.epsilon)
+                 and config.accounting == "proven")
+    own = files.run_id() if asked.resume else ""
+    with spending.before(records, method.mechanism, asked.budget, guarantee, asked.total_epsilon,
+                         own, say) as witness:
+        (folder.reopen if asked.resume else folder.create)(files.root, public)
+        say(f"run folder: {files.root}")
+        dealing = resume.identity(files, records, lambda key: _partition(method, config, data, key),
+                                  asked.resume, asked.seed)
+        return dealing, resume.ledger(files, method.mechanism, public, asked.resume, witness(files))
 
 
 def _population(method: Method, data: Dataset) -> dict[str, int]:

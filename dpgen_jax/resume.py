@@ -8,8 +8,6 @@ and lost stay charged; noise bits are always fresh.
 
 from __future__ import annotations
 
-import dataclasses
-import re
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -33,68 +31,55 @@ from dpgen_jax.run.folder import MEANING, RunFolder, read_json, write_json
 from dpgen_jax.types import Method, Private, Records, UserError
 
 
-@dataclasses.dataclass(frozen=True)
-class Identity:
-    """run: a random id of 32 hex digits, which the ledger's header repeats; dealt: which unit holds
-    which record, by a key that private/ keeps."""
-
-    run: str
-    dealt: Partition
-
-
 def identity(files: RunFolder, records: Private[Records], deal: Callable[[bytes], Partition],
-             resumed: bool, seed: int | None) -> Identity:
-    """Made at the first start and kept in private/, with a fingerprint of records and dealing.
+             resumed: bool, seed: int | None) -> Partition:
+    """Which unit has which record, by a key that is made at the first start and kept in private/,
+    with a fingerprint of records and dealing.
 
     deal: the partition of a key. Errors: UserError when a resume brings other records or deals them
     to other units, or when the file is damaged or missing from a run that has begun: new keys would
     deal the records to other teachers.
     """
+    run = files.run_id()
     if resumed and (files.identity.exists() or _begun(files)):
         held = read_json(files.identity)
         try:
-            key, known, run = bytes.fromhex(held["partition_key"]), held["fingerprint"], held["run"]
-            if not re.fullmatch("[0-9a-f]{32}", run):
-                raise ValueError(run)
+            key, known = bytes.fromhex(held["partition_key"]), held["fingerprint"]
+            if held["run"] != run:
+                raise ValueError("of another run")
         except (KeyError, TypeError, ValueError):
-            raise UserError(f"{files.identity} is damaged: bring back the file that belongs to "
-                            "this run, or start a new run") from None
+            raise UserError(f"{files.identity} is damaged, or of another run: bring back the file "
+                            "that belongs to this run, or start a new run") from None
         dealt = deal(key)
         if fingerprint(records, key, dealt) != known:
             raise UserError(f"the records are not those that {files.root} was started with, or "
                             "other clients hold them; that needs a new run, and its epsilon adds "
                             "to this one's")
-        return Identity(run, dealt)
+        return dealt
     key = (secrets.token_bytes(32) if seed is None
            else np.random.default_rng(seed % 2**64).bytes(32))
-    made = Identity(secrets.token_hex(16), deal(key))
-    write_json(files.identity, {"partition_key": key.hex(), "run": made.run,
-                                "fingerprint": fingerprint(records, key, made.dealt)}, mode=0o600)
-    return made
-
-
-def run_id(files: RunFolder) -> str:
-    """The id in private/, or nothing where there is none yet."""
-    return str(read_json(files.identity).get("run", "")) if files.identity.exists() else ""
+    dealt = deal(key)
+    write_json(files.identity, {"run": run, "partition_key": key.hex(),
+                                "fingerprint": fingerprint(records, key, dealt)}, mode=0o600)
+    return dealt
 
 
 def ledger(files: RunFolder, mechanism: Mechanism, public: dict[str, Any], resumed: bool,
-           run: str = "", journal: Witness = NOBODY) -> Ledger:
+           journal: Witness = NOBODY) -> Ledger:
     """Opens the run's ledger, or creates it before anything can be released.
 
-    run: the id of `Identity`; nothing for a server, who has no records. journal: the witness
-    outside of the folder. Errors: UserError when anything that a run makes later exists and the
-    ledger does not, when the ledger is that of another configuration or run, and when the folder or
-    the journal knows more of it than it holds.
+    journal: the witness outside of the folder. Errors: UserError when anything that a run makes
+    later exists and the ledger does not, when the ledger is that of another configuration or run,
+    and when the folder or the journal knows more of it than it holds.
     """
-    meaning = digest({name: public[name] for name in MEANING})
+    meaning, run = digest({name: public[name] for name in MEANING}), files.run_id()
     witness = _Folder(files, mechanism, journal)
     if resumed and _begun(files):
         records = books.read(files.ledger)
         for what, name, ours in (("configuration", "config_hash", meaning), ("run", "run", run)):
-            if records[0].get(name, "") != ours:
+            if records[0].get(name) != ours:
                 raise UserError(f"{files.ledger} is the ledger of another {what} than that of "
-                                f"{files.root}; bring back the file that belongs to this run")
+                                f"{files.config}; bring back the file that belongs to this run")
         if any(isinstance(event, RenyiEvent) for event, _ in books.account(records).spent()):
             # a published bound speaks of all votes of a run: there may be no more of them
             raise UserError(f"{files.root} has published a data-dependent bound on its votes and "
@@ -103,9 +88,15 @@ def ledger(files: RunFolder, mechanism: Mechanism, public: dict[str, Any], resum
     if resumed:  # a header that a crash tore
         files.ledger.unlink(missing_ok=True)
     budget = public["budget"]
-    header = {"epsilon": float(budget["epsilon"]), "delta": budget["delta"],
-              "relation": mechanism.relation, "unit": mechanism.unit, "config_hash": meaning}
-    return Ledger.create(files.ledger, header | ({"run": run} if run else {}), witness)
+    return Ledger.create(files.ledger, {
+        "epsilon": float(budget["epsilon"]), "delta": budget["delta"],
+        "relation": mechanism.relation, "unit": mechanism.unit,
+        "config_hash": meaning, "run": run}, witness)
+
+
+def _begun(files: RunFolder) -> bool:
+    """Whether anything may have been drawn: the ledger is made before all that proves it."""
+    return books.begun(files.ledger) or bool(files.traces())
 
 
 class _Folder(Witness):

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from dpgen_jax.accountant import journal
 from dpgen_jax.accountant.journal import Journal, Run, Unusable
@@ -21,10 +20,11 @@ from dpgen_jax.accountant.witness import Witness
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.config import Budget
 from dpgen_jax.private.records import fingerprint
+from dpgen_jax.run.folder import RunFolder
 from dpgen_jax.types import BudgetExceeded, Private, Records, UserError
 
-Witnesses = Callable[[str, Path], Witness]
-"""The witness of a run, by its id and folder."""
+Witnesses = Callable[[RunFolder], Witness]
+"""The witness of the run in a folder."""
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def before(records: Private[Records], mechanism: Mechanism, budget: Budget, guar
                         "guarantee: a finite epsilon, and no seed")
     kept = opened(say, needed=total is not None)
     if kept is None:
-        yield lambda run, folder: NOBODY
+        yield lambda files: NOBODY
         return
     print_of = fingerprint(records, kept.key)
     with kept.locked():
@@ -52,7 +52,7 @@ def before(records: Private[Records], mechanism: Mechanism, budget: Budget, guar
             say(f"note: {_told(earlier, mechanism, budget)}")
         if total is not None:
             _require(earlier, mechanism, budget, total)
-        yield lambda run, folder: kept.witness(run, print_of, guarantee, folder)
+        yield lambda files: kept.witness(files.run_id(), print_of, guarantee, files.root)
 
 
 def opened(say: Callable[[str], None], needed: bool = False) -> Journal | None:

@@ -7,6 +7,8 @@ import datetime
 import json
 import os
 import platform
+import re
+import secrets
 import subprocess
 from importlib import metadata
 from pathlib import Path
@@ -64,6 +66,17 @@ class RunFolder:
     def release(self) -> Path:
         return self.root / "release"
 
+    def run_id(self) -> str:
+        """The random id of the run, 32 hex digits, by which the ledger, private/ and the journal
+        name it; nothing in a folder without a config.json. Errors: UserError."""
+        if not self.config.exists():
+            return ""
+        held = read_json(self.config).get("run")
+        if not (isinstance(held, str) and re.fullmatch("[0-9a-f]{32}", held)):
+            raise UserError(f"{self.config} does not say which run it is of, as that of an earlier "
+                            "version: start a new run, whose epsilon adds to this one's")
+        return held
+
     def unused(self) -> bool:
         """Whether there is nothing but what `create` makes before config.json is there."""
         begun = _names(self.root) - {"private", "config.json.tmp"}
@@ -100,7 +113,7 @@ def create(root: Path, config: dict[str, Any]) -> RunFolder:
                         "or another --out")
     folder.root.mkdir(parents=True, exist_ok=True)
     folder.private.mkdir(mode=0o700, exist_ok=True)
-    write_json(folder.config, config | environment())
+    write_json(folder.config, config | {"run": secrets.token_hex(16)} | environment())
     return folder
 
 
