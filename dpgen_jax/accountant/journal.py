@@ -221,7 +221,7 @@ def _ends(path: Path) -> tuple[Run | None, int, str]:
         end = file.read(END)
     first, newline, rest = start.partition(b"\n")
     whole = size - len(end) + end.rfind(b"\n") + 1
-    if not newline or not rest.partition(b"\n")[1]:
+    if size < END and not (newline and b"\n" in rest):
         return None, 0, chain.START
     last = end[:whole - size + len(end)].rstrip(b"\n").rpartition(b"\n")[2]
     try:
