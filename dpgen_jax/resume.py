@@ -94,6 +94,11 @@ def ledger(files: RunFolder, mechanism: Mechanism, public: dict[str, Any], resum
         "config_hash": meaning, "run": run}, witness)
 
 
+def reopened(files: RunFolder, mechanism: Mechanism, journal: Witness) -> Ledger:
+    """The ledger of a finished run, for one release more. Errors: as `ledger`."""
+    return Ledger.open(files.ledger, _Folder(files, mechanism, journal))
+
+
 def _begun(files: RunFolder) -> bool:
     """Whether anything may have been drawn: the ledger is made before all that proves it."""
     return books.begun(files.ledger) or bool(files.traces())
@@ -124,11 +129,6 @@ class _Folder(Witness):
             return 0
         bins = self._mechanism.bound.bins if isinstance(self._mechanism, ConfidentGNMax) else 0
         return votes.n_steps(self._files.votes, self._mechanism.queries, bins)
-
-
-def _begun(files: RunFolder) -> bool:
-    """Whether anything may have been drawn: the ledger is made before all that proves it."""
-    return books.begun(files.ledger) or bool(files.traces())
 
 
 def start(files: RunFolder, method: Method, layout: teachers.Layout, held: Ledger, resumed: bool,

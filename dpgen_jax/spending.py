@@ -55,6 +55,12 @@ def before(records: Private[Records], mechanism: Mechanism, budget: Budget, guar
         yield lambda files: kept.witness(files.run_id(), print_of, guarantee, files.root)
 
 
+def witness(files: RunFolder, say: Callable[[str], None]) -> Witness:
+    """That of a run which is known already."""
+    kept = opened(say)
+    return NOBODY if kept is None else kept.witness(files.run_id(), "", True, files.root)
+
+
 def opened(say: Callable[[str], None], needed: bool = False) -> Journal | None:
     """The journal, or None with a line where it cannot be written. Errors: Unusable where `needed`;
     UserError for a damaged one."""

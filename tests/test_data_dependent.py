@@ -4,6 +4,7 @@ import bisect
 import dataclasses
 import json
 import math
+import secrets
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -52,7 +53,8 @@ def finished(root: Path, config=CONFIG, *, epsilon=3.0, method="gpate", seed=0, 
     files.release.mkdir()
     module = {"gpate": gpate, "datalens": datalens}[method]
     mechanism = module.mechanism(config, toy.SPEC)
-    write_json(files.config, to_json({"method": method, "spec": toy.SPEC, "config": config}))
+    write_json(files.config, to_json({"method": method, "spec": toy.SPEC, "config": config,
+                                      "run": secrets.token_hex(16)}))
     with Ledger.create(files.ledger, {"epsilon": epsilon, "delta": DELTA}) as held:
         if bought:
             held.charge(bought)
