@@ -52,15 +52,15 @@ def class_counts(files: RunFolder, ledger: Ledger, records: Private[Records], sp
         counts = discrete_laplace.class_counts(sealing.labels(records), spec.classes, epsilon, bits)
         write_json(files.class_counts, {"epsilon": epsilon, "counts": [int(c) for c in counts]})
     held = read_json(files.class_counts)
-    if held.get("epsilon") != epsilon or cost not in dict(ledger.spent()):
-        raise UserError(f"{ledger.path} charges no class counts of epsilon {epsilon:g}, which "
-                        f"{files.class_counts} should hold: bring back the ledger that belongs to "
-                        "this run")
     counts = held.get("counts")
     if not (isinstance(counts, list) and len(counts) == spec.classes
             and all(type(count) is int for count in counts)):
         raise UserError(f"{files.class_counts} is damaged: it does not hold {spec.classes} counts; "
                         "bring back the file that belongs to this run")
+    if held.get("epsilon") != epsilon or cost not in dict(ledger.spent()):
+        raise UserError(f"{ledger.path} charges no class counts of epsilon {epsilon:g}, which "
+                        f"{files.class_counts} should hold: bring back the files that belong to "
+                        "this run")
     _warn(tuple(counts), spec, epsilon, say)
     return tuple(counts)
 

@@ -90,10 +90,23 @@ def call(capsys, monkeypatch):
     return one
 
 
+def _machine():
+    """A folder for the journal of a machine on which nothing ran yet."""
+    return Path(os.environ["DPGEN_STATE"]).parent / f"{os.getpid()}-{next(_machines)}"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def shared_journal():
+    """That of the runs that the tests of a module share."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("DPGEN_STATE", str(_machine()))
+        yield
+
+
 @pytest.fixture(autouse=True)
-def journal(monkeypatch):
+def journal(monkeypatch, shared_journal):
     """Each test is on a machine of its own: no other test's runs were on its records."""
-    folder = Path(os.environ["DPGEN_STATE"]).parent / f"{os.getpid()}-{next(_machines)}"
+    folder = _machine()
     monkeypatch.setenv("DPGEN_STATE", str(folder))
     return folder
 

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import math
 import secrets
+import shutil
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -300,3 +301,11 @@ def test_runs_whose_votes_do_not_meet_the_conditions_are_not_published(tmp_path)
 
 def test_a_folder_without_a_run_is_refused(tmp_path):
     check_refused(RunFolder(tmp_path), data_dependent.reading, "cannot read .*config.json")
+
+
+def test_of_two_copies_one_publishes(tmp_path):
+    """Each would have charged its own ledger for one of two draws."""
+    files = finished(tmp_path / "run")
+    copy = RunFolder(shutil.copytree(files.root, tmp_path / "copy"))
+    data_dependent.publish(copy.root)
+    check_refused(files, data_dependent.publish, "an older state or a copy")

@@ -114,7 +114,7 @@ def test_the_journal_knows_a_line_before_anything_is_drawn_on_it(world, root, jo
     assert heads(journal) == [seen[-1]]
 
 
-@pytest.mark.parametrize("call", ["fsync", "pwrite", "ftruncate"])
+@pytest.mark.parametrize("call", ["fsync", "pwrite"])
 def test_where_the_journal_is_full_nothing_is_drawn(world, root, journal, monkeypatch, call):
     killed(world, root, "block", blocks=1, resume_it=False)
     real = getattr(os, call)

@@ -179,7 +179,8 @@ class Entry(Witness):
             line, previous = chain.line(previous, row)
             data += line
         try:
-            os.ftruncate(self._fd, self._size)  # what an append that failed left
+            if os.fstat(self._fd).st_size > self._size:  # what an append that failed left
+                os.ftruncate(self._fd, self._size)
             files.write_at(self._fd, data, self._size)
             os.fsync(self._fd)
             if not self._size:
