@@ -80,8 +80,8 @@ def test_the_steps_charged_are_those_of_all_rows(tmp_path):
     assert charged(path) == 6 and [row["charged"] for row in read(path)] == [2, 6]
 
 
-@pytest.mark.parametrize("row", ['{"step": "1"}', '{"step": -1}', '{"step": true}', '{"step": null}',
-                                 '{"charged": 0.5}', "[" * 10**5, "[1]"])
+@pytest.mark.parametrize("row", ['{"step": "1"}', '{"step": -1}', '{"step": true}',
+                                 '{"step": null}', '{"charged": 0.5}', "[" * 10**5, "[1]"])
 def test_a_row_that_counts_no_steps_is_named(tmp_path, row):
     path = tmp_path / "m.jsonl"
     path.write_text(f'{{"step": 1}}\n{row}\n{{"step": 3}}\n')
