@@ -11,7 +11,6 @@ nothing is chosen on them. `validation_accuracy` is measured on held-out synthet
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from benchmarks import common
 from dpgen_jax import api, cli, data, presets
 from dpgen_jax.config import Budget, Runtime
 from dpgen_jax.evaluation import utility
-from dpgen_jax.run import folder
+from dpgen_jax.run import folder, metrics
 
 
 def arguments() -> argparse.Namespace:
@@ -56,7 +55,7 @@ def main() -> None:
     release = train(given, loaded)
     found = common.usefulness(release, loaded, utility.TASKS, given.seeds, given.samples,
                               given.setting, given.classifiers)
-    rows = [json.loads(row) for row in (given.out / "metrics.jsonl").read_text().splitlines()]
+    rows = metrics.read(given.out / "metrics.jsonl")
     start = "images" if given.method == "datalens" else given.method
     name = f"{start}-{loaded.name}-{given.preset}"
     shown = ["--method", given.method, "--preset", given.preset, "--dataset", given.dataset,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import math
 import tempfile
 from pathlib import Path
@@ -25,6 +24,7 @@ from dpgen_jax import api, cli, data, methods, presets
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.config import Budget
 from dpgen_jax.evaluation.scores import summary
+from dpgen_jax.run import metrics
 
 
 def arguments() -> argparse.Namespace:
@@ -49,7 +49,7 @@ def one(given: argparse.Namespace, loaded: data.Dataset, per_step: int) -> dict[
         with tempfile.TemporaryDirectory() as scratch:
             root = Path(scratch) / "run"
             release = api.run(api.Run(given.method, name, config, budget, out=root), loaded)
-            rows = [json.loads(row) for row in (root / "metrics.jsonl").read_text().splitlines()]
+            rows = metrics.read(root / "metrics.jsonl")
         # From the second line on: the first waited for the compiler.
         first, last = rows[min(1, len(rows) - 1)], rows[-1]
         seconds.append((last["seconds"] - first["seconds"]) / max(1, last["step"] - first["step"]))

@@ -97,7 +97,7 @@ def of_run(root: Path) -> dict[str, Any]:
     """What the ledger of a run holds. For the data holder: `spent` is a reading, not the claim."""
     held = ledger.account(ledger.read(root / "ledger.jsonl"))
     return {"run": str(root), "guarantee": _stamp(root, held),
-            "claimed": {"epsilon": held.target, "delta": held.header["delta"]},
+            "claimed": {"epsilon": held.claim(), "delta": held.header["delta"]},
             "spent": {"epsilon": held.epsilon(), "steps": held.steps},
             "events": [{**event.statement(), "count": n} for event, n in held.spent()]}
 

@@ -20,18 +20,21 @@ from dpgen_jax import (
     protection,
     purchases,
     resume,
+    spending,
     watch,
 )
+from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.accountant.published import PUBLISHED
 from dpgen_jax.aggregation.bits import BitSource, OsBits, SeededBits
 from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
 from dpgen_jax.config import Budget, Runtime, Watch, to_json
 from dpgen_jax.data import Dataset, from_arrays, tables
 from dpgen_jax.data import schema as schemas
-from dpgen_jax.loop import State
+from dpgen_jax.loop import State, require_32_bits
 from dpgen_jax.plan import complete, with_records
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private import teachers
+from dpgen_jax.private.partition import Partition
 from dpgen_jax.run import folder, statement
 from dpgen_jax.run.bundle import Release, load
 from dpgen_jax.run.finish import finish
@@ -48,14 +51,17 @@ def fit(method: str, x: Any, y: np.ndarray | None = None, *, epsilon: float | No
         delta: float | None = None, preset: str | None = None, classes: int | None = None,
         schema: str | Path | None = None, out: str | Path | None = None, resume: bool = False,
         seed: int | None = None, runtime: Runtime = Runtime(), watched: Watch = Watch(),
-        accept_uncovered: bool = False, **fields: Any) -> Release:
+        accept_uncovered: bool = False, total_epsilon: float | None = None,
+        **fields: Any) -> Release:
     """Trains `method` on images x uint8 (or float in [0, 1]) [n, H, W(, ch)], labels y int [n]; or
     on x, a pandas DataFrame with the columns of `schema`, the path of a schema file.
 
     epsilon, delta: the promise; the preset's by default. fields: any field of the method's Config.
     classes: how many there are. accept_uncovered: where public fields, such as classes, are not
     declared, they are read from the records, and the privacy statement says "not covered"; without
-    it that is refused. Returns the release; the run folder is `out`, or runs/METHOD-NAME-TIME.
+    it that is refused. total_epsilon: refuses a run with which all runs on these records would go
+    beyond it, as far as this machine's journal knows them. Returns the release; the run folder is
+    `out`, or runs/METHOD-NAME-TIME.
     Errors: UserError, BudgetExceeded.
     """
     methods.get(method)
@@ -74,13 +80,15 @@ def fit(method: str, x: Any, y: np.ndarray | None = None, *, epsilon: float | No
                     chosen.delta if delta is None else delta, chosen.class_epsilon)
     loaded, config = protection.federated(loaded, dataclasses.replace(chosen.config, **fields))
     return run(Run(method, name, config, budget, runtime, Path(out) if out else None, resume, seed,
-                   watched, accept_uncovered), loaded)
+                   watched, accept_uncovered, total_epsilon), loaded)
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
     """What the user asked for. seed: None for the operating system's randomness; accept_uncovered:
-    public fields that were read from private records are released, and the statement says so."""
+    public fields that were read from private records are released, and the statement says so;
+    total_epsilon: the most that all runs on these records may promise together, as far as this
+    machine knows."""
 
     method: str
     preset: str
@@ -92,6 +100,7 @@ class Run:
     seed: int | None = None
     watched: Watch = Watch()
     accept_uncovered: bool = False
+    total_epsilon: float | None = None
 
 
 def run(asked: Run, data: Dataset, say: Callable[[str], None] = tell,
@@ -102,6 +111,7 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = tell,
     notices = notices or Notices()
     if asked.resume and asked.out is None:
         raise UserError("--resume needs --out, the folder of the run to go on with")
+    require_32_bits()
     bought = init_schema.bought(data.bought)
     config = complete(asked.method, with_records(asked.config, len(data.y_train)), data.spec,
                       asked.budget, bought)
@@ -123,17 +133,16 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = tell,
     root = asked.out or folder.default_root(asked.method, data.name)
     capacity.check_disk(root, method)
     public = _public_config(asked, config, data, who)
-    files = (folder.reopen if asked.resume else folder.create)(root, public)
-    say(f"run folder: {root}")
-    key = resume.identity(files, records, asked.resume, asked.seed)
-    with resume.ledger(files, method.mechanism, public, asked.resume) as ledger, \
-            interruptible() as stop:
+    files = folder.RunFolder(root)
+    dealing, opened = _opened(asked, config, data, method, records, files, public, who,
+                              say)
+    with opened as ledger, interruptible() as stop:
         say(_summary(method, config, layout, asked.budget, who))
         bits = OsBits() if asked.seed is None else SeededBits(asked.seed, ledger.incarnation)
         purchases.charge_once(ledger, bought)
         counts = purchases.class_counts(files, ledger, records, data.spec,
                                         asked.budget.class_epsilon, bits, say)
-        dealt = sealing.deal(records, protection.dealt(method, config, data, key))
+        dealt = sealing.deal(records, dealing)
 
         def released(state: State, privacy: dict[str, Any] | None = None) -> Release:
             known = state.polished if method.polish else state.public
@@ -161,6 +170,23 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = tell,
         say(f"release: {files.release} ({release.privacy['steps']} steps; "
             f"{guarantee.line(release.privacy)})")
     return release
+
+
+def _opened(asked: Run, config: Any, data: Dataset, method: Method, records: Private[Records],
+            files: folder.RunFolder, public: dict[str, Any], who: Protected,
+            say: Callable[[str], None]) -> tuple[Partition, Ledger]:
+    """Which unit has which record, and the open ledger. Before the folder is made it is looked up
+    what was spent on these records."""
+    holds = protection.stamp(asked.budget, asked.seed, config, who).holds
+    own = files.run_id() if asked.resume else ""
+    with spending.before(records, method.mechanism, asked.budget, holds, asked.total_epsilon,
+                         own, say) as witness:
+        (folder.reopen if asked.resume else folder.create)(files.root, public)
+        say(f"run folder: {files.root}")
+        dealing = resume.identity(files, records,
+                                  lambda key: protection.dealt(method, config, data, key),
+                                  asked.resume, asked.seed)
+        return dealing, resume.ledger(files, method.mechanism, public, asked.resume, witness(files))
 
 
 def _as_published(method: str, config: Any, delta: float, steps: int) -> dict[str, Any] | None:

@@ -7,13 +7,14 @@ data-independent.
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
-from dpgen_jax import methods
+from dpgen_jax import methods, resume, spending
 from dpgen_jax.accountant import gaussian, pate
 from dpgen_jax.accountant.events import EpsilonDeltaEvent, Events, GaussianEvent, RenyiEvent
-from dpgen_jax.accountant.ledger import Ledger, account, read
+from dpgen_jax.accountant.ledger import account, read
 from dpgen_jax.accountant.rounding import add_up
 from dpgen_jax.aggregation import sanitise
 from dpgen_jax.aggregation.bits import OsBits
@@ -43,7 +44,7 @@ def reading(root: Path) -> dict[str, Any]:
         "warning": "computed from the votes themselves: AS PRIVATE AS THE RECORDS, for your eyes "
                    "only; the epsilon to state is the data-independent one",
         "data_dependent": {"epsilon": found.epsilon, "order": found.order, "kind": EX_POST},
-        "data_independent": {"epsilon": held.target, "spent": held.epsilon()},
+        "data_independent": {"epsilon": held.claim(), "spent": held.epsilon()},
         "votes": {"most agreed bin": found.first, "second": found.second,
                   "answered": found.answered, "queries": found.queries,
                   "steps charged without votes": found.lost},
@@ -69,15 +70,16 @@ def publish(root: Path) -> dict[str, Any]:
     cost = sanitise.event(config.sanitiser)
     sealed = sanitise.totals(kept, mechanism, config.sanitiser, held.steps)
     delta = held.header["delta"]
-    claim = gaussian.epsilon((*_budget(held.target, delta, held.spent()), (cost, 1)), delta)
-    with Ledger.open(files.ledger) as ledger:
+    claim = gaussian.epsilon((*_budget(held.claim(), delta, held.spent()), (cost, 1)), delta)
+    witness = spending.witness(files, lambda line: print(line, file=sys.stderr))
+    with resume.reopened(files, mechanism, witness) as ledger:
         ledger.extend(claim)
         ledger.charge(((cost, 1),))
         bound = sanitise.upper_bound(sealed, config.sanitiser, OsBits())
     order = config.sanitiser.order
     statement["data_dependent_epsilon"] = {
         "epsilon": pate.epsilon_of([bound + cost.rdp], [order], delta), "order": order,
-        "kind": EX_POST, "own_cost_rdp": cost.rdp, "epsilon_without_it": held.target,
+        "kind": EX_POST, "own_cost_rdp": cost.rdp, "epsilon_without_it": held.claim(),
         "may_be_too_low_with_probability": config.sanitiser.failure}
     statement["epsilon"] = claim
     statement["events"].append({**cost.statement(), "count": 1})

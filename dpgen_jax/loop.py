@@ -47,6 +47,13 @@ class State:
         return self.step + self.polish_step
 
 
+def require_32_bits() -> None:
+    """What is drawn and summed is proven for 32 bits. Errors: UserError where JAX is set to 64."""
+    if jax.config.jax_enable_x64:
+        raise UserError("JAX is set to 64 bits (jax_enable_x64, JAX_ENABLE_X64); switch that off, "
+                        "as noise and sums are of 32")
+
+
 def initial_state(method: Method, key: Array, layout: Layout) -> State:
     """The state before the first step."""
     k_public, k_units, k_steps = jax.random.split(key, 3)

@@ -81,12 +81,17 @@ def dealt(method: Method, config: Any, data: Dataset, key: bytes) -> partition.P
     return partition.by_client(data.clients, units, config.client_records)
 
 
+def stamp(budget: Budget, seed: int | None, config: Any, who: Protected) -> guarantee.Guarantee:
+    """What a run will be able to guarantee, as far as that is known before it."""
+    noise = OsBits.label if seed is None else SeededBits.label
+    return guarantee.stamped("", guarantee.faults(
+        budget.epsilon, noise, config.accounting, who.simulated), who.uncovered)
+
+
 def warnings(budget: Budget, seed: int | None, config: Any, who: Protected) -> tuple[str, ...]:
     """What a terminal says of the guarantee before anything is spent."""
-    noise = OsBits.label if seed is None else SeededBits.label
-    stamp = guarantee.stamped("", guarantee.faults(
-        budget.epsilon, noise, config.accounting, who.simulated), who.uncovered)
-    said = () if stamp.kind == "valid" else (f"guarantee: {stamp.text}",)
+    known = stamp(budget, seed, config, who)
+    said = () if known.kind == "valid" else (f"guarantee: {known.text}",)
     if math.isfinite(budget.epsilon):
         n = next(iter(who.counts.values()))
         said += tuple(calibrate.check_budget(budget.epsilon, budget.delta, n))

@@ -43,17 +43,24 @@ def class_counts(files: RunFolder, ledger: Ledger, records: Private[Records], sp
                  ) -> tuple[int, ...] | None:
     """The noisy class counts, bought at the first start and read back by a resume; None where
     epsilon is 0. A crash between charge and file costs the charge, and they are bought again.
-    Errors: UserError for a damaged file."""
+    Errors: UserError for a damaged file, and for one that this ledger never paid for."""
     if not epsilon:
         return None
+    cost = discrete_laplace.class_counts_event(epsilon)
     if not files.class_counts.exists():
-        ledger.charge(((discrete_laplace.class_counts_event(epsilon), 1),))
+        ledger.charge(((cost, 1),))
         counts = discrete_laplace.class_counts(sealing.labels(records), spec.classes, epsilon, bits)
         write_json(files.class_counts, {"epsilon": epsilon, "counts": [int(c) for c in counts]})
-    counts = read_json(files.class_counts).get("counts", ())
-    if len(counts) != spec.classes:
+    held = read_json(files.class_counts)
+    counts = held.get("counts")
+    if not (isinstance(counts, list) and len(counts) == spec.classes
+            and all(type(count) is int for count in counts)):
         raise UserError(f"{files.class_counts} is damaged: it does not hold {spec.classes} counts; "
                         "bring back the file that belongs to this run")
+    if held.get("epsilon") != epsilon or cost not in dict(ledger.spent()):
+        raise UserError(f"{ledger.path} charges no class counts of epsilon {epsilon:g}, which "
+                        f"{files.class_counts} should hold: bring back the files that belong to "
+                        "this run")
     _warn(tuple(counts), spec, epsilon, say)
     return tuple(counts)
 

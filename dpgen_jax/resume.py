@@ -1,84 +1,134 @@
 """How a run starts, and starts again: its identity, its ledger, its state.
 
-Rules: the records must be those of the first start (a keyed fingerprint in private state); the
-ledger must contain the line at which the checkpoint was taken; steps that were charged and lost
-stay charged; noise bits are always fresh.
+Rules: the records must be those of the first start, dealt to the same units (a keyed fingerprint in
+private state); the ledger must contain the line at which the checkpoint was taken, charge all steps
+that metrics and votes know of, and be what this machine's journal last saw; steps that were charged
+and lost stay charged; noise bits are always fresh.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
+from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.events import RenyiEvent
-from dpgen_jax.accountant.ledger import Ledger, account, read
+from dpgen_jax.accountant.ledger import NOBODY, Ledger
+from dpgen_jax.accountant.witness import Witness
+from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.config import digest
 from dpgen_jax.loop import State, initial_state
-from dpgen_jax.private import packing, teachers
+from dpgen_jax.private import packing, teachers, votes
+from dpgen_jax.private.partition import Partition
 from dpgen_jax.private.records import fingerprint
-from dpgen_jax.run import checkpoint
+from dpgen_jax.run import checkpoint, metrics
 from dpgen_jax.run.folder import MEANING, RunFolder, read_json, write_json
 from dpgen_jax.types import Method, Private, Records, UserError
 
 
-def identity(files: RunFolder, records: Private[Records], resumed: bool, seed: int | None) -> bytes:
-    """The partition key, made at the first start and kept in private/ with the fingerprint.
+def identity(files: RunFolder, records: Private[Records], deal: Callable[[bytes], Partition],
+             resumed: bool, seed: int | None) -> Partition:
+    """Which unit has which record, by a key that is made at the first start and kept in private/,
+    with a fingerprint of records and dealing.
 
-    Errors: UserError when a resume brings other records, or when the file is damaged or missing
-    from a run that has begun: new keys would deal the records to other teachers.
+    deal: the partition of a key. Errors: UserError when a resume brings other records or deals them
+    to other units, or when the file is damaged or missing from a run that has begun: new keys would
+    deal the records to other teachers.
     """
+    run = files.run_id()
     if resumed and (files.identity.exists() or _begun(files)):
         held = read_json(files.identity)
         try:
             key, known = bytes.fromhex(held["partition_key"]), held["fingerprint"]
+            if held["run"] != run:
+                raise ValueError("of another run")
         except (KeyError, TypeError, ValueError):
-            raise UserError(f"{files.identity} is damaged: bring back the file that belongs to "
-                            "this run, or start a new run") from None
-        if fingerprint(records, key) != known:
-            raise UserError(f"the records are not those that {files.root} was started with; other "
-                            "records need a new run, and its epsilon adds to this one's")
-        return key
+            raise UserError(f"{files.identity} is damaged, or of another run: bring back the file "
+                            "that belongs to this run, or start a new run") from None
+        dealt = deal(key)
+        if fingerprint(records, key, dealt) != known:
+            raise UserError(f"the records are not those that {files.root} was started with, or "
+                            "other clients hold them; that needs a new run, and its epsilon adds "
+                            "to this one's")
+        return dealt
     key = (secrets.token_bytes(32) if seed is None
            else np.random.default_rng(seed % 2**64).bytes(32))
-    write_json(files.identity, {"partition_key": key.hex(),
-                                "fingerprint": fingerprint(records, key)}, mode=0o600)
-    return key
+    dealt = deal(key)
+    write_json(files.identity, {"run": run, "partition_key": key.hex(),
+                                "fingerprint": fingerprint(records, key, dealt)}, mode=0o600)
+    return dealt
 
 
-def ledger(files: RunFolder, mechanism: Mechanism, public: dict[str, Any], resumed: bool) -> Ledger:
+def ledger(files: RunFolder, mechanism: Mechanism, public: dict[str, Any], resumed: bool,
+           journal: Witness = NOBODY) -> Ledger:
     """Opens the run's ledger, or creates it before anything can be released.
 
-    Errors: UserError when a checkpoint exists and the ledger does not, or when the ledger is that
-    of another configuration.
+    journal: the witness outside of the folder. Errors: UserError when anything that a run makes
+    later exists and the ledger does not, when the ledger is that of another configuration or run,
+    and when the folder or the journal knows more of it than it holds.
     """
-    meaning = digest({name: public[name] for name in MEANING})
+    meaning, run = digest({name: public[name] for name in MEANING}), files.run_id()
+    witness = _Folder(files, mechanism, journal)
     if resumed and _begun(files):
-        if read(files.ledger)[0].get("config_hash") != meaning:
-            raise UserError(f"{files.ledger} is the ledger of another configuration than "
-                            f"{files.config}; bring back the file that belongs to this run")
-        _refuse_published(files)
-        return Ledger.open(files.ledger)
+        records = books.read(files.ledger)
+        for what, name, ours in (("configuration", "config_hash", meaning), ("run", "run", run)):
+            if records[0].get(name) != ours:
+                raise UserError(f"{files.ledger} is the ledger of another {what} than that of "
+                                f"{files.config}; bring back the file that belongs to this run")
+        if any(isinstance(event, RenyiEvent) for event, _ in books.account(records).spent()):
+            # a published bound speaks of all votes of a run: there may be no more of them
+            raise UserError(f"{files.root} has published a data-dependent bound on its votes and "
+                            "is finished; start a new run, whose epsilon adds to this one's")
+        return Ledger.open(files.ledger, witness)
+    if resumed:  # a header that a crash tore
+        files.ledger.unlink(missing_ok=True)
     budget = public["budget"]
     return Ledger.create(files.ledger, {
         "epsilon": float(budget["epsilon"]), "delta": budget["delta"],
         "relation": mechanism.relation, "unit": mechanism.unit,
-        "config_hash": meaning})
+        "config_hash": meaning, "run": run}, witness)
 
 
-def _refuse_published(files: RunFolder) -> None:
-    """A published bound speaks of all votes of a run: there may be no more of them."""
-    if any(isinstance(event, RenyiEvent) for event, _ in account(read(files.ledger)).spent()):
-        raise UserError(f"{files.root} has published a data-dependent bound on its votes and is "
-                        "finished; start a new run, whose epsilon adds to this one's")
+def reopened(files: RunFolder, mechanism: Mechanism, journal: Witness) -> Ledger:
+    """The ledger of a finished run, for one release more. Errors: as `ledger`."""
+    return Ledger.open(files.ledger, _Folder(files, mechanism, journal))
 
 
 def _begun(files: RunFolder) -> bool:
-    """Whether anything may have been drawn: the ledger is made before the first draw."""
-    return files.ledger.exists() or bool(checkpoint.steps(files.checkpoints))
+    """Whether anything may have been drawn: the ledger is made before all that proves it."""
+    return books.begun(files.ledger) or bool(files.traces())
+
+
+class _Folder(Witness):
+    """What the other files of a run know of its ledger, and what the journal knows."""
+
+    def __init__(self, files: RunFolder, mechanism: Mechanism, journal: Witness):
+        self._files, self._mechanism, self._journal = files, mechanism, journal
+        self.record, self.close = journal.record, journal.close
+
+    def accept(self, ledger: Ledger) -> None:
+        """Errors: UserError where a checkpoint, metrics or votes prove that it is an older one."""
+        taken = checkpoint.steps(self._files.checkpoints)
+        if taken:
+            _require_line(self._files, ledger, taken[-1])
+        for path, known in ((self._files.metrics, metrics.charged(self._files.metrics)),
+                            (self._files.votes, self._voted())):
+            if known > ledger.steps_charged:
+                raise UserError(f"{ledger.path} charges {ledger.steps_charged} steps, and {path} "
+                                f"knows of {known}: it is an older state, and spent budget would "
+                                "be forgotten; bring back the file that belongs to this run")
+        self._journal.accept(ledger)
+
+    def _voted(self) -> int:
+        if not self._mechanism.keeps_votes:
+            return 0
+        bins = self._mechanism.bound.bins if isinstance(self._mechanism, ConfidentGNMax) else 0
+        return votes.n_steps(self._files.votes, self._mechanism.queries, bins)
 
 
 def start(files: RunFolder, method: Method, layout: teachers.Layout, held: Ledger, resumed: bool,
@@ -110,22 +160,28 @@ def save(files: RunFolder, state: State, method: Method, layout: teachers.Layout
 def restore(files: RunFolder, method: Method, layout: teachers.Layout, held: Ledger,
             step: int) -> State:
     """The state at checkpoint `step`, laid out for these devices."""
-    note = checkpoint.note(files.checkpoints, step, "ledger_head", "ledger_lines", "block_size")
-    if not held.contains(note["ledger_head"], note["ledger_lines"]):
-        raise UserError(f"{files.ledger} is shorter than, or not, the ledger at checkpoint "
-                        f"{step}: spent budget would be forgotten; bring back the file that "
-                        "belongs to this run")
+    _require_line(files, held, step)
+    size = checkpoint.note(files.checkpoints, step, "block_size")["block_size"]
     key = jax.random.key(0)
     shapes = jax.eval_shape(lambda: {"public": method.init(key), "key": jax.random.key_data(key)})
     public = checkpoint.restore(files.checkpoints, step, "public", jax.tree.map(
         lambda a: np.empty(a.shape, a.dtype), shapes))
 
     def parts():
-        for i, first in enumerate(range(0, layout.n_units, note["block_size"])):
-            count = min(note["block_size"], layout.n_units - first)
+        for i, first in enumerate(range(0, layout.n_units, size)):
+            count = min(size, layout.n_units - first)
             yield checkpoint.restore(files.checkpoints, step, f"units-{i:05d}",
                                      packing.like(method, count))
 
     return State(jax.device_put(public["public"], layout.replicated),
                  packing.assemble(parts(), method, layout),
                  jax.random.wrap_key_data(public["key"]), step)
+
+
+def _require_line(files: RunFolder, held: Ledger, step: int) -> None:
+    """Errors: UserError where the ledger lacks the line that a checkpoint names."""
+    note = checkpoint.note(files.checkpoints, step, "ledger_head", "ledger_lines")
+    if not held.contains(note["ledger_head"], note["ledger_lines"]):
+        raise UserError(f"{held.path} is shorter than, or not, the ledger at checkpoint "
+                        f"{step}: spent budget would be forgotten; bring back the file that "
+                        "belongs to this run")

@@ -163,7 +163,8 @@ class Recorder:
             if self._writer:
                 seconds = public_seconds(stages.elapsed())
                 self._writer.write(
-                    {"step": now.done, "epsilon": epsilon, "seconds": seconds, **values})
+                    {"step": now.done, "epsilon": epsilon, "seconds": seconds, **values,
+                     "charged": stages.ledger.steps_charged})
         self._bar.advance(steps, {"epsilon": f"{epsilon:.3f}"})
         if stages.elapsed() > self._next_save:
             stages.keep(now)

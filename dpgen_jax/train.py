@@ -32,6 +32,8 @@ def arguments(method: str, preset: str | None, dataset: str) -> type:
         ("class_epsilon", float, chosen.class_epsilon, "of epsilon, for noisy class counts by "
          "which labels are sampled; 0: classes in equal shares"),
         ("out", Path | None, None, "run folder; runs/METHOD-DATASET-TIME if left out"),
+        ("total_epsilon", float | None, None, "refuse a run with which all runs on these records, "
+         "as far as this machine's journal knows them, would go beyond this epsilon"),
         ("resume", bool, False, "go on with the run in --out"),
         ("seed", int | None, None, "repeats a run bit for bit; then there is NO privacy claim"),
         ("accept_uncovered", bool, False, "release public fields that were read from private "
@@ -67,7 +69,7 @@ def command(argv: list[str]) -> int | None:
     asked = api.Run(method, given.preset, config,
                     Budget(given.epsilon, given.delta, given.class_epsilon),
                     given.runtime, given.out, given.resume, given.seed, given.watched,
-                    given.accept_uncovered)
+                    given.accept_uncovered, given.total_epsilon)
     notices = Notices()
     api.run(asked, loaded, notices=notices)
     return cli.INCOMPLETE if notices.failures else None

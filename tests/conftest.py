@@ -3,10 +3,12 @@
 import atexit
 import functools
 import gc
+import itertools
 import os
 import shutil
 import sys
 import tempfile
+from pathlib import Path
 
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 # Tests compile much and compute little: LLVM does not optimise, and kernels come from XLA's older
@@ -23,6 +25,12 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
     atexit.register(shutil.rmtree, compiled, ignore_errors=True)
 
+# The journal of spent runs never lies in the home of who runs the tests.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    state = tempfile.mkdtemp(prefix="state-")
+    os.environ["DPGEN_STATE"] = os.path.join(state, "shared")
+    atexit.register(shutil.rmtree, state, ignore_errors=True)
+
 import jax
 import numpy as np
 import pytest
@@ -34,6 +42,9 @@ settings.load_profile("tests")
 # Tracing makes many objects and few cycles; collecting as often as Python does by default takes
 # 7 to 10 % of the time.
 gc.set_threshold(100_000, 20, 20)
+
+
+_machines = itertools.count()
 
 
 def pytest_collection_finish():
@@ -77,6 +88,27 @@ def call(capsys, monkeypatch):
         return (code, *capsys.readouterr())
 
     return one
+
+
+def _machine():
+    """A folder for the journal of a machine on which nothing ran yet."""
+    return Path(os.environ["DPGEN_STATE"]).parent / f"{os.getpid()}-{next(_machines)}"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def shared_journal():
+    """That of the runs that the tests of a module share."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("DPGEN_STATE", str(_machine()))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def journal(monkeypatch, shared_journal):
+    """Each test is on a machine of its own: no other test's runs were on its records."""
+    folder = _machine()
+    monkeypatch.setenv("DPGEN_STATE", str(folder))
+    return folder
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "guarantee.py": set(),
     "types.py": {"errors", "aggregation"},  # aggregation for a type annotation only
     "config.py": {"types"},
-    "private/": {"private", "types", "accountant.pate"},
+    "private/": {"private", "types", "accountant.pate", "reading"},
     "aggregation/": {"aggregation", "types", "accountant.events", "accountant.rounding",
                      "accountant.smooth_sensitivity"},
     "nets/": {"nets", "types"},
@@ -45,7 +45,7 @@ MAY_IMPORT = {
     # the server's and the client's own glue; of its files only visit.py opens anything
     "federated/": {"federated", "accountant", "aggregation.bits", "aggregation.local", "api",
                    "config", "data", "errors", "guarantee", "loop", "methods", "private",
-                   "resume", "run", "types"},
+                   "resume", "run", "spending", "types"},
 }
 OUTSIDE = {"accountant/": {"numpy", "scipy", "dp_accounting"}, "errors.py": set()}
 METHODS_NEVER = {"numpy.random", "secrets", "random"}

@@ -198,11 +198,12 @@ def test_a_full_disk_at_the_ledger_stops_before_the_draw(tmp_path, monkeypatch, 
     """What was drawn before is released."""
     drawn, real, appends = [], os.pwrite, []
 
-    def pwrite(*args):
-        appends.append(args)
+    def pwrite(descriptor, *args):
+        if os.readlink(f"/proc/self/fd/{descriptor}").endswith("/ledger.jsonl"):
+            appends.append(args)
         if len(appends) == 4:  # header, reserve, settle, reserve
             no_space()
-        return real(*args)
+        return real(descriptor, *args)
 
     monkeypatch.setattr(os, "pwrite", pwrite)
     monkeypatch.setattr(bits.OsBits, "draw", lambda self, shape: drawn.append(shape) or
@@ -282,3 +283,26 @@ def test_nothing_private_leaves_the_run(tmp_path, monkeypatch, capfd):
     assert not list((root / "release").glob("*.tmp"))
     assert all(np.issubdtype(np.asarray(a).dtype, np.floating)
                for a in jax.tree.leaves(release.model))
+
+
+def test_others_may_read_nothing_private_whatever_the_umask(tmp_path):
+    """Orbax writes its files as the umask says, which may be 0."""
+    before = os.umask(0)
+    try:
+        runs.train(tmp_path / "run", steps=2)
+    finally:
+        os.umask(before)
+    private = tmp_path / "run/private"
+    for path in [private, *private.rglob("*")]:
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_64_bits_are_refused_before_anything_is_charged(tmp_path):
+    """It failed in the first block, whose steps were charged by then."""
+    jax.config.update("jax_enable_x64", True)
+    try:
+        with pytest.raises(UserError, match="JAX is set to 64 bits"):
+            runs.train(tmp_path / "run", steps=2)
+    finally:
+        jax.config.update("jax_enable_x64", False)
+    assert not any(tmp_path.iterdir())

@@ -4,6 +4,8 @@ import bisect
 import dataclasses
 import json
 import math
+import secrets
+import shutil
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -52,7 +54,8 @@ def finished(root: Path, config=CONFIG, *, epsilon=3.0, method="gpate", seed=0, 
     files.release.mkdir()
     module = {"gpate": gpate, "datalens": datalens}[method]
     mechanism = module.mechanism(config, toy.SPEC)
-    write_json(files.config, to_json({"method": method, "spec": toy.SPEC, "config": config}))
+    write_json(files.config, to_json({"method": method, "spec": toy.SPEC, "config": config,
+                                      "run": secrets.token_hex(16)}))
     with Ledger.create(files.ledger, {"epsilon": epsilon, "delta": DELTA}) as held:
         if bought:
             held.charge(bought)
@@ -298,3 +301,11 @@ def test_runs_whose_votes_do_not_meet_the_conditions_are_not_published(tmp_path)
 
 def test_a_folder_without_a_run_is_refused(tmp_path):
     check_refused(RunFolder(tmp_path), data_dependent.reading, "cannot read .*config.json")
+
+
+def test_of_two_copies_one_publishes(tmp_path):
+    """Each would have charged its own ledger for one of two draws."""
+    files = finished(tmp_path / "run")
+    copy = RunFolder(shutil.copytree(files.root, tmp_path / "copy"))
+    data_dependent.publish(copy.root)
+    check_refused(files, data_dependent.publish, "an older state or a copy")

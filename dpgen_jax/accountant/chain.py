@@ -19,6 +19,7 @@ from __future__ import annotations
 import base64
 import copy
 import hashlib
+import io
 import json
 import math
 import operator
@@ -30,10 +31,11 @@ from dpgen_jax.accountant.events import Event, Events, from_json, merge, to_json
 from dpgen_jax.errors import UserError
 
 START = "0" * 64
+MOST = 2**53  # that a float counts without rounding
 Record = dict[str, Any]
 
 # What a damaged line can raise while it is read
-_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+DAMAGE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 _EVENTS_FIRST = b'{"events":'
 
 
@@ -50,8 +52,8 @@ def line(previous: str, record: Record) -> tuple[bytes, str]:
     return canonical({**record, "prev": previous, "hash": digest}).encode() + b"\n", digest
 
 
-def _record(previous: str, text: bytes) -> tuple[Record, str]:
-    """The inverse of `line`, without the newline; one of _DAMAGE unless it is equal to the byte."""
+def parse(previous: str, text: bytes) -> tuple[Record, str]:
+    """The inverse of `line`, without the newline; one of DAMAGE unless it is equal to the byte."""
     record = json.loads(text)
     record.pop("hash")
     record.pop("prev")
@@ -71,15 +73,14 @@ def replay(path: Path, data: bytes) -> tuple[list[Record], list[str], bytes, Acc
     A last line that lacks nothing but its newline is whole, as its hash proves.
     Raises UserError, naming the line, if any other line is broken or the header is missing.
     """
-    *lines, tail = data.split(b"\n")
     records, hashes, account, previous = [], [], Account(), START
-    for number, text in enumerate([*lines, tail] if tail else lines, 1):
+    for number, text in enumerate(io.BytesIO(data), 1):
         try:
-            record, digest = _record(previous, text)
+            record, digest = parse(previous, text.removesuffix(b"\n"))
             account.apply(record)
-        except _DAMAGE as error:
-            if number > len(lines) and account.header:
-                return records, hashes, tail, account
+        except DAMAGE as error:
+            if not text.endswith(b"\n") and account.header:
+                return records, hashes, text, account
             raise no_resume(path, f"line {number} is broken ({_brief(error)})") from None
         previous = digest
         records.append(record)
@@ -90,18 +91,31 @@ def replay(path: Path, data: bytes) -> tuple[list[Record], list[str], bytes, Acc
 
 
 def torn(tail: bytes, account: Account) -> Record:
-    """The record that charges a torn line: of each event as many as any reservation had so far, or
-    as the line itself names, if that can still be read (sorted keys put its events first). More
-    than is needed: a reservation whose line is torn never returned, so nothing was drawn on it."""
-    events = account.largest
-    if tail.startswith(_EVENTS_FIRST):
+    """The record that charges a torn line after the records of `account`.
+
+    A crash needs no charge at all, whatever line it tore: who appends waits until the line is on
+    disk, so nothing was drawn on a torn reserve or charge; a torn settle leaves its reservation
+    charged in full; a torn extend leaves the target; a torn open leaves what the run before it had;
+    a torn `torn` is longer than the bytes it replaces, and is read as a torn line again.
+
+    What is charged nevertheless is for a last line that was whole and was acted on, and that a disk
+    or a hand cut later. Only a reserve or a charge allows anything, and only where one may follow
+    is one charged: of each event as many as any reservation had so far, or as the line itself
+    names, if that can still be read (sorted keys put its events first). A run settles a
+    reservation before it reserves or charges again, so while one is open the line is its
+    settlement; and after a `torn` comes an open. To charge there would count one draw twice.
+    """
+    steps, events = account.longest, account.largest
+    if account.pending or account.recovering:
+        steps, events = 0, ()
+    elif tail.startswith(_EVENTS_FIRST):
         try:
             rows, _ = json.JSONDecoder().raw_decode(tail.decode("latin-1"), len(_EVENTS_FIRST))
             events = _larger(events, from_json(rows))
-        except _DAMAGE:
+        except DAMAGE:
             pass  # not enough of it is left: the largest so far stands
-    return {"kind": "torn", "raw": base64.b64encode(tail).decode(),
-            "steps": account.longest, "events": to_json(events)}
+    return {"kind": "torn", "raw": base64.b64encode(tail).decode(), "steps": steps,
+            "events": to_json(events)}
 
 
 def _larger(one: Events, other: Events) -> Events:
@@ -136,6 +150,7 @@ class Account:
         self.pending: dict[int, tuple[int, Events]] = {}
         self.longest = 1  # steps of a reservation
         self.largest: Events = ()
+        self.recovering = False  # the last record is a torn line
 
     def after(self, record: Record) -> Account:
         """A copy with one more record."""
@@ -152,6 +167,11 @@ class Account:
         """Epsilon of `spent` at the header's delta; inf after a release without noise."""
         return gaussian.epsilon(self.spent(), self.header["delta"])
 
+    def claim(self) -> float:
+        """The epsilon to state: the target, or what is charged where that is more, as it may be
+        where a torn line was charged."""
+        return max(self.target, self.epsilon())
+
     def apply(self, record: Record) -> None:
         """Takes in one record. Raises ValueError, KeyError or TypeError if it cannot come next."""
         kind = record["kind"]
@@ -161,6 +181,7 @@ class Account:
                  "settle": self._settle, "charge": self._release, "extend": self._extend,
                  "torn": self._torn}
         kinds[kind](record)
+        self.recovering = kind == "torn"
 
     def _header(self, record: Record) -> None:
         if not float(record["epsilon"]) > 0 or not 0 < record["delta"] < 1:
@@ -207,9 +228,11 @@ class Account:
         self.target = float(record["epsilon"])
 
     def _torn(self, record: Record) -> None:
-        self._charge(whole(record["steps"], 1), from_json(record["events"]))
+        self._charge(whole(record["steps"], 0), from_json(record["events"]))
 
     def _charge(self, steps: int, events: Events, sign: int = 1) -> None:
         self.steps += steps
         for event, count in events:
             self.counts[event] = self.counts.get(event, 0) + sign * count
+        if max(self.steps, *self.counts.values(), 0) > MOST:
+            raise ValueError(f"more than {MOST} steps or events")

@@ -3,6 +3,9 @@
 Charge before release: a block of steps is reserved, on disk, before its noise is drawn; what really
 happened settles it afterwards. Whatever the moment of a crash, the file counts at least what was
 drawn. `chain.py` describes the lines.
+
+A ledger can be copied, cut at the end of a line or replaced by an older one, and stay sound. What
+else knows of its lines (a `Witness`) is asked before a run goes on, and told before noise is drawn.
 """
 
 from __future__ import annotations
@@ -14,17 +17,21 @@ import math
 import os
 from pathlib import Path
 
-from dpgen_jax.accountant import chain, gaussian
-from dpgen_jax.accountant.chain import Account, Record, no_resume, whole
+from dpgen_jax.accountant import chain, files, gaussian
+from dpgen_jax.accountant.chain import Account, Record, whole
 from dpgen_jax.accountant.events import Events, to_json
+from dpgen_jax.accountant.witness import Witness
 from dpgen_jax.errors import BudgetExceeded, UserError
+
+NOBODY = Witness()
 
 
 class Ledger:
     """An open ledger, locked for this process. Made by `create` or `open`; a context manager."""
 
-    def __init__(self, path: Path, descriptor: int):
+    def __init__(self, path: Path, descriptor: int, witness: Witness):
         self.path, self._fd, self._pid = path, descriptor, os.getpid()
+        self._witness = witness
         self._account = Account()
         self._hashes: list[str] = []
         self._size = 0  # bytes of the lines that count
@@ -32,49 +39,54 @@ class Ledger:
         self._broken = ""  # why nothing may be appended any more
 
     @classmethod
-    def create(cls, path: str | os.PathLike, header: Record) -> Ledger:
+    def create(cls, path: str | os.PathLike, header: Record, witness: Witness = NOBODY
+               ) -> Ledger:
         """A new ledger (mode 0600) with this header, on disk when the call returns.
 
         header: epsilon (> 0, inf for a run without a budget), delta, and other plain JSON values.
-        Raises UserError if the file exists or cannot be written, ValueError for a bad header.
+        Raises UserError if the file exists or cannot be written, or if the witness knows of lines,
+        ValueError for a bad header.
         """
         path = Path(path)
         unlimited = header["epsilon"] == math.inf  # strict JSON has no infinity
         record = {**header, "kind": "header", "epsilon": "inf" if unlimited else header["epsilon"]}
         record = json.loads(chain.canonical(record))
         Account().apply(record)  # a header that means nothing must not leave a file behind
-        ledger = cls(path, _open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+        ledger = cls(path, files.open_ledger(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), witness)
         try:
             ledger._lock()
+            witness.accept(ledger)
             ledger._append(record)
-            _sync_directory(path.parent)
+            files.sync_directory(path.parent)
         except BaseException:
             ledger.close()
             path.unlink(missing_ok=True)
             raise
-        return ledger
+        return ledger._recorded()
 
     @classmethod
-    def open(cls, path: str | os.PathLike) -> Ledger:
+    def open(cls, path: str | os.PathLike, witness: Witness = NOBODY) -> Ledger:
         """Resumes: verifies the chain, charges a torn last line and starts a new incarnation, all
         on disk when the call returns.
 
-        Raises UserError if the file is missing, in use, not writable, or broken (naming the line).
+        Raises UserError if the file is missing, in use, not writable, or broken (naming the line),
+        or if the witness knows better; the file is then as it was.
         """
         path = Path(path)
-        ledger = cls(path, _open(path, os.O_RDWR))
+        ledger = cls(path, files.open_ledger(path, os.O_RDWR), witness)
         try:
             ledger._lock()
             ledger._resume()
         except BaseException:
             ledger.close()
             raise
-        return ledger
+        return ledger._recorded()
 
     def _resume(self) -> None:
-        data = self.path.read_bytes()
+        data = files.read_ledger(self.path)
         _, self._hashes, self._tail, self._account = chain.replay(self.path, data)
         self._size = len(data) - len(self._tail)
+        self._witness.accept(self)
         if self._tail:
             # Longer than the bytes it replaces, as it holds them: a crash in the middle of this
             # write leaves a torn line again, never a file that looks whole and charges less.
@@ -83,18 +95,28 @@ class Ledger:
             self._durably(b"\n")
         self._append({"kind": "open", "incarnation": self.incarnation + 1})
 
+    def _recorded(self) -> Ledger:
+        """This ledger, whose last line its witness knows now."""
+        try:
+            self._witness.record(self)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
     def reserve(self, events: Events, steps: int) -> int:
         """Charges the worst case of a block of `steps` steps; returns the id to settle it with.
 
         The record is on disk when this returns. If it raises, nothing may be drawn: BudgetExceeded
         if `target` at the header's delta would be exceeded, whatever the caller computed; UserError
-        if the file cannot be written. Steps may cost nothing: in a rotation the first turns of a
-        round pay for all of it.
+        if the file, or the witness's, cannot be written. Steps may cost nothing: in a rotation the
+        first turns of a round pay for all of it.
         """
         self._require_budget(events, f"{steps} more steps")
         reservation = self._account.next_id
         self._append({"kind": "reserve", "id": reservation, "steps": whole(steps, 1),
                       "events": to_json(events)})
+        self._witness.record(self)
         return reservation
 
     def settle(self, reservation: int, events: Events, steps: int) -> None:
@@ -113,6 +135,7 @@ class Ledger:
         """
         self._require_budget(events, "release of " + ", ".join(e.mechanism for e, _ in events))
         self._append({"kind": "charge", "events": to_json(events)})
+        self._witness.record(self)
 
     def extend(self, epsilon: float) -> None:
         """Raises the target from here on: a finished run that goes on states a new, larger claim.
@@ -123,6 +146,7 @@ class Ledger:
             raise UserError(f"this run already has epsilon {self.target:g}; to extend it, give a "
                             f"larger, finite epsilon than that, not {epsilon:g}")
         self._append({"kind": "extend", "epsilon": float(epsilon)})
+        self._witness.record(self)
 
     def _require_budget(self, events: Events, what: str) -> None:
         delta = self._account.header["delta"]
@@ -138,6 +162,10 @@ class Ledger:
     def epsilon(self) -> float:
         """The epsilon of `spent` at the header's delta."""
         return self._account.epsilon()
+
+    def claim(self) -> float:
+        """The epsilon to state: `target`, or `epsilon` where a torn line made that more."""
+        return self._account.claim()
 
     @property
     def header(self) -> Record:
@@ -170,11 +198,13 @@ class Ledger:
 
     def contains(self, head: str, n_lines: int) -> bool:
         """Whether the first `n_lines` lines are those that once ended in `head`."""
-        return 0 < n_lines <= self.n_lines and self._hashes[n_lines - 1] == head
+        return (isinstance(n_lines, int) and 0 < n_lines <= self.n_lines
+                and self._hashes[n_lines - 1] == head)
 
     def close(self) -> None:
         """Closes the file and gives up the lock; a second call does nothing."""
         if self._fd >= 0:
+            self._witness.close()
             os.close(self._fd)
         self._fd, self._broken = -1, "it is closed"
 
@@ -207,10 +237,8 @@ class Ledger:
     def _durably(self, line: bytes) -> None:
         """Writes and flushes to the disk, over a torn tail if there is one; all of it or, by
         cutting the file back, nothing."""
-        written = 0
         try:
-            while written < len(line):
-                written += os.pwrite(self._fd, line[written:], self._size + written)
+            files.write_at(self._fd, line, self._size)
             os.fsync(self._fd)
         except BaseException as error:
             self._cut_back()
@@ -251,38 +279,27 @@ def read(path: str | os.PathLike) -> list[Record]:
     broken.
     """
     path = Path(path)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise no_resume(path, error.strerror) from None
-    records, _, tail, account = chain.replay(path, data)
+    records, _, tail, account = chain.replay(path, files.read_ledger(path))
     return [*records, chain.torn(tail, account)] if tail else records
 
 
+def begun(path: str | os.PathLike) -> bool:
+    """Whether there is a file with a whole header. One that a crash tore while it was made never
+    allowed anything. Raises UserError for what is no regular file."""
+    path = Path(path)
+    if not path.exists():
+        return False
+    data = files.read_ledger(path)
+    try:
+        return b"\n" in data or bool(chain.replay(path, data))
+    except UserError:
+        return False
+
+
 def account(records: list[Record]) -> Account:
-    """The totals of records that `read` returned: `spent()`, `epsilon()`, `steps`, `header`,
-    `target`."""
+    """The totals of records that `read` returned: `spent()`, `epsilon()`, `claim()`, `steps`,
+    `header`, `target`."""
     totals = Account()
     for record in records:
         totals.apply(record)
     return totals
-
-
-def _open(path: Path, flags: int) -> int:
-    try:
-        return os.open(path, flags, 0o600)
-    except FileExistsError:
-        raise UserError(f"{path} exists: resume that run, or choose another folder") from None
-    except OSError as error:
-        if flags & os.O_CREAT:
-            raise UserError(f"{path} cannot be created: {error.strerror}") from None
-        raise no_resume(path, error.strerror) from None
-
-
-def _sync_directory(path: Path) -> None:
-    """Makes a new file's name durable too."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

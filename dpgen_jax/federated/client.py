@@ -18,14 +18,17 @@ from typing import Any
 import jax
 import numpy as np
 
+from dpgen_jax import spending
 from dpgen_jax.accountant import calibrate
-from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.accountant.ledger import Ledger, begun, read
+from dpgen_jax.accountant.witness import Witness
 from dpgen_jax.aggregation.bits import OsBits, SeededBits
 from dpgen_jax.config import Budget, to_json
 from dpgen_jax.data import Dataset
 from dpgen_jax.federated import messages, store, visit
 from dpgen_jax.federated.messages import MOST_TURNS, Question, Terms
 from dpgen_jax.federated.store import NEVER, Memory
+from dpgen_jax.loop import require_32_bits
 from dpgen_jax.private import records as sealing
 from dpgen_jax.run import folder
 from dpgen_jax.run.folder import RunFolder, read_json, write_json
@@ -155,6 +158,7 @@ def open_client(root: Path, terms: Terms, data: Dataset, budget: Budget, *, numb
     started with other records, terms or budget; BudgetExceeded never: answers are refused, one by
     one.
     """
+    require_32_bits()
     _check(terms, data, budget)
     method = messages.require_local(method or terms.build())
     if not 0 <= number < method.mechanism.n_units:
@@ -162,12 +166,15 @@ def open_client(root: Path, terms: Terms, data: Dataset, budget: Budget, *, numb
                         f"client its own number from 0 to {method.mechanism.n_units - 1}")
     records = sealing.seal(data.x_train, data.y_train, data.spec)
     own = visit.own_row(records, terms.config.client_records)
-    files = _files(root, {
-        "method": terms.method, "dataset": data.name, "spec": to_json(terms.spec),
-        "config": to_json(terms.config), "budget": to_json(budget), "seed": seed,
-        "client": number})
-    _recognise(files, records)
-    ledger = _ledger(files, method, budget, terms)
+    guarantee, before = seed is None and math.isfinite(budget.epsilon), RunFolder(root).run_id()
+    with spending.before(records, method.mechanism, budget, guarantee, None, before, log.warning
+                         ) as witness:
+        files = _files(root, {
+            "method": terms.method, "dataset": data.name, "spec": to_json(terms.spec),
+            "config": to_json(terms.config), "budget": to_json(budget), "seed": seed,
+            "client": number})
+        _recognise(files, records)
+        ledger = _ledger(files, method, budget, terms, witness(files))
     try:
         memory = store.read(memory_path(files), method)
         if memory is None:
@@ -228,13 +235,19 @@ def _recognise(files: RunFolder, records: Private[Records]) -> None:
                         "epsilon to this one's")
 
 
-def _ledger(files: RunFolder, method: Method, budget: Budget, terms: Terms) -> Ledger:
+def _ledger(files: RunFolder, method: Method, budget: Budget, terms: Terms, witness: Witness
+            ) -> Ledger:
     """Opens the client's ledger, or creates it before anything was answered."""
-    if files.ledger.exists() or memory_path(files).exists():
-        return Ledger.open(files.ledger)
+    run = files.run_id()
+    if begun(files.ledger) or memory_path(files).exists():
+        if read(files.ledger)[0].get("run") != run:
+            raise UserError(f"{files.ledger} is the ledger of another folder than {files.root}; "
+                            "bring back the file that belongs to it")
+        return Ledger.open(files.ledger, witness)
+    files.ledger.unlink(missing_ok=True)  # a header that a crash tore
     return Ledger.create(files.ledger, {
         "epsilon": float(budget.epsilon), "delta": budget.delta, "config_hash": terms.digest,
-        "relation": method.mechanism.relation, "unit": method.mechanism.unit})
+        "relation": method.mechanism.relation, "unit": method.mechanism.unit, "run": run}, witness)
 
 
 def _begin(files: RunFolder, method: Method, own: Private[Records], ledger: Ledger, number: int,

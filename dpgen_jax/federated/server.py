@@ -21,7 +21,7 @@ from dpgen_jax.config import to_json
 from dpgen_jax.federated import messages, saved
 from dpgen_jax.federated.messages import Question, Reply, Terms
 from dpgen_jax.federated.saved import State
-from dpgen_jax.loop import affordable
+from dpgen_jax.loop import affordable, require_32_bits
 from dpgen_jax.run import folder, metrics, statement
 from dpgen_jax.run.bundle import Release
 from dpgen_jax.run.finish import finish
@@ -177,6 +177,7 @@ def run(asked: Run, spec: Spec, exchange: Exchange, say: Callable[[str], None] =
     asked.config is complete (`plan.complete`); say, notices: as of `api.run`. Errors: UserError,
     BudgetExceeded; SystemExit as `api.run`.
     """
+    require_32_bits()
     notices = notices or Notices()
     terms = Terms(asked.method, asked.config, spec)
     method = terms.build(asked.runtime)

@@ -48,11 +48,13 @@ def count(records: Private[Records]) -> int:
     return len(unseal(records).y)
 
 
-def fingerprint(records: Private[Records], key: bytes) -> str:
-    """Keyed digest of all records, kept in private state, by which a resume recognises the data."""
+def fingerprint(records: Private[Records], key: bytes, dealt: Partition | None = None) -> str:
+    """Keyed digest of all records, kept in private state, by which a resume recognises the data;
+    with `dealt` also of which unit holds which: other clients of the same records are others."""
     held = unseal(records)
     digest = hmac.new(key, digestmod=hashlib.sha256)
-    for array in (held.x, held.y):
+    units = () if dealt is None else (dealt.index, dealt.sizes)
+    for array in (held.x, held.y, *units):
         digest.update(repr((array.dtype.str, array.shape)).encode())
         digest.update(np.ascontiguousarray(array))
     return digest.hexdigest()

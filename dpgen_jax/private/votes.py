@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dpgen_jax import reading
 from dpgen_jax.types import Array, Private, UserError, unseal
 
 
@@ -59,10 +60,17 @@ def read_labels(path: Path, queries: int, n_units: int) -> Private[Votes]:
                          len(rows)))
 
 
+def n_steps(path: Path, queries: int, bins: int = 0) -> int:
+    """Whole steps that are kept, of any start of the run; 0 where there is no file. bins: 0 where
+    counts of one label alone are kept. Errors: UserError."""
+    size = reading.require_regular(path).st_size if path.exists() else 0
+    return size // (4 * queries * (bins + 1))
+
+
 def _steps(path: Path, width: int) -> np.ndarray:
     """int32 [S, width]."""
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; this run kept no votes") from error
+        data = reading.read_bytes(path)
+    except UserError as error:
+        raise UserError(f"{error}; this run kept no votes") from error
     return np.frombuffer(data[:len(data) // (4 * width) * 4 * width], "<i4").reshape(-1, width)

@@ -75,6 +75,7 @@ def save(folder: Path, step: int, parts: Iterable[tuple[str, Any]], note: dict[s
             sums[name] = _checksum(tree)
             _checkpointer().save((unfinished / name).absolute(), tree)
         write_json(unfinished / "note.json", note | {"crc32": sums}, mode=0o600)
+        _owner_only(unfinished)
         if (folder / str(step)).exists():
             shutil.rmtree(folder / str(step))
         unfinished.rename(folder / str(step))
@@ -93,6 +94,13 @@ def thin(folder: Path, keep: int) -> int:
     for path in old:
         shutil.rmtree(path, ignore_errors=True)
     return len(old)
+
+
+def _owner_only(folder: Path) -> None:
+    """Files 0600 and folders 0700, whatever the umask that orbax wrote them under. Until here
+    private/ and the folder itself kept others out."""
+    for path in folder.rglob("*"):
+        path.chmod(0o700 if path.is_dir() else 0o600)
 
 
 def note(folder: Path, step: int, *names: str) -> dict[str, Any]:

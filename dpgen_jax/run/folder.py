@@ -8,6 +8,8 @@ import json
 import math
 import os
 import platform
+import re
+import secrets
 import subprocess
 from importlib import metadata
 from pathlib import Path
@@ -67,6 +69,36 @@ class RunFolder:
     def release(self) -> Path:
         return self.root / "release"
 
+    def run_id(self) -> str:
+        """The random id of the run, 32 hex digits, by which the ledger, private/ and the journal
+        name it; nothing in a folder without a config.json. Errors: UserError."""
+        if not self.config.exists():
+            return ""
+        held = read_json(self.config).get("run")
+        if not (isinstance(held, str) and re.fullmatch("[0-9a-f]{32}", held)):
+            raise UserError(f"{self.config} does not say which run it is of, as that of an earlier "
+                            "version: start a new run, whose epsilon adds to this one's")
+        return held
+
+    def unused(self) -> bool:
+        """Whether there is nothing but what `create` makes before config.json is there."""
+        begun = _names(self.root) - {"private", "config.json.tmp"}
+        return not begun and not _names(self.private)
+
+    def traces(self) -> list[str]:
+        """What a run makes after its ledger, by path in the folder. In this order a first start
+        makes private/, config.json, private/identity.json and the ledger, each whole or not at all
+        but for the ledger's header; then it may charge, and then draw. So where there is anything
+        else, something may have been drawn."""
+        before = {"config.json", "config.json.tmp", "private", self.ledger.name}
+        known = {self.identity.name, self.identity.name + ".tmp"}
+        return sorted([*(_names(self.root) - before),
+                       *(f"private/{name}" for name in _names(self.private) - known)])
+
+
+def _names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+
 
 def default_root(method: str, dataset: str) -> Path:
     """runs/METHOD-DATASET-TIME."""
@@ -75,15 +107,16 @@ def default_root(method: str, dataset: str) -> Path:
 
 
 def create(root: Path, config: dict[str, Any]) -> RunFolder:
-    """A new run. Errors: UserError when the folder holds anything, which is left untouched."""
-    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+    """A new run. Errors: UserError when the folder holds anything, which is left untouched; what
+    another start left that was killed before it wrote config.json is nothing."""
+    folder = RunFolder(root)
+    if root.exists() and not (root.is_dir() and folder.unused()):
         held = "a run" if (root / "config.json").exists() else "other files"
         raise UserError(f"{root} holds {held}; pass --resume to go on with a run, "
                         "or another --out")
-    folder = RunFolder(root)
     folder.root.mkdir(parents=True, exist_ok=True)
-    folder.private.mkdir(mode=0o700)
-    write_json(folder.config, config | environment())
+    folder.private.mkdir(mode=0o700, exist_ok=True)
+    write_json(folder.config, config | {"run": secrets.token_hex(16)} | environment())
     return folder
 
 
@@ -108,6 +141,8 @@ def reopen(root: Path, config: dict[str, Any]) -> RunFolder:
     if changes:
         raise UserError(f"{root} was started with another configuration: {'; '.join(changes)}. "
                         "Repeat the first command to resume, or start a new run with another --out")
+    if folder.private.is_dir():
+        folder.private.chmod(0o700)  # a copy may be open to others
     return folder
 
 

@@ -1,4 +1,9 @@
-"""metrics.jsonl: one line of public scalars a block of steps, and TensorBoard if asked for."""
+"""metrics.jsonl: one line of public scalars a block of steps, and TensorBoard if asked for.
+
+Rows of steps that were lost stay, marked {"superseded": true}: they prove that those steps were
+made. Where a row says `charged`, the steps that the ledger charged when it was written, a resume
+refuses a ledger that charges fewer.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +17,19 @@ from typing import Any
 import numpy as np
 
 from dpgen_jax import reading
-from dpgen_jax.run import folder
+from dpgen_jax.run.folder import parse_json
 from dpgen_jax.types import UserError
+
+NOT_DRAWN = ("step", "charged", "epsilon", "seconds")
+"""columns that are no metric of the method"""
 
 
 class MetricsWriter:
     """Appends rows to a JSONL file, each flushed, so that a run can be watched and interrupted.
 
-    resume_step: the step a run goes on from; later rows are dropped, for their steps will be
-    written again. None keeps all rows. A torn last line, as a crash leaves it, goes either way.
+    resume_step: the step a run goes on from; later rows are marked as superseded, for their steps
+    will be written again. None leaves all rows as they are. A torn last line, as a crash leaves it,
+    goes either way.
     tensorboard: a folder to mirror the scalars to. Errors: UserError where the file cannot be
     read or written, or where tensorboard is asked for and tensorboardX is not installed.
     """
@@ -30,7 +39,7 @@ class MetricsWriter:
         path = Path(path)
         self._board = _board(tensorboard, resume_step) if tensorboard is not None else None
         try:
-            _keep_until(path, math.inf if resume_step is None else resume_step)
+            _supersede(path, math.inf if resume_step is None else resume_step)
             self._file = path.open("a", encoding="utf-8")
         except OSError as error:
             raise UserError(f"cannot write {path}: {error.strerror}") from error
@@ -43,7 +52,7 @@ class MetricsWriter:
         self._file.flush()
         if self._board:
             for name, value in row.items():
-                if name != "step" and isinstance(value, int | float):
+                if name not in ("step", "charged") and isinstance(value, int | float):
                     self._board.add_scalar(name, value, row["step"])
 
     def show(self, name: str, image: np.ndarray, step: int) -> None:
@@ -64,33 +73,46 @@ class MetricsWriter:
 
 
 def read(path: str | Path) -> list[dict[str, Any]]:
-    """The rows; a missing file has none, and a torn last line is left out.
+    """The rows that count, without superseded ones; a missing file has none, and a torn last line
+    is left out. Errors: UserError for a damaged line before the last, naming it."""
+    return [row for row in _all(Path(path)) if not row.get("superseded")]
 
-    Errors: UserError for a damaged line before the last, naming it.
-    """
-    path = Path(path)
+
+def charged(path: str | Path) -> int:
+    """The most steps that any row says were charged, superseded ones included; 0 if none does.
+    Errors: as `read`."""
+    return max((row.get("charged", 0) for row in _all(Path(path))), default=0)
+
+
+def _all(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     lines = reading.read_bytes(path, reading.JSON_BYTES).splitlines()
     rows = []
     for number, line in enumerate(lines, 1):
         try:
-            row = folder.parse_json(line)
-            if not isinstance(row.get("step", 0), int):
-                raise ValueError("its step is no whole number")
+            rows.append(_row(line))
         except ValueError as error:
             if number == len(lines):
                 break
-            raise UserError(f"{path}, line {number} is damaged ({error}); delete that line"
-                            ) from error
-        rows.append(row)
+            raise UserError(f"{path}, line {number} is damaged ({str(error)[:80]}); delete that "
+                            "line") from error
     return rows
 
 
-def _keep_until(path: Path, step: float) -> None:
-    """Drops later rows and a torn line; through another file, so a crash leaves old or new."""
-    rows = read(path)
-    kept = "".join(_line(row) for row in rows if row.get("step", 0) <= step)
+def _row(line: bytes) -> dict[str, Any]:
+    row = parse_json(line)
+    for name in ("step", "charged"):
+        value = row.get(name, 0)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise ValueError(f"{name} is no number of steps")
+    return row
+
+
+def _supersede(path: Path, step: float) -> None:
+    """Marks later rows, drops a torn line; through another file, so a crash leaves old or new."""
+    rows = [row | {"superseded": True} if row.get("step", 0) > step else row for row in _all(path)]
+    kept = "".join(map(_line, rows))
     if not path.exists() or kept.encode() == path.read_bytes():
         return
     temporary = path.with_name(path.name + ".tmp")

@@ -201,7 +201,7 @@ def scalar_names(rows: Sequence[dict[str, Any]]) -> list[str]:
     """The public scalars of metrics.jsonl, in the order of their first line."""
     return list(dict.fromkeys(
         name for row in rows for name, value in row.items()
-        if name not in ("step", "epsilon", "seconds") and isinstance(value, int | float)))
+        if name not in metrics.NOT_DRAWN and isinstance(value, int | float)))
 
 
 def series(rows: Sequence[dict[str, Any]], name: str) -> np.ndarray:

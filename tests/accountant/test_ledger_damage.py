@@ -5,7 +5,7 @@ import os
 import pytest
 from ledgers import COUNTS, HEADER, OTHER, STEP, block, half_then_full, refuses_to_resume
 
-from dpgen_jax.accountant import chain, ledger
+from dpgen_jax.accountant import chain, gaussian, ledger
 from dpgen_jax.accountant.events import GaussianEvent
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.errors import BudgetExceeded, UserError
@@ -137,8 +137,8 @@ def test_a_torn_step_of_many_queries_is_one_block(path):
     """Identical events of one step, thousands of them, are no steps."""
     query, test = GaussianEvent(1e5, 2), GaussianEvent(3e5, 1)
     with Ledger.create(path, HEADER) as book:
-        book.reserve(((query, 600), (test, 300)), 2)
-        book.reserve(((query, 300), (test, 900)), 1)
+        for events, steps in ((((query, 600), (test, 300)), 2), (((query, 300), (test, 900)), 1)):
+            book.settle(book.reserve(events, steps), events, steps)
     with open(path, "ab") as file:
         file.write(b'{"events":[{"')
     with Ledger.open(path) as book:
@@ -175,7 +175,7 @@ def test_the_torn_bytes_are_kept(crashed):
     whole = crashed.read_bytes()
     crashed.write_bytes(whole + b"\0\xff garbage")
     with Ledger.open(crashed) as book:
-        assert book.steps_charged == 22
+        assert book.steps_charged == 12
     torn = ledger.read(crashed)[-2]
     assert torn["kind"] == "torn" and torn["raw"] == "AP8gZ2FyYmFnZQ=="
     assert crashed.read_bytes().startswith(whole)
@@ -183,7 +183,7 @@ def test_the_torn_bytes_are_kept(crashed):
 
 def test_a_readable_torn_reservation_is_charged_if_larger(path):
     with Ledger.create(path, HEADER) as book:
-        book.reserve(block(2), 2)
+        book.settle(book.reserve(block(2), 2), block(2), 2)
         book.reserve(block(9, OTHER), 9)
     path.write_bytes(path.read_bytes()[:-30])
     with Ledger.open(path) as book:
@@ -191,15 +191,53 @@ def test_a_readable_torn_reservation_is_charged_if_larger(path):
         assert dict(book.spent()) == {STEP: 4, OTHER: 9} and book.steps_charged == 4
 
 
-def test_a_torn_line_may_use_up_the_budget(path):
+def test_a_torn_line_may_use_up_the_budget_and_more(path):
+    """What a run may state is then what is charged, and not the target."""
     with Ledger.create(path, HEADER) as book:
-        book.reserve(block(100), 100)
+        book.settle(book.reserve(block(100), 100), block(100), 100)
+        assert book.claim() == 1.0
     with open(path, "ab") as file:
         file.write(b"{")
     with Ledger.open(path) as book:
-        assert book.steps_charged == 200 and book.epsilon() > 1
+        assert book.steps_charged == 200 and book.claim() == book.epsilon() > 1
         with pytest.raises(BudgetExceeded):
             book.reserve(block(1), 1)
+    held = ledger.account(ledger.read(path))
+    assert held.claim() == gaussian.epsilon(block(200), HEADER["delta"])
+
+
+@pytest.mark.parametrize("lives", [1, 4])
+def test_a_torn_settlement_costs_nothing_more_than_its_reservation(path, lives):
+    """Killed in every settlement, again and again: what was drawn is charged once, and the ledger
+    never goes beyond the target."""
+    most = 149  # steps that HEADER's epsilon allows
+    Ledger.create(path, HEADER).close()
+    for life in range(lives):
+        with Ledger.open(path) as book:
+            size = most // lives if life else most - (lives - 1) * (most // lives)
+            ticket = book.reserve(block(size), size)
+            before = path.stat().st_size
+            book.settle(ticket, block(size), size)
+        whole = path.read_bytes()
+        path.write_bytes(whole[:before + (1 + life) * (len(whole) - before) // (2 + lives)])
+    with Ledger.open(path) as book:
+        assert book.spent() == block(most) and book.steps_charged == most
+        assert book.claim() == book.target and book.epsilon() <= 1
+
+
+def test_a_line_torn_while_recovering_is_charged_once(crashed):
+    """The write of a torn line's record, and of the `open` after it, torn in their turn."""
+    lines = crashed.read_bytes().splitlines(keepends=True)
+    crashed.write_bytes(b"".join(lines[:-1]) + lines[-1][:40])  # nothing is open: it is charged
+    start = len(b"".join(lines[:-1]))
+    Ledger.open(crashed).close()
+    recovered = crashed.read_bytes()
+    end = recovered.index(b"\n", start) + 1
+    for cut in (end - 20, end - 1, end, end + 30, len(recovered) - 1):
+        crashed.write_bytes(recovered[:cut])
+        for _ in range(2):
+            with Ledger.open(crashed) as book:
+                assert book.steps_charged == 17 and book.spent() == block(17)
 
 
 def test_a_torn_line_with_nothing_before_counts_a_step(path):

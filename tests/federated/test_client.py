@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shutil
 import stat
 
 import federation as fed
@@ -267,6 +268,12 @@ def test_spent_budget_is_not_forgotten(tmp_path):
     with pytest.raises(UserError, match="what it spent is not known"):
         fed.join(tmp_path)
     ledger.write_bytes(late)
+    copy = shutil.copytree(tmp_path / "client-0", tmp_path / "copy/client-0").parent
+    with fed.join(copy) as client:
+        client.answer(fed.question(2))
+    with pytest.raises(UserError, match="an older state or a copy"):
+        fed.join(tmp_path)
+    tmp_path = copy
     memory = tmp_path / "client-0/private/memory.safetensors"
     memory.write_bytes(memory.read_bytes()[:-5])
     with pytest.raises(UserError, match="memory.safetensors is damaged"):

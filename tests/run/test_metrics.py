@@ -10,7 +10,7 @@ import types
 import numpy as np
 import pytest
 
-from dpgen_jax.run.metrics import MetricsWriter, read
+from dpgen_jax.run.metrics import MetricsWriter, charged, read
 from dpgen_jax.types import UserError
 
 
@@ -60,12 +60,34 @@ def test_a_second_writer_appends(tmp_path):
 
 
 @pytest.mark.parametrize(("resume_step", "kept"), [(None, [1, 2, 3]), (2, [1, 2]), (0, [])])
-def test_resuming_drops_later_steps(tmp_path, resume_step, kept):
+def test_resuming_supersedes_later_steps_and_keeps_their_rows(tmp_path, resume_step, kept):
     path = tmp_path / "m.jsonl"
     write(path, [1, 2, 3])
     write(path, [4], resume_step=resume_step)
     assert steps_in(path) == [*kept, 4]
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    assert [row["step"] for row in rows if "superseded" not in row] == [*kept, 4]
     assert [p.name for p in tmp_path.iterdir()] == ["m.jsonl"]
+
+
+def test_the_steps_charged_are_those_of_all_rows(tmp_path):
+    path = tmp_path / "m.jsonl"
+    assert charged(path) == 0
+    for resume_step, counts in ((0, [1, 2, 3]), (1, [5])):
+        with MetricsWriter(path, resume_step) as writer:
+            for count in counts:
+                writer.write({"step": count, "charged": count + 1})
+    assert charged(path) == 6 and [row["charged"] for row in read(path)] == [2, 6]
+
+
+@pytest.mark.parametrize("row", ['{"step": "1"}', '{"step": -1}', '{"step": true}',
+                                 '{"step": null}', '{"charged": 0.5}', "[" * 10**5, "[1]"])
+def test_a_row_that_counts_no_steps_is_named(tmp_path, row):
+    path = tmp_path / "m.jsonl"
+    path.write_text(f'{{"step": 1}}\n{row}\n{{"step": 3}}\n')
+    with pytest.raises(UserError, match="line 2 is damaged"):
+        read(path)
 
 
 def test_a_torn_last_line_is_skipped_and_then_removed(tmp_path):
