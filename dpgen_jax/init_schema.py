@@ -38,7 +38,9 @@ HEADER = """\
 # Replace an entry by what you know without the data and remove it from read_from_data, or write
 # `private` in its place (min and max together, or categories) and buy it:
 #   python -m dpgen_jax.train --init-schema {source} --schema THIS --schema-epsilon E --out NEW"""
-LEAKS = "# KEEP IT PRIVATE: entries read from private records are covered by no epsilon."
+LEAKS = """\
+# KEEP IT PRIVATE: entries read from private records are covered by no epsilon. A run refuses them,
+# or with --accept-uncovered it publishes them, and its statement says so."""
 BOUGHT = "# Leave `bought` as it is: every training run with this schema charges it."
 
 Say = Callable[[str], None]
