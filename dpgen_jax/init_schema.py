@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import tyro
 import yaml
 
-from dpgen_jax import cli
+from dpgen_jax import cli, reading
 from dpgen_jax.accountant import events
 from dpgen_jax.aggregation import schema_queries
 from dpgen_jax.aggregation.bits import OsBits
@@ -60,6 +60,7 @@ class Flags:
     schema: Annotated[str | None, _flag("buy: a draft, with `private` for what is bought")] = None
     schema_epsilon: Annotated[float | None, _flag("buy: split evenly over what is bought")] = None
     schema_delta: Annotated[float, _flag("buy: split evenly over bought categories")] = 0.0
+    max_gb: Annotated[float | None, _flag("memory that reading may take; the machine's")] = None
 
 
 def command(argv: list[str]) -> None:
@@ -79,7 +80,8 @@ def run(flags: Flags, say: Say = print) -> None:
             or (flags.schema_delta and not buying)):
         raise UserError("give --label COLUMN to draft a schema, or --schema DRAFT with "
                         "--schema-epsilon E to buy its private entries")
-    cells = tables.read(locate(flags.init_schema))
+    with reading.limited(flags.max_gb):
+        cells = tables.read(locate(flags.init_schema))
     made = (_finish(schema.document(flags.schema), cells, flags) if buying
             else draft(cells, flags.label))
     text = _render(made, flags.init_schema)
