@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import tyro
 import yaml
 
-from dpgen_jax import cli
+from dpgen_jax import cli, reading
 from dpgen_jax.accountant import events
 from dpgen_jax.aggregation import schema_queries
 from dpgen_jax.aggregation.bits import OsBits
@@ -38,7 +38,9 @@ HEADER = """\
 # Replace an entry by what you know without the data and remove it from read_from_data, or write
 # `private` in its place (min and max together, or categories) and buy it:
 #   python -m dpgen_jax.train --init-schema {source} --schema THIS --schema-epsilon E --out NEW"""
-LEAKS = "# KEEP IT PRIVATE: entries read from private records are covered by no epsilon."
+LEAKS = """\
+# KEEP IT PRIVATE: entries read from private records are covered by no epsilon. A run refuses them,
+# or with --accept-uncovered it publishes them, and its statement says so."""
 BOUGHT = "# Leave `bought` as it is: every training run with this schema charges it."
 
 Say = Callable[[str], None]
@@ -58,6 +60,7 @@ class Flags:
     schema: Annotated[str | None, _flag("buy: a draft, with `private` for what is bought")] = None
     schema_epsilon: Annotated[float | None, _flag("buy: split evenly over what is bought")] = None
     schema_delta: Annotated[float, _flag("buy: split evenly over bought categories")] = 0.0
+    max_gb: Annotated[float | None, _flag("memory that reading may take; the machine's")] = None
 
 
 def command(argv: list[str]) -> None:
@@ -77,7 +80,8 @@ def run(flags: Flags, say: Say = print) -> None:
             or (flags.schema_delta and not buying)):
         raise UserError("give --label COLUMN to draft a schema, or --schema DRAFT with "
                         "--schema-epsilon E to buy its private entries")
-    cells = tables.read(locate(flags.init_schema))
+    with reading.limited(flags.max_gb):
+        cells = tables.read(locate(flags.init_schema))
     made = (_finish(schema.document(flags.schema), cells, flags) if buying
             else draft(cells, flags.label))
     text = _render(made, flags.init_schema)

@@ -222,7 +222,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def listed(names: Iterable[str]) -> str:
     """The names with commas between them; of many the first, and how many more there are."""
-    names = list(names)
+    names = [name if name.isprintable() else repr(name) for name in names]
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more
 

@@ -140,8 +140,9 @@ def described(path: Path) -> dict[str, Any]:
 def metrics(path: Path) -> dict[str, Any]:
     """metrics.json, whose scores are numbers, wherever they stand. Errors: UserError."""
     mend = "evaluate the run again"
-    held = _checked(Metrics, read_json(path), path, mend)
-    statement(held["release"], f"{path}, release")
+    written = read_json(path)
+    held = _checked(Metrics, written, path, mend)
+    statement(written["release"], f"{path}, release")
     for part in _dicts(held):
         if "mean" in part and not isinstance(part["mean"], dict):
             score = _checked(Score, part, path, mend)

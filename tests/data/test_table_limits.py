@@ -10,7 +10,7 @@ import tracemalloc
 import pytest
 
 from dpgen_jax import init_schema, reading
-from dpgen_jax.data import load, parsing, schema, tables, transform
+from dpgen_jax.data import load, parsing, schema, tables, transform, yaml_text
 from dpgen_jax.data.base import COMPARED, nearest
 from dpgen_jax.types import UserError
 
@@ -54,6 +54,13 @@ def test_the_held_out_part_is_counted_too(place):
     with reading.limited(1e-3):
         refused("b.csv.gz holds more than", load, "csv:a.csv", schema="s.yaml",
                 test_csv="b.csv.gz")
+
+
+def test_a_draft_reads_within_a_limit_too(place):
+    (place / "b.csv").write_text("a,y\n" + "1,p\n2,q\n" * 5_000)
+    words = ["--init-schema", "b.csv", "--label", "y", "--out", "new.yaml", "--max-gb"]
+    refused("cells takes .*--max-gb", init_schema.command, [*words, "0.002"])
+    init_schema.command([*words, "1"])
 
 
 def test_what_the_cells_would_take_is_said_before_they_are_made(place):
@@ -144,7 +151,7 @@ def test_other_yaml(place, text, match):
 
 
 def test_a_schema_has_a_size(place, monkeypatch):
-    monkeypatch.setattr(schema, "MAX_BYTES", 100)
+    monkeypatch.setattr(yaml_text, "MAX_BYTES", 100)
     (place / "s.yaml").write_text(SCHEMA + "#" * 100)
     refused("s.yaml holds more than", schema.read, "s.yaml")
 

@@ -7,6 +7,7 @@ that reads it.
 import hashlib
 import itertools
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -24,7 +25,7 @@ from dpgen_jax.evaluation import membership
 from dpgen_jax.methods import gpate
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.report import page
-from dpgen_jax.run import bundle
+from dpgen_jax.run import bundle, contents
 from dpgen_jax.run.folder import read_json
 from dpgen_jax.types import Column, TableSpec, UserError
 
@@ -203,6 +204,16 @@ def test_a_spec_that_no_data_has(tmp_path):
         (root / "config.json").write_text(json.dumps(held))
         with pytest.raises(UserError, match="no records have such a spec"):
             bundle.load(root)
+
+
+def test_what_gives_no_privacy_can_be_read(tmp_path):
+    """Its epsilon is the text "inf", here and in the metrics of its evaluation."""
+    root = release(tmp_path / "r", "image")
+    (root / "privacy.json").write_text(json.dumps(examples.privacy(epsilon="inf")))
+    used(root)
+    found = examples.image_metrics(release=examples.privacy(epsilon="inf"))
+    (root / "metrics.json").write_text(json.dumps(found))
+    assert contents.metrics(root / "metrics.json")["release"]["epsilon"] == math.inf
 
 
 def test_json_is_read_as_it_is_written(tmp_path):
