@@ -27,7 +27,8 @@ class Source:
     check: Callable[[Case, Any], str | None] = lambda case, value: None
 
 
-CASES = {"ledger": "cases_ledger"}
+CASES = {"idx": "cases_arrays", "npz": "cases_arrays", "folder": "cases_arrays",
+         "csv": "cases_tables", "schema": "cases_tables", "ledger": "cases_ledger"}
 """The module of a reader's cases, which has `make` and may have `check`, or is named `READER` in
 one that has cases of several."""
 
