@@ -16,7 +16,7 @@ from typing import Any
 import tyro
 
 from dpgen_jax import methods
-from dpgen_jax.errors import UserError
+from dpgen_jax.errors import UserError, one_line
 
 
 def main(command: Callable[[list[str]], None]) -> None:
@@ -24,12 +24,12 @@ def main(command: Callable[[list[str]], None]) -> None:
     try:
         command(sys.argv[1:])
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {one_line(error)}", file=sys.stderr)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         sys.exit(1)
     except OSError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {one_line(error)}", file=sys.stderr)
         sys.exit(UserError.exit_code)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

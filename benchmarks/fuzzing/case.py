@@ -16,7 +16,8 @@ from typing import Any
 
 FIFO, FOLDER, DEVICE, LOOP = "fifo", "folder", "device", "loop"
 SPECIAL = (FIFO, FOLDER, DEVICE, LOOP)
-"""what may lie in place of a file: a pipe nobody writes to, a folder, /dev/zero, a link to itself"""
+"""what may lie in place of a file: a pipe that nobody writes to, a folder, /dev/zero, a
+link to itself"""
 SMALL = 20_000
 """bytes of a case that is recorded whole"""
 
@@ -24,11 +25,12 @@ SMALL = 20_000
 @dataclasses.dataclass
 class Case:
     """files: path -> bytes, or one of SPECIAL; options: keywords of the reader; known: what a check
-    of the outcome needs, and the reader does not get."""
+    of the outcome needs, and the reader does not get; done: what was done to valid files."""
 
     files: dict[str, bytes | str]
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     known: dict[str, Any] = dataclasses.field(default_factory=dict)
+    done: list[str] = dataclasses.field(default_factory=list)
 
     def write(self, root: Path) -> None:
         """Lays the files out in `root`, an empty folder."""
@@ -52,7 +54,7 @@ class Case:
         files = {name: content if isinstance(content, str) else
                  {"base64": base64.b64encode(content).decode()} if few else {"bytes": len(content)}
                  for name, content in self.files.items()}
-        return {"files": files, "options": self.options}
+        return {"files": files, "options": self.options, "done": self.done}
 
 
 def from_record(held: dict[str, Any]) -> Case:
@@ -62,12 +64,13 @@ def from_record(held: dict[str, Any]) -> Case:
     return Case(files, held["options"])
 
 
-def misplaced(draw: Random, files: dict[str, bytes | str]) -> None:
+def misplaced(draw: Random, files: dict[str, bytes | str]) -> str:
     """One file is missing, or something that is no file lies in its place."""
     name = draw.choice(sorted(files))
     files[name] = draw.choice((*SPECIAL, b""))
     if draw.randrange(3) == 0:
         del files[name]
+    return f"{name}: {files.get(name, 'missing') or 'empty'}"
 
 
 def some(draw: Random, items: Sequence[Any], most: int = 3) -> list[Any]:

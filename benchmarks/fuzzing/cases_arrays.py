@@ -83,11 +83,12 @@ def _array(draw: Random, shape: tuple[int, ...]) -> np.ndarray:
 
 def _header(draw: Random) -> bytes:
     """A .npy whose header says what its bytes do not bear out."""
-    shape = draw.choice(("(6, 8, 8)", "(1000000000, 1000000000)", "(-1, 8, 8)", "()", "(6.0,)",
-                         "(2147483648, 8, 8)", "(True,)", "(" * 9000, "6", "None",
+    shape = draw.choice(("(6, 8, 8)", "(1000000000, 1000000000)", "(-1, 8, 8)", "()",
+                         "(6.0,)", "(2147483648, 8, 8)", "(True,)", "(" * 9000, "6", "None",
                          "(9999999999999999999999,)"))
     kind = draw.choice(("'|u1'", "'|O'", "'<U1000000000'", "'|V0'", "'|S0'", "3", "'<f4, <f4'",
-                        "[('a', '|u1', (9, 9))]", "'(1000000,)u1'", "'|u1'\0", "'<M8[1000000000Y]'"))
+                        "[('a', '|u1', (9, 9))]", "'(1000000,)u1'", "'|u1'\0",
+                        "'<M8[1000000000Y]'"))
     text = f"{{'descr': {kind}, 'fortran_order': {draw.choice(('False', 'True', '1'))}, " \
            f"'shape': {shape}, }}".encode()
     version = draw.choice((1, 1, 2, 3, 9))

@@ -51,14 +51,14 @@ def valid(kind: int) -> bytes:
         return path.read_bytes()
 
 
-def make(draw: Random) -> Case:
+def ledger(draw: Random) -> Case:
     data = valid(draw.randrange(3))
     files: dict[str, bytes | str] = {NAME: data}
     kind = draw.randrange(10)
     if kind == 0:
         misplaced(draw, files)
     elif kind < 3:
-        files[NAME] = _lines(draw, data)
+        files[NAME] = lines(draw, data)
     elif kind < 5:
         files[NAME] = _rechained(draw, data)
     elif kind < 7:  # as a crash leaves it, or nearly
@@ -68,22 +68,22 @@ def make(draw: Random) -> Case:
     return Case(files, known={"true": data, "forged": kind in (3, 4)})
 
 
-def _lines(draw: Random, data: bytes) -> bytes:
+def lines(draw: Random, data: bytes) -> bytes:
     """Whole lines left out, repeated, swapped."""
-    lines = data.splitlines(keepends=True)
+    held = data.splitlines(keepends=True)
     for kind in some(draw, ("drop", "repeat", "swap", "cut")):
-        i, j = (draw.randrange(len(lines)) for _ in range(2)) if lines else (0, 0)
-        if not lines:
+        if not held:
             break
+        i, j = (draw.randrange(len(held)) for _ in range(2))
         if kind == "drop":
-            del lines[i]
+            del held[i]
         elif kind == "repeat":
-            lines.insert(j, lines[i])
+            held.insert(j, held[i])
         elif kind == "swap":
-            lines[i], lines[j] = lines[j], lines[i]
+            held[i], held[j] = held[j], held[i]
         else:
-            del lines[i:]
-    return b"".join(lines)
+            del held[i:]
+    return b"".join(held)
 
 
 def _rechained(draw: Random, data: bytes) -> bytes:
@@ -103,7 +103,7 @@ def _rechained(draw: Random, data: bytes) -> bytes:
     return out
 
 
-def check(case: Case, value: dict[str, Any]) -> str | None:
+def check_ledger(case: Case, value: dict[str, Any]) -> str | None:
     """What is wrong with an accepted ledger, or None."""
     if value["jax"]:
         return "the accountant imported JAX"
@@ -123,7 +123,7 @@ def below_prefix(case: Case, found: dict[str, Any]) -> str | None:
     kept = longest_prefix(case.known["true"], case.files[NAME])
     if not kept:
         return "the first line is not the true one"
-    floor = totals(books.account(_records(kept)))
+    floor = charged(kept)
     if falls_short(floor, found):
         return f"charges {found}, and its first {len(kept.splitlines())} lines charge {floor}"
     return None
@@ -137,12 +137,13 @@ def longest_prefix(true: bytes, found: bytes) -> bytes:
 
 
 def falls_short(floor: dict[str, Any], found: dict[str, Any]) -> bool:
-    """Whether `found` charges less than `floor`: fewer steps, fewer of an event, or less epsilon."""
+    """Whether `found` charges fewer steps than `floor`, fewer of an event, or less epsilon."""
     least = float(floor["epsilon"])
     return (found["steps"] < floor["steps"]
             or any(found["counts"].get(event, 0) < n for event, n in floor["counts"].items())
             or (math.isfinite(least) and float(found["epsilon"]) < least))
 
 
-def _records(data: bytes) -> list[dict[str, Any]]:
-    return chain.replay(Path(NAME), data)[0]
+def charged(data: bytes) -> dict[str, Any]:
+    """The totals of whole lines."""
+    return totals(books.account(chain.replay(Path(NAME), data)[0]))

@@ -20,9 +20,10 @@ COLUMNS = {"age": {"kind": "integer", "min": 0, "max": 110, "nullable": True},
 SCHEMA = {"label": "outcome", "columns": COLUMNS, "read_from_data": ["age.max"],
           "bought": [{"entry": "dose.min", "kind": "epsilon-delta", "count": 1, "epsilon": 0.1,
                       "delta": 0.0, "mechanism": "quantile"}]}
-ROWS = [["30", "0.5", "a", "low", "1"], ["", "1e-3", "b c", "high", "0"], ["7", "9", "z", "low", "0"]]
-CELLS = (*TEXTS, "NA", "1_000", "1e999", "-1e999", "0x10", "1.5", "\"", "a\"b", "\"a,b\"", ",", ";", "9" * 400,
-         "+-1", "\u0661", "\ufeff", "1\n2", "True", "infinity")
+ROWS = [["30", "0.5", "a", "low", "1"], ["", "1e-3", "b c", "high", "0"],
+        ["7", "9", "z", "low", "0"]]
+CELLS = (*TEXTS, "NA", "1_000", "1e999", "-1e999", "0x10", "1.5", "\"", "a\"b", "\"a,b\"", ",",
+         ";", "9" * 400, "+-1", "\u0661", "\ufeff", "1\n2", "True", "infinity")
 
 
 def csv(draw: Random) -> Case:
@@ -82,10 +83,10 @@ def categories(draw: Random, count: int) -> dict[str, bytes]:
             "t.csv": "\n".join([",".join(columns), ",".join(first)]).encode()}
 
 
-ODD_YAML = ("&a [*a]", "&a {columns: *a}", "{<<: *b}", "? [a, b]\n: c", "!!python/object:os.system {}",
-            "--- 1\n--- 2", "a: b: c", "\t- x", "*nobody", "!!binary x", "%YAML 9.9\n---\na: 1",
-            "- - - -", "'" * 9, "|\n x", "{[a]: 1}", "? {a: 1}\n: 2", "!<x> y", "\0", "columns: !!set {a}",
-            "2001-01-01", "[" * 10_000, "{a: " * 5000, "- " * 5000, "!!str", "&a", "a: *a")
+ODD_YAML = ("&a [*a]", "&a {columns: *a}", "{<<: *b}", "? [a, b]\n: c", 
+            "!!python/object:os.system {}", "--- 1\n--- 2", "a: b: c", "\t- x", "*nobody", "!!binary x", "%YAML 9.9\n---\na: 1",
+            "- - - -", "'" * 9, "|\n x", "{[a]: 1}", "? {a: 1}\n: 2", "!<x> y", "\0",
+            "columns: !!set {a}", "2001-01-01", "[" * 10_000, "{a: " * 5000, "- " * 5000, "!!str", "&a", "a: *a")
 
 
 def bomb(draw: Random) -> str:

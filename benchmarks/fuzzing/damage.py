@@ -9,8 +9,8 @@ import struct
 from random import Random
 from typing import Any
 
-NUMBERS = (0, 1, -1, 2, 255, 2**31 - 1, 2**31, 2**32 - 1, 2**63, -(2**63), 10**9, 10**400, 0.5, -0.0,
-           1e308, -1e308, 5e-324, math.inf, -math.inf, math.nan)
+NUMBERS = (0, 1, -1, 2, 255, 2**31 - 1, 2**31, 2**32 - 1, 2**63, -(2**63), 10**9, 10**400, 0.5,
+           -0.0, 1e308, -1e308, 5e-324, math.inf, -math.inf, math.nan)
 TEXTS = ("", " ", "inf", "nan", "-1", "1e400", "\ud800", "$\\frac{$", "$x$", "a\nb", "\0", "../x",
          "x" * 5000, "\u202e\u0301", "<script>", "null", "{", "\r")
 DEEP = "@deep@"
@@ -69,7 +69,8 @@ def _filled(draw: Random, data: bytes) -> bytes:
 def _overwritten(draw: Random, data: bytes) -> bytes:
     """A field of 4 bytes becomes an extreme number of either order."""
     start, _ = _place(draw, data)
-    return data[:start] + struct.pack(draw.choice("<>") + "I", draw.choice(WORDS)) + data[start + 4:]
+    word = struct.pack(draw.choice("<>") + "I", draw.choice(WORDS))
+    return data[:start] + word + data[start + 4:]
 
 
 def odd(draw: Random) -> Any:

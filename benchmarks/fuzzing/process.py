@@ -1,4 +1,4 @@
-"""One long-lived child for a reader, with limits of time and memory for each case.
+"""One long-lived child that reads, with limits of time and memory for each case.
 
 An address-space limit would stop JAX itself, so the parent watches the child's resident memory in
 /proc. Time is the child's own: seconds of processor it used, or seconds in which it waits without
@@ -36,36 +36,44 @@ def watched() -> bool:
 
 
 class Child:
-    """A context manager. answer(case folder, options) starts a process where there is none."""
+    """A context manager. answer(reader, case folder, options) starts a process where there is none.
 
-    def __init__(self, reader: str, home: Path):
-        self.reader, self._home, self._process = reader, home, None
+    home: the folder that the process takes for its user's own.
+    """
+
+    def __init__(self, home: Path):
+        self._home, self._process = home, None
+        self._ready: set[str] = set()
         self.restarts = -1
         self.peak = 0
 
-    def answer(self, root: Path, options: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, reader: str, root: Path, options: dict[str, Any]) -> dict[str, Any]:
         """What the child said, or {"status": "hang" | "memory" | "died", "text": what was seen}."""
-        process = self._process or self._start()
-        asked = json.dumps({"root": str(root), "options": options}) + "\n"
-        try:
-            process.stdin.write(asked.encode())
-            process.stdin.flush()
-            said = self._wait(SECONDS)
-        except BrokenPipeError:
-            said = self._ended()
+        if self._process is None:
+            self._start()
+        if reader not in self._ready:
+            said = self._ask({"reader": reader}, STALLED)
+            if said:
+                raise RuntimeError(f"the child cannot import {reader}: {said}")
+            self._ready.add(reader)
+        said = self._ask({"reader": reader, "root": str(root), "options": options}, SECONDS)
         if said["status"] in ("hang", "memory", "died") or self._resident() > IDLE_BYTES:
             self.close()
         return said
 
-    def _start(self) -> subprocess.Popen:
+    def _start(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.fuzzing.child", self.reader], cwd=ROOT,
+            [sys.executable, "-m", "benchmarks.fuzzing.child"], cwd=ROOT,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(self._home))
-        self.restarts += 1
-        said = self._wait(STALLED)
-        if "status" in said:
-            raise RuntimeError(f"the child for {self.reader} does not start: {said}")
-        return self._process
+        self._ready, self.restarts = set(), self.restarts + 1
+
+    def _ask(self, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
+        try:
+            self._process.stdin.write(json.dumps(asked).encode() + b"\n")
+            self._process.stdin.flush()
+            return self._wait(seconds)
+        except BrokenPipeError:
+            return self._ended()
 
     def _wait(self, seconds: float) -> dict[str, Any]:
         """The next line of the child, or the limit that it met."""

@@ -18,6 +18,7 @@ def data_set(root: Path, spec: str, **options: Any) -> dict[str, str]:
         if name in options:
             options[name] = str(root / options[name])
     found = data.load(inside(root, spec), **options)
+    "\n".join(found.notes + found.private_notes).encode()  # a run prints them
     return told({"x": found.x_train, "y": found.y_train, "x_test": found.x_test,
                  "clients": found.clients}) | {"spec": repr(found.spec)[:200]}
 

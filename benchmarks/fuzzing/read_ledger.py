@@ -34,5 +34,5 @@ def ledger(root: Path, name: str = "ledger.jsonl") -> dict[str, Any]:
 def totals(account: Any) -> dict[str, Any]:
     """Steps, epsilon and the count of each event."""
     counts = {json.dumps(vars(event), sort_keys=True): count for event, count in account.spent()}
-    return {"steps": account.steps, "epsilon": repr(account.epsilon()),
+    return {"steps": account.steps, "epsilon": repr(float(account.epsilon())),
             "target": repr(account.target), "counts": counts}

@@ -26,7 +26,10 @@ HOMES = {
     "idx": ("read_data", "data_set"), "npz": ("read_data", "data_set"),
     "csv": ("read_data", "data_set"), "folder": ("read_data", "data_set"),
     "schema": ("read_data", "schema"),
-    "ledger": ("read_ledger", "ledger"),
+    "ledger": ("read_ledger", "ledger"), "run": ("read_runs", "run"),
+    "release": ("read_runs", "release"), "account": ("read_runs", "account"),
+    "message": ("read_messages", "message"), "reply": ("read_messages", "reply"),
+    "terms": ("read_messages", "terms"), "planted": ("planted", "planted"),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import shutil
 import tempfile
@@ -12,6 +13,7 @@ from random import Random
 from types import TracebackType
 from typing import Any
 
+from benchmarks.fuzzing import readers
 from benchmarks.fuzzing.case import Case
 from benchmarks.fuzzing.process import Child
 
@@ -28,27 +30,32 @@ class Source:
 
 
 CASES = {"idx": "cases_arrays", "npz": "cases_arrays", "folder": "cases_arrays",
-         "csv": "cases_tables", "schema": "cases_tables", "ledger": "cases_ledger"}
-"""The module of a reader's cases, which has `make` and may have `check`, or is named `READER` in
-one that has cases of several."""
+         "csv": "cases_tables", "schema": "cases_tables", "ledger": "cases_ledger",
+         "run": "cases_runs", "account": "cases_runs", "release": "cases_runs",
+         "message": "cases_messages", "reply": "cases_messages", "terms": "cases_messages"}
+"""The module with a reader's cases: a function of its name makes them, and check_NAME may judge
+what is accepted."""
 
 
+def home(reader: str) -> str:
+    """The module that reads it: readers of one module can share a child."""
+    return readers.HOMES[reader][0]
+
+
+@functools.cache
 def source(reader: str) -> Source:
     """The cases of a reader."""
-    home = importlib.import_module(f"benchmarks.fuzzing.{CASES[reader]}")
-    make = getattr(home, reader, None) or home.make
-    return Source(make, getattr(home, "check", lambda case, value: None))
+    made = importlib.import_module(f"benchmarks.fuzzing.{CASES.get(reader, reader)}")
+    make = getattr(made, reader) if reader in CASES else made.make
+    return Source(make, getattr(made, f"check_{reader}", lambda case, value: None))
 
 
 class Trial:
-    """A context manager: a reader's child and the folder in which cases are laid out."""
-
-    def __init__(self, reader: str):
-        self.reader, self._source = reader, source(reader)
+    """A context manager: a child, and the folder in which cases are laid out."""
 
     def __enter__(self) -> Trial:
-        self._place = Path(tempfile.mkdtemp(prefix=f"fuzz-{self.reader}-"))
-        self.child = Child(self.reader, self._place / "home")
+        self._place = Path(tempfile.mkdtemp(prefix="fuzz-"))
+        self.child = Child(self._place / "home")
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None,
@@ -56,20 +63,20 @@ class Trial:
         self.child.close()
         shutil.rmtree(self._place, ignore_errors=True)
 
-    def fault(self, case: Case) -> tuple[str, str | None]:
+    def fault(self, reader: str, case: Case) -> tuple[str, str | None]:
         """(how the reader ended, what is wrong with that or None)."""
         root = self._place / "case"
         for old in (root, self._place / "home"):
             shutil.rmtree(old, ignore_errors=True)
             old.mkdir()
         case.write(root)
-        said = self.child.answer(root, case.options)
-        return said["status"], self._judged(case, said)
+        said = self.child.answer(reader, root, case.options)
+        return said["status"], self._judged(reader, case, said)
 
-    def _judged(self, case: Case, said: dict[str, Any]) -> str | None:
+    def _judged(self, reader: str, case: Case, said: dict[str, Any]) -> str | None:
         status, text = said["status"], said.get("text", "")
         if status == "ok":
-            return self._source.check(case, said["value"])
+            return source(reader).check(case, said["value"])
         if status != "refused":
             return f"{status}: {text}"
         if not text.strip() or len(text.splitlines()) > 1:
