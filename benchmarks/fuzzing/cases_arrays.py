@@ -92,7 +92,8 @@ def _header(draw: Random) -> bytes:
     text = f"{{'descr': {kind}, 'fortran_order': {draw.choice(('False', 'True', '1'))}, " \
            f"'shape': {shape}, }}".encode()
     version = draw.choice((1, 1, 2, 3, 9))
-    size = struct.pack("<H" if version == 1 else "<I", draw.choice((len(text), len(text), 65535, 0)))
+    length = draw.choice((len(text), len(text), 65535, 0))
+    size = struct.pack("<H" if version == 1 else "<I", length)
     return b"\x93NUMPY" + bytes([version, 0]) + size + text + bytes(384)
 
 

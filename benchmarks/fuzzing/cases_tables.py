@@ -83,10 +83,11 @@ def categories(draw: Random, count: int) -> dict[str, bytes]:
             "t.csv": "\n".join([",".join(columns), ",".join(first)]).encode()}
 
 
-ODD_YAML = ("&a [*a]", "&a {columns: *a}", "{<<: *b}", "? [a, b]\n: c", 
-            "!!python/object:os.system {}", "--- 1\n--- 2", "a: b: c", "\t- x", "*nobody", "!!binary x", "%YAML 9.9\n---\na: 1",
-            "- - - -", "'" * 9, "|\n x", "{[a]: 1}", "? {a: 1}\n: 2", "!<x> y", "\0",
-            "columns: !!set {a}", "2001-01-01", "[" * 10_000, "{a: " * 5000, "- " * 5000, "!!str", "&a", "a: *a")
+ODD_YAML = (
+    "&a [*a]", "&a {columns: *a}", "{<<: *b}", "? [a, b]\n: c", "!!python/object:os.system {}",
+    "--- 1\n--- 2", "a: b: c", "\t- x", "*nobody", "!!binary x", "%YAML 9.9\n---\na: 1", "- - - -",
+    "'" * 9, "|\n x", "{[a]: 1}", "? {a: 1}\n: 2", "!<x> y", "\0", "columns: !!set {a}",
+    "2001-01-01", "[" * 10_000, "{a: " * 5000, "- " * 5000, "!!str", "&a", "a: *a")
 
 
 def bomb(draw: Random) -> str:

@@ -78,7 +78,7 @@ def test_a_planted_fault_is_noticed(planted, does, fault):
     restarts = planted.child.restarts
     _, found = planted.fault("planted", Case({"does": does.encode()}))
     assert found is None if fault is None else fault in found
-    assert planted.fault("planted", Case({"does": b"return"})) == ("ok", None)  # in a new child if need be
+    assert planted.fault("planted", Case({"does": b"return"})) == ("ok", None)
     died = fault in ("hang", "memory", "died")
     assert planted.child.restarts - max(restarts, 0) == died
 
