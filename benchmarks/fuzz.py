@@ -97,9 +97,9 @@ def run(chosen: list[str], minutes: float, out: Path, shown: list[str], again: b
             with Trial() as trial:
                 for reader in (name for name in chosen if home(name) == module):
                     turn(trial, reader, readers[reader], TURN, until)
-            seeds = [counts["next_seed"] for counts in readers.values()]
-            record = common.record("fuzz", shown, seeds, results(readers), where)
-            common.write(record, out)
+                    seeds = [counts["next_seed"] for counts in readers.values()]
+                    record = common.record("fuzz", shown, seeds, results(readers), where)
+                    common.write(record, out)
     return record
 
 

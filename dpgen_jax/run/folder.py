@@ -79,6 +79,7 @@ def create(root: Path, config: dict[str, Any]) -> RunFolder:
                         "or another --out")
     folder = RunFolder(root)
     folder.root.mkdir(parents=True, exist_ok=True)
+    sync(folder.root.absolute().parent)
     folder.private.mkdir(mode=0o700)
     write_json(folder.config, config | environment())
     return folder
@@ -126,7 +127,7 @@ def environment() -> dict[str, Any]:
 
 
 def write_json(path: Path, value: Any, mode: int = 0o644) -> None:
-    """Writes whole or not at all."""
+    """Writes whole or not at all; on disk, name and all, when the call returns."""
     temporary = path.with_name(path.name + ".tmp")
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as out:
         json.dump(value, out, indent=1, allow_nan=False)
@@ -134,6 +135,16 @@ def write_json(path: Path, value: Any, mode: int = 0o644) -> None:
         out.flush()
         os.fsync(out.fileno())
     os.replace(temporary, path)
+    sync(path.parent)
+
+
+def sync(folder: Path) -> None:
+    """Makes the names in a folder durable: a new file's, or those that were exchanged."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_json(path: Path) -> dict[str, Any]:
