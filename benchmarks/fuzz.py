@@ -21,6 +21,7 @@ from typing import Any
 
 from benchmarks import common
 from benchmarks.fuzzing.process import BYTES, SECONDS
+from benchmarks.fuzzing.readers import HOMES
 from benchmarks.fuzzing.trial import CASES, Trial, home, source
 
 TURN = 200
@@ -34,8 +35,8 @@ def started(out: Path, again: bool = False) -> dict[str, Any]:
     """reader -> its counts so far: those of the file, if this commit wrote it."""
     held = json.loads(out.read_text()) if out.is_file() and not again else {}
     same = held.get("git") == common.git()
-    return {reader: held["results"]["readers"][reader] if same and reader in
-            held["results"]["readers"] else new() for reader in CASES}
+    known = held["results"]["readers"] if same else {}
+    return {reader: known.get(reader) or new() for reader in (*CASES, *known)}
 
 
 def new() -> dict[str, Any]:
@@ -96,7 +97,7 @@ def run(chosen: list[str], minutes: float, out: Path, shown: list[str], again: b
         for module in dict.fromkeys(map(home, chosen)):
             with Trial() as trial:
                 for reader in (name for name in chosen if home(name) == module):
-                    turn(trial, reader, readers[reader], TURN, until)
+                    turn(trial, reader, readers.setdefault(reader, new()), TURN, until)
                     seeds = [counts["next_seed"] for counts in readers.values()]
                     record = common.record("fuzz", shown, seeds, results(readers), where)
                     common.write(record, out)
@@ -115,7 +116,7 @@ def once(reader: str, seed: int) -> None:
 def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--minutes", type=float, default=5.0)
-    parser.add_argument("--reader", action="append", choices=CASES, help="may be repeated")
+    parser.add_argument("--reader", action="append", choices=HOMES, help="may be repeated")
     parser.add_argument("--out", help="the results file")
     parser.add_argument("--again", action="store_true", help="from the first seed on")
     parser.add_argument("--case", nargs=2, metavar=("READER", "SEED"), help="one case again")

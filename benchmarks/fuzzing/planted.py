@@ -35,4 +35,4 @@ def planted(root: Path) -> str:
 
 
 def make(draw: Random) -> Case:
-    return Case({"does": draw.choice((b"return", b"refuse"))})
+    return Case({"does": draw.choice((b"return", b"refuse", b"raise"))})
