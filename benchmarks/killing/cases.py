@@ -75,7 +75,7 @@ def config(case: str, sigma: float | None, steps: int) -> Any:
 
 def budget(case: str) -> Budget:
     """With class counts where the method takes them."""
-    built = config(case, 1.0 if case != "dcgan" else 0.0, 1)
+    built = config(case, 1.0 if case != "dcgan" else 0.0, STEPS)
     bare = built.protects_clients or case in ("dcgan", "topagg_sgd")
     return Budget(float("inf") if case == "dcgan" else 10.0, 1e-3, 0.0 if bare else 0.5)
 
