@@ -16,7 +16,7 @@ from typing import Any
 import tyro
 
 from dpgen_jax import methods
-from dpgen_jax.errors import UserError
+from dpgen_jax.errors import UserError, one_line
 from dpgen_jax.run.progress import tell
 
 INCOMPLETE = 4
@@ -33,21 +33,16 @@ def main(command: Callable[[list[str]], int | None]) -> None:
         if code := command(sys.argv[1:]):
             sys.exit(code)
     except UserError as error:
-        tell(f"error: {_escaped(str(error))}", sys.stderr)
+        tell(f"error: {one_line(error)}", sys.stderr)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         sys.exit(1)
     except OSError as error:
-        tell(f"error: {error}", sys.stderr)
+        tell(f"error: {one_line(error)}", sys.stderr)
         sys.exit(UserError.exit_code)
     except KeyboardInterrupt:
         tell("interrupted", sys.stderr)
         sys.exit(130)
-
-
-def _escaped(text: str) -> str:
-    """In one line, and nothing in it that a terminal would obey."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def split_method(argv: Sequence[str], default: str) -> tuple[str, list[str]]:

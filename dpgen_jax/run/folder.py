@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dpgen_jax import reading
+from dpgen_jax.run.atomic import sync
 from dpgen_jax.types import UserError
 from dpgen_jax.version import __version__
 
@@ -115,6 +116,7 @@ def create(root: Path, config: dict[str, Any]) -> RunFolder:
         raise UserError(f"{root} holds {held}; pass --resume to go on with a run, "
                         "or another --out")
     folder.root.mkdir(parents=True, exist_ok=True)
+    sync(folder.root.absolute().parent)
     folder.private.mkdir(mode=0o700, exist_ok=True)
     write_json(folder.config, config | {"run": secrets.token_hex(16)} | environment())
     return folder
@@ -167,7 +169,7 @@ def environment() -> dict[str, Any]:
 
 
 def write_json(path: Path, value: Any, mode: int = 0o644) -> None:
-    """Writes whole or not at all."""
+    """Writes whole or not at all; on disk, name and all, when the call returns."""
     temporary = path.with_name(path.name + ".tmp")
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as out:
         json.dump(value, out, indent=1, allow_nan=False)
@@ -175,6 +177,7 @@ def write_json(path: Path, value: Any, mode: int = 0o644) -> None:
         out.flush()
         os.fsync(out.fileno())
     os.replace(temporary, path)
+    sync(path.parent)
 
 
 def read_json(path: Path) -> dict[str, Any]:

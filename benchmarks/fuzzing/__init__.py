@@ -1,0 +1,1 @@
+"""Damaged input for every reader of the package, and a process that may die of it."""

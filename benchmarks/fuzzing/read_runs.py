@@ -1,0 +1,75 @@
+"""Readers of run folders and releases: what `--resume`, `account` and `sample` do before they draw.
+
+A resume ends where the first step would be charged. What it would charge on top is then no longer
+in question; what the ledger holds by then is returned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import json
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from benchmarks.fuzzing.read_ledger import totals
+from dpgen_jax import account as accounts
+from dpgen_jax import api, loop
+from dpgen_jax.config import Budget, Runtime
+from dpgen_jax.data import Dataset, from_arrays
+from dpgen_jax.methods import datalens
+from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
+from dpgen_jax.run import bundle
+
+STEPS, N, CLASSES = 4, 40, 3
+CONFIG = datalens.Config(
+    teachers=8, batch=4, top_k=8, sigma=400.0, steps=STEPS, decode="mean", d_steps_first=1,
+    generator=GeneratorNet(4, 16, 8), discriminator=DiscriminatorNet(4, 8, 8))
+RUNTIME = Runtime(devices=1, chunk=4, steps_per_call=1, checkpoint_minutes=0)
+
+
+datalens.build = functools.cache(datalens.build)  # compiled functions are known by their method
+
+
+class WouldStart(BaseException):
+    """Nothing in the package catches it."""
+
+
+def records() -> Dataset:
+    rng = np.random.default_rng(0)
+    return from_arrays(rng.integers(0, 256, (N, 8, 8, 1), dtype=np.uint8),
+                       rng.integers(0, CLASSES, N), CLASSES)
+
+
+def asked(root: Path, resume: bool) -> api.Run:
+    return api.Run("datalens", "glyphs", CONFIG, Budget(10.0, 1e-3, class_epsilon=0.5), RUNTIME,
+                   root, resume)
+
+
+def run(root: Path) -> dict[str, Any]:
+    """The totals of the ledger with which a resume would go on, and from which step."""
+    held = {}
+
+    def train(method, records, state, layout, ledger, *_, **__):
+        held.update(totals(ledger._account), step=state.step)
+        raise WouldStart
+
+    with mock.patch.object(loop, "train", train), contextlib.suppress(WouldStart):
+        api.run(asked(root / "run", True), records(), say=lambda line: None)
+    return held
+
+
+def account(root: Path) -> dict[str, Any]:
+    """`account RUN`."""
+    return json.loads(json.dumps(accounts.of_run(root / "run"), default=str))
+
+
+def release(root: Path) -> dict[str, Any]:
+    """`sample RELEASE` and `load`; fields of the configuration may make other networks."""
+    held = bundle.load(root / "release")
+    x, y = held.sample(2, seed=0)
+    return {"x": list(x.shape), "config": dataclasses.is_dataclass(held.config), "y": y.tolist()}

@@ -1,0 +1,45 @@
+"""What is read in the child: a reader is a function of a case's folder and its options.
+
+It returns what a check of the outcome needs, as plain JSON. Each imports what it needs and no more.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+MACHINE = 5e8
+"""bytes that the readers of data sets are told the machine has"""
+
+Read = Callable[..., Any]
+
+
+def get(name: str) -> Read:
+    """The reader of this name, its imports done."""
+    module, function = HOMES[name]
+    return getattr(importlib.import_module(f"benchmarks.fuzzing.{module}"), function)
+
+
+HOMES = {
+    "idx": ("read_data", "data_set"), "npz": ("read_data", "data_set"),
+    "csv": ("read_data", "data_set"), "folder": ("read_data", "data_set"),
+    "schema": ("read_data", "schema"),
+    "ledger": ("read_ledger", "ledger"), "run": ("read_runs", "run"),
+    "release": ("read_runs", "release"), "account": ("read_runs", "account"),
+    "message": ("read_messages", "message"), "reply": ("read_messages", "reply"),
+    "terms": ("read_messages", "terms"), "planted": ("planted", "planted"),
+}
+
+
+def told(arrays: dict[str, Any]) -> dict[str, str]:
+    """What there is of each array, as text."""
+    return {name: f"{array.dtype}{list(array.shape)}" for name, array in arrays.items()
+            if array is not None}
+
+
+def inside(root: Path, spec: str) -> str:
+    """The spec KIND:NAME with the case's folder put before the name."""
+    kind, _, name = spec.partition(":")
+    return f"{kind}:{root / name}"
