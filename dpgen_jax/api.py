@@ -134,8 +134,8 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = tell,
     capacity.check_disk(root, method)
     public = _public_config(asked, config, data, who)
     files = folder.RunFolder(root)
-    dealing, opened = _opened(asked, config, data, method, records, files, public, who,
-                              say)
+    dealing, opened = _opened(asked, config, data, method, records, files, public, who, notices)
+    say(f"run folder: {root}")
     with opened as ledger, interruptible() as stop:
         say(_summary(method, config, layout, asked.budget, who))
         bits = OsBits() if asked.seed is None else SeededBits(asked.seed, ledger.incarnation)
@@ -174,15 +174,14 @@ def run(asked: Run, data: Dataset, say: Callable[[str], None] = tell,
 
 def _opened(asked: Run, config: Any, data: Dataset, method: Method, records: Private[Records],
             files: folder.RunFolder, public: dict[str, Any], who: Protected,
-            say: Callable[[str], None]) -> tuple[Partition, Ledger]:
+            notices: Notices) -> tuple[Partition, Ledger]:
     """Which unit has which record, and the open ledger. Before the folder is made it is looked up
     what was spent on these records."""
     holds = protection.stamp(asked.budget, asked.seed, config, who).holds
     own = files.run_id() if asked.resume else ""
     with spending.before(records, method.mechanism, asked.budget, holds, asked.total_epsilon,
-                         own, say) as witness:
+                         own, notices.private) as witness:
         (folder.reopen if asked.resume else folder.create)(files.root, public)
-        say(f"run folder: {files.root}")
         dealing = resume.identity(files, records,
                                   lambda key: protection.dealt(method, config, data, key),
                                   asked.resume, asked.seed)

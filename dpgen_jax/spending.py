@@ -33,7 +33,8 @@ def before(records: Private[Records], mechanism: Mechanism, budget: Budget, guar
     """Says what was spent on these records before, and gives the witnesses of the run that starts
     meanwhile; no other run starts until its ledger is there.
 
-    guarantee: whether this run has any; total: `--total-epsilon`; own: the id of the run that is
+    say: tells the data holder alone, since it depends on the records; guarantee: whether this run
+    has any; total: `--total-epsilon`; own: the id of the run that is
     resumed, or nothing. Errors: UserError or BudgetExceeded where the total would be exceeded or
     cannot be promised, and for a damaged journal.
     """
@@ -49,7 +50,7 @@ def before(records: Private[Records], mechanism: Mechanism, budget: Budget, guar
         earlier = [run for run in kept.on(print_of)
                    if run.run != own and (run.spent > 0 or run.in_use)]
         if earlier:
-            say(f"note: {_told(earlier, mechanism, budget)}")
+            say(_told(earlier, mechanism, budget))
         if total is not None:
             _require(earlier, mechanism, budget, total)
         yield lambda files: kept.witness(files.run_id(), print_of, guarantee, files.root)
@@ -69,7 +70,7 @@ def opened(say: Callable[[str], None], needed: bool = False) -> Journal | None:
     except Unusable as error:
         if needed:
             raise
-        say(f"note: {error}; until then nobody notices a copy or an older state of a run folder")
+        say(f"{error}; until then nobody notices a copy or an older state of a run folder")
         return None
 
 
