@@ -15,6 +15,7 @@ from dpgen_jax import api
 from dpgen_jax.config import Budget, Runtime
 from dpgen_jax.data import from_arrays
 from dpgen_jax.run.folder import RunFolder
+from dpgen_jax.run.progress import Notices
 
 N = 60
 BUDGET = Budget(10.0, 1e-3)
@@ -40,11 +41,12 @@ def asked(out: Path | None, *, resume: bool = False, seed: int | None = None,
 
 
 def train(out: Path | None, x=None, y=None, **options) -> tuple[api.Release, str]:
-    """A run in this process; returns the release and all that was said."""
+    """A run in this process; returns the release and all that was said, in private too."""
     said: list[str] = []
     if x is None:
         x, y = images()
-    release = api.run(asked(out, **options), from_arrays(x, y, 3), said.append)
+    release = api.run(asked(out, **options), from_arrays(x, y, 3), said.append,
+                      Notices(said.append))
     return release, "\n".join(said)
 
 
