@@ -285,7 +285,8 @@ def test_whole_runs_on_the_same_records(tmp_path):
     _, said = runs.train(tmp_path / "seeded", steps=1, seed=1, runtime=free)
     assert "on these records" not in said
     _, said = runs.train(tmp_path / "first", steps=1)
-    assert f"private: on these records, before: 1 run gave them no guarantee that could be added ({tmp_path / 'seeded'})" in said
+    assert "private: on these records, before: 1 run gave them no guarantee that" in said
+    assert f"({tmp_path / 'seeded'})" in said
     x, y = runs.images(seed=5)
     _, said = runs.train(tmp_path / "others", x, y, steps=1)
     assert "on these records" not in said
