@@ -142,7 +142,7 @@ def visit_one(method: Method, unit: Units, own: Records, query: Any, step: Array
     k_learn, k_answer, k_bound = jax.random.split(key, 3)
     state = method.learn(k_learn, unit.state, own, query)
     # The barrier keeps accelerators' compilers from computing a message anew for each pass over it.
-    # It is for speed: on CPU it is gone before loops are fused, and `aggregation.enforce` needs none.
+    # It is for speed: on CPU it is gone before loops are fused; `aggregation.enforce` needs none.
     message = lax.optimization_barrier(method.answer(k_answer, state, own, query))
     votes = method.mechanism.contribution(k_bound, message, secret)
     return dataclasses.replace(unit, state=state), votes
