@@ -19,6 +19,7 @@ from dpgen_jax.accountant import smooth_sensitivity as smooth
 from dpgen_jax.accountant.events import EpsilonDeltaEvent, RenyiEvent
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.accountant.smooth_sensitivity import Sanitiser
+from dpgen_jax.aggregation import sanitise
 from dpgen_jax.aggregation.bits import OsBits, SeededBits
 from dpgen_jax.aggregation.noise import thresholds
 from dpgen_jax.config import to_json
@@ -188,7 +189,7 @@ def test_the_run_states_a_new_larger_claim(tmp_path):
     after, now = snapshot(files.root), read_json(files.release / "privacy.json")
     changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
     assert changed == {"ledger.jsonl", "release/privacy.json"}
-    event = RenyiEvent(8.0, CONFIG.sanitiser.rdp(), "smooth-sensitivity")
+    event = sanitise.event(CONFIG.sanitiser)
     assert now.pop("events") == [*claimed.pop("events"), {**event.statement(), "count": 1}]
     assert now.pop("epsilon") == published["epsilon"] > claimed.pop("epsilon") == 3.0
     assert now.pop("data_dependent_epsilon") == published["data_dependent_epsilon"]

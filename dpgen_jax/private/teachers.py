@@ -144,7 +144,8 @@ def visit_one(method: Method, unit: Units, own: Records, query: Any, step: Array
     key = jax.random.fold_in(jax.random.wrap_key_data(unit.key), step)
     k_learn, k_answer, k_bound = jax.random.split(key, 3)
     state = method.learn(k_learn, unit.state, own, query)
-    # The barrier keeps the compiler from computing a message anew for each pass over it.
+    # The barrier keeps accelerators' compilers from computing a message anew for each pass over it.
+    # It is for speed: on CPU it is gone before loops are fused; `aggregation.enforce` needs none.
     message = lax.optimization_barrier(method.answer(k_answer, state, own, query))
     message = jnp.where(jnp.any(own.y != EMPTY), message, jnp.nan)
     votes = method.mechanism.contribution(k_bound, message, secret)
