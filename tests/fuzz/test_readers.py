@@ -10,11 +10,22 @@ import functools
 import json
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.fuzzing import (
+    bombs,
+    cases_arrays,
+    cases_ledger,
+    cases_messages,
+    cases_tables,
+    histories,
+    read_messages,
+)
 from benchmarks.fuzzing.case import FIFO, Case, from_record
+from benchmarks.fuzzing.damage import dumped
 from benchmarks.fuzzing.process import watched
 from benchmarks.fuzzing.trial import CASES, Trial, home, source
 
@@ -44,6 +55,43 @@ def read_all(trial, reader, how):
         assert fault is None, f"{fault}\n{json.dumps(case.record())}"
 
     one()
+
+
+def valid(reader):
+    """What the cases of a reader are made of, undamaged."""
+    moment = {f"run/{name}": data for name, data in histories.moments()[2].files.items()} \
+        if reader in ("run", "account") else {}
+    end = histories.moments()[-1].files if reader == "release" else {}
+    table = "\n".join(map(",".join, [list(cases_tables.COLUMNS), *cases_tables.ROWS[:1]]))
+    schema = dumped(cases_tables.SCHEMA)
+    return {
+        "idx": lambda: Case({f"set/{name}": b"\0\0\x08" + bytes([dims]) + b"\0\0\0\4" * dims
+                             + bytes(4**dims) for name, dims in (
+            (cases_arrays.IDX["images"], 3), (cases_arrays.IDX["labels"], 1))},
+            {"spec": "idx:set"}),
+        "npz": lambda: Case({"a.npz": bombs.stored({
+            "x_train.npy": bombs.npy(np.zeros((6, 8, 8), "u1")),
+            "y_train.npy": bombs.npy(np.zeros(6, int))})}, {"spec": "npz:a.npz", "classes": 3}),
+        "folder": lambda: Case({f"set/train/{name}/0.png": bombs.picture("L", "png")
+                                for name in "ab"}, {"spec": "folder:set"}),
+        "csv": lambda: Case({"t.csv": table.encode(), "s.yaml": schema},
+                            {"spec": "csv:t.csv", "schema": "s.yaml"}),
+        "schema": lambda: Case({"s.yaml": schema}, {"name": "s.yaml"}),
+        "ledger": lambda: Case({"ledger.jsonl": cases_ledger.valid(1)}, known={
+            "true": cases_ledger.valid(1), "forged": False}),
+        "run": lambda: Case(moment, known={"files": histories.moments()[2].files}),
+        "account": lambda: Case(moment),
+        "release": lambda: Case({name: data for name, data in end.items() if "release/" in name}),
+        "message": lambda: Case({"m": cases_messages.question()}),
+        "reply": lambda: Case({"m": cases_messages.answer()}),
+        "terms": lambda: Case({"terms.json": read_messages.TERMS.to_text().encode()}),
+    }[reader]()
+
+
+@READERS
+def test_what_is_not_damaged_is_accepted(trials, reader):
+    """So that a reader which refuses everything does not pass for a sound one."""
+    assert trials(reader).fault(reader, valid(reader)) == ("ok", None)
 
 
 @READERS
