@@ -96,6 +96,7 @@ def test_every_output_shows_the_same_word(stamped, name, capsys):
     assert stamp in text
     assert ("No privacy guarantee." in text) == (kind == "none")
     assert ("Not covered by the guarantee." in text) == (kind == "not covered")
+    assert ("What is left out?" in text) == (kind == "not covered")
     entry = compare.Entry("run", {}, words.checked(told))
     assert bool(compare.doubts(entry)) == (kind != "valid")
     bound = membership.guarantee(told)
