@@ -153,8 +153,8 @@ def promise(privacy: dict[str, Any]) -> tuple[tuple[str, str], ...]:
         return tuple(answers)
     if gaps(privacy):
         answers.append(("What is left out?", "What is named above as not covered. It was read from "
-                        "the records and is in the release as it was; all that follows is about the "
-                        "rest."))
+                        "the records and is in the release as it was; what follows is about all "
+                        "else."))
     secret = ("which of two versions of this one was used" if privacy["relation"] == "replace-one"
               else "whether this one was used")
     return (*answers, *_bounds(epsilon, privacy["delta"], unit, secret))
