@@ -48,7 +48,7 @@ def moments() -> tuple[Moment, ...]:
 
         with mock.patch.object(OsBits, "draw", draw), \
                 mock.patch.object(loop, "compile_block", lambda method, layout: idle), \
-                mock.patch.object(pictures, "write", lambda files, release: None), \
+                mock.patch.object(pictures, "write", lambda *_: None), \
                 mock.patch.dict(os.environ, environment(Path(place) / "home")):
             api.run(read_runs.asked(root, False), read_runs.records(), say=lambda line: None)
         found.append(Moment(snapshot(root), len(found)))

@@ -19,7 +19,9 @@ from dpgen_jax import config as configs
 from dpgen_jax import methods
 from dpgen_jax.aggregation.local import LocalMechanism
 from dpgen_jax.config import Runtime, from_json, to_json
-from dpgen_jax.types import ImageSpec, Method, Spec, TableSpec, UserError
+from dpgen_jax.run import contents
+from dpgen_jax.run.folder import parse_json
+from dpgen_jax.types import Method, Spec, UserError
 
 MOST_TURNS = 2**31
 
@@ -44,11 +46,11 @@ class Terms:
     def from_text(cls, text: str) -> Terms:
         """Errors: UserError for a text that is not that of terms."""
         try:
-            held = json.loads(text)
-            config = from_json(methods.get(held["method"]).Config, held["config"])
-            kind = TableSpec if "columns" in held["spec"] else ImageSpec
-            return cls(held["method"], config, from_json(kind, held["spec"]))
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
+            held = parse_json(text.encode())
+            method = from_json(str, held["method"], "method")
+            config = from_json(methods.get(method).Config, held["config"], "config")
+            return cls(method, config, contents.spec(held["spec"]))
+        except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"the terms of the federation are damaged ({error}); write the app "
                             "anew with python -m dpgen_jax.federate") from None
 
