@@ -136,7 +136,8 @@ def test_a_federation_of_processes_survives_its_clients(tmp_path):
     assert [row["clients"] for row in rows] == [[0, 1, 2], [0], [0, 2]], said
     assert [row["asked"] for row in rows] == [3, 3, 2]
     assert "turn 1: the answer of client 1 holds float32, expected int32; dropped" in said
-    assert "release: run/release (epsilon 8, delta 1e-05, unit client, 3 steps)" in said
+    assert "release: run/release (3 steps; (epsilon, delta) replace-one; epsilon 8, delta 1e-05, " \
+           "unit client)" in said
     release = api.load(tmp_path / "run")
     assert fed.same(release.model, twin.model)
     assert release.privacy == twin.privacy | {"noise_source": "seeded: no privacy claim"}

@@ -92,7 +92,7 @@ def test_what_fails_beside_the_release_costs_itself_alone(tmp_path, monkeypatch,
         "--steps-per-call", 1, "--checkpoint-minutes", 0, "--out", tmp_path / "run")
     warnings = [line for line in err.splitlines() if line.startswith("warning: ")]
     assert code == cli.INCOMPLETE == 4 and "Traceback" not in err
-    assert out.splitlines()[-1].startswith(f"release: {tmp_path / 'run/release'} (epsilon 10")
+    assert out.splitlines()[-1].startswith(f"release: {tmp_path / 'run/release'} (")
     assert len(warnings) == len(wanted)
     assert all(re.search(*pair) for pair in zip(wanted, warnings, strict=True))
     whole(tmp_path / "run")

@@ -59,7 +59,9 @@ class Running:
         self.wait_for((place / "third").exists)
 
     def wait_for(self, done):
+        end = time.monotonic() + LIMIT
         while not done():
+            assert time.monotonic() < end, self.said()
             assert self.process.poll() is None, self.said()
             time.sleep(0.01)
 
@@ -75,6 +77,14 @@ class Running:
     def go(self):
         (self.place / "go").touch()
         return self.process.wait(LIMIT)
+
+
+@pytest.fixture(autouse=True)
+def heard():
+    """SIGHUP is heard, also where these tests are started by `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture
@@ -105,7 +115,8 @@ def test_sigterm_stops_after_the_step_with_a_release(start, tmp_path):
     assert running.go() == 143, running.said()
     said = (tmp_path / "out").read_text().splitlines()
     assert said[-2] == "stopped at step 3 of 6: you interrupted it"
-    assert said[-1] == "release: run/release (epsilon 10, delta 0.001, 3 steps)"
+    assert said[-1] == ("release: run/release (3 steps; (epsilon, delta) replace-one; epsilon 10, "
+                        "delta 0.001, unit record)")
     assert "Traceback" not in running.said()
     kept(tmp_path / "run", 3)
 
