@@ -23,7 +23,7 @@ from dpgen_jax.accountant.published import PUBLISHED
 from dpgen_jax.config import Budget, to_json
 from dpgen_jax.errors import UserError
 from dpgen_jax.plan import complete, with_records
-from dpgen_jax.run import statement
+from dpgen_jax.run import contents, statement
 from dpgen_jax.run.folder import RunFolder, read_json
 
 DESCRIPTION = ("What a configuration costs: proven for the code that runs, and as the paper "
@@ -105,15 +105,16 @@ def of_run(root: Path) -> dict[str, Any]:
 def _stamp(root: Path, held: ledger.Account) -> str:
     """The stamp of a run's release; of a run without one, what it would be."""
     files = RunFolder(root)
-    if (files.release / "privacy.json").is_file():
-        return guarantee.line(read_json(files.release / "privacy.json"))
+    released = files.release / "privacy.json"
+    if released.is_file():
+        return guarantee.line(contents.statement(read_json(released), str(released)))
     if not files.config.is_file():
         return f"none: {root} holds neither a release nor the config.json of a run"
-    config = read_json(files.config)
+    config = contents.described(files.config)
     seeded = config.get("seed") is not None
     faults = guarantee.faults(
         max(held.target, held.epsilon()), "seeded" if seeded else guarantee.SOUND_NOISE,
-        (config.get("config") or {}).get("accounting", "proven"), str(config.get("simulated", "")))
+        config["config"].get("accounting", "proven"), config.get("simulated", ""))
     stamp = guarantee.stamped(held.header["relation"], faults, config.get("not_covered") or ())
     return f"{stamp.text} (of a release that is not there yet)"
 

@@ -38,10 +38,10 @@ def allowed_bytes() -> float:
 
 @contextmanager
 def limited(max_gb: float | None) -> Iterator[None]:
-    """Within it `allowed_bytes` is max_gb * 1e9; None: what the machine has. Errors: UserError."""
+    """Within it `allowed_bytes` is max_gb * 1e9; None: as outside. Errors: UserError."""
     if max_gb is not None and not max_gb > 0:
         raise UserError(f"--max-gb is {max_gb}; it must be above 0")
-    token = _allowed.set(None if max_gb is None else 1e9 * max_gb)
+    token = _allowed.set(_allowed.get() if max_gb is None else 1e9 * max_gb)
     try:
         yield
     finally:

@@ -1,6 +1,5 @@
 """The names of classes: part of what is released, and of nothing that is compared or hashed."""
 
-import json
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from dpgen_jax import api, assessment, data
 from dpgen_jax.config import digest, from_json, to_json
 from dpgen_jax.data import Dataset
 from dpgen_jax.presets import numbers
-from dpgen_jax.run import bundle, folder
+from dpgen_jax.run import contents, folder
 from dpgen_jax.run.bundle import Release
 from dpgen_jax.run.statement import Protected
 from dpgen_jax.types import EMPTY, ImageSpec, UserError
@@ -20,8 +19,12 @@ PLAIN = ImageSpec(8, 8, 1, 3)
 NAMED = ImageSpec(8, 8, 1, 3, ("emu", "cat", "dog"))
 
 
+SOUND = {"guarantee": "(epsilon, delta) replace-one", "epsilon": 3.0, "delta": 1e-5,
+         "relation": "replace-one", "unit": "record", "noise_source": "os-entropy"}
+
+
 def release(spec):
-    return Release("datalens", toy.CONFIG, spec, {"w": np.zeros(2, np.float32)}, {})
+    return Release("datalens", toy.CONFIG, spec, {"w": np.zeros(2, np.float32)}, SOUND)
 
 
 def public(spec):
@@ -49,11 +52,10 @@ def test_a_label_that_is_none_is_refused_by_name(spec, label):
 
 def test_a_release_keeps_them_and_an_old_one_has_none(tmp_path):
     release(NAMED).save(tmp_path)
-    assert bundle.load(tmp_path).spec.class_names == NAMED.class_names
-    held = json.loads((tmp_path / "config.json").read_text())
-    del held["spec"]["class_names"]
-    (tmp_path / "config.json").write_text(json.dumps(held))
-    assert bundle.load(tmp_path).spec.class_names == ()
+    saved = contents.described(tmp_path / "config.json")["spec"]
+    assert contents.spec(saved).class_names == NAMED.class_names
+    del saved["class_names"]
+    assert contents.spec(saved).class_names == ()
 
 
 def test_they_are_no_part_of_what_is_compared_or_of_old_digests():

@@ -154,10 +154,10 @@ def test_datalens_on_a_table_of_one_class_with_a_drafted_schema(place, capsys):
     jax.config.update("jax_disable_most_optimizations", True)
     try:
         train.command(["datalens", "--dataset", "csv:shop.csv", "--schema", "draft.yaml", "--out",
-                       "new", "--top-k", "200", *FLAGS])
+                       "new", "--accept-uncovered", "--top-k", "200", *FLAGS])
     finally:
         jax.config.update("jax_disable_most_optimizations", False)
-    assert "no rows of the class b (column kind)" in capsys.readouterr().out
+    assert "no rows of the class b (column kind)" in capsys.readouterr().err
     notes = [f"{entry} read from private data" for entry in (
         "kind of n, x, size", "bounds of n, x", "nullability of n, x, size",
         "categories of size, kind")]
@@ -165,6 +165,7 @@ def test_datalens_on_a_table_of_one_class_with_a_drafted_schema(place, capsys):
     loaded = data.load("csv:shop.csv", schema="draft.yaml")
     assert [entry.what for entry in loaded.uncovered] == notes
     privacy = json.loads((place / "new/release/privacy.json").read_text())
+    assert privacy["guarantee"] == f"not covered: {'; '.join(notes)}"
     (event,) = privacy["events"]
     assert event["sensitivity"] >= 2 * np.sqrt(4 * 3) and event["count"] == 2
     assert not any(b"no rows of" in content for content in runs.snapshot(place / "new").values())

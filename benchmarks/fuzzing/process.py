@@ -133,7 +133,7 @@ class Child:
 
 def environment(home: Path) -> dict[str, str]:
     """That of this process, with nothing of the user's own in reach."""
-    places = {"HOME": home, "XDG_STATE_HOME": home / "state", "XDG_CACHE_HOME": home / "cache",
+    places = {"HOME": home, "DPGEN_STATE": home / "state", "XDG_CACHE_HOME": home / "cache",
               "DPGEN_CACHE": home / "decoded", "DPGEN_DATA": home / "none"}
     return os.environ | {name: str(place) for name, place in places.items()} | {
         "JAX_NUM_CPU_DEVICES": "1", "JAX_PLATFORMS": "cpu"}

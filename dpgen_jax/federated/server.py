@@ -55,7 +55,7 @@ def fault(reply: Reply, question: Question, mechanism: Any) -> str | None:
     if reply.noise not in (OsBits.label, SeededBits.label):
         return "does not say where its noise comes from"
     if reply.turn != question.turn:
-        return f"is for turn {reply.turn}"
+        return f"is for turn {reply.turn!r}"
     if not isinstance(values, np.ndarray) or values.dtype != np.int32:
         return f"holds {getattr(values, 'dtype', type(values).__name__)}, expected int32"
     if values.shape != mechanism.shape:

@@ -70,6 +70,9 @@ class Described(TypedDict, total=False):
     dataset: str
     generator_sha256: str
     class_counts: list[int] | None
+    seed: int | None
+    not_covered: list[str]
+    simulated: str
 
 
 class Score(TypedDict, total=False):

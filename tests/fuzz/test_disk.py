@@ -82,7 +82,7 @@ def test_a_ledger_that_does_not_sync_is_caught(tmp_path, monkeypatch):
         drawing, lost = Drawing(tmp_path / fault), []
         with drawing.disk, monkeypatch.context() as patched:
             if fault == "folder":
-                patched.setattr(books, "_sync_directory", lambda path: None)
+                patched.setattr(books.files, "sync_directory", lambda path: None)
             else:
                 patched.setattr(os, "fsync", lambda descriptor: None)
             with Ledger.create(drawing.path, HEADER) as book:
@@ -124,11 +124,11 @@ def test_a_run_charges_what_was_drawn_whatever_a_crash_forgets(tmp_path, monkeyp
             crashes.extend((state, len(drawn)) for state in disk.states(Random(0), 4))
         return real(self, shape)
 
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("DPGEN_STATE", str(tmp_path / "state"))
     with Disk(place, look) as disk, monkeypatch.context() as patched:
         patched.setattr(OsBits, "draw", draw)
         patched.setattr(loop, "compile_block", lambda method, layout: histories.idle)
-        patched.setattr(pictures, "write", lambda files, release: None)
+        patched.setattr(pictures, "write", lambda *_: None)
         api.run(read_runs.asked(place / "run", False), read_runs.records(), say=lambda line: None)
     chosen = Random(0).sample(crashes, min(16, len(crashes)))
     faults = [fault for i, (state, count) in enumerate(chosen)

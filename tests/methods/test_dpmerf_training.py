@@ -70,7 +70,7 @@ def test_every_step_is_shown_and_none_costs_anything(whole, tmp_path):
     assert [row["step"] for row in rows] == [1, *range(2, STEPS + 2)]
     assert "norm" in rows[0] and all("embedding_loss" in row for row in rows[1:])
     assert len({row["epsilon"] for row in rows}) == 1
-    assert whole[1].privacy["steps"] == 1 and whole[1].privacy["epsilon"] == 3.0
+    assert whole[1].privacy["steps"] == 1 and whole[1].privacy["budget_epsilon"] == 3.0
 
 
 @pytest.mark.parametrize("step", [0, 2])

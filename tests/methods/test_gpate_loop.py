@@ -25,6 +25,7 @@ from dpgen_jax.methods import gpate
 from dpgen_jax.private import partition
 from dpgen_jax.private import votes as log
 from dpgen_jax.private.teachers import Units
+from dpgen_jax.run import pictures
 from dpgen_jax.run.folder import RunFolder
 from dpgen_jax.types import Array, Private, UserError, unseal
 
@@ -175,7 +176,7 @@ def run(root, monkeypatch, resume=False):
     method = dataclasses.replace(LOOPED["table"], refine=lambda key, public: public.inner.average)
     monkeypatch.setattr(gpate, "build", lambda config, spec, runtime: method)
     monkeypatch.setattr(loop, "compile_block", lambda method, where: block(LOOPED["table"], where))
-    monkeypatch.setattr(api.pictures, "write", lambda files, release: None)
+    monkeypatch.setattr(pictures, "write", lambda *_: None)
     runtime = Runtime(devices=1, chunk=1, steps_per_call=2, checkpoint_minutes=0)
     asked = api.Run("gpate", "mnist-eps1", CONFIG, BUDGET, runtime, root, resume, seed=3)
     return api.run(asked, Dataset("rows", TABLE, *DATA["table"]), lambda line: None)
@@ -207,7 +208,7 @@ def test_a_run_keeps_its_votes_and_goes_on_with_them_after_a_crash(tmp_path, mon
     lost = 2 * QUERIES  # charged at their worst
     assert held.spent() == ((test, 6 * QUERIES + lost),
                             (answer, int(votes.answered.sum()) + lost))
-    assert release.privacy["epsilon"] == 40 and release.privacy["steps"] == 6
+    assert release.privacy["budget_epsilon"] == 40 and release.privacy["steps"] == 6
     seen = data_dependent.reading(root)
     assert seen["votes"]["steps charged without votes"] == 2
     with pytest.raises(UserError, match="8 steps are charged and the votes of 6"):

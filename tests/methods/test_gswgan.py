@@ -200,8 +200,10 @@ def test_a_secret_draw_is_one_subsampled_release_of_the_whole_batch():
     ((event, count),) = held.events(7)
     plain = mechanism().events(1)[0][0]
     assert held.schedule == SecretDraw(5, 2) and count == 7
+    ties = 10 * 2.0**-96  # of five secret numbers
     assert event == SampledGaussianEvent(plain.sigma, plain.squared_sensitivity, 5, 2, plain.grid,
-                                         plain.total_variation)
+                                         event.total_variation)
+    assert event.total_variation == pytest.approx(plain.total_variation + ties, rel=1e-12)
 
 
 def test_the_noise_of_a_federation_is_that_of_one_client():
