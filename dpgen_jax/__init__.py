@@ -1,7 +1,7 @@
 """Generators of synthetic images and tables under differential privacy, in JAX.
 
     import dpgen_jax as dg
-    release = dg.fit("datalens", x, y, epsilon=1.0, delta=1e-5)
+    release = dg.fit("datalens", x, y, classes=10, epsilon=1.0, delta=1e-5)
     x_syn, y_syn = release.sample(1000)
 """
 

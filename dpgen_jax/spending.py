@@ -113,9 +113,9 @@ def _require(earlier: list[Run], mechanism: Mechanism, budget: Budget, total: fl
     if epsilon > total:
         raise BudgetExceeded(
             f"the sum over all runs on these records would be epsilon {epsilon:.6g} at delta "
-            f"{delta:.4g}, beyond --total-epsilon {total:g}: {_number(earlier)} before this one "
-            f"have budgets of {epsilon - budget.epsilon:.6g} ({_folders(earlier)}); give this one "
-            "less")
+            f"{delta:.4g}, beyond --total-epsilon {total:g}: {_number(earlier)} before this one, "
+            f"of budgets of {epsilon - budget.epsilon:.6g} in all ({_folders(earlier)}); give this "
+            "one less")
 
 
 def _number(runs: list[Run]) -> str:
