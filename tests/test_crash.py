@@ -169,7 +169,7 @@ def test_a_full_disk_keeps_the_earlier_checkpoints(tmp_path, monkeypatch, name, 
     assert not any("unfinished" in p.name for p in folder.iterdir())
 
 
-def test_a_full_disk_in_a_run_costs_a_checkpoint(tmp_path, monkeypatch, capsys):
+def test_a_full_disk_in_a_run_costs_a_checkpoint(tmp_path, monkeypatch):
     real, tried = checkpoint.write_json, []
 
     def full_at_2(path, *args, **options):
@@ -179,8 +179,8 @@ def test_a_full_disk_in_a_run_costs_a_checkpoint(tmp_path, monkeypatch, capsys):
         real(path, *args, **options)
 
     monkeypatch.setattr(checkpoint, "write_json", full_at_2)
-    release, _ = runs.train(tmp_path / "run")
-    assert re.search("checkpoints/2 cannot be written .*No space left", capsys.readouterr().err)
+    release, said = runs.train(tmp_path / "run")
+    assert re.search("checkpoints/2 cannot be written .*No space left", said)
     held = books.account(books.read(tmp_path / "run/ledger.jsonl"))
     assert held.steps == release.privacy["steps"] == 6 and len(tried) == 1
     assert checkpoint.steps(runs.files(tmp_path / "run").checkpoints) == [5, 6]
@@ -194,7 +194,7 @@ def test_a_disk_without_room_for_a_checkpoint_is_named_before_anything_is_spent(
     assert not any(tmp_path.iterdir())
 
 
-def test_a_full_disk_at_the_ledger_stops_before_the_draw(tmp_path, monkeypatch, capsys):
+def test_a_full_disk_at_the_ledger_stops_before_the_draw(tmp_path, monkeypatch):
     """What was drawn before is released."""
     drawn, real, appends = [], os.pwrite, []
 
@@ -210,8 +210,7 @@ def test_a_full_disk_at_the_ledger_stops_before_the_draw(tmp_path, monkeypatch, 
                         bits.draw_bits(shape))
     release, said = runs.train(tmp_path / "run")
     assert "stopped at step 1 of 6: it cannot go on" in said
-    assert re.search("warning: .*ledger.jsonl cannot be written .*nothing may be drawn",
-                     capsys.readouterr().err)
+    assert re.search("warning: .*ledger.jsonl cannot be written .*nothing may be drawn", said)
     assert len(drawn) == 1 == api.load(tmp_path / "run").privacy["steps"]
 
 

@@ -9,7 +9,10 @@ from benchmarks.fuzzing.readers import MACHINE, inside, told
 from dpgen_jax import data, reading
 from dpgen_jax.data import schema as schemas
 
-reading.machine_bytes = lambda: MACHINE
+
+def prepare() -> None:
+    """Readers are told of a small machine."""
+    reading.machine_bytes = lambda: MACHINE
 
 
 def data_set(root: Path, spec: str, **options: Any) -> dict[str, str]:

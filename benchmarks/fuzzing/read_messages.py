@@ -32,8 +32,6 @@ CONFIG = gswgan.Config(
     generator=ResNetNet(2, 2), critic=CriticNet(2), warm_generator=ResNetNet(2, 2))
 TERMS = Terms("gswgan", CONFIG, ImageSpec(8, 8, 1, 3))
 method = functools.cache(TERMS.build)
-messages.form = functools.cache(messages.form)
-clients.store.write = lambda path, memory: None
 
 
 class Faults(logging.Handler):
@@ -49,7 +47,14 @@ class Faults(logging.Handler):
 
 
 FAULTS = Faults()
-clients.log.addHandler(FAULTS)
+
+
+@functools.cache
+def prepare() -> None:
+    """A client keeps nothing on the disk, and what it logs is heard."""
+    messages.form = functools.cache(messages.form)
+    clients.store.write = lambda path, memory: None
+    clients.log.addHandler(FAULTS)
 
 
 def message(root: Path, name: str = "m") -> dict[str, Any]:

@@ -32,7 +32,10 @@ CONFIG = datalens.Config(
 RUNTIME = Runtime(devices=1, chunk=4, steps_per_call=1, checkpoint_minutes=0)
 
 
-datalens.build = functools.cache(datalens.build)  # compiled functions are known by their method
+@functools.cache
+def prepare() -> None:
+    """One method for all cases: compiled functions are known by it."""
+    datalens.build = functools.cache(datalens.build)
 
 
 class WouldStart(BaseException):

@@ -17,9 +17,13 @@ Read = Callable[..., Any]
 
 
 def get(name: str) -> Read:
-    """The reader of this name, its imports done."""
-    module, function = HOMES[name]
-    return getattr(importlib.import_module(f"benchmarks.fuzzing.{module}"), function)
+    """The reader of this name, its imports done. For the child alone: what a module's `prepare`
+    changes of the package stays changed."""
+    home, function = HOMES[name]
+    module = importlib.import_module(f"benchmarks.fuzzing.{home}")
+    if prepare := getattr(module, "prepare", None):
+        prepare()
+    return getattr(module, function)
 
 
 HOMES = {

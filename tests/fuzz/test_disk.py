@@ -15,6 +15,7 @@ from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import OsBits
 from dpgen_jax.errors import UserError
+from dpgen_jax.methods import datalens
 from dpgen_jax.run import pictures
 from dpgen_jax.run.folder import read_json, write_json
 
@@ -125,6 +126,7 @@ def test_a_run_charges_what_was_drawn_whatever_a_crash_forgets(tmp_path, monkeyp
         return real(self, shape)
 
     monkeypatch.setenv("DPGEN_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr(datalens, "build", functools.cache(datalens.build))
     with Disk(place, look) as disk, monkeypatch.context() as patched:
         patched.setattr(OsBits, "draw", draw)
         patched.setattr(loop, "compile_block", lambda method, layout: histories.idle)
