@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import shutil
 import signal
 
@@ -243,6 +244,15 @@ def test_no_damaged_file_of_a_checkpoint_goes_unnoticed(broken, how):
             refused.add(path.relative_to(folder).parts[0])
         path.write_bytes(before)
     assert refused == {"note.json", "public", "units-00000"}
+
+
+@pytest.mark.parametrize("part", ["note.json", "public/manifest.ocdbt"])
+def test_a_pipe_in_a_checkpoint_is_damage_and_no_wait_without_end(broken, part):
+    path = runs.files(broken).checkpoints / str(DONE) / part
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(UserError, match=f"{DONE} is damaged"):
+        restored(broken, DONE)
 
 
 @pytest.mark.parametrize("part", ["public/manifest.ocdbt", "units-00000/manifest.ocdbt",

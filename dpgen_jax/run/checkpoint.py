@@ -25,6 +25,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
+from dpgen_jax.reading import require_regular
 from dpgen_jax.run.folder import write_json
 from dpgen_jax.run.progress import reason
 from dpgen_jax.types import UserError
@@ -106,6 +107,7 @@ def _owner_only(folder: Path) -> None:
 def note(folder: Path, step: int, *names: str) -> dict[str, Any]:
     """These values of a checkpoint's note. Errors: UserError when it is damaged or lacks one."""
     with _damage_named(folder, step) as path:
+        require_regular(path / "note.json")
         held = json.loads((path / "note.json").read_text())
         return {name: held[name] for name in names}
 
@@ -124,6 +126,9 @@ def restore(folder: Path, step: int, name: str, like: Any) -> Any:
     Errors: UserError naming the checkpoint when it is truncated, altered or of another shape.
     """
     with _damage_named(folder, step) as path:
+        for file in (path / name).rglob("*"):
+            if not file.is_dir():
+                require_regular(file)  # orbax would wait for a pipe without end
         as_saved = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), like)
         read = _checkpointer().restore(path / name, item=like, restore_args=as_saved)
         known = json.loads((path / "note.json").read_text()).get("crc32", {}).get(name)
