@@ -104,7 +104,7 @@ def _rechained(draw: Random, data: bytes) -> bytes:
 
 
 def check_ledger(case: Case, value: dict[str, Any]) -> str | None:
-    """What is wrong with an accepted ledger, or None."""
+    """Returns what is wrong with an accepted ledger, or None."""
     if value["jax"]:
         return "the accountant imported JAX"
     sums = [value[name] for name in ("before", "after", "again")]

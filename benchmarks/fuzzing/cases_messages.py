@@ -29,7 +29,7 @@ def reply(draw: Random) -> Case:
 
 
 def _spoiled(draw: Random, data: bytes) -> bytes:
-    """What is said, an array, the header of the file, or its bytes are odd."""
+    """Makes what is said, an array, the header of the file, or its bytes odd."""
     kind = draw.randrange(8)
     if kind < 2:
         return damaged(draw, data)
@@ -90,7 +90,7 @@ def check_message(case: Case, value: dict[str, Any]) -> str | None:
 
 
 def check_reply(case: Case, value: dict[str, Any]) -> str | None:
-    """What counts has the form of an answer, and what is dropped has a line that can be printed."""
+    """Checks that what counts has the form of an answer, and what is dropped a printable line."""
     form = list(read_messages.method().mechanism.shape)
     if any(shape != form for shape in value["shape"]):
         return f"an answer of another form counts: {value}"

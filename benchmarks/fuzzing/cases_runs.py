@@ -127,7 +127,7 @@ def release(draw: Random) -> Case:
 
 
 def check_run(case: Case, value: dict[str, Any]) -> str | None:
-    """What is wrong with a folder that a resume accepts."""
+    """Returns what is wrong with a folder that a resume accepts."""
     files = case.known["files"]
     steps = {name: known for name, known in proven(files).items() if known > value["steps"]}
     if steps:

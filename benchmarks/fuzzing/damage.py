@@ -1,4 +1,4 @@
-"""What is done to valid bytes and valid JSON."""
+"""Damages valid bytes and valid JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def damaged(draw: Random, data: bytes, most: int = 3) -> bytes:
 
 
 def _place(draw: Random, data: bytes) -> tuple[int, int]:
-    """Where a change begins and ends: short pieces, at the front as often as anywhere."""
+    """Returns where a change begins and ends: short pieces, at the front as often as anywhere."""
     start = draw.randrange(min(len(data), 64) + 1) if draw.randrange(2) else \
         draw.randrange(len(data) + 1)
     longest = draw.choice((1, 4, 64, len(data)))

@@ -48,7 +48,7 @@ class Child:
         self.peak = 0
 
     def answer(self, reader: str, root: Path, options: dict[str, Any]) -> dict[str, Any]:
-        """What the child said, or {"status": "hang" | "memory" | "died", "text": what was seen}."""
+        """Returns the child's answer, or {"status": "hang" | "memory" | "died", "text": why}."""
         if self._process is None:
             self._start()
         if reader not in self._ready:

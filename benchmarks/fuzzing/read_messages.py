@@ -35,7 +35,7 @@ method = functools.cache(TERMS.build)
 
 
 class Faults(logging.Handler):
-    """What a client logs with a traceback: an error that nobody foresaw."""
+    """Collects what a client logs with a traceback: an error that nobody foresaw."""
 
     def __init__(self) -> None:
         super().__init__()
