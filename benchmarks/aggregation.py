@@ -1,9 +1,9 @@
-"""What G-PATE's aggregation costs: `python -m benchmarks.aggregation`. Needs no data.
+"""Time of G-PATE's aggregation: `python -m benchmarks.aggregation`. It needs no data.
 
 Algorithm 2 of Long et al. 2021 on the gradients of all teachers of a preset: projection, clip,
 histograms, Confident-GNMax, and the projection back. Timed in the same turns, in one process, are
 
-- the library's, inside `loop.compile_block`: matrices drawn anew, chunk by chunk the votes of the
+- the library's, inside `loop.compile_block`: new random matrices, chunk by chunk the votes of the
   teachers and their sum, noise from fresh bits of the operating system; in the chunks that a run
   takes on this device, and in others;
 - "numpy": the algorithm as printed, a loop over samples and dimensions, each a NumPy expression
@@ -42,25 +42,26 @@ from dpgen_jax import presets
 from dpgen_jax.aggregation import projection
 from dpgen_jax.aggregation.bits import OsBits, SeededBits
 from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
-from dpgen_jax.capacity import choose_layout
-from dpgen_jax.config import Budget, Runtime
+from dpgen_jax.core.config import Budget, Runtime
+from dpgen_jax.core.types import Array, Method, Private, Records
 from dpgen_jax.methods import gpate
-from dpgen_jax.plan import complete
 from dpgen_jax.presets import Preset
 from dpgen_jax.private.teachers import Layout
-from dpgen_jax.types import Array, Method, Private, Records
+from dpgen_jax.run.calibrate_config import complete
+from dpgen_jax.run.capacity import choose_layout
 
 RUNTIME = Runtime(moments="bfloat16")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark and write its record."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     args = parse(arguments)
     where = common.machine()
     results = measure(args)
-    shown = [a for i, a in enumerate(arguments)
-             if "--out" not in (a.split("=")[0], arguments[i - 1] if i else "")]
-    record = common.record("aggregation", shown, [args.seed], results, where)
+    argv = [a for i, a in enumerate(arguments)
+            if "--out" not in (a.split("=")[0], arguments[i - 1] if i else "")]
+    record = common.record("aggregation", argv, [args.seed], results, where)
     path = common.write(record, args.out)
     print(json.dumps(record, indent=1) if args.json else table(record))
     print(f"written to {path}", file=sys.stderr)
@@ -68,13 +69,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.aggregation", description=__doc__,
                                      allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    known = [name for name, preset in presets.all_of("gpate").items()
+    names = [name for name, preset in presets.all_of("gpate").items()
              if preset.config.aggregate == "gnmax" and preset.config.projection]
-    parser.add_argument("--preset", default="mnist-eps1", choices=known, metavar="PRESET",
-                        help=f"one of {', '.join(known)}")
+    parser.add_argument("--preset", default="mnist-eps1", choices=names, metavar="PRESET",
+                        help=f"one of {', '.join(names)}")
     parser.add_argument("--teachers", type=int, default=4000, help="of the aggregation")
     parser.add_argument("--chunk", type=int, nargs="*", default=[16, 64],
                         help="chunks beside those that a run takes")
@@ -93,18 +95,18 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """Times all ways in turns."""
+    """Time all ways in turns."""
     preset = presets.get("gpate", args.preset)[1]
     method = with_teachers(preset, args.teachers)
-    mechanism, own = method.mechanism, choose_layout(method, RUNTIME)
+    mechanism, layout = method.mechanism, choose_layout(method, RUNTIME)
     x = gradients(mechanism, math.prod(preset.spec.shape), args.seed)
-    ours = {f"chunk {n}": library(method, x, dataclasses.replace(own, chunk=n), args.seed)
-            for n in dict.fromkeys((own.chunk, *args.chunk))}
+    ours = {f"chunk {n}": library(method, x, dataclasses.replace(layout, chunk=n), args.seed)
+            for n in dict.fromkeys((layout.chunk, *args.chunk))}
     answers = {name: seeded_step(each, args.seed) for name, each in ours.items()}
-    given = answers[f"chunk {own.chunk}"][0], *noises(mechanism, args.seed)
-    expected = algorithm_2(mechanism, x, *given)
+    inputs = answers[f"chunk {layout.chunk}"][0], *noises(mechanism, args.seed)
+    expected = algorithm_2(mechanism, x, *inputs)
     wall, processor = both_clocks({
-        "numpy": lambda: algorithm_2(mechanism, x, *given),
+        "numpy": lambda: algorithm_2(mechanism, x, *inputs),
         **{name: each.step for name, each in ours.items()},
         **{f"step of {n}": whole_step(preset, n, args.seed).step for n in args.step_teachers}},
         args.repeats)
@@ -113,21 +115,21 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             "dimension": x.shape[-1], "queries": mechanism.queries,
             "answered": int(np.count_nonzero(expected[0])),
             "agreement": {name: differences(a[1:], expected) for name, a in answers.items()},
-            "device": own.devices[0].device_kind, "devices": len(own.devices),
-            "chunk_of_a_run": own.chunk, "step_teachers": args.step_teachers,
-            "wall": conclude(wall, own.chunk, args),
-            "processor": conclude(processor, own.chunk, args)}
+            "device": layout.devices[0].device_kind, "devices": len(layout.devices),
+            "chunk_of_a_run": layout.chunk, "step_teachers": args.step_teachers,
+            "wall": conclude(wall, layout.chunk, args),
+            "processor": conclude(processor, layout.chunk, args)}
 
 
 def both_clocks(ways: Mapping[str, Callable[[], Any]], repeats: int) -> tuple[dict, dict]:
-    """`common.side_by_side` by the wall, and the same turns by the processor, all cores' added."""
+    """Time as `common.side_by_side`, by the wall and by the processor, all cores added."""
     processor: dict[str, list[float]] = {name: [] for name in ways}
 
-    def counted(name):
+    def counted(name: str) -> Any:
         start = time.process_time()
-        done = jax.block_until_ready(ways[name]())
+        result = jax.block_until_ready(ways[name]())
         processor[name].append(time.process_time() - start)
-        return done
+        return result
 
     calls = {name: lambda name=name: counted(name) for name in ways}
     wall = common.side_by_side(calls, repeats, warmup=1)
@@ -135,7 +137,7 @@ def both_clocks(ways: Mapping[str, Callable[[], Any]], repeats: int) -> tuple[di
 
 
 def conclude(seconds: Mapping[str, dict], chunk: int, args: argparse.Namespace) -> dict[str, Any]:
-    """Ratios to NumPy, the step on the line through both, and the aggregation's share of it."""
+    """Return ratios to NumPy, the extrapolated step, and the aggregation's share of it."""
     median = {name: timing["median"] for name, timing in seconds.items()}
     few, many = args.step_teachers
     per_teacher = (median[f"step of {many}"] - median[f"step of {few}"]) / (many - few)
@@ -146,15 +148,18 @@ def conclude(seconds: Mapping[str, dict], chunk: int, args: argparse.Namespace) 
 
 
 def with_teachers(preset: Preset, teachers: int) -> Method:
-    """The preset's method with so many teachers."""
+    """Return the preset's method with this many teachers."""
     config = dataclasses.replace(preset.config, teachers=teachers)
     config = complete("gpate", config, preset.spec, Budget(preset.epsilon, preset.delta))
     return gpate.build(config, preset.spec, RUNTIME)
 
 
 def gradients(mechanism: ConfidentGNMax, dimension: int, seed: int) -> np.ndarray:
-    """float32 [U, B, D], entries about as large as the clip, so that a projection to a few
-    coordinates is many times that; half of the variance is common to the teachers."""
+    """Return random gradients float32 [U, B, D].
+
+    Entries are about as large as the clip, so that a projection to a few coordinates is many times
+    that; half of the variance is common to the teachers.
+    """
     rng = np.random.default_rng(seed)
     shape = mechanism.bound.rows, dimension
     x = rng.standard_normal((mechanism.n_units, *shape), np.float32)
@@ -164,8 +169,10 @@ def gradients(mechanism: ConfidentGNMax, dimension: int, seed: int) -> np.ndarra
 
 
 def library(method: Method, x: np.ndarray, layout: Layout, seed: int) -> Library:
-    """The step of a method whose teachers answer with given gradients and learn nothing, so that
-    only Algorithm 2 is left. Its public state is what the last step drew and released."""
+    """Return the step of a method whose teachers answer with these gradients and learn nothing.
+
+    Only Algorithm 2 is left. The public state has the matrices and the release of the last step.
+    """
     bound, (_, rows, dimension) = method.mechanism.bound, x.shape
 
     def ask(key: Array, public: Any) -> Array:
@@ -184,8 +191,15 @@ def library(method: Method, x: np.ndarray, layout: Layout, seed: int) -> Library
 
 
 def seeded_step(ours: Library, seed: int) -> tuple[np.ndarray, ...]:
-    """A step with noise that is a function of the seed, and from then on with noise of the
-    operating system: (matrices [B, D, k], released [B, k], projected back [B, D])."""
+    """Take a step with noise of the seed; later ones have noise of the operating system.
+
+    Args:
+      ours: The library's step.
+      seed: The seed.
+
+    Returns:
+      The matrices [B, D, k], the release [B, k], and that projected back [B, D].
+    """
     ours.bits = SeededBits(seed)
     ours.step()
     ours.bits = OsBits()
@@ -193,7 +207,7 @@ def seeded_step(ours: Library, seed: int) -> tuple[np.ndarray, ...]:
 
 
 def noises(mechanism: ConfidentGNMax, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """The noise of `seeded_step`: of the tests int32 [B, k], of the counts int32 [B, k, bins]."""
+    """Return the noise of `seeded_step`: int32 [B, k] of tests, [B, k, bins] of counts."""
     bits = SeededBits(seed).draw((1, *mechanism.bits_shape))[0]
     shape = mechanism.bound.rows, mechanism.bound.columns
     return (np.asarray(mechanism.test_noise.sample(bits[:, 0])).reshape(shape),
@@ -202,10 +216,17 @@ def noises(mechanism: ConfidentGNMax, seed: int) -> tuple[np.ndarray, np.ndarray
 
 def algorithm_2(mechanism: ConfidentGNMax, x: np.ndarray, matrices: np.ndarray,
                 test_noise: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Algorithm 2 as printed, in loops over samples and dimensions.
+    """Run Algorithm 2 as printed, in loops over samples and dimensions.
 
-    x: gradients [U, B, D]; matrices: R [B, D, k]; test_noise [B, k] and noise [B, k, bins] as
-    drawn. Returns what is released [B, k], 0 where nothing is, and that projected back [B, D].
+    Args:
+      mechanism: The mechanism whose bound, bins and threshold are used.
+      x: Gradients float32 [U, B, D].
+      matrices: Projections float32 [B, D, k].
+      test_noise: Noise of the threshold tests int32 [B, k].
+      noise: Noise of the counts int32 [B, k, bins].
+
+    Returns:
+      The release [B, k], 0 where nothing is released, and that projected back [B, D].
     """
     midpoints = np.asarray(mechanism.bound.midpoints)
     released = np.zeros(test_noise.shape, np.float32)
@@ -221,14 +242,13 @@ def algorithm_2(mechanism: ConfidentGNMax, x: np.ndarray, matrices: np.ndarray,
 
 
 def histogram(mechanism: ConfidentGNMax, column: np.ndarray) -> np.ndarray:
-    """Lines 6 and 7 of Algorithm 2: the counts [bins] of a projected coordinate [U]."""
+    """Return the counts [bins] of a projected coordinate [U]: lines 6 and 7 of Algorithm 2."""
     clip = mechanism.bound.clip
     return np.histogram(np.clip(column, -clip, clip), mechanism.bound.bins, (-clip, clip))[0]
 
 
 def differences(ours: tuple[np.ndarray, ...], plain: tuple[np.ndarray, ...]) -> dict[str, Any]:
-    """How far two answers (released, projected back) are apart; the second in the samples of which
-    all that was released is the same, as a fraction of the largest entry."""
+    """Compare two answers (released, projected back), the second where the first is the same."""
     (a, a_moved), (b, b_moved) = ours, plain
     same = (a == b).all(1)
     gap = np.abs(a_moved - b_moved)[same].max(initial=0)
@@ -237,11 +257,11 @@ def differences(ours: tuple[np.ndarray, ...], plain: tuple[np.ndarray, ...]) -> 
 
 
 def whole_step(preset: Preset, teachers: int, seed: int) -> Library:
-    """A later step of the preset with so many teachers, each with as many random records as there.
+    """Return a later step of the preset with this many teachers, each with random records.
 
     The first one is left out, and given more discriminator steps: where it has as many as a later
     one, and that is one, the compiler drops their loop and then copies the state of all teachers
-    at every visit, so that a step is quadratic in teachers and the share far smaller.
+    at every query, so that a step is quadratic in teachers and the share far smaller.
     """
     method = with_teachers(preset, teachers)
     rng = np.random.default_rng(seed)
@@ -253,7 +273,7 @@ def whole_step(preset: Preset, teachers: int, seed: int) -> Library:
 
 
 def table(record: dict[str, Any]) -> str:
-    """The record for readers."""
+    """Return the record as a table for people."""
     where, r = record["machine"], record["results"]
     lines = [f"{where['cpu']}, {where['cores']} cores, load before {where['load_average']}; "
              f"jax {record['versions']['jax']}, numpy {record['versions']['numpy']}",

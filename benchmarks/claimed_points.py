@@ -1,4 +1,4 @@
-"""Accuracies that the papers print, for drawing beside measured ones, always marked "claimed".
+"""Accuracies that papers print, to be drawn beside measured ones and always marked "claimed".
 
 Gen2real accuracy of a CNN at delta 1e-5, by data set, system and epsilon. Source: DataLens (Wang et
 al., 2021), tables 1 and 2, which also quotes the others; G-PATE (Long et al., 2021), tables 1c and

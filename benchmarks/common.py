@@ -1,6 +1,6 @@
-"""What every benchmark shares: where it ran, how it is timed, and how its record is written.
+"""Functions that benchmarks share: a description of the machine, timing, and the record.
 
-Only `matmul_rate`, `side_by_side` and `usefulness` import JAX, so that a driver which starts a
+Only `matmul_rate`, `side_by_side` and `utility_of` import JAX, so that a driver which starts a
 process for each configuration stays small and leaves the number of devices to that process.
 """
 
@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import resource
+import signal
 import statistics
 import subprocess
 import sys
@@ -21,56 +22,69 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from dpgen_jax.core.errors import BudgetExceeded, UserError
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PACKAGES = ("dpgen_jax", "jax", "jaxlib", "flax", "optax", "numpy")
 
 
 def machine() -> dict[str, Any]:
-    """CPU model, cores that this process may use, memory in bytes, platform, and the load average
-    of the last minute, by which a reader sees whether something else was running."""
+    """Describe the machine.
+
+    Returns:
+      The CPU model, the cores that this process may use, memory in bytes, the platform, and the
+      load average of the last minute, which shows whether something else was running.
+    """
     return {"cpu": _cpu_model(), "cores": cores(), "memory_bytes": _meminfo("MemTotal"),
             "platform": f"{platform.system()} {platform.machine()}",
             "load_average": round(os.getloadavg()[0], 2)}
 
 
 def cores() -> int:
-    """The number of cores that this process may use."""
+    """Return the number of cores that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def versions() -> dict[str, str]:
-    """Python and the packages that decide the speed."""
-    found = {"python": platform.python_version()}
+    """Return the versions of Python and of the packages that decide the speed."""
+    result = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
+            result[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            result[name] = "not installed"
+    return result
 
 
 def git() -> dict[str, Any]:
-    """The commit, and whether tracked files of the package or the benchmarks differ from it."""
-    def ask(*command):
+    """Return the commit, and whether files of the package or the benchmarks differ from it."""
+    def output(*command: str) -> str | None:
         done = subprocess.run(("git", *command), cwd=ROOT, capture_output=True, text=True)
         return done.stdout.strip() if done.returncode == 0 else None
 
     try:
-        changed = ask("status", "--porcelain", "--untracked-files=no", "--", "dpgen_jax",
-                      "benchmarks/*.py")
-        return {"commit": ask("rev-parse", "HEAD"), "changed": bool(changed)}
+        changed = output("status", "--porcelain", "--untracked-files=no", "--", "dpgen_jax",
+                         "benchmarks/*.py")
+        return {"commit": output("rev-parse", "HEAD"), "changed": bool(changed)}
     except OSError:
         return {"commit": None, "changed": None}
 
 
 def record(name: str, arguments: Sequence[str], seeds: Sequence[int], results: Any,
            where: dict[str, Any] | None = None) -> dict:
-    """The record of one benchmark: what was run, where, with what, and what was measured.
+    """Return the record of one benchmark.
 
-    arguments: those of the command line, without where the record is written.
-    where: `machine()` taken before the measurement, so that the load is not the benchmark's own.
+    Args:
+      name: The benchmark's module in this folder.
+      arguments: Those of the command line, without the path that the record is written to.
+      seeds: The seeds that were used.
+      results: What was measured, as JSON values.
+      where: `machine()` called before the measurement, so that the load is not the benchmark's own.
+
+    Returns:
+      The record, with the command, the machine, the versions, the commit and the date.
     """
     return {"benchmark": name, "command": " ".join(("python -m", f"benchmarks.{name}", *arguments)),
             "machine": where or machine(), "versions": versions(), "git": git(),
@@ -79,7 +93,7 @@ def record(name: str, arguments: Sequence[str], seeds: Sequence[int], results: A
 
 
 def write(rec: dict, out: str | Path | None = None) -> Path:
-    """Writes a record to `out`, or to benchmarks/results/NAME.json; whole or not at all."""
+    """Write a record to `out`, or to benchmarks/results/NAME.json; whole or not at all."""
     path = Path(out) if out else RESULTS / f"{rec['benchmark']}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
@@ -88,25 +102,47 @@ def write(rec: dict, out: str | Path | None = None) -> Path:
     return path
 
 
-def usefulness(release: Any, loaded: Any, tasks: Sequence[str], seeds: int,
-               samples: int | None = 10_000, setting: str = "fast",
+def utility_of(release: Any, dataset: Any, tasks: Sequence[str], seeds: int,
+               samples: int | None = 10_000, name: str = "fast",
                classifiers: Sequence[str] = ("cnn", "mlp")) -> dict[str, Any]:
-    """What `evaluation.utility` finds of a release of images, by the networks of the papers alone
-    unless others are named. samples: None for those of the setting."""
+    """Measure the utility of a release of images.
+
+    Args:
+      release: The release.
+      dataset: The data set that it was trained on, with a held-out part.
+      tasks: The tasks, as for `evaluation.utility`.
+      seeds: The number of draws and of seeds of the classifiers.
+      samples: The number of synthetic images; None for that of the setting.
+      name: The name of the setting, "full" or "fast".
+      classifiers: The classifiers; by default the networks of the papers alone.
+
+    Returns:
+      The result of `evaluation.utility.utility`.
+    """
     from dpgen_jax.evaluation import utility
 
-    chosen = utility.SETTINGS[setting]
+    setting = utility.SETTINGS[name]
+    setting = dataclasses.replace(
+        setting, n_samples=samples or setting.n_samples, seeds=seeds, tasks=tuple(tasks),
+        classifiers=tuple(classifiers), optional=())
     return utility.utility(
-        lambda n, seed: release.sample(n, seed=seed), (loaded.x_test, loaded.y_test),
-        (loaded.x_train, loaded.y_train), seeds, tasks=tasks, classifiers=classifiers,
-        setting=dataclasses.replace(chosen, n_samples=samples or chosen.n_samples))
+        lambda n, seed: release.sample(n, seed=seed), (dataset.x_test, dataset.y_test),
+        (dataset.x_train, dataset.y_train), setting)
 
 
 def apart(module: str, case: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
-    """Runs `python -m MODULE CASE` in a process of its own and returns the JSON of its last line.
+    """Run `python -m MODULE CASE` in a process of its own.
 
-    A process for each configuration: the number of CPU devices is fixed before JAX starts, memory
-    is freed whole, and the peak belongs to one configuration. Where it fails: {"error": why}.
+    Each configuration has a process: the number of CPU devices is fixed before JAX starts, memory
+    is freed whole, and the peak belongs to one configuration.
+
+    Args:
+      module: The module.
+      case: The configuration, passed as JSON.
+      env: Further environment variables.
+
+    Returns:
+      The JSON of the last line of its output, or {"error": reason} where it fails.
     """
     command = [sys.executable, "-m", module, json.dumps(case)]
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **env}, capture_output=True,
@@ -118,33 +154,85 @@ def apart(module: str, case: Mapping[str, Any], env: Mapping[str, str]) -> dict[
     return {"error": (done.stderr.strip().splitlines() or ["no message"])[-1]}
 
 
+def command(*args: Any) -> None:
+    """Run `python -m ARGS` with its output shown.
+
+    A signal that asks this process to stop is passed on, once: the run then ends its step, writes
+    what it has, and this process ends too.
+
+    Args:
+      *args: The module and its arguments.
+
+    Raises:
+      BudgetExceeded: The budget allows no such run.
+      UserError: It fails otherwise.
+      SystemExit: With 128 and the signal's number, where it was asked to stop.
+    """
+    received: list[int] = []
+    # In a session of its own: a terminal's Ctrl-C reaches it through this process alone.
+    process = subprocess.Popen([sys.executable, "-m", *map(str, args)], start_new_session=True)
+
+    def pass_on(number: int, _frame: Any) -> None:
+        received.append(number)
+        process.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in (
+        signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN}
+    try:
+        code = process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if received:
+        raise SystemExit(128 + received[0])
+    if code:
+        kind = BudgetExceeded if code == BudgetExceeded.exit_code else UserError
+        raise kind(f"{' '.join(map(str, args))} ended with exit code {code}; mend it and start "
+                   "this script again: it continues")
+
+
 def timing(seconds: Sequence[float]) -> dict[str, Any]:
-    """The median and all that it is the median of."""
+    """Return the median and all values of which it is the median."""
     return {"median": statistics.median(seconds), "all": list(seconds)}
 
 
 def side_by_side(ways: Mapping[str, Callable[[], Any]], repeats: int,
                  warmup: int = 1) -> dict[str, dict[str, Any]]:
-    """Times several ways of doing the same, in turns, so that a slower minute meets all of them.
+    """Time several ways of doing the same, in turns, so that a slower minute affects all of them.
 
-    Each way is called `warmup + repeats` times, forwards and backwards through the ways, until what
-    it returns is ready; the first `warmup` rounds are not counted.
+    Args:
+      ways: Functions by name; each is called forwards and backwards through the ways, until what it
+        returns is ready.
+      repeats: How many calls of each are timed.
+      warmup: How many calls of each come before.
+
+    Returns:
+      {name: `timing` of its seconds}.
     """
     import jax
 
     seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for turn in range(warmup + repeats):
-        for name in list(ways)[::-1 if turn % 2 else 1]:
+    for repeat in range(warmup + repeats):
+        for name in list(ways)[::-1 if repeat % 2 else 1]:
             start = time.perf_counter()
             jax.block_until_ready(ways[name]())
-            if turn >= warmup:
+            if repeat >= warmup:
                 seconds[name].append(time.perf_counter() - start)
     return {name: timing(values) for name, values in seconds.items()}
 
 
 def matmul_rate(size: int = 2048, repeats: int = 7) -> float:
-    """Floating-point operations a second of a float32 product [size, size] x [size, size] in JAX
-    on the first device, at the precision that networks get by default: the best of `repeats`."""
+    """Measure the floating-point operations a second of a float32 matrix product in JAX.
+
+    It runs on the first device, at the precision that networks get by default.
+
+    Args:
+      size: Both matrices are [size, size].
+      repeats: How many products are timed.
+
+    Returns:
+      The best of the repeats.
+    """
     import jax
     import jax.numpy as jnp
 
@@ -155,20 +243,20 @@ def matmul_rate(size: int = 2048, repeats: int = 7) -> float:
 
 
 def resident_bytes() -> int:
-    """Resident memory of this process now; 0 where the system does not tell."""
+    """Return the resident memory of this process; 0 where the system does not report it."""
     return _kilobytes("/proc/self/status", "VmRSS")
 
 
 def peak_bytes() -> int:
-    """The most resident memory that this process has held."""
-    # ru_maxrss may include what the parent held when it started this process: a second choice.
+    """Return the largest resident memory that this process has had."""
+    # ru_maxrss may include memory of the parent when it started this process: a second choice.
     unit = 1 if sys.platform == "darwin" else 1024
     return (_kilobytes("/proc/self/status", "VmHWM")
             or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
 
 
 def available_bytes() -> int | None:
-    """Memory that can be taken without swapping; None where the system does not tell."""
+    """Return the memory available without swapping; None where the system does not report it."""
     return _meminfo("MemAvailable")
 
 
@@ -190,5 +278,5 @@ def _kilobytes(path: str, field: str) -> int:
         lines = Path(path).read_text().splitlines()
     except OSError:
         return 0
-    found = [int(line.split()[1]) for line in lines if line.startswith(f"{field}:")]
-    return 1024 * found[0] if found else 0
+    values = [int(line.split()[1]) for line in lines if line.startswith(f"{field}:")]
+    return 1024 * values[0] if values else 0

@@ -1,12 +1,12 @@
-"""Every method on embedded images, by the one command that a user types: how long it takes, from
-typing it to the release, and how good that is.
+"""Time and accuracy of every method on embedded images, by the one command that a user types.
 
     python -m benchmarks.embedded                              # glyphs, all methods: 20 minutes
     python -m benchmarks.embedded --dataset digits --methods dpgan dpmerf
 
-Seconds are of the whole command, imports and compilation included. gen2real: accuracy of a CNN
-trained on 10,000 synthetic images, tested on the real test images; of a classifier
-(`topagg_sgd`), its own accuracy on them. One run each, shown whatever comes out.
+Seconds are of the whole command, imports and compilation included. Accuracy is that of a CNN
+trained on 10,000 synthetic images and tested on the real test images; of a released classifier
+(`topagg_sgd`) its own on them. Each method runs once and is shown whatever the result. The record
+is results/embedded-DATA.json.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from typing import Any
 import numpy as np
 
 from benchmarks import common
-from benchmarks.privacy_utility import command
-from dpgen_jax import api, data, methods
-from dpgen_jax.errors import UserError
+from benchmarks.common import command
+from dpgen_jax import data, methods
+from dpgen_jax.core.errors import UserError
+from dpgen_jax.run import lifecycle
 from dpgen_jax.run.folder import read_json
 
 
 def trained(method: str, dataset: str, epsilon: str, run: Path) -> dict[str, Any]:
-    """One run and what came out of it, or why nothing did."""
+    """Train once; return the row of the run, or why it failed."""
     budget = [] if method == "dcgan" else [f"--epsilon={epsilon}"]
     started = time.perf_counter()
     try:
@@ -35,43 +36,44 @@ def trained(method: str, dataset: str, epsilon: str, run: Path) -> dict[str, Any
     except UserError as error:
         return {"method": method, "error": str(error)}
     seconds = time.perf_counter() - started
-    release, privacy = api.load(run), read_json(run / "release" / "privacy.json")
+    release, privacy = lifecycle.load(run), read_json(run / "release" / "privacy.json")
     return {"method": method, "preset": privacy["preset"], "seconds": seconds,
             "epsilon": privacy["epsilon"], "unit": privacy["unit"], "steps": privacy["steps"],
             "accuracy": accuracy(release, data.load(dataset)), "commit": common.git()["commit"]}
 
 
-def accuracy(release: Any, loaded: data.Dataset) -> float:
-    """Of the classifier that was released, or of a CNN trained on what the generator draws."""
+def accuracy(release: Any, dataset: data.Dataset) -> float:
+    """Return the accuracy of the released classifier, or of a CNN trained on synthetic images."""
     if release.classifies:
-        return float(np.mean(release.predict(loaded.x_test) == loaded.y_test))
-    found = common.usefulness(release, loaded, ("gen2real",), 1, classifiers=("cnn",))
-    return found["gen2real"]["cnn"]["accuracy"]["mean"]
+        return float(np.mean(release.predict(dataset.x_test) == dataset.y_test))
+    evaluation = common.utility_of(release, dataset, ("gen2real",), 1, classifiers=("cnn",))
+    return evaluation["gen2real"]["cnn"]["accuracy"]["mean"]
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The rows in Markdown."""
+    """Return the rows in Markdown."""
     lines = ["| method | seconds | accuracy |", "|---|---|---|"]
     lines += [f"| `{r['method']}` | {r['seconds']:.0f} | {r['accuracy']:.3f} |" if "seconds" in r
               else f"| `{r['method']}` | failed | {r['error']} |" for r in rows]
     return "\n".join(lines)
 
 
-def main(words: list[str] | None = None) -> None:
+def main(argv: list[str] | None = None) -> None:
+    """Run the benchmark and write its record."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--dataset", default="glyphs", choices=("glyphs", "digits"))
     parser.add_argument("--methods", nargs="+", default=methods.NAMES, choices=methods.NAMES)
     parser.add_argument("--epsilon", default="10")
     parser.add_argument("--out", help="the results file")
-    given = parser.parse_args(words)
+    args = parser.parse_args(argv)
     where, rows = common.machine(), []
-    for method in given.methods:
+    for method in args.methods:
         with tempfile.TemporaryDirectory() as folder:
-            rows.append(trained(method, given.dataset, given.epsilon, Path(folder) / "run"))
-        shown = ["--dataset", given.dataset, "--methods", *given.methods, "--epsilon",
-                 given.epsilon]
-        rec = common.record("embedded", shown, [0], {"rows": rows}, where)
-        common.write(rec, given.out or common.RESULTS / f"embedded-{given.dataset}.json")
+            rows.append(trained(method, args.dataset, args.epsilon, Path(folder) / "run"))
+        flags = ["--dataset", args.dataset, "--methods", *args.methods, "--epsilon",
+                 args.epsilon]
+        rec = common.record("embedded", flags, [0], {"rows": rows}, where)
+        common.write(rec, args.out or common.RESULTS / f"embedded-{args.dataset}.json")
         print(table(rows), flush=True)
 
 

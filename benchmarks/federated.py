@@ -1,19 +1,27 @@
-"""The debugging task: do samples show that some clients' images are inverted?
+r"""A debugging task: whether samples show that some clients' images are inverted.
 
-    python -m benchmarks.federated [--dataset idx:mnist] [--clients 100] [--preset federated]
+    python -m benchmarks.federated                                   # MNIST, 200 simulated clients
+    python -m benchmarks.federated --dataset femnist:fed_emnist_train.h5 --classes 36 --out runs/f
+    python -m benchmarks.federated --dataset femnist:fed_emnist_train.h5 --classes 36 --out runs/f \
+        --methods fedavg_gan --presets fedavg_gan=femnist-published --noise .01 .1 .5
 
 Task of Augenstein et al. 2020 (arXiv 1911.06679), as GS-WGAN runs it: one generator is trained over
-clients that are believed to be sound, one over clients of which 80 % invert their pixel intensities
-(1,720 of 2,136 in the paper). Nobody looks at a client's records; whoever looks at the two
-generators' samples should see which is which. Written: both grids in one picture, the mean
-brightness of samples, gen2real accuracy of the sound one, and the bytes that a client is sent and
-sends in one step. Clients add the noise themselves; the promise is for a client's whole data.
+clients that are believed to be sound, one over suspect ones, of whom most invert their images
+(`benchmarks.federations`). Nobody looks at a client's records; whoever looks at the two generators'
+samples should see which is which. The record, results/federated-DATA.json, has for each run the
+mean brightness of samples, Inception Score and Frechet distances, over all records and by client,
+the bytes that a client receives and sends in one step, and what the run costs, proven and as the
+paper counts it; a picture beside it has samples of all. With --noise nothing is promised: the noise
+multipliers are the papers', and the cost is what they amount to. With --out the script can be
+stopped and started again: it goes on with what is there.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
+import math
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -22,91 +30,226 @@ import jax
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks import common
-from dpgen_jax import api, cli, data, presets
-from dpgen_jax.config import Budget
-from dpgen_jax.data import clients
-from dpgen_jax.methods import gswgan
+from benchmarks import common, federations
+from dpgen_jax import data, methods, presets
+from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant.events import ideal_noise
+from dpgen_jax.core import cli
+from dpgen_jax.core.config import Budget, digest, to_json
+from dpgen_jax.core.errors import UserError
+from dpgen_jax.data import without_empty_slots
+from dpgen_jax.evaluation import fidelity, inception, judge
+from dpgen_jax.evaluation.by_client import by_client
+from dpgen_jax.run import lifecycle, protection
+from dpgen_jax.run.folder import read_json, write_json
 
-FAULTY = 0.8
 SAMPLES = 4000
+PRESETS = {"gswgan": "federated", "fedavg_gan": "femnist"}
+READER_SHARE = 0.5
+"""The share of epsilon that pays for a bought classifier."""
 
 
-def arguments() -> argparse.Namespace:
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One run of the benchmark.
+
+    Attributes:
+        federation: "sound" or "suspect".
+        method: The method.
+        preset: The preset.
+        noise: The noise multiplier; None where it follows from epsilon.
+    """
+
+    federation: str
+    method: str
+    preset: str
+    noise: float | None
+
+    @property
+    def title(self) -> str:
+        """Return the label of a picture."""
+        noise = "" if self.noise is None else f", noise {self.noise:g}"
+        return f"{self.method}, {self.federation} clients{noise}"
+
+
+def arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--dataset", default="idx:mnist")
-    parser.add_argument("--clients", type=int, default=100, help="in each of the two federations")
-    parser.add_argument("--preset", default="federated")
+    parser.add_argument("--classes", type=int, help="of a data set that leaves a choice")
+    parser.add_argument("--image-size", type=int)
+    parser.add_argument("--clients", type=int, default=200,
+                        help="to simulate, where the data set names none")
+    parser.add_argument("--choice", choices=federations.CHOICES,
+                        help="how clients are chosen; private, as the papers do, where the data "
+                        "set names them, else halves")
+    parser.add_argument("--accuracy", type=float, nargs=2, metavar=("LOW", "HIGH"),
+                        help="the most of suspect clients and the least of sound ones")
+    parser.add_argument("--public", help="the data set of --choice public")
+    parser.add_argument("--federations", nargs="+", default=["sound", "suspect"],
+                        choices=("sound", "suspect"))
+    parser.add_argument("--methods", nargs="+", default=["gswgan"], choices=PRESETS)
+    parser.add_argument("--presets", nargs="+", default=[], metavar="METHOD=NAME")
     parser.add_argument("--epsilon", type=float, default=10.0)
-    parser.add_argument("--out", help="run folders; temporary ones if left out")
-    return parser.parse_args()
+    parser.add_argument("--noise", type=float, nargs="+",
+                        help="noise multipliers in the place of an epsilon")
+    parser.add_argument("--steps", type=int, help="those of the preset if left out")
+    parser.add_argument("--samples", type=int, default=SAMPLES)
+    parser.add_argument("--fast", action="store_true", help="a CNN that is trained in a minute")
+    parser.add_argument("--inception", type=Path, help="weights for the FID of the papers")
+    parser.add_argument("--out", type=Path, help="run folders; temporary ones if left out")
+    parser.add_argument("--json", type=Path, help="the results file")
+    return parser.parse_args(argv)
 
 
-def bytes_of_a_step(config: Any, spec: Any) -> dict[str, int]:
-    """What one client is sent and sends in one step, as plain arrays."""
-    method = gswgan.build(config, spec)
-    query = jax.eval_shape(lambda key: method.ask(key, method.init(key)), jax.random.key(0))
+def loaded(args: argparse.Namespace) -> data.Dataset:
+    """Load the data set, with clients and a held-out part."""
+    dataset = data.load(args.dataset, classes=args.classes, image_size=args.image_size)
+    if dataset.x_test is None:
+        raise UserError(f"{dataset.name} has no held-out part, on which samples are measured: put "
+                        "the file of the test records beside that of the training records")
+    return federations.named(dataset, args.clients)
+
+
+def cases(args: argparse.Namespace) -> list[Case]:
+    """List the runs."""
+    named = PRESETS | dict(text.partition("=")[::2] for text in args.presets)
+    return [Case(federation, method, named[method], noise) for method, noise, federation in
+            itertools.product(args.methods, args.noise or [None], args.federations)]
+
+
+def options(args: argparse.Namespace, dataset: data.Dataset, root: Path) -> federations.Options:
+    """Decide how clients are chosen."""
+    choice = args.choice or ("halves" if dataset.simulated else "private")
+    public = None if args.public is None else data.load(
+        args.public, classes=args.classes, image_size=args.image_size)
+    return federations.Options(
+        choice, args.accuracy and tuple(args.accuracy), public, args.epsilon * READER_SHARE,
+        delta(dataset), root / "reader", course=judge.COURSES["fast" if args.fast else "full"])
+
+
+def delta(dataset: data.Dataset) -> float:
+    """Return a delta below one over the number of all clients."""
+    return min(1e-5, 0.1 / (int(dataset.clients.max()) + 1))
+
+
+def request(case: Case, args: argparse.Namespace, dataset: data.Dataset, root: Path
+            ) -> tuple[lifecycle.Request, data.Dataset]:
+    """Return what is asked for, in a folder whose name changes with it, and the data set."""
+    preset = presets.get(case.method, case.preset)[1]
+    fields = {"steps": args.steps, "sigma": case.noise}
+    config = dataclasses.replace(preset.config, **{
+        name: value for name, value in fields.items() if value is not None})
+    part, config = protection.federated(dataset, config)
+    budget = Budget(args.epsilon if case.noise is None else math.inf, delta(dataset))
+    known = digest([args.dataset, args.choice, case, config, budget, part.spec, part.notes, [
+        entry.what for entry in part.uncovered]])[:10]
+    name = f"{case.method}-{case.federation}-{known}"
+    return lifecycle.Request(case.method, case.preset, config, budget, out=root / name), part
+
+
+def bytes_of_a_step(method: str, config: Any, spec: Any) -> dict[str, int]:
+    """Return the bytes that one client receives and sends in one step, as plain arrays."""
+    built = methods.get(method).build(config, spec)
+    query = jax.eval_shape(lambda key: built.ask(key, built.init(key)), jax.random.key(0))
     down = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(query))
-    weights = jax.eval_shape(method.init_unit, jax.random.key(0))[0][0]
-    return {"to_a_client": down, "from_a_client": 4 * int(np.prod(method.mechanism.shape)),
-            "weights_of_a_critic_for_comparison":
-                sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(weights))}
+    return {"to_a_client": down, "from_a_client": 4 * int(np.prod(built.mechanism.shape))}
 
 
-def train(given: argparse.Namespace, loaded: data.Dataset, root: Path) -> api.Release:
-    chosen = presets.get("gswgan", given.preset)[1]
-    config = dataclasses.replace(chosen.config, critics=given.clients)
-    return api.run(api.Run("gswgan", given.preset, config, Budget(given.epsilon, chosen.delta),
-                           out=root), loaded)
+def cost(method: str, config: Any, spec: Any, delta: float) -> dict[str, Any]:
+    """Return what the noise amounts to, proven and by the paper's formula."""
+    spent = methods.get(method).mechanism(config, spec).events(config.steps)
+    paper = methods.published(method, config, delta)
+    return {"delta": delta, "epsilon_of_ideal_noise": gaussian.epsilon(ideal_noise(spent), delta),
+            "as_published": paper and {"epsilon": paper.epsilon(config.steps, "classic"),
+                                       "formula": paper.formula}}
+
+
+def measured(case: Case, args: argparse.Namespace, federation: federations.Federation,
+             dataset: data.Dataset, cnn: judge.Judge, root: Path) -> tuple[dict, np.ndarray]:
+    """Train and measure one run, or go on with it; return its row and some samples."""
+    request_of_run, part = request(case, args, federation.dataset, root)
+    release = federations.trained(request_of_run, part)
+    x, y = release.sample(args.samples, seed=0)
+    shown = x[np.argsort(y, kind="stable")][::max(1, args.samples // 100)][:100]
+    how = digest([args.samples, args.fast, str(args.inception)])[:6]
+    path = request_of_run.out.with_name(f"{request_of_run.out.name}.{how}.json")
+    if not path.exists():
+        write_json(path, to_json(_row(case, args, federation, dataset, cnn, release, (x, y))))
+    return read_json(path), shown
+
+
+def _row(case: Case, args: argparse.Namespace, federation: federations.Federation,
+         dataset: data.Dataset, cnn: judge.Judge, release: lifecycle.Release,
+         samples: tuple[np.ndarray, np.ndarray]) -> dict[str, Any]:
+    """Measure a release."""
+    features = None
+    if args.inception is not None:
+        weights = inception.load(args.inception)
+        features = lambda x: inception.features(weights, x)  # noqa: E731
+    real, part = without_empty_slots(dataset), without_empty_slots(federation.dataset)
+    row = dataclasses.asdict(case) | {
+        "clients": federation.clients, "inverted_clients": federation.faulty,
+        "mean_brightness_of_samples": float(samples[0].mean() / 255),
+        "bytes_of_a_step": bytes_of_a_step(case.method, release.config, release.spec),
+        "cost": cost(case.method, release.config, release.spec, 1 / release.config.n_clients),
+        "privacy": release.privacy,
+        **fidelity.fidelity([samples], (dataset.x_test, dataset.y_test),
+                            (real.x_train, real.y_train), cnn, features)}
+    row |= by_client(samples[0], part.x_train, part.y_train, part.clients, cnn)
+    row.pop("not_covered_by_epsilon")
+    if case.federation == "sound":
+        row["gen2real_cnn"] = common.utility_of(
+            release, dataset, ("gen2real",), 1, args.samples, classifiers=("cnn",)
+        )["gen2real"]["cnn"]
+    return row
 
 
 def picture(grids: dict[str, np.ndarray], path: Path) -> None:
-    """One panel of samples for each federation, on one grey scale."""
-    figure = Figure(figsize=(9, 4.9), layout="constrained")
-    for axes, (name, x) in zip(figure.subplots(1, len(grids)), grids.items(), strict=True):
-        rows = x[:100].reshape(10, 10, *x.shape[1:3])
-        axes.imshow(rows.transpose(0, 2, 1, 3).reshape(10 * x.shape[1], -1), cmap="gray",
+    """Draw one panel of samples for each run, on one grey scale."""
+    columns = min(3, len(grids))
+    rows = -(-len(grids) // columns)
+    figure = Figure(figsize=(4.5 * columns, 4.9 * rows), layout="constrained")
+    for axes, (name, x) in zip(np.ravel(figure.subplots(rows, columns)), grids.items(),
+                               strict=False):
+        tiles = np.resize(x, (100, *x.shape[1:3])).reshape(10, 10, *x.shape[1:3])
+        axes.imshow(tiles.transpose(0, 2, 1, 3).reshape(10 * x.shape[1], -1), cmap="gray",
                     vmin=0, vmax=255)
         axes.set_title(name)
+    for axes in figure.axes:
         axes.set_axis_off()
-    figure.savefig(path, dpi=100)
+    figure.savefig(path, dpi=80)
 
 
-def main() -> None:
-    given = arguments()
+def run(args: argparse.Namespace, root: Path, argv: list[str]) -> Path:
+    """Run all cases; write the record after each."""
+    where, dataset = common.machine(), loaded(args)
+    real = without_empty_slots(dataset)
+    kept = root / f"cnn-{digest([args.dataset, args.classes, args.image_size, args.fast])[:10]}"
+    cnn = federations.trained_once(kept, lambda: judge.train(
+        (real.x_train, real.y_train), (dataset.x_test, dataset.y_test),
+        judge.COURSES["fast" if args.fast else "full"], log=print))
+    chosen = options(args, dataset, root)
+    both = federations.federations(dataset, chosen, cnn)
+    out = args.json or common.RESULTS / f"federated-{dataset.name}.json"
+    rows, grids = [], {}
+    for case in cases(args):
+        row, grids[case.title] = measured(case, args, both[case.federation], dataset, cnn, root)
+        rows.append(row)
+        results = {"choice": chosen.choice, "runs": rows,
+                   "brightness_of_the_data": float(real.x_train.mean() / 255)}
+        common.write(common.record("federated", argv, [0], results, where), out)
+        picture(grids, out.with_suffix(".png"))
+    return out
+
+
+def main(argv: list[str]) -> None:
+    """Run the benchmark and print where its record is."""
+    args = arguments(argv)
     cli.use_all_cores()
-    where, loaded = common.machine(), data.load(given.dataset)
-    half = len(loaded.y_train) // 2
-    parts = {"sound": slice(0, half), "suspect": slice(half, 2 * half)}
-    found, grids = {}, {}
     with tempfile.TemporaryDirectory() as scratch:
-        for name, part in parts.items():
-            own = dataclasses.replace(loaded, x_train=loaded.x_train[part],
-                                      y_train=loaded.y_train[part])
-            own, faulty = clients.split(own, given.clients, None, seed=0), np.zeros(0)
-            if name == "suspect":
-                own, faulty = clients.flipped(own, FAULTY, seed=0)
-            release = train(given, own, Path(given.out or scratch) / name)
-            x, y = release.sample(SAMPLES, seed=0)
-            title = f"{given.clients} clients, {len(faulty)} of them inverted"
-            grids[title] = x[np.argsort(y, kind="stable")][::SAMPLES // 100]
-            found[name] = {"clients": given.clients, "inverted_clients": len(faulty),
-                           "mean_brightness_of_samples": float(x.mean() / 255),
-                           "privacy": release.privacy}
-            if name == "sound":
-                found[name]["gen2real_cnn"] = common.usefulness(
-                    release, loaded, ("gen2real",), 1, SAMPLES, classifiers=("cnn",)
-                )["gen2real"]["cnn"]
-                config = release.config
-    found["bytes_of_a_step"] = bytes_of_a_step(config, loaded.spec)
-    found["brightness_of_the_data"] = float(loaded.x_train.mean() / 255)
-    name = f"federated-{loaded.name}"
-    picture(grids, common.RESULTS / f"{name}.png")
-    shown = [f"--dataset {given.dataset}", f"--clients {given.clients}",
-             f"--preset {given.preset}", f"--epsilon {given.epsilon:g}"]
-    print(common.write(common.record("federated", shown, [0], found, where),
-                       common.RESULTS / f"{name}.json"))
+        print(run(args, args.out or Path(scratch), argv))
 
 
 if __name__ == "__main__":
-    cli.main(lambda argv: main())
+    cli.main(main)

@@ -1,12 +1,14 @@
-"""Damaged input for every reader, for as long as one likes: no traceback, no case of over 10
-seconds or 2 GB, no ledger that charges less than it should.
+"""Damaged input for every reader, for as long as one likes.
+
+A case fails with a traceback, with over 10 seconds or 2 GB, or with a ledger that charges less than
+it should.
 
     python -m benchmarks.fuzz --minutes 10                     # all readers in turns
     python -m benchmarks.fuzz --minutes 60 --reader ledger --out my-fuzz.json
-    python -m benchmarks.fuzz --case ledger 25                 # one case again, and what came of it
+    python -m benchmarks.fuzz --case ledger 25                 # one case again, with its outcome
 
 A case is a function of its reader and its seed. Seeds count up from where the results file of the
-same commit stopped; after another commit all begin again.
+same commit, results/fuzz.json, stopped; after another commit all begin again.
 """
 
 from __future__ import annotations
@@ -25,27 +27,29 @@ from benchmarks.fuzzing.readers import HOMES
 from benchmarks.fuzzing.trial import CASES, Trial, home, source
 
 TURN = 200
-"""cases of a reader, before the next one's"""
+"""Cases of a reader before those of the next one."""
 EXAMPLES = 20
-"""failures that are recorded whole, for each reader"""
+"""Failures that are recorded whole, for each reader."""
 GOAL = 100_000
+"""Cases that are aimed at, over all runs of this script."""
 
 
 def started(out: Path, again: bool = False) -> dict[str, Any]:
-    """reader -> its counts so far: those of the file, if this commit wrote it."""
-    held = json.loads(out.read_text()) if out.is_file() and not again else {}
-    same = held.get("git") == common.git()
-    known = held["results"]["readers"] if same else {}
-    return {reader: known.get(reader) or new() for reader in (*CASES, *known)}
+    """Return the counts of each reader so far: those of the file, if this commit wrote it."""
+    record = json.loads(out.read_text()) if out.is_file() and not again else {}
+    same = record.get("git") == common.git()
+    counts = record["results"]["readers"] if same else {}
+    return {reader: counts.get(reader) or new() for reader in (*CASES, *counts)}
 
 
 def new() -> dict[str, Any]:
+    """Return the counts of a reader before its first case."""
     return {"cases": 0, "next_seed": 0, "seconds": 0.0, "peak_bytes": 0, "outcomes": {},
             "failed": 0, "failures": []}
 
 
 def turn(trial: Trial, reader: str, counts: dict[str, Any], cases: int, until: float) -> None:
-    """Reads up to `cases` more cases of one reader, and adds what came of them to `counts`."""
+    """Read up to `cases` more cases of one reader, and add their outcomes to `counts`."""
     began, outcomes = time.monotonic(), collections.Counter(counts["outcomes"])
     for _ in range(cases):
         if time.monotonic() > until:
@@ -63,25 +67,26 @@ def turn(trial: Trial, reader: str, counts: dict[str, Any], cases: int, until: f
     counts["peak_bytes"] = max(counts["peak_bytes"], trial.child.peak)
 
 
-def note(failures: list[dict[str, Any]], found: dict[str, Any]) -> None:
-    """Keeps the first failure of a sort, and counts the others."""
-    sort = (found["fault"].strip().splitlines() or [""])[-1][:60]
-    for known in failures:
-        if known["sort"] == sort:
-            known["times"] += 1
+def note(failures: list[dict[str, Any]], failure: dict[str, Any]) -> None:
+    """Keep the first failure of a sort, and count the others."""
+    sort = (failure["fault"].strip().splitlines() or [""])[-1][:60]
+    for example in failures:
+        if example["sort"] == sort:
+            example["times"] += 1
             return
     if len(failures) < EXAMPLES:
-        failures.append({"sort": sort, "times": 1, **found})
+        failures.append({"sort": sort, "times": 1, **failure})
 
 
 def results(readers: dict[str, Any]) -> dict[str, Any]:
+    """Return the results of the record, with totals over all readers."""
     total = sum(counts["cases"] for counts in readers.values())
     return {"cases": total, "goal": GOAL, "failed": sum(c["failed"] for c in readers.values()),
             "limit_seconds": SECONDS, "limit_bytes": BYTES, "readers": readers}
 
 
 def table(readers: dict[str, Any]) -> str:
-    """The counts in Markdown."""
+    """Return the counts in Markdown."""
     lines = ["| reader | cases | accepted | refused | failed |", "|---|---|---|---|---|"]
     return "\n".join(lines + [
         f"| {name} | {c['cases']:,} | {c['outcomes'].get('ok', 0):,} | "
@@ -89,23 +94,23 @@ def table(readers: dict[str, Any]) -> str:
         for name, c in readers.items()])
 
 
-def run(chosen: list[str], minutes: float, out: Path, shown: list[str], again: bool) -> dict:
-    """Turns of all chosen readers until the time is up; the file is written after each."""
+def run(names: list[str], minutes: float, out: Path, flags: list[str], again: bool) -> dict:
+    """Run the named readers in turns until the time is up; the file is written after each."""
     until, where, readers = time.monotonic() + 60 * minutes, common.machine(), started(out, again)
     record: dict[str, Any] = {}
     while time.monotonic() < until:
-        for module in dict.fromkeys(map(home, chosen)):
+        for module in dict.fromkeys(map(home, names)):
             with Trial() as trial:
-                for reader in (name for name in chosen if home(name) == module):
+                for reader in (name for name in names if home(name) == module):
                     turn(trial, reader, readers.setdefault(reader, new()), TURN, until)
                     seeds = [counts["next_seed"] for counts in readers.values()]
-                    record = common.record("fuzz", shown, seeds, results(readers), where)
+                    record = common.record("fuzz", flags, seeds, results(readers), where)
                     common.write(record, out)
     return record
 
 
 def once(reader: str, seed: int) -> None:
-    """One case again: what it is, and what came of it."""
+    """Run one case again, and print it with its outcome."""
     case = source(reader).make(Random(seed))
     print(json.dumps(case.record(), indent=1))
     with Trial() as trial:
@@ -113,21 +118,22 @@ def once(reader: str, seed: int) -> None:
     print(f"{status}: {fault or 'as it should be'}")
 
 
-def main(words: list[str] | None = None) -> None:
+def main(argv: list[str] | None = None) -> None:
+    """Run the benchmark and write its record."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--reader", action="append", choices=HOMES, help="may be repeated")
     parser.add_argument("--out", help="the results file")
     parser.add_argument("--again", action="store_true", help="from the first seed on")
     parser.add_argument("--case", nargs=2, metavar=("READER", "SEED"), help="one case again")
-    given = parser.parse_args(words)
-    if given.case:
-        return once(given.case[0], int(given.case[1]))
-    chosen = given.reader or list(CASES)
-    shown = ["--minutes", f"{given.minutes:g}", *(w for r in given.reader or () for w in (
+    args = parser.parse_args(argv)
+    if args.case:
+        return once(args.case[0], int(args.case[1]))
+    names = args.reader or list(CASES)
+    flags = ["--minutes", f"{args.minutes:g}", *(w for r in args.reader or () for w in (
         "--reader", r))]
-    out = Path(given.out) if given.out else common.RESULTS / "fuzz.json"
-    record = run(chosen, given.minutes, out, shown, given.again)
+    out = Path(args.out) if args.out else common.RESULTS / "fuzz.json"
+    record = run(names, args.minutes, out, flags, args.again)
     print(table(record["results"]["readers"]))
     for reader, counts in record["results"]["readers"].items():
         for failure in counts["failures"]:

@@ -1,14 +1,14 @@
-"""What gradients of single records cost beside one gradient of their mean, and beside other ways.
+"""Time of gradients of single records, beside one gradient of their mean and beside other ways.
 
     python -m benchmarks.gradients
     python -m benchmarks.gradients --opacus        # the same networks in PyTorch, if it is there
 
-Ways, on the same discriminator and batch: `plain`, the gradient of the mean, as a run without
-privacy takes it; `records`, what the library does: per-record gradients by `vmap`, clipped and
-rounded to integers that are checked and summed, a few records at a time; `ghost`, norms first and
-then one gradient of the clipped losses' sum (Li, Tramer, Liang and Hashimoto, ICLR 2022), which
-needs less memory, and whose sum is made of floats: no bound on it is proven, so that the library
-uses it on fakes alone, which are public.
+The ways, timed in turns on the same discriminator and batch, are `plain`, the gradient of the mean,
+as a run without privacy takes it; `records`, the library's: per-record gradients by `vmap`, clipped
+and rounded to integers that are checked and summed, a few records at a time; and `ghost`, norms
+first and then one gradient of the clipped losses' sum (Li, Tramer, Liang and Hashimoto, ICLR 2022),
+which needs less memory, and sums floats: no bound on it is proven, so that the library uses it on
+fakes alone, which are public. The record is results/gradients.json.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from jax.flatten_util import ravel_pytree
 
 from benchmarks import common
 from dpgen_jax.aggregation.clip import MOST_GRADIENT_LEVELS, GradientL2
-from dpgen_jax.methods._dpsgd import length
+from dpgen_jax.core.types import Array, ImageSpec
+from dpgen_jax.methods.shared.dpsgd import length
 from dpgen_jax.nets.plain import Conv, ConvNet, Mlp
-from dpgen_jax.types import Array, ImageSpec
 
 SPEC = ImageSpec(28, 28, 1, 10)
 NETS = {"conv-16-32": Conv(ConvNet(16, 32), SPEC), "conv-32-64": Conv(ConvNet(32, 64), SPEC),
@@ -36,18 +36,18 @@ NETS = {"conv-16-32": Conv(ConvNet(16, 32), SPEC), "conv-32-64": Conv(ConvNet(32
 
 
 def of_record(net: Any, d: Any, x: Array, y: Array) -> Any:
-    """The gradient on one record."""
-    return jax.grad(lambda d: jax.nn.softplus(-net.score(d, x[None], y[None]))[0])(d)
+    """Return the gradient on one record."""
+    return jax.grad(lambda d: jax.nn.softplus(-net.apply(d, x[None], y[None]))[0])(d)
 
 
 def in_chunks(n: int, chunk: int, one: Callable, zero: Any) -> Any:
-    """The sum of one(first record) over chunks."""
+    """Return the sum of one(first record) over chunks."""
     return lax.fori_loop(0, n // chunk, lambda i, t: jax.tree.map(
         jnp.add, t, one(i * chunk)), zero)
 
 
 def ways(net: Any, n: int, chunk: int) -> dict[str, Callable[[], Any]]:
-    """Functions without arguments, compiled, of the same parameters and records."""
+    """Return compiled functions without arguments, of the same parameters and records."""
     d = net.init(jax.random.key(0))
     x = jax.random.uniform(jax.random.key(1), (n, *SPEC.shape))
     y = jnp.arange(n) % SPEC.classes
@@ -59,7 +59,7 @@ def ways(net: Any, n: int, chunk: int) -> dict[str, Callable[[], Any]]:
 
     def plain(d):
         def one(first):
-            return jax.grad(lambda d: jnp.sum(jax.nn.softplus(-net.score(d, *part(first)))))(d)
+            return jax.grad(lambda d: jnp.sum(jax.nn.softplus(-net.apply(d, *part(first)))))(d)
 
         return in_chunks(n, chunk, one, jax.tree.map(jnp.zeros_like, d))
 
@@ -77,7 +77,7 @@ def ways(net: Any, n: int, chunk: int) -> dict[str, Callable[[], Any]]:
             norms = jax.vmap(lambda x, y: jnp.sqrt(sum(
                 jnp.sum(g * g) for g in jax.tree.leaves(of_record(net, d, x, y)))))(x, y)
             share = jnp.minimum(1, 1 / norms)
-            return jax.grad(lambda d: jnp.sum(share * jax.nn.softplus(-net.score(d, x, y))))(d)
+            return jax.grad(lambda d: jnp.sum(share * jax.nn.softplus(-net.apply(d, x, y))))(d)
 
         return in_chunks(n, chunk, one, jax.tree.map(jnp.zeros_like, d))
 
@@ -85,7 +85,7 @@ def ways(net: Any, n: int, chunk: int) -> dict[str, Callable[[], Any]]:
 
 
 def torch_networks() -> dict[str, Callable[[], Any]]:
-    """The networks of NETS that are compared, in PyTorch: each takes (images, labels)."""
+    """Return networks of NETS in PyTorch, as functions of (images, labels)."""
     import torch
     from torch.nn import functional
 
@@ -117,8 +117,15 @@ def torch_networks() -> dict[str, Callable[[], Any]]:
 
 
 def opacus(n: int, repeats: int) -> dict[str, Any]:
-    """The same networks in PyTorch, plain and with Opacus' per-record gradients, on a batch of the
-    same size; float32 sums, which are not checked."""
+    """Time the same networks in PyTorch, plain and with Opacus' per-record gradients.
+
+    Args:
+      n: The size of the batch.
+      repeats: How many calls are timed.
+
+    Returns:
+      The versions and the seconds, or {"skipped": reason}. The sums are float32 and not checked.
+    """
     try:
         import torch
         from opacus import GradSampleModule
@@ -136,10 +143,10 @@ def opacus(n: int, repeats: int) -> dict[str, Any]:
         grads = [p.grad_sample.flatten(1) for p in model.parameters()]
         share = (1 / torch.cat([g.norm(dim=1, keepdim=True) for g in grads], 1).norm(dim=1)).clamp(
             max=1)
-        done = [share @ g for g in grads]
+        clipped_sums = [share @ g for g in grads]
         for p in model.parameters():
             p.grad_sample = None
-        return float(done[0].sum())
+        return float(clipped_sums[0].sum())
 
     def plain(model):
         step(model)
@@ -154,25 +161,27 @@ def opacus(n: int, repeats: int) -> dict[str, Any]:
 
 
 def main() -> None:
+    """Run the benchmark and write its record."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--batch", type=int, default=640)
     parser.add_argument("--chunk", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--nets", nargs="+", default=list(NETS), choices=NETS)
     parser.add_argument("--opacus", action="store_true")
-    given = parser.parse_args()
-    where, found = common.machine(), {}
-    for name in given.nets:
-        timed = common.side_by_side(ways(NETS[name], given.batch, given.chunk), given.repeats)
+    args = parser.parse_args()
+    where, results = common.machine(), {}
+    for name in args.nets:
+        timed = common.side_by_side(ways(NETS[name], args.batch, args.chunk), args.repeats)
         plain = timed["plain"]["median"]
-        found[name] = {"parameters": length(NETS[name]), "seconds": timed, "ratio_to_plain": {
+        results[name] = {"parameters": length(NETS[name]), "seconds": timed, "ratio_to_plain": {
             way: t["median"] / plain for way, t in timed.items()}}
-        print(name, {w: round(r, 2) for w, r in found[name]["ratio_to_plain"].items()}, flush=True)
-    if given.opacus:
-        found["opacus"] = opacus(given.batch, given.repeats)
-        print("opacus", found["opacus"], flush=True)
-    shown = ["--batch", str(given.batch), "--chunk", str(given.chunk), *["--opacus"] * given.opacus]
-    common.write(common.record("gradients", shown, [0], found, where))
+        ratios = {way: round(r, 2) for way, r in results[name]["ratio_to_plain"].items()}
+        print(name, ratios, flush=True)
+    if args.opacus:
+        results["opacus"] = opacus(args.batch, args.repeats)
+        print("opacus", results["opacus"], flush=True)
+    flags = ["--batch", str(args.batch), "--chunk", str(args.chunk), *["--opacus"] * args.opacus]
+    common.write(common.record("gradients", flags, [0], results, where))
 
 
 if __name__ == "__main__":

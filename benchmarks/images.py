@@ -1,27 +1,67 @@
-"""Trains a preset at full scale, evaluates it, and writes what came out.
+"""Train a preset at full scale, and evaluate the release.
 
     python -m benchmarks.images --preset mnist-eps1 --dataset idx:mnist --out runs/mnist-eps1
     python -m benchmarks.images --method gpate --preset mnist-eps1-sum --dataset idx:mnist --out RUN
+    python -m benchmarks.images --preset hair-eps1 --dataset celeba:CelebA --out runs/hair-eps1
 
-The run folder may exist: a finished or interrupted run is gone on with. Classifiers are trained on
-synthetic images with a fixed schedule and judged once, after the last epoch, on the test images;
-nothing is chosen on them. `validation_accuracy` is measured on held-out synthetic images.
+The run folder may exist: an interrupted training goes on from its checkpoint, a finished one is not
+repeated, and neither is a part of the evaluation that is in RUN/benchmark. Classifiers are trained
+on synthetic images with a fixed schedule and tested once, after the last epoch, on the test images;
+nothing is chosen on them. `validation_accuracy` is measured on held-out synthetic images. The
+record, and a picture of samples, are results/images-DATA-PRESET.json, or METHOD-DATA-PRESET.json.
+`benchmarks.papers` trains and evaluates its rows by the functions of this module.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import functools
 import shutil
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
 
 from benchmarks import common
-from dpgen_jax import api, cli, data, presets
-from dpgen_jax.config import Budget, Runtime
-from dpgen_jax.evaluation import utility
-from dpgen_jax.run import folder, metrics
+from dpgen_jax import data, methods, presets
+from dpgen_jax.core import cli
+from dpgen_jax.core.config import Budget, Evaluation, Runtime
+from dpgen_jax.core.console import tell
+from dpgen_jax.evaluation import assess, utility
+from dpgen_jax.evaluation.scores import summary
+from dpgen_jax.run import data_dependent, lifecycle, metrics, preset_data
+from dpgen_jax.run.folder import RunFolder, read_json, write_json
+
+
+@dataclasses.dataclass(frozen=True)
+class Protocol:
+    """A way to evaluate a release: how many images, which classifiers, which tasks.
+
+    Attributes:
+      setting: "full" or "fast", which decides how long networks are trained.
+      classifiers: Names of `evaluation.settings.CLASSIFIERS`.
+      seeds: Draws of the generator and seeds of the classifiers.
+      samples: Synthetic images of a seed; None for those of the setting.
+      tasks: As for `evaluation.utility`.
+    """
+
+    setting: str = "full"
+    classifiers: tuple[str, ...] = ("cnn", "mlp")
+    seeds: int = 3
+    samples: int | None = None
+    tasks: tuple[str, ...] = utility.TASKS
+
+    def name(self, part: str) -> str:
+        """Return the name of the file that a part of the evaluation is kept in."""
+        options = (self.setting, self.samples or "all", self.seeds, *self.tasks, part)
+        return "-".join(map(str, options)) + ".json"
 
 
 def arguments() -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--method", default="datalens")
     parser.add_argument("--preset", required=True)
@@ -29,6 +69,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="run folder")
     parser.add_argument("--moments", default="bfloat16", help="as in Runtime")
     parser.add_argument("--devices", type=int, default=0, help="as in Runtime")
+    parser.add_argument("--accept-uncovered", action="store_true",
+                        help="as in train; Places365 by classes needs it")
     parser.add_argument("--samples", type=int, help="those of the setting if left out")
     parser.add_argument("--seeds", type=int, default=3, help="of the classifiers")
     parser.add_argument("--setting", default="full", choices=utility.SETTINGS)
@@ -37,35 +79,157 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def train(given: argparse.Namespace, loaded: data.Dataset) -> api.Release:
-    """The release; a run that exists is gone on with."""
-    name, chosen = presets.get(given.method, given.preset)
-    return api.run(api.Run(
-        given.method, name, chosen.config, Budget(chosen.epsilon, chosen.delta),
-        Runtime(devices=given.devices, moments=given.moments, checkpoint_minutes=20,
-                keep_checkpoints=1), given.out,
-        resume=(given.out / "config.json").exists()), loaded, say=lambda s: print(s, flush=True))
+def train(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Release:
+    """Train, or go on with a run that exists, or load one that is finished; return the release.
+
+    Checkpoints of a finished run are not kept: one of thousands of teachers takes many gigabytes.
+
+    Args:
+      request: The run; it goes on where its folder `out` holds one that was begun.
+      dataset: The data.
+
+    Returns:
+      The release.
+
+    Raises:
+      UserError: As `lifecycle.run`, which also ends the process after a signal.
+    """
+    assert request.out is not None
+    finished = request.out / "benchmark" / "trained.json"
+    if finished.exists():
+        return lifecycle.load(request.out)
+    resume = (request.out / "config.json").exists()
+    release = lifecycle.run(dataclasses.replace(request, resume=resume), dataset,
+                            lambda line: print(line, flush=True))
+    finished.parent.mkdir(exist_ok=True)
+    write_json(finished, {"steps": release.privacy["steps"]})
+    shutil.rmtree(RunFolder(request.out).checkpoints, ignore_errors=True)
+    return release
+
+
+def part(path: Path, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return what is in a file; where there is none, measure it and write it."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, measure())
+    outcome: dict[str, Any] = read_json(path)
+    return outcome
+
+
+def usefulness(release: lifecycle.Release, dataset: data.Dataset, folder: Path, protocol: Protocol
+               ) -> dict[str, Any]:
+    """Measure the tasks of a protocol, one classifier after the other.
+
+    Args:
+      release: The release.
+      dataset: The data set that it was trained on, with a held-out part.
+      folder: A file for each classifier lies here; what exists is not measured again.
+      protocol: What is measured.
+
+    Returns:
+      {task: {classifier: {metric: summary}}}, `average` of each task over the classifiers,
+      `setting`, and `seconds` by classifier.
+    """
+    source = SimpleNamespace(sample=functools.lru_cache(protocol.seeds)(release.sample))
+    result: dict[str, Any] = {"seconds": {}}
+    for classifier in protocol.classifiers:
+        def measure(classifier: str = classifier) -> dict[str, Any]:
+            tell(f"{protocol.setting} evaluation: {classifier}")
+            return common.utility_of(source, dataset, protocol.tasks, protocol.seeds,
+                                     protocol.samples, protocol.setting, (classifier,))
+
+        measured = part(folder / protocol.name(classifier), measure)
+        for task in protocol.tasks:
+            result.setdefault(task, {}).update(measured[task])
+        result["seconds"][classifier] = sum(measured["seconds"].values())
+        result |= {name: measured[name] for name in ("setting", "n_samples", "n_test", "seeds")}
+    result["average"] = {task: averages(result[task]) for task in protocol.tasks}
+    return result
+
+
+def averages(by_classifier: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the mean over classifiers of what each seed has, as `evaluation.utility` does it."""
+    metrics = set.intersection(*(set(metrics) for metrics in by_classifier.values()))
+    return {metric: summary(np.mean([scores[metric]["values"] for scores in by_classifier.values()],
+                                    0)) for metric in sorted(metrics)}
+
+
+def likeness(release: lifecycle.Release, dataset: data.Dataset, folder: Path,
+             weights: Path | None = None) -> dict[str, Any]:
+    """Measure the Inception Score and its kin on 10,000 images, and FID where weights are named.
+
+    Args:
+      release: The release.
+      dataset: The data set that it was trained on, with a held-out part.
+      folder: The result is kept here.
+      weights: The Inception-v3 weights of FID, as `evaluate --inception-weights`.
+
+    Returns:
+      The `fidelity` part of metrics.json.
+    """
+    options = Evaluation(metrics=("fidelity",), samples=10_000, inception_weights=weights)
+    outcome: dict[str, Any] = part(
+        folder / ("fid.json" if weights else "fidelity.json"),
+        lambda: assess.assess(release, dataset, options, tell))["fidelity"]
+    return outcome
+
+
+def votes(run: Path) -> dict[str, Any] | None:
+    """Return how far teachers agreed and how many queries were answered, or None.
+
+    These shares depend on private records, belong to the data holder, and are in no release. They
+    are written to results here only because the data of benchmarks are public.
+
+    Args:
+      run: The run folder.
+
+    Returns:
+      The shares; None for a run that kept no votes, or had no noise.
+    """
+    files = RunFolder(run)
+    stored = read_json(files.config)
+    if not files.votes.exists() or not stored["config"]["sigma"]:
+        return None
+    return {"of public data": "such shares are private to the holder of private data",
+            **data_dependent.reading(run)["votes"]}
+
+
+def results(release: lifecycle.Release, dataset: data.Dataset, run: Path) -> dict[str, Any]:
+    """Return what a record has on a run, but for its evaluation."""
+    rows = metrics.read(run / "metrics.jsonl")
+    return {"dataset": dataset.name, "run": read_json(run / "config.json"),
+            "privacy": release.privacy, "training_seconds": rows[-1]["seconds"],
+            "randomness_of_training": release.privacy["noise_source"]}
+
+
+def write(name: str, flags: Sequence[str], stem: str, outcome: Mapping[str, Any], seeds: int,
+          run: Path, where: dict[str, Any]) -> Path:
+    """Write results/STEM.json, and a picture of samples beside it."""
+    shutil.copy(run / "release" / "samples.png", common.RESULTS / f"{stem}.png")
+    return common.write(common.record(name, flags, range(seeds), dict(outcome), where),
+                        common.RESULTS / f"{stem}.json")
 
 
 def main() -> None:
-    given = arguments()
+    """Run the benchmark and write its record."""
+    args = arguments()
     cli.use_all_cores()
-    loaded = data.load(given.dataset)
-    where = common.machine()
-    release = train(given, loaded)
-    found = common.usefulness(release, loaded, utility.TASKS, given.seeds, given.samples,
-                              given.setting, given.classifiers)
-    rows = metrics.read(given.out / "metrics.jsonl")
-    start = "images" if given.method == "datalens" else given.method
-    name = f"{start}-{loaded.name}-{given.preset}"
-    shown = ["--method", given.method, "--preset", given.preset, "--dataset", given.dataset,
-             "--setting", given.setting]
-    common.write(common.record("images", shown, range(given.seeds), {
-        "dataset": loaded.name, "run": folder.read_json(given.out / "config.json"),
-        "privacy": release.privacy, "training_seconds": rows[-1]["seconds"],
-        "randomness_of_training": release.privacy["noise_source"], "evaluation": found,
-    }, where), common.RESULTS / f"{name}.json")
-    shutil.copy(given.out / "release" / "samples.png", common.RESULTS / f"{name}.png")
+    methods.get(args.method)
+    name, preset = presets.get(args.method, args.preset)
+    dataset, where = preset_data.load(name, preset, args.dataset), common.machine()
+    release = train(lifecycle.Request(
+        args.method, name, preset.config, Budget(preset.epsilon, preset.delta),
+        Runtime(devices=args.devices, moments=args.moments, checkpoint_minutes=20,
+                keep_checkpoints=1), args.out,
+        accept_uncovered=args.accept_uncovered), dataset)
+    protocol = Protocol(args.setting, tuple(args.classifiers), args.seeds, args.samples)
+    evaluation = usefulness(release, dataset, args.out / "benchmark", protocol)
+    start = "images" if args.method == "datalens" else args.method
+    flags = ["--method", args.method, "--preset", args.preset, "--dataset", args.dataset,
+             "--setting", args.setting]
+    print(write("images", flags, f"{start}-{dataset.name}-{args.preset}",
+                results(release, dataset, args.out) | {"evaluation": evaluation}, args.seeds,
+                args.out, where))
 
 
 if __name__ == "__main__":

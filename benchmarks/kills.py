@@ -1,14 +1,16 @@
-"""Runs of all methods, killed at random moments and resumed to the end: none may be lost, and no
-ledger may charge less than was drawn.
+"""Kill runs of all methods at random moments and resume them to the end.
+
+None may be lost, and no ledger may charge less than the noise that was used.
 
     python -m benchmarks.kills --times 100
     python -m benchmarks.kills --times 20 --case gswgan-warm --out my-kills.json
 
 A folder is started, killed, resumed, killed again, and at last resumed to its end. Half the kills
 come from outside after a random time; half come from within, at a moment at which something on the
-disk changes (before or after a write, in the middle of a line of the ledger, between a reservation
-and its settlement, a purchase of class counts, a checkpoint of a warm start). What was drawn is
-counted outside of the folder. Goes on where the results file of the same commit stopped.
+disk changes (before or after a write, in the middle of a line of the ledger, between a pending
+charge and the actual one, a side release of class counts, a checkpoint of the pretraining). The
+noise that was used is counted outside of the folder. The script continues where the results file of
+the same commit, results/kills.json, stopped.
 """
 
 from __future__ import annotations
@@ -33,9 +35,11 @@ from benchmarks.killing import verdict
 from benchmarks.killing.cases import CASES
 
 GOAL = 500
-MOST_KILLS = 3
-"""of one folder"""
+"""Kills that are aimed at, over all runs of this script."""
+MAX_KILLS = 3
+"""The most kills of one folder."""
 PATIENCE = 900.0
+"""Seconds after which a run that nobody kills counts as stuck."""
 
 
 class Program:
@@ -49,10 +53,13 @@ class Program:
             [sys.executable, "-m", "benchmarks.killing.program"], cwd=common.ROOT, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(place) | flags)
 
-    def run(self, asked: dict[str, Any], after: float | None = None) -> tuple[int, float]:
-        """(exit status, negative for a signal; seconds). Killed `after` so many seconds."""
+    def run(self, request: dict[str, Any], after: float | None = None) -> tuple[int, float]:
+        """Run a request; return its exit status, negative for a signal, and its seconds.
+
+        It is killed `after` so many seconds.
+        """
         output = self._process.stdout
-        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         pid, began = int(output.readline()), time.monotonic()
         if not select.select([output], [], [], PATIENCE if after is None else after)[0]:
@@ -68,59 +75,61 @@ class Program:
 
 
 class Folder:
-    """One run folder of a case, and what is known of it from outside."""
+    """One run folder of a case, and the files that observe it from outside."""
 
     def __init__(self, place: Path, case: str, sigma: float, save_always: bool):
         self.root, self.audit, self.log = place / "run", place / "audit", place / "log"
-        self._asked = {"case": case, "root": str(self.root), "audit": str(self.audit),
-                       "log": str(self.log), "sigma": sigma, "save_always": save_always}
+        self._request = {"case": case, "root": str(self.root), "audit": str(self.audit),
+                         "log": str(self.log), "sigma": sigma, "save_always": save_always}
 
-    def asked(self, moment: int = 0, torn: bool = False) -> dict[str, Any]:
-        """The next command: the first one until there is a run to resume."""
+    def request(self, moment: int = 0, torn: bool = False) -> dict[str, Any]:
+        """Return the next request: the first one until there is a run to resume."""
         begun = (self.root / "config.json").exists()
         if not begun and self.root.exists():
             shutil.rmtree(self.root)  # killed before it was a run: nothing is in it
-        return self._asked | {"resume": begun, "moment": moment, "torn": torn}
+        return self._request | {"resume": begun, "moment": moment, "torn": torn}
 
-    def last_words(self) -> str:
+    def last_lines(self) -> str:
+        """Return the end of the run's log."""
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
         return " | ".join(lines[-3:])[-600:]
 
 
 def sigma_of(program: Program, place: Path, case: str) -> float:
-    asked = {"case": case, "plan": str(place / "sigma"), "log": str(place / "log")}
-    if program.run(asked)[0]:
+    """Return the noise that a case's budget asks for."""
+    request = {"case": case, "plan": str(place / "sigma"), "log": str(place / "log")}
+    if program.run(request)[0]:
         raise RuntimeError((place / "log").read_text())
     return json.loads((place / "sigma").read_text())
 
 
-def chain(program: Program, place: Path, case: str, known: dict[str, Any], draw: random.Random
-          ) -> dict[str, Any]:
-    """One folder: killed up to MOST_KILLS times, then resumed to its end. What came of it."""
-    folder = Folder(place, case, known["sigma"], draw.random() < 0.7)
-    found: dict[str, Any] = {"kills": 0, "moments": [], "faults": [], "lost": None, "ended": None}
-    for _ in range(1 + draw.randrange(MOST_KILLS)):
-        inside = draw.random() < 0.5
-        moment = draw.randrange(1, known["marks"] + 1) if inside else 0
-        after = None if inside else draw.uniform(0, known["seconds"])
-        code, _ = program.run(folder.asked(moment, draw.random() < 0.5), after)
+def chain(program: Program, place: Path, case: str, baseline: dict[str, Any],
+          rng: random.Random) -> dict[str, Any]:
+    """Kill one folder up to MAX_KILLS times, then resume it to its end; return the outcome."""
+    folder = Folder(place, case, baseline["sigma"], rng.random() < 0.7)
+    outcome: dict[str, Any] = {"kills": 0, "moments": [], "faults": [], "lost": None, "ended": None}
+    for _ in range(1 + rng.randrange(MAX_KILLS)):
+        inside = rng.random() < 0.5
+        moment = rng.randrange(1, baseline["marks"] + 1) if inside else 0
+        after = None if inside else rng.uniform(0, baseline["seconds"])
+        code, _ = program.run(folder.request(moment, rng.random() < 0.5), after)
         if code != -signal.SIGKILL:
             if code not in (0, 3):
-                found["lost"] = f"exit {code}: {folder.last_words()}"
+                outcome["lost"] = f"exit {code}: {folder.last_lines()}"
             break
-        found["kills"] += 1
-        found["moments"].append(_where(folder) if inside else f"{after:.2f} s")
-        found["faults"] += verdict.under_counted(folder.root, folder.audit)
-    if found["lost"] is None:
-        code, _ = program.run(folder.asked())
-        found["ended"] = {0: "released", 3: "budget spent"}.get(code)
+        outcome["kills"] += 1
+        outcome["moments"].append(_where(folder) if inside else f"{after:.2f} s")
+        outcome["faults"] += verdict.under_counted(folder.root, folder.audit)
+    if outcome["lost"] is None:
+        code, _ = program.run(folder.request())
+        outcome["ended"] = {0: "released", 3: "budget spent"}.get(code)
         if code == 0:
-            found["faults"] += verdict.wrong_at_the_end(folder.root, folder.audit)
+            outcome["faults"] += verdict.wrong_at_the_end(folder.root, folder.audit)
         elif code == 3:
-            found["faults"] += verdict.under_counted(folder.root, folder.audit)
+            outcome["faults"] += verdict.under_counted(folder.root, folder.audit)
         else:
-            found["lost"] = f"exit {code}: {folder.last_words()}"
-    return found
+            outcome["lost"] = f"exit {code}: {folder.last_lines()}"
+    return outcome
 
 
 def _where(folder: Folder) -> str:
@@ -129,41 +138,46 @@ def _where(folder: Folder) -> str:
 
 
 def reference(program: Program, place: Path, case: str) -> dict[str, Any]:
-    """A run that nobody kills: its noise, seconds and moments. The first compiles; the second is
-    as fast as those that come."""
-    known = {"sigma": sigma_of(program, place, case)}
+    """Make runs that nobody kills; return their noise, seconds and number of moments.
+
+    The first compiles; the second is as fast as those that follow.
+    """
+    baseline: dict[str, Any] = {"sigma": sigma_of(program, place, case)}
     for number in (0, 1):
-        folder = Folder(place / str(number), case, known["sigma"], True)
+        folder = Folder(place / str(number), case, baseline["sigma"], True)
         folder.root.parent.mkdir()
-        code, known["seconds"] = program.run(folder.asked())
-        faults = [folder.last_words()] if code else verdict.wrong_at_the_end(
+        code, baseline["seconds"] = program.run(folder.request())
+        faults = [folder.last_lines()] if code else verdict.wrong_at_the_end(
             folder.root, folder.audit)
         if faults:
             raise RuntimeError(f"{case}, not killed at all: {faults}")
-        known["marks"] = verdict.seen(folder.audit).marks
-    return known
+        baseline["marks"] = verdict.seen(folder.audit).marks
+    return baseline
 
 
 def new() -> dict[str, Any]:
+    """Return the counts of a case before its first kill."""
     return {"kills": 0, "folders": 0, "released": 0, "budget_spent": 0, "lost": [], "faults": [],
             "moments": {}}
 
 
-def add(counts: dict[str, Any], seed: int, found: dict[str, Any]) -> None:
-    counts["kills"] += found["kills"]
+def add(counts: dict[str, Any], seed: int, outcome: dict[str, Any]) -> None:
+    """Add the outcome of one folder to the counts of its case."""
+    counts["kills"] += outcome["kills"]
     counts["folders"] += 1
-    counts["released"] += found["ended"] == "released"
-    counts["budget_spent"] += found["ended"] == "budget spent"
-    for moment in found["moments"]:
+    counts["released"] += outcome["ended"] == "released"
+    counts["budget_spent"] += outcome["ended"] == "budget spent"
+    for moment in outcome["moments"]:
         kind = "a random time" if moment.endswith(" s") else moment
         counts["moments"][kind] = counts["moments"].get(kind, 0) + 1
-    if found["lost"]:
-        counts["lost"].append({"seed": seed, "moments": found["moments"], "why": found["lost"]})
-    counts["faults"] += [{"seed": seed, "moments": found["moments"], "fault": fault}
-                         for fault in found["faults"]]
+    if outcome["lost"]:
+        counts["lost"].append({"seed": seed, "moments": outcome["moments"], "why": outcome["lost"]})
+    counts["faults"] += [{"seed": seed, "moments": outcome["moments"], "fault": fault}
+                         for fault in outcome["faults"]]
 
 
 def results(methods: dict[str, Any], next_seed: int) -> dict[str, Any]:
+    """Return the results of the record, with totals over all cases."""
     def total(name: str) -> int:
         return sum(c[name] if isinstance(c[name], int) else len(c[name]) for c in methods.values())
 
@@ -172,43 +186,45 @@ def results(methods: dict[str, Any], next_seed: int) -> dict[str, Any]:
             "cases": methods}
 
 
-def run(chosen: list[str], times: int, out: Path, shown: list[str]) -> dict[str, Any]:
-    """Kills until there are `times` more; the file is written after each folder."""
-    held = json.loads(out.read_text()) if out.is_file() else {}
-    held = held["results"] if held.get("git") == common.git() else {"cases": {}, "next_seed": 0}
-    counts = {case: held["cases"].get(case) or new() for case in CASES}
-    seed, killed, where, record = held["next_seed"], 0, common.machine(), {}
+def run(cases: list[str], times: int, out: Path, flags: list[str]) -> dict[str, Any]:
+    """Kill `times` more times; the file is written after each folder."""
+    previous = json.loads(out.read_text()) if out.is_file() else {}
+    previous = (previous["results"] if previous.get("git") == common.git()
+                else {"cases": {}, "next_seed": 0})
+    counts = {case: previous["cases"].get(case) or new() for case in CASES}
+    seed, killed, where, record = previous["next_seed"], 0, common.machine(), {}
     with tempfile.TemporaryDirectory(prefix="kills-") as place:
-        place, known = Path(place), {}
+        place, baselines = Path(place), {}
         with Program(place / "home", place / "compiled") as program:
             while killed < times:
-                case = chosen[seed % len(chosen)]
+                case = cases[seed % len(cases)]
                 here = place / f"{seed}"
                 here.mkdir()
-                if case not in known:
+                if case not in baselines:
                     (place / case).mkdir()
-                    known[case] = reference(program, place / case, case)
-                found = chain(program, here, case, known[case], random.Random(seed))
-                add(counts[case], seed, found)
+                    baselines[case] = reference(program, place / case, case)
+                outcome = chain(program, here, case, baselines[case], random.Random(seed))
+                add(counts[case], seed, outcome)
                 shutil.rmtree(here)
-                killed, seed = killed + found["kills"], seed + 1
-                record = common.record("kills", shown, [seed], results(counts, seed), where)
+                killed, seed = killed + outcome["kills"], seed + 1
+                record = common.record("kills", flags, [seed], results(counts, seed), where)
                 common.write(record, out)
-                print(f"{killed}/{times} {case}: {found}", flush=True)
+                print(f"{killed}/{times} {case}: {outcome}", flush=True)
     return record
 
 
-def main(words: list[str] | None = None) -> None:
+def main(argv: list[str] | None = None) -> None:
+    """Run the benchmark and write its record."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--times", type=int, default=50, help="kills")
     parser.add_argument("--case", action="append", choices=CASES, help="may be repeated")
     parser.add_argument("--out", help="the results file")
-    given = parser.parse_args(words)
-    shown = ["--times", str(given.times), *(w for c in given.case or () for w in ("--case", c))]
-    out = Path(given.out) if given.out else common.RESULTS / "kills.json"
-    found = run(given.case or list(CASES), given.times, out, shown)["results"]
-    print(f"{found['kills']} kills of {found['folders']} runs: {found['lost']} lost, "
-          f"{found['faults']} under-counted or wrong")
+    args = parser.parse_args(argv)
+    flags = ["--times", str(args.times), *(w for c in args.case or () for w in ("--case", c))]
+    out = Path(args.out) if args.out else common.RESULTS / "kills.json"
+    outcome = run(args.case or list(CASES), args.times, out, flags)["results"]
+    print(f"{outcome['kills']} kills of {outcome['folders']} runs: {outcome['lost']} lost, "
+          f"{outcome['faults']} under-counted or wrong")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,18 @@
-"""What data-dependent PATE accounting costs: `python -m benchmarks.pate_accounting`. Needs no data.
+"""Time and memory of data-dependent PATE accounting: `python -m benchmarks.pate_accounting`.
 
-Votes are simulated: class probabilities of each query from a symmetric Dirichlet distribution,
-whose concentration decides how far the teachers agree, and a multinomial vote of all of them.
-Measured are, in one process without JAX,
+It needs no data: votes are simulated, with class probabilities of each query from a symmetric
+Dirichlet distribution, whose concentration decides how far the teachers agree, and a multinomial
+vote of all of them. Measured are, in one process without JAX,
 
 - the composition of a whole run of Confident-GNMax over a grid of orders: as simulated, and with
   teachers that hardly agree (concentration 1) and every query answered, where few votes are alike;
-- the smooth sensitivity of a (shorter) run at one order, and what a sanitised release would say:
+- the smooth sensitivity of a (shorter) run at one order, and the content of a sanitised release:
   the private total, the smooth sensitivity, the cost of the release itself, the bound with both
   noises at their means, and the data-independent total beside them. The totals are private in a
   real run; here no votes are real;
-- wall and processor seconds of each, and the most resident memory.
+- wall and processor seconds of each, and the largest resident memory.
+
+The record is results/pate_accounting.json.
 """
 
 from __future__ import annotations
@@ -31,14 +33,15 @@ from dpgen_jax.accountant.smooth_sensitivity import Sanitiser, smooth_sensitivit
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark and write its record."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     args = parse(arguments)
     where = common.machine()
     results = {"scipy": version("scipy"), "composition": composition(args),
                "release": release(args), "peak_resident_bytes": common.peak_bytes()}
-    shown = [a for i, a in enumerate(arguments)
-             if "--out" not in (a.split("=")[0], arguments[i - 1] if i else "")]
-    record = common.record("pate_accounting", shown, [args.seed], results, where)
+    argv = [a for i, a in enumerate(arguments)
+            if "--out" not in (a.split("=")[0], arguments[i - 1] if i else "")]
+    record = common.record("pate_accounting", argv, [args.seed], results, where)
     path = common.write(record, args.out)
     print(json.dumps(record, indent=1) if args.json else table(record))
     print(f"written to {path}", file=sys.stderr)
@@ -46,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pate_accounting",
                                      description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -68,7 +72,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def simulate(args: argparse.Namespace, queries: int,
              concentration: float) -> tuple[np.ndarray, np.ndarray]:
-    """Votes int [queries, classes], and the outcomes of the threshold test."""
+    """Return votes int [queries, classes], and the outcomes of the threshold test."""
     rng = np.random.default_rng(args.seed)
     likely = rng.dirichlet(np.full(args.classes, concentration), size=queries)
     counts = rng.multinomial(args.teachers, likely)
@@ -77,6 +81,7 @@ def simulate(args: argparse.Namespace, queries: int,
 
 
 def composition(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Time the composition of a whole run at both concentrations."""
     orders, cases = np.geomspace(1.5, 64, args.orders), []
     for concentration in (args.concentration, 1.0):
         counts, answered = simulate(args, args.queries, concentration)
@@ -92,7 +97,7 @@ def composition(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def release(args: argparse.Namespace) -> dict[str, Any]:
-    """One run at each of two orders, with the choice that `Sanitiser` names."""
+    """Time the smooth sensitivity of one run at two orders, with the settings of `Sanitiser`."""
     counts, answered = simulate(args, args.release_queries, args.concentration)
     run = counts, answered, args.threshold, args.sigma1, args.sigma2
     cases = []
@@ -115,7 +120,7 @@ def release(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def measure(repeats: int, work: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
-    """What `work` returned the last time, and its wall and processor seconds."""
+    """Return the last result of `work`, and its wall and processor seconds."""
     wall, processor = [], []
     for _ in range(repeats):
         start = time.perf_counter(), time.process_time()
@@ -126,7 +131,7 @@ def measure(repeats: int, work: Callable[[], Any]) -> tuple[Any, dict[str, Any]]
 
 
 def table(record: dict[str, Any]) -> str:
-    """The record for readers."""
+    """Return the record as a table for people."""
     where, results = record["machine"], record["results"]
     released = results["release"]
     lines = [f"{where['cpu']}, {where['cores']} cores, load before {where['load_average']}"]

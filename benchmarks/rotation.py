@@ -1,11 +1,12 @@
-"""Accuracy against the number of critics that answer in a step, at the same proven epsilon.
+"""Accuracy against the number of critics that answer in a round, at the same proven epsilon.
 
     python -m benchmarks.rotation [--method gswgan] [--preset glyphs] [--dataset glyphs]
                                   [--per-step 25 50 100 200] [--runs 1]
 
-Every run has the same critics, steps, fakes and epsilon; with more critics a step the mean gradient
-carries less noise, 2 C sqrt(T B / (2 c K m)) per coordinate, and a step takes longer. Accuracy is
-gen2real on real test images, by the fast schedule, after the last epoch.
+Every run has the same critics, steps, fakes and epsilon; with more critics a round the mean
+gradient carries less noise, 2 C sqrt(T B / (2 c K m)) per coordinate, and a round takes longer.
+Accuracy is gen2real on real test images, by the fast schedule, after the last epoch. The record and
+a picture are results/rotation-METHOD-DATA.json and .png.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from benchmarks import common
-from dpgen_jax import api, cli, data, methods, presets
+from dpgen_jax import data, methods, presets
 from dpgen_jax.accountant import gaussian
-from dpgen_jax.config import Budget
+from dpgen_jax.core import cli
+from dpgen_jax.core.config import Budget
 from dpgen_jax.evaluation.scores import summary
-from dpgen_jax.run import metrics
+from dpgen_jax.run import lifecycle, metrics, preset_data
 
 
 def arguments() -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--method", default="gswgan")
     parser.add_argument("--preset", default="glyphs")
@@ -39,27 +42,29 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def one(given: argparse.Namespace, loaded: data.Dataset, per_step: int) -> dict[str, Any]:
-    """The runs with this many critics a step."""
-    name, chosen = presets.get(given.method, given.preset)
-    config = dataclasses.replace(chosen.config, critics_per_step=per_step, sigma=None)
-    budget = Budget(given.epsilon or chosen.epsilon, chosen.delta)
+def one(args: argparse.Namespace, dataset: data.Dataset, per_step: int) -> dict[str, Any]:
+    """Train and evaluate with this many critics a round; return the row."""
+    name, preset = presets.get(args.method, args.preset)
+    config = dataclasses.replace(preset.config, critics_per_step=per_step, sigma=None)
+    budget = Budget(args.epsilon or preset.epsilon, preset.delta)
     accuracies, seconds = [], []
-    for _ in range(given.runs):
+    for _ in range(args.runs):
         with tempfile.TemporaryDirectory() as scratch:
             root = Path(scratch) / "run"
-            release = api.run(api.Run(given.method, name, config, budget, out=root), loaded)
+            release = lifecycle.run(
+                lifecycle.Request(args.method, name, config, budget, out=root), dataset
+            )
             rows = metrics.read(root / "metrics.jsonl")
         # From the second line on: the first waited for the compiler.
         first, last = rows[min(1, len(rows) - 1)], rows[-1]
         seconds.append((last["seconds"] - first["seconds"]) / max(1, last["step"] - first["step"]))
-        found = common.usefulness(release, loaded, ("gen2real",), 3, given.samples)["gen2real"]
-        accuracies.append({name: values["accuracy"]["mean"] for name, values in found.items()})
-    held = methods.get(given.method).mechanism(release.config, release.spec)
-    (event, count), = held.events(release.config.steps)
+        scores = common.utility_of(release, dataset, ("gen2real",), 3, args.samples)["gen2real"]
+        accuracies.append({name: values["accuracy"]["mean"] for name, values in scores.items()})
+    mechanism = methods.get(args.method).mechanism(release.config, release.spec)
+    (event, count), = mechanism.events(release.config.steps)
     c = gaussian.mu_squared(((event, count),)) / 2
     noise = 2 * config.clip * math.sqrt(config.steps * config.batch / (
-        2 * c * config.critics * held.schedule.answering(config.critics)))
+        2 * c * config.critics * mechanism.schedule.expected_answers(config.critics)))
     return {"critics_per_step": per_step, "critics": config.critics, "steps": config.steps,
             "sigma": release.config.sigma, "visits": count, "noise_of_the_mean_gradient": noise,
             "epsilon": release.privacy["epsilon"], "seconds_per_step": seconds,
@@ -68,6 +73,7 @@ def one(given: argparse.Namespace, loaded: data.Dataset, per_step: int) -> dict[
 
 
 def picture(rows: list[dict[str, Any]], path: Path) -> None:
+    """Draw accuracy against the critics of a round."""
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     for name in rows[0]["accuracy"]:
@@ -85,15 +91,17 @@ def picture(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def main() -> None:
-    given = arguments()
+    """Run the benchmark and write its record."""
+    args = arguments()
     cli.use_all_cores()
-    where, loaded = common.machine(), data.load(given.dataset)
-    rows = [one(given, loaded, m) for m in given.per_step]
-    name = f"rotation-{given.method}-{loaded.name}"
+    where = common.machine()
+    dataset = preset_data.load(*presets.get(args.method, args.preset), args.dataset)
+    rows = [one(args, dataset, m) for m in args.per_step]
+    name = f"rotation-{args.method}-{dataset.name}"
     picture(rows, common.RESULTS / f"{name}.png")
-    shown = [f"--method {given.method}", f"--preset {given.preset}", f"--dataset {given.dataset}",
-             "--per-step " + " ".join(map(str, given.per_step)), f"--runs {given.runs}"]
-    print(common.write(common.record("rotation", shown, range(3), rows, where),
+    flags = [f"--method {args.method}", f"--preset {args.preset}", f"--dataset {args.dataset}",
+             "--per-step " + " ".join(map(str, args.per_step)), f"--runs {args.runs}"]
+    print(common.write(common.record("rotation", flags, range(3), rows, where),
                        common.RESULTS / f"{name}.json"))
 
 

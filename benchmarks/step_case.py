@@ -1,6 +1,6 @@
 """One configuration of the benchmark `steps` in a process: `python -m benchmarks.step_case JSON`.
 
-The last line of its output is what was measured, as JSON. See `benchmarks.steps` for what that is.
+The last line of its output has the measurements as JSON; `benchmarks.steps` describes them.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ import numpy as np
 
 from benchmarks import common
 from benchmarks.flops import published_flops
-from dpgen_jax import loop, methods, presets
+from dpgen_jax import methods, presets
 from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.aggregation.mechanism import release
-from dpgen_jax.config import Budget, Runtime
+from dpgen_jax.core.config import Budget, Runtime
+from dpgen_jax.core.types import ImageSpec, Method, Private, Records
 from dpgen_jax.methods.datalens import Config
-from dpgen_jax.plan import complete
 from dpgen_jax.private import teachers
 from dpgen_jax.private.teachers import Layout
-from dpgen_jax.types import ImageSpec, Method, Private, Records
+from dpgen_jax.run import loop
+from dpgen_jax.run.calibrate_config import complete
 
 METHOD = "datalens"
 COMPILED: list[float] = []
-"""seconds of each compilation of this process"""
+"""Seconds of each compilation of this process."""
 
 
 @jax.monitoring.register_event_duration_secs_listener
@@ -40,10 +41,10 @@ def _note(event: str, seconds: float, **_: Any) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """kind: "step", the step and its parts; "plain" or "parallel", two ways side by side.
-    matmul: size of the matrices whose product sets the rate."""
+    """One configuration."""
 
     kind: str
+    """The kind "step" measures the step and its parts; "plain" and "parallel" compare two ways."""
     preset: str
     teachers: int
     chunk: int
@@ -52,25 +53,28 @@ class Case:
     repeats: int = 3
     seed: int = 0
     matmul: int = 2048
+    """Size of the matrices whose product sets the rate."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """What is run. records: random, x uint8 [U, m, H, W, ch] and y int32 [U, m]."""
+    """A method with random records."""
 
     method: Method
     config: Config
     spec: ImageSpec
     records: Records
+    """x uint8 [U, m, H, W, ch] and y int32 [U, m]."""
     seed: int
 
     @property
     def key(self) -> jax.Array:
+        """The key of the seed."""
         return jax.random.key(self.seed)
 
 
 def problem(case: Case) -> Problem:
-    """The preset with this many teachers, each with as many random records as in the preset."""
+    """Return the preset with this many teachers, each with as many random records as there."""
     _, preset = presets.get(METHOD, case.preset)
     config = dataclasses.replace(preset.config, teachers=case.teachers)
     config = complete(METHOD, config, preset.spec, Budget(preset.epsilon, preset.delta))
@@ -105,14 +109,15 @@ class Library:
 
     @property
     def public(self) -> Any:
+        """The public state."""
         return self.state.public
 
     def run(self, n: int) -> Any:
-        """One call of n (0 or 1) steps. It draws its noise bits, as a step of a run does."""
+        """Run n (0 or 1) steps in one call, which draws its noise bits as a step of a run does."""
         state = self.state
-        drawn = loop.draw(self.mechanism, self.layout, self.bits, self.step_number, 1, 1)
+        bits = loop.draw(self.mechanism, self.layout, self.bits, self.step_number, 1, 1)
         before = len(COMPILED)
-        public, units, metrics, *_ = self.block(state.public, state.units, self.records, *drawn,
+        public, units, metrics, *_ = self.block(state.public, state.units, self.records, *bits,
                                                 state.key, self.step_number, n)
         self.compilations += len(COMPILED) - before
         self.state = dataclasses.replace(state, public=public, units=units)
@@ -120,6 +125,7 @@ class Library:
         return public, units, metrics
 
     def step(self) -> Any:
+        """Run one step."""
         return self.run(1)
 
 
@@ -139,7 +145,7 @@ class PlainLoop:
         self.records = [Records(jnp.asarray(x), jnp.asarray(y))
                         for x, y in zip(p.records.x, p.records.y, strict=True)]
         self.begin, self.end = jax.jit(self._begin), jax.jit(self._end, donate_argnums=0)
-        self.visit = jax.jit(self._visit, donate_argnums=(0, 1))
+        self.query_unit = jax.jit(self._query_unit, donate_argnums=(0, 1))
         self.bits_shape = 1, *p.method.mechanism.bits_shape
         self.bits.draw(self.bits_shape)  # the library's first call, which compiles, drew these
 
@@ -151,7 +157,7 @@ class PlainLoop:
         k_ask, k_absorb = jax.random.split(jax.random.fold_in(self.key, step))
         return self.method.ask(k_ask, public), k_absorb
 
-    def _visit(self, unit, total, records, query, step):
+    def _query_unit(self, unit, total, records, query, step):
         state, key = unit
         k_learn, k_answer, k_bound = jax.random.split(jax.random.fold_in(key, step), 3)
         state = self.method.learn(k_learn, state, records, query)
@@ -163,11 +169,12 @@ class PlainLoop:
         return self.method.absorb(key, public, query, released)
 
     def step(self) -> Any:
+        """Run one step."""
         query, k_absorb = self.begin(self.public, self.step_number)
         total = jnp.zeros(self.method.mechanism.shape, jnp.int32)
         for i, records in enumerate(self.records):
-            self.units[i], total = self.visit(self.units[i], total, records, query,
-                                              self.step_number)
+            self.units[i], total = self.query_unit(self.units[i], total, records, query,
+                                                   self.step_number)
         bits = self.bits.draw(self.bits_shape)[0]
         self.public, metrics = self.end(self.public, total, bits, k_absorb, query)
         self.step_number += 1
@@ -175,8 +182,7 @@ class PlainLoop:
 
 
 def aggregation_alone(p: Problem, layout: Layout) -> Library:
-    """The step of a method whose teachers answer with given random messages and learn nothing, so
-    that only the bound, the sum, the noise and the decoding are left."""
+    """Return a step of the bound, the sum, the noise and the decoding of random messages alone."""
     method = dataclasses.replace(
         p.method, init=lambda key: jnp.zeros(()), init_unit=lambda key: (),
         ask=lambda key, public: (), learn=lambda key, unit, records, query: unit,
@@ -191,7 +197,7 @@ def aggregation_alone(p: Problem, layout: Layout) -> Library:
 
 
 def generator_alone(p: Problem, layout: Layout, public: Any):
-    """A call that asks and absorbs, on every device as in the step, for a random release."""
+    """Return a call that asks and absorbs a random release, on every device as in the step."""
     def local(key, public, released):
         query = p.method.ask(key, public)
         return query, *p.method.absorb(key, public, query, released)
@@ -203,7 +209,7 @@ def generator_alone(p: Problem, layout: Layout, public: Any):
 
 
 def measure_step(case: Case) -> dict[str, Any]:
-    """The step, its parts, its memory, and the rate of matrix products before and after."""
+    """Measure the step, its parts, its memory, and the rate of matrix products around it."""
     p, layout, before = problem(case), layout_of(case), common.matmul_rate(case.matmul)
     base = common.resident_bytes()
     whole = Library(p.method, Private(p.records), p.key, layout, p.seed)
@@ -238,8 +244,15 @@ def measure_step(case: Case) -> dict[str, Any]:
 
 
 def measure_beside(case: Case) -> dict[str, Any]:
-    """Two ways of the same step in turns: medians, their ratio, and how far the generators that
-    they lead to, from the same keys and noise, are apart."""
+    """Time two ways of the same step in turns.
+
+    Args:
+      case: The configuration.
+
+    Returns:
+      The medians, their ratio, and the largest difference of the generators that they lead to from
+      the same keys and noise.
+    """
     p, layout = problem(case), layout_of(case)
     ways = {"shard_map": Library(p.method, Private(p.records), p.key, layout, p.seed)}
     if case.kind == "plain":
@@ -257,7 +270,7 @@ def measure_beside(case: Case) -> dict[str, Any]:
 
 
 def layout_of(case: Case) -> Layout:
-    """The layout that was asked for. Ends the process where the devices are not there."""
+    """Return the layout of a case; end the process where there are too few devices."""
     devices = tuple(jax.devices()[:case.devices])
     if len(devices) < case.devices:
         raise SystemExit(f"{case.devices} devices were asked for, {len(devices)} are there")
@@ -265,7 +278,7 @@ def layout_of(case: Case) -> Layout:
 
 
 def check_memory(case: Case) -> None:
-    """Ends the process, before anything large is made, where the state cannot fit."""
+    """End the process, before anything large is allocated, where the state cannot fit."""
     copies = 1 if case.kind == "step" else 2
     one = problem(dataclasses.replace(case, teachers=1))
     needed = copies * case.teachers * teachers.unit_bytes(one.method)
@@ -276,6 +289,7 @@ def check_memory(case: Case) -> None:
 
 
 def main() -> None:
+    """Run the benchmark and write its record."""
     case = Case(**json.loads(sys.argv[1]))
     check_memory(case)
     measured = (measure_step if case.kind == "step" else measure_beside)(case)

@@ -1,4 +1,4 @@
-"""How long a DataLens step takes: `python -m benchmarks.steps`. Needs no data.
+"""Time and memory of a DataLens step: `python -m benchmarks.steps`. It needs no data.
 
 The published networks on MNIST's shape (preset mnist-eps1, 15 records a teacher, random records,
 bfloat16 moments) through `loop.compile_block`. Each configuration runs in a process of its own;
@@ -11,13 +11,16 @@ trains the teachers for longer, is left out. Measured are
 - the share of a step that the aggregation takes (top-k signs of all teachers, the sum, the noise,
   the decoding), timed alone on as many random messages in the same layout, and the share of the
   generator (ask and absorb), timed alone likewise;
-- the most resident memory of the process, beside the size of the teachers' state;
+- the largest resident memory of the process, beside the size of the teachers' state;
 - the time to trace and compile (the first call, of no steps), how often the block was compiled,
   and the entries of its dispatch cache, which on one device are two without a second compilation;
 - side by side, in turns in one process: a Python loop over teachers with one compiled function,
   and `pmap` beside `shard_map`.
 
-CPU devices beyond one are simulated: they share the cores.
+CPU devices beyond one are simulated: they share the cores. The record is results/steps.json.
+
+`--epochs [ROW ...]` times instead what the papers report, seconds per epoch of DataLens (Table 6)
+and G-PATE (appendix G), and writes results/epochs.json: `benchmarks.epochs`.
 """
 
 from __future__ import annotations
@@ -29,14 +32,17 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks import common
+from benchmarks import common, epochs
 
 MODULE = "benchmarks.step_case"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark and write its record."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     args = parse(arguments)
+    if args.epochs is not None:
+        return epochs.main(args)
     where = common.machine()
     results = measure(args)
     if args.out:
@@ -50,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.steps", description=__doc__,
                                      allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -64,24 +71,31 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--moments", default="bfloat16", choices=["bfloat16", "float32"])
     parser.add_argument("--repeats", type=int, default=3, help="timed steps, at least 3")
     parser.add_argument("--matmul", type=int, default=2048, help="size of the matrix product")
+    parser.add_argument("--epochs", nargs="*", choices=epochs.ROWS, metavar="ROW",
+                        help="times beside the papers' instead: all, or of "
+                             f"{', '.join(epochs.ROWS)}")
+    parser.add_argument("--share", type=float, default=1.0,
+                        help="share of the teachers that --epochs times")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print the record, not a table")
     parser.add_argument("--out", help="file for the record; benchmarks/results/steps.json")
     args = parser.parse_args(arguments)
     if args.repeats < 3:
         parser.error("--repeats: a median needs at least 3 steps")
+    if not 0 < args.share <= 1:
+        parser.error("--share: above 0, at most 1")
     return args
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """Runs one configuration after the other and says on stderr how each went."""
+    """Run one configuration after the other, and report each on stderr."""
     cases, pairs = plan(args)
     cases = [run(case) for case in cases]
     return {"cases": cases, "linearity": linearity(cases), "side_by_side": [run(p) for p in pairs]}
 
 
 def plan(args: argparse.Namespace) -> tuple[list[dict], list[dict]]:
-    """The configurations of the step, and those of the side-by-side comparisons."""
+    """Return the configurations of the step, and those of the side-by-side comparisons."""
     shared = {"moments": args.moments, "repeats": args.repeats, "seed": args.seed,
               "matmul": args.matmul}
     sizes = [(args.preset, n) for n in args.teachers]
@@ -98,7 +112,7 @@ def plan(args: argparse.Namespace) -> tuple[list[dict], list[dict]]:
 
 
 def run(case: dict[str, Any]) -> dict[str, Any]:
-    """One configuration in a process of its own: what it is and what was measured, or "error"."""
+    """Run a configuration in a process of its own; return it with what was measured, or "error"."""
     name = "{kind}: {preset}, {teachers} teachers, chunk {chunk}, {devices} devices".format(**case)
     env = {"JAX_NUM_CPU_DEVICES": str(case["devices"]), "JAX_ENABLE_COMPILATION_CACHE": "false"}
     measured = common.apart(MODULE, case, env)
@@ -107,13 +121,20 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def linearity(cases: list[dict]) -> list[dict[str, Any]]:
-    """For each preset and layout: seconds per teacher at each number of teachers, and the ratio
-    of the largest number's to the smallest's; 1 is linear, with and without the generator."""
+    """Return how far the time of a step is linear in the teachers, for each preset and layout.
+
+    Args:
+      cases: The configurations, with what was measured.
+
+    Returns:
+      Seconds per teacher at each number of teachers, and the ratio of the largest number's to the
+      smallest's, with and without the generator; 1 is linear.
+    """
     groups: dict[tuple, list[dict]] = {}
     for case in cases:
         if "error" not in case:
             groups.setdefault((case["preset"], case["chunk"], case["devices"]), []).append(case)
-    found = []
+    entries = []
     for (preset, chunk, devices), group in groups.items():
         group = sorted(group, key=lambda case: case["teachers"])
         entry = {"preset": preset, "chunk": chunk, "devices": devices,
@@ -121,8 +142,8 @@ def linearity(cases: list[dict]) -> list[dict[str, Any]]:
         for field in ("seconds_per_teacher", "seconds_per_teacher_without_generator"):
             entry[field] = [case[field] for case in group]
             entry[f"{field}_last_to_first"] = entry[field][-1] / entry[field][0]
-        found.append(entry)
-    return found
+        entries.append(entry)
+    return entries
 
 
 COLUMNS = {
@@ -144,7 +165,7 @@ COLUMNS = {
 
 
 def table(record: dict[str, Any]) -> str:
-    """The record for readers."""
+    """Return the record as a table for people."""
     where, results = record["machine"], record["results"]
     good = [case for case in results["cases"] if "error" not in case]
     rows = [list(COLUMNS), *([show(case) for show in COLUMNS.values()] for case in good)]

@@ -3,12 +3,12 @@
     nohup python -m benchmarks.systems --out runs/systems > systems.log &
     python -m benchmarks.systems --out runs/systems --methods dpmerf dpgan --epsilons 10
 
-Each row is a run folder OUT/METHOD-DATA-epsEPSILON, made and evaluated by the commands a user has.
-The script can be stopped at any time and started again: it goes on with what is there, and the
-results file has all rows that exist. Every row is trained once and shown, whatever comes out; a row
-that fails says why. Checkpoints of a finished row are not kept. All epsilons are of replace-one
-neighbours: of a record, or of a client's whole data where the row's unit says so. Non-private rows
-have epsilon "inf".
+Each row is a run folder OUT/METHOD-DATA-epsEPSILON, trained and evaluated by the commands of a
+user. The script can be stopped at any time and started again: it continues with what is there, and
+results/systems.json has all rows that exist. Every row is trained once and shown, whatever the
+result; a row that fails has the reason. Checkpoints of a finished row are not kept. All epsilons
+are of replace-one neighbours: of a record, or of a client's whole data where the row's unit says
+so. Non-private rows have epsilon "inf".
 
 With --short a system whose preset takes long takes fewer steps, for which less noise is found, so
 that a row takes minutes on a laptop; a row tells the steps of both.
@@ -26,12 +26,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks import common
-from benchmarks.privacy_utility import command
-from dpgen_jax import presets
-from dpgen_jax.config import to_json
-from dpgen_jax.errors import UserError
-from dpgen_jax.run import metrics, plots
-from dpgen_jax.run.bundle import load
+from benchmarks.common import command
+from dpgen_jax import methods, presets
+from dpgen_jax.core.config import to_json
+from dpgen_jax.core.errors import UserError
+from dpgen_jax.release import plots
+from dpgen_jax.release.bundle import load
+from dpgen_jax.run import metrics
 from dpgen_jax.run.folder import RunFolder, read_json
 
 DATA = {"mnist": "idx:mnist", "fashion": "idx:fashion_mnist"}
@@ -42,11 +43,14 @@ PRESETS = {"datalens": "{data}-eps{epsilon:g}-mean", "gpate": "{data}-eps{epsilo
 SHORT = {"dcgan": 1000, "dpgan": 1500, "gswgan": 40, "dpac": 30, "datalens": 10, "gpate": 20,
          "pategan": 8, "dpcgan": 1000, "projected_dpgan": 100, "fedavg_gan": 20}
 EPSILONS = (1.0, 10.0)
-METHODS = ("dcgan", "dpgan", "dpmerf", "dpmerf_ae", "gswgan", "dpac", "datalens", "gpate",
-           "pategan", "dpcgan", "projected_dpgan", "fedavg_gan")
+CLASSIFIERS = ("topagg_sgd",)
+METHODS = tuple(name for name in methods.NAMES if name not in CLASSIFIERS and any(
+    preset.spec.shape == (28, 28, 1) for preset in presets.all_of(name).values()))
+"""All generators that have a preset for such images."""
 
 
-def arguments(words: list[str] | None = None) -> argparse.Namespace:
+def arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--out", type=Path, required=True, help="folder of the run folders")
     parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
@@ -55,17 +59,21 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--full", action="store_true", help="the full evaluation, not the fast one")
     parser.add_argument("--classifiers", nargs="+", default=["cnn", "mlp"])
     parser.add_argument("--seeds", type=int, default=2, help="of the classifiers")
+    parser.add_argument("--inception-weights", type=Path, help="as in evaluate, for FID")
     parser.add_argument("--short", action="store_true", help="new runs take fewer steps")
     parser.add_argument("--collect", action="store_true",
                         help="train nothing: evaluate and write what is there")
     parser.add_argument("--draw", action="store_true",
-                        help="also draw images of the systems, for the asked data and epsilons")
-    return parser.parse_args(words)
+                        help="also draw images of the systems, for these data and epsilons")
+    return parser.parse_args(argv)
 
 
 def preset_of(method: str, data: str, epsilon: float) -> str:
-    """The preset that is nearest to these data and this epsilon: those of MNIST are also tried on
-    Fashion-MNIST, and settings for one epsilon at the other, as a user would."""
+    """Return the preset that is nearest to these data and this epsilon.
+
+    Those of MNIST are also tried on Fashion-MNIST, and settings for one epsilon at the other, as a
+    user would.
+    """
     template = PRESETS.get(method, "{data}-eps{epsilon:g}")
     tried = [template.format(data=d, epsilon=e) for d in (data, "mnist")
              for e in (epsilon, 1.0, 10.0)]
@@ -73,18 +81,29 @@ def preset_of(method: str, data: str, epsilon: float) -> str:
 
 
 def folder(out: Path, method: str, data: str, epsilon: float) -> Path:
+    """Return the run folder of a row."""
     return out / f"{method}-{data}-eps{epsilon:g}"
 
 
-def row(given: argparse.Namespace, method: str, data: str, epsilon: float, train: bool
+def row(args: argparse.Namespace, method: str, data: str, epsilon: float, train: bool
         ) -> dict[str, Any] | None:
-    """What came out of one system, or why nothing did; None where nothing is there and nothing is
-    to be trained."""
-    preset, run = preset_of(method, data, epsilon), folder(given.out, method, data, epsilon)
+    """Train and evaluate one system.
+
+    Args:
+      args: The command line.
+      method: The method.
+      data: A name of `DATA`.
+      epsilon: The budget.
+      train: Whether a run that does not exist is trained.
+
+    Returns:
+      The row of the run, or the reason why it failed; None where there is no run.
+    """
+    preset, run = preset_of(method, data, epsilon), folder(args.out, method, data, epsilon)
     usual = presets.all_of(method)[preset].config.steps
-    found = {"method": method, "preset": preset, "dataset": data, "epsilon": to_json(epsilon),
-             "preset_steps": usual}
-    few = min(SHORT.get(method, math.inf), usual or math.inf) if given.short else math.inf
+    result = {"method": method, "preset": preset, "dataset": data, "epsilon": to_json(epsilon),
+              "preset_steps": usual}
+    few = min(SHORT.get(method, math.inf), usual or math.inf) if args.short else math.inf
     fewer = [f"--steps={few}", "--sigma=None"] if few < math.inf else []
     if fewer and method == "dpac":  # the classifier comes in as early as in the preset
         fewer.append(f"--t-c={few // 5}")
@@ -97,35 +116,50 @@ def row(given: argparse.Namespace, method: str, data: str, epsilon: float, train
                     f"--epsilon={epsilon}", "--out", run, *resume, *fewer)
             # DataLens's last one is 18 GB, and four rows of it fill a disk.
             shutil.rmtree(RunFolder(run).checkpoints, ignore_errors=True)
-        kind = "full" if given.full else "fast"
-        evaluation = run / f"evaluation-{kind}"
-        if not (evaluation / "metrics.json").exists():
-            command("dpgen_jax.evaluate", run, "--dataset", DATA[data], "--metrics", "gen2real",
-                    "--classifiers", *given.classifiers, "--seeds", given.seeds,
-                    "--out", evaluation, *([] if given.full else ["--fast"]))
-        measured = read_json(evaluation / "metrics.json")
+        measured = evaluated(args, run, DATA[data])
         privacy = read_json(run / "release" / "privacy.json")
         config = read_json(run / "config.json")
     except UserError as error:
-        return found | {"error": str(error)}
-    return found | {
+        return result | {"error": str(error)}
+    return result | {
         "unit": privacy["unit"], "relation": privacy["relation"], "steps": privacy["steps"],
         "proven_epsilon": privacy["epsilon"], "noise_source": privacy["noise_source"],
         "training_seconds": metrics.read(run / "metrics.jsonl")[-1]["seconds"],
         "trained_with": {name: config.get(name) for name in ("versions", "git")},
-        "setting": measured["setting"], "gen2real": measured["gen2real"]}
+        "setting": measured["setting"], "gen2real": measured["gen2real"],
+        "fidelity": measured["fidelity"]}
+
+
+def evaluated(args: argparse.Namespace, run: Path, dataset: str) -> dict[str, Any]:
+    """Return metrics.json of a run; it is evaluated again where that has no fidelity."""
+    out = run / f"evaluation-{'full' if args.full else 'fast'}"
+    wanted = "fid" if args.inception_weights else "inception_score"
+    path = out / "metrics.json"
+    if not path.exists() or wanted not in read_json(path).get("fidelity", {}):
+        weights = (["--inception-weights", args.inception_weights] if args.inception_weights
+                   else [])
+        command("dpgen_jax.evaluate", run, "--dataset", dataset, "--metrics", "gen2real",
+                "fidelity", "--classifiers", *args.classifiers, "--seeds", args.seeds,
+                "--out", out, *weights, *([] if args.full else ["--fast"]))
+    return read_json(path)
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The rows in Markdown: accuracy of the classifiers, mean over seeds, with * where a run took
-    fewer steps than its preset; and the seconds that a system's runs trained."""
+    """Return the rows in Markdown.
+
+    Cells are the accuracy of the classifiers, mean over seeds, with * where a run took fewer steps
+    than its preset, and behind it the Inception Score and FID where they were measured; the last
+    column has the seconds that a system's runs trained.
+    """
     def cell(method, data, epsilon):
         r, = [r for r in rows if (r["method"], r["dataset"], r["epsilon"]) == (
             method, data, epsilon)] or [None]
         if r is None or "error" in r:
             return "failed" if r else ""
         scores = " / ".join(f"{s['accuracy']['mean']:.3f}" for s in r["gen2real"].values())
-        return scores + "*" * (r["steps"] < (r["preset_steps"] or 0))
+        likeness = [f"{name} {r['fidelity'][key]['mean']:.2f}" for name, key in (
+            ("IS", "inception_score"), ("FID", "fid")) if key in r.get("fidelity", {})]
+        return ", ".join([scores + "*" * (r["steps"] < (r["preset_steps"] or 0)), *likeness])
 
     def seconds(method):
         took = [r["training_seconds"] for r in rows if r["method"] == method and "steps" in r]
@@ -145,7 +179,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def picture(rows: list[dict[str, Any]], out: Path, data: str, epsilon: float) -> Path:
-    """A row of images of each private system, two of each class, behind its accuracy."""
+    """Draw a row of images of each private system, two of each class, behind its accuracy."""
     shown = [r for r in rows if (r["dataset"], r["epsilon"]) == (data, epsilon) and "steps" in r]
     images = []
     for r in shown:
@@ -157,26 +191,27 @@ def picture(rows: list[dict[str, Any]], out: Path, data: str, epsilon: float) ->
 
 
 def main() -> None:
-    given = arguments()
-    given.out.mkdir(parents=True, exist_ok=True)
+    """Run the benchmark and write its record."""
+    args = arguments()
+    args.out.mkdir(parents=True, exist_ok=True)
     where, rows = common.machine(), []
 
     def cases(methods, data, epsilons):
         return dict.fromkeys((method, d, math.inf if method == "dcgan" else epsilon)
                              for epsilon in epsilons for d in data for method in methods)
 
-    asked = {} if given.collect else cases(given.methods, given.data, given.epsilons)
-    for case in asked | cases(METHODS, DATA, EPSILONS):
-        found = row(given, *case, case in asked)
-        if found is None:
+    requested = {} if args.collect else cases(args.methods, args.data, args.epsilons)
+    for case in requested | cases(METHODS, DATA, EPSILONS):
+        result = row(args, *case, case in requested)
+        if result is None:
             continue
-        rows.append(found)
-        shown = [*["--short"] * given.short, *["--full"] * given.full,
-                 "--epsilons", *(f"{e:g}" for e in given.epsilons)]
-        common.write(common.record("systems", shown, range(given.seeds), {"rows": rows}, where))
+        rows.append(result)
+        shown = [*["--short"] * args.short, *["--full"] * args.full,
+                 "--epsilons", *(f"{e:g}" for e in args.epsilons)]
+        common.write(common.record("systems", shown, range(args.seeds), {"rows": rows}, where))
         print(table(rows), flush=True)
-    for data, epsilon in itertools.product(given.data, given.epsilons) if given.draw else ():
-        print(picture(rows, given.out, data, epsilon))
+    for data, epsilon in itertools.product(args.data, args.epsilons) if args.draw else ():
+        print(picture(rows, args.out, data, epsilon))
 
 
 if __name__ == "__main__":

@@ -1,90 +1,118 @@
-"""Trains a preset on a table several times, evaluates each release, and writes what came out.
+r"""Train a preset on a table several times, and evaluate each release.
 
     python -m benchmarks.tables --preset adult --dataset adult:adult
-    python -m benchmarks.tables --preset credit-sample --schema creditcard \\
+    python -m benchmarks.tables --preset credit-sample --schema creditcard \
         --dataset csv:creditcard_20pct/train.csv.gz --test-csv creditcard_20pct/test.csv.gz
+    python -m benchmarks.tables --preset credit --schema creditcard_kaggle --delta 1e-6 \
+        --dataset csv:creditcard.csv --test-fraction 0.2
 
 Each training run draws its noise from the operating system; classifiers are trained on synthetic
-rows as `evaluate` does it, and judged once on rows that no training saw. The spread is over
-training runs, with one seed of each classifier a run.
+rows as `evaluate` does it, and tested once on rows that no training saw; nothing is chosen on them.
+The spread is over training runs, with one seed of each classifier a run. The record is
+results/tables-DATA-PRESET.json, of other methods than G-PATE tables-DATA-METHOD-PRESET.json. It is
+written after every run: the same command goes on where it stopped, another one begins anew.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 from benchmarks import common
-from dpgen_jax import api, cli, data, presets
-from dpgen_jax.config import Budget, Runtime
+from dpgen_jax import data, presets
+from dpgen_jax.core import cli
+from dpgen_jax.core.config import Budget, Evaluation, Metric, Runtime, to_json
 from dpgen_jax.evaluation import tables
 from dpgen_jax.evaluation.scores import summary
+from dpgen_jax.run import lifecycle
 
 
 def arguments() -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--method", default="gpate")
     parser.add_argument("--preset", required=True)
     parser.add_argument("--dataset", required=True)
     parser.add_argument("--schema")
     parser.add_argument("--test-csv")
+    parser.add_argument("--test-fraction", type=float)
+    parser.add_argument("--delta", type=float, help="the preset's if left out")
     parser.add_argument("--runs", type=int, default=3, help="trainings")
     parser.add_argument("--samples", type=int, default=10_000)
     return parser.parse_args()
 
 
-def train(given: argparse.Namespace, loaded: data.Dataset) -> tuple[api.Release, float]:
-    """One release, and the seconds that it took from sealed records to files."""
-    name, chosen = presets.get(given.method, given.preset)
+def train(args: argparse.Namespace, dataset: data.Dataset) -> tuple[lifecycle.Release, float]:
+    """Return a release, and the seconds that it took from sealed records to files."""
+    name, preset = presets.get(args.method, args.preset)
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        release = api.run(api.Run(
-            given.method, name, chosen.config,
-            Budget(chosen.epsilon, chosen.delta, chosen.class_epsilon),
-            Runtime(), Path(folder) / "run"), loaded, say=lambda line: print(line, flush=True))
+        release = lifecycle.run(lifecycle.Request(
+            args.method, name, preset.config,
+            Budget(preset.epsilon, args.delta or preset.delta, preset.class_epsilon),
+            Runtime(), Path(folder) / "run"), dataset, lambda line: print(line, flush=True))
     return release, time.perf_counter() - started
 
 
-def evaluate(given: argparse.Namespace, loaded: data.Dataset, release: api.Release, run: int
+def evaluate(args: argparse.Namespace, dataset: data.Dataset, release: lifecycle.Release, run: int
              ) -> dict[str, Any]:
-    """What `evaluate` measures, with one seed; real on real in the first run only."""
-    tasks = ("gen2real", "real2real") if run == 0 else ("gen2real",)
+    """Measure what `evaluate` measures, with one seed; real on real in the first run only."""
+    tasks: tuple[Metric, ...] = ("gen2real", "real2real") if run == 0 else ("gen2real",)
     return tables.utility(
-        lambda n, seed: release.encoded(n, seed=seed), (loaded.x_test, loaded.y_test),
-        (loaded.x_train, loaded.y_train), loaded.spec, 1, tasks=tasks, n_samples=given.samples)
+        lambda n, seed: release.encoded(n, seed=seed), (dataset.x_test, dataset.y_test),
+        (dataset.x_train, dataset.y_train), dataset.spec,
+        Evaluation((*tasks, "fidelity"), samples=args.samples, seeds=1))
 
 
-def over_runs(found: list[dict[str, Any]]) -> dict[str, Any]:
-    """The leaves of all runs, as one `summary` each; other entries as in the first run."""
-    first = found[0]
+def over_runs(evaluations: list[dict[str, Any]]) -> dict[str, Any]:
+    """Merge the leaves of all runs into one `summary` each; other entries are of the first run."""
+    first = evaluations[0]
     if "values" in first:
         floor = {"floor": first["floor"]} if "floor" in first else {}
-        return summary([run["values"][0] for run in found]) | floor
-    return {key: over_runs([run[key] for run in found if key in run])
+        return summary([run["values"][0] for run in evaluations]) | floor
+    return {key: over_runs([run[key] for run in evaluations if key in run])
             if isinstance(value, dict) else value for key, value in first.items()}
 
 
+def earlier(path: Path, rec: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the runs of a record that the same command wrote with the same configuration."""
+    if not path.exists():
+        return []
+    known = json.loads(path.read_text())
+    same = (known["command"] == rec["command"]
+            and known["results"].get("preset") == rec["results"]["preset"])
+    return known["results"]["runs"] if same else []
+
+
 def main() -> None:
-    given = arguments()
+    """Run what is missing of the benchmark, and write its record after each run."""
+    args = arguments()
     cli.use_all_cores()
-    loaded = data.load(given.dataset, schema=given.schema, test_csv=given.test_csv)
-    where, seconds, found = common.machine(), [], []
-    for run in range(given.runs):
-        release, took = train(given, loaded)
-        seconds.append(took)
-        found.append(evaluate(given, loaded, release, run))
-        auroc = {name: v["auroc"]["mean"] for name, v in found[-1]["gen2real"].items()}
-        print(f"run {run}: {took:.0f} s, AUROC {auroc}", flush=True)
-    shown = [f"--{name.replace('_', '-')}={value}" for name, value in vars(given).items() if value]
-    results = {
-        "dataset": loaded.name, "privacy": release.privacy, "training_seconds": seconds,
-        "peak_bytes": common.peak_bytes(),
-        "randomness_of_training": release.privacy["noise_source"], "evaluation": over_runs(found)}
-    common.write(common.record("tables", shown, range(given.runs), results, where),
-                 common.RESULTS / f"tables-{loaded.name}-{given.preset}.json")
+    dataset = data.load(args.dataset, schema=args.schema, test_csv=args.test_csv,
+                        test_fraction=args.test_fraction)
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in vars(args).items() if value]
+    method = "" if args.method == "gpate" else f"{args.method}-"
+    path = common.RESULTS / f"tables-{dataset.name}-{method}{args.preset}.json"
+    preset = to_json(presets.get(args.method, args.preset)[1])
+    rec = common.record("tables", flags, range(args.runs), {"preset": preset}, common.machine())
+    runs = earlier(path, rec)
+    while len(runs) < args.runs:
+        release, took = train(args, dataset)
+        runs.append({"privacy": to_json(release.privacy), "training_seconds": took,
+                     "evaluation": evaluate(args, dataset, release, len(runs))})
+        auroc = {name: v["auroc"]["mean"] for name, v in runs[-1]["evaluation"]["gen2real"].items()}
+        print(f"run {len(runs)}: {took:.0f} s, AUROC {auroc}", flush=True)
+        rec["results"] = {
+            "dataset": dataset.name, "preset": preset, "privacy": runs[-1]["privacy"],
+            "training_seconds": [run["training_seconds"] for run in runs],
+            "peak_bytes": common.peak_bytes(),
+            "randomness_of_training": runs[-1]["privacy"]["noise_source"],
+            "evaluation": over_runs([run["evaluation"] for run in runs]), "runs": runs}
+        common.write(rec, path)
 
 
 if __name__ == "__main__":

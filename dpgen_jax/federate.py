@@ -8,16 +8,19 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
-import tyro
+from dpgen_jax import methods, presets
+from dpgen_jax.core import cli
+from dpgen_jax.core.config import Budget
+from dpgen_jax.core.types import ImageSpec, UserError
 
-from dpgen_jax import cli, methods, presets
-from dpgen_jax.config import Budget
-from dpgen_jax.types import ImageSpec, UserError
+if TYPE_CHECKING:
+    from dpgen_jax.federated.messages import Terms
 
+Config = TypeVar("Config")
 DESCRIPTION = ("Writes a Flower app that trains a generator over clients who keep their records and"
-               " add the noise themselves. --critics is the number of clients.")
+               " add the noise themselves. --critics, of fedavg_gan --clients, is their number.")
 APP = """\
 [project]
 name = "federation"
@@ -37,71 +40,115 @@ clientapp = "dpgen_jax.federated.flower_client:app"
 """
 
 
-def arguments(method: str, preset: str | None) -> type:
-    """The flags, with the values of the preset: the first federated one, or the first."""
+@dataclasses.dataclass(frozen=True)
+class Federate(Generic[Config]):
+    """The flags."""
+
+    preset: str
+    """whose values are the defaults"""
+    epsilon: float
+    """the most that the questions may cost a client"""
+    delta: float
+    """of the same promise"""
+    height: int
+    """pixels of the clients' images"""
+    width: int
+    """likewise"""
+    channels: int
+    """1 or 3"""
+    classes: int
+    """of the clients' labels"""
+    config: Annotated[Config, cli.FLAT]
+    out: Path = Path("federation")
+    """the folder of the app"""
+    run: Path = Path("runs/federation")
+    """the run folder, seen from where the SuperLink was started"""
+    seconds: float = 120.0
+    """for which a round waits for answers"""
+    wait: float = 600.0
+    """for which the start waits for clients to join, in seconds"""
+    seed: int | None = None
+    """repeats the server's draws, which protect nothing"""
+
+
+def parse(method: str, argv: list[str]) -> Federate[Any]:
+    """Parses the flags, whose defaults are those of the preset.
+
+    Without --preset it is the first federated one, or else the first.
+
+    Args:
+        method: The name of the method.
+        argv: The arguments behind it.
+
+    Raises:
+        UserError: For an unknown method, one without a federated form, and from the parser.
+    """
+    module = methods.get(method)
+    if "federated" not in {field.name for field in dataclasses.fields(module.Config)}:
+        raise UserError(f"{method} has no federated form; use gswgan")
     known = presets.all_of(method)
-    federated = [n for n, held in known.items() if held.config.federated]
-    name, chosen = presets.get(method, preset or (federated or list(known))[0])
-    spec = chosen.spec
-    rows = [
-        ("preset", str, name, f"one of: {', '.join(known)}"),
-        ("epsilon", float, chosen.epsilon, "the most that the questions may cost a client"),
-        ("delta", float, chosen.delta, "of the same promise"),
-        ("height", int, spec.height, "pixels of the clients' images"),
-        ("width", int, spec.width, "likewise"),
-        ("channels", int, spec.channels, "1 or 3"),
-        ("classes", int, spec.classes, "of the clients' labels"),
-        ("out", Path, Path("federation"), "the folder of the app"),
-        ("run", Path, Path("runs/federation"), "the run folder, seen from where the SuperLink was "
-         "started"),
-        ("seconds", float, 120.0, "for which a turn waits for answers"),
-        ("wait", float, 600.0, "for which the start waits for clients to join, in seconds"),
-        ("seed", int | None, None, "repeats the server's draws, which protect nothing"),
-    ]
-    return dataclasses.make_dataclass("Federate", [
-        (n, Annotated[t, tyro.conf.arg(help=text)], dataclasses.field(default=d))
-        for n, t, d, text in rows] + [
-        ("config", Annotated[methods.get(method).Config, tyro.conf.arg(name="")],
-         dataclasses.field(default=dataclasses.replace(chosen.config, federated=True)))])
+    federated = [name for name, preset in known.items() if preset.config.federated]
+    name, preset = presets.get(method, cli.peek(argv, "--preset") or (federated or list(known))[0])
+    spec = preset.spec
+    if not isinstance(spec, ImageSpec):
+        raise UserError(f"preset {name} is for tables; a federation makes images")
+    generic: Any = Federate  # whose parameter is known at run time only
+    defaults = Federate(name, preset.epsilon, preset.delta, spec.height, spec.width, spec.channels,
+                        spec.classes, dataclasses.replace(preset.config, federated=True))
+    parsed = cli.parse(generic[module.Config], argv, f"python -m dpgen_jax.federate {method}",
+                       f"{DESCRIPTION} Presets of {method}: {', '.join(known)}.", defaults)
+    return dataclasses.replace(parsed, preset=name)  # an old name is reported once
 
 
 def command(argv: list[str]) -> None:
+    """Runs the command. Raises: UserError, BudgetExceeded."""
     method, argv = cli.split_method(argv, "gswgan")
-    if "federated" not in {f.name for f in dataclasses.fields(methods.get(method).Config)}:
-        raise UserError(f"{method} has no federated form; use gswgan")
-    kind = arguments(method, cli.peek(argv, "--preset"))
-    given = cli.parse(kind, argv, f"python -m dpgen_jax.federate {method}", DESCRIPTION)
+    args = parse(method, argv)
     from dpgen_jax.federated.messages import Terms
-    from dpgen_jax.plan import complete
+    from dpgen_jax.run.calibrate_config import complete
 
-    spec = ImageSpec(given.height, given.width, given.channels, given.classes)
-    budget = Budget(given.epsilon, given.delta)
-    terms = Terms(method, complete(method, given.config, spec, budget), spec)
-    said = summary(terms, given)  # before a file is written: it builds the method
-    write(given.out, terms, given)
-    print(said, flush=True)
+    spec = ImageSpec(args.height, args.width, args.channels, args.classes)
+    budget = Budget(args.epsilon, args.delta)
+    terms = Terms(method, complete(method, args.config, spec, budget), spec)
+    text = summary(terms, args)  # before a file is written: it builds the method
+    write(args.out, terms, args)
+    print(text, flush=True)
 
 
-def write(folder: Path, terms: Any, given: Any) -> None:
-    """DIR/pyproject.toml. Errors: UserError where there is one, which is left untouched."""
+def write(folder: Path, terms: Terms, args: Federate[Any]) -> None:
+    """Writes the app's pyproject.toml.
+
+    Args:
+        folder: The folder of the app.
+        terms: All that server and clients must agree on.
+        args: The flags.
+
+    Raises:
+        UserError: Where there is an app, which is left untouched.
+    """
     path = folder / "pyproject.toml"
     if path.exists():
         raise UserError(f"{folder} holds an app; remove it, or pass another --out")
-    options = {"preset": given.preset, "epsilon": given.epsilon,
-               "delta": given.delta, "out": str(given.run), "resume": False,
-               "seconds": given.seconds, "wait": given.wait}
-    options |= {} if given.seed is None else {"seed": given.seed}
+    options = {"preset": args.preset, "epsilon": args.epsilon,
+               "delta": args.delta, "out": str(args.run), "resume": False,
+               "seconds": args.seconds, "wait": args.wait}
+    options |= {} if args.seed is None else {"seed": args.seed}
     lines = [f"terms = '''\n{terms.to_text()}'''"]  # as it stands, for people to read
     # What JSON writes of a text, a number or a truth value, TOML reads, but for infinity.
     lines += [f"{name} = {json.dumps(value).replace('Infinity', 'inf')}"
-             for name, value in options.items()]
+              for name, value in options.items()]
     folder.mkdir(parents=True, exist_ok=True)
-    head = APP.format(method=terms.method, epsilon=given.epsilon)
+    head = APP.format(method=terms.method, epsilon=args.epsilon)
     path.write_text(head + "\n".join(lines) + "\n")
 
 
-def summary(terms: Any, given: Any) -> str:
-    """What the user should know before the start: cost in privacy, in bytes, and what to type."""
+def summary(terms: Terms, args: Federate[Any]) -> str:
+    """Returns what the user should know before the start: the cost, and what to type.
+
+    Args:
+        terms: All that server and clients must agree on.
+        args: The flags.
+    """
     import jax
 
     from dpgen_jax.federated.messages import form
@@ -109,13 +156,13 @@ def summary(terms: Any, given: Any) -> str:
     method = terms.build()
     sent = sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(form(method)))
     rows, columns = method.mechanism.shape
-    visits = method.mechanism.schedule.visits(terms.config.steps)
-    return (f"{given.out}: {terms.config.critics} clients, {terms.config.steps} steps, "
-            f"{visits} visits to each client, sigma {terms.config.sigma:g}: epsilon "
-            f"{given.epsilon:g} at delta {given.delta:g} for all of a client's records\n"
+    participations = method.mechanism.schedule.max_participations(terms.config.steps)
+    return (f"{args.out}: {terms.config.n_clients} clients, {terms.config.steps} steps, "
+            f"{participations} participations of a client, sigma {terms.config.sigma:g}: "
+            f"epsilon {args.epsilon:g} at delta {args.delta:g} for all of a client's records\n"
             f"a question takes {sent:,} bytes, an answer {4 * rows * columns:,}, for each client "
-            "and visit\n"
-            f"start: flwr run {given.out} NAME --stream, with the SuperLink NAME of Flower's "
+            "and participation\n"
+            f"start: flwr run {args.out} NAME --stream, with the SuperLink NAME of Flower's "
             "config")
 
 

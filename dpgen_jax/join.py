@@ -10,41 +10,60 @@ import logging
 import signal
 import tomllib
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from dpgen_jax import cli
-from dpgen_jax.config import Budget
-from dpgen_jax.types import ImageSpec, UserError
+from dpgen_jax.core import cli
+from dpgen_jax.core.config import Budget
+from dpgen_jax.core.types import ImageSpec, UserError
+
+if TYPE_CHECKING:
+    from dpgen_jax.federated.messages import Terms
 
 DESCRIPTION = ("Holds the records of one client and answers the questions of a federation, with "
                "noise added here, until it is interrupted or its budget is used up.")
-Help = tyro.conf.arg
 
 
 @dataclasses.dataclass(frozen=True)
 class Join:
-    app: Annotated[tyro.conf.Positional[Path], Help(
-        help="the app's folder: what the server's side sent, to be read before it is joined")]
-    data: Annotated[str, Help(help="the client's own records, as the README lists data sets")]
-    client: Annotated[int, Help(help="which client this is: 0 or above, its own number")]
-    epsilon: Annotated[float, Help(help="the most that answering may cost all of these records")]
-    delta: Annotated[float, Help(help="of the same promise")] = 1e-5
-    folder: Annotated[Path | None, Help(help="client-N if left out; for its owner only")] = None
-    socket: Annotated[Path | None, Help(help="FOLDER.socket if left out")] = None
-    schema: Annotated[str | None, Help(help="the schema of a csv: a YAML file")] = None
-    seed: Annotated[int | None, Help(help="repeats a run; then there is NO privacy claim")] = None
+    """The flags."""
+
+    app: Annotated[Path, tyro.conf.Positional]
+    """the app's folder: what the server's side sent, to be read before it is joined"""
+    data: str
+    """the client's own records, SOURCE:PLACE as the documentation lists data sets"""
+    client: int
+    """which client this is: 0 or above, its own number"""
+    epsilon: float
+    """the most that answering may cost all of these records"""
+    delta: float = 1e-5
+    """of the same promise"""
+    folder: Path | None = None
+    """client-N if left out; for its owner only"""
+    socket: Path | None = None
+    """FOLDER.socket if left out"""
+    schema: str | None = None
+    """the schema of a csv: a YAML file"""
+    seed: int | None = None
+    """repeats a run; then there is NO privacy claim"""
 
 
-def terms_of(app: Path):
-    """The terms that an app's folder holds. Errors: UserError."""
+def terms_of(app: Path) -> Terms:
+    """Reads the terms of a federation from the folder of its app.
+
+    Args:
+        app: The folder.
+
+    Raises:
+        UserError: Where it is no such folder.
+    """
     from dpgen_jax.federated.messages import Terms
 
     path = app / "pyproject.toml"
     try:
-        held = tomllib.loads(path.read_text())["tool"]["flwr"]["app"]["config"]
-        return Terms.from_text(held["terms"])
+        config = tomllib.loads(path.read_text())["tool"]["flwr"]["app"]["config"]
+        return Terms.from_text(config["terms"])
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
@@ -52,26 +71,27 @@ def terms_of(app: Path):
 
 
 def command(argv: list[str]) -> None:
-    given = cli.parse(Join, argv, "python -m dpgen_jax.join", DESCRIPTION)
+    """Runs the command. Raises: UserError."""
+    args = cli.parse(Join, argv, "python -m dpgen_jax.join", DESCRIPTION)
     logging.basicConfig(format="%(asctime)s %(message)s")
     from dpgen_jax import data
     from dpgen_jax.federated import wire
     from dpgen_jax.federated.client import open_client
 
-    terms = terms_of(given.app)
-    options = {} if given.schema is None else {"schema": given.schema}
+    terms = terms_of(args.app)
+    options: dict[str, Any] = {} if args.schema is None else {"schema": args.schema}
     if isinstance(terms.spec, ImageSpec):
         options["classes"] = terms.spec.classes
-    root = given.folder or Path(f"client-{given.client}")
-    path = given.socket or root.with_name(root.name + ".socket")
+    root = args.folder or Path(f"client-{args.client}")
+    path = args.socket or root.with_name(root.name + ".socket")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with open_client(root, terms, data.load(given.data, **options),
-                     Budget(given.epsilon, given.delta), number=given.client,
-                     seed=given.seed) as client:
+    with open_client(root, terms, data.load(args.data, **options),
+                     Budget(args.epsilon, args.delta), number=args.client,
+                     seed=args.seed) as client:
         client.prepare()
         wire.listen(path, client.reply, ready=lambda: print(
             f"client {client.number} holds {root.absolute()} and listens at {path.absolute()}: "
-            f"epsilon {client.ledger.epsilon():.4g} of {given.epsilon:g} is spent", flush=True))
+            f"epsilon {client.ledger.epsilon():.4g} of {args.epsilon:g} is spent", flush=True))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,9 @@
-"""python -m dpgen_jax.sample RUN_OR_RELEASE --n N [--label L ...] --out FILE.npz|.csv|.png|DIR"""
+"""Writes synthetic records of a release to a file.
+
+    python -m dpgen_jax.sample RUN_OR_RELEASE --n N [--label L ...] --out FILE.npz|.csv|.png|DIR
+
+The ending of the file's name decides its form.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +13,15 @@ from typing import Annotated
 
 import tyro
 
-from dpgen_jax import cli, guarantee
-from dpgen_jax.errors import UserError
+from dpgen_jax.core import cli
+from dpgen_jax.core.errors import UserError
+from dpgen_jax.release import guarantee
 
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
+    """The flags."""
+
     source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_RELEASE")]
     """a run folder or a release folder"""
     out: Path
@@ -27,18 +35,19 @@ class Sample:
 
 
 def command(argv: list[str]) -> None:
-    given = cli.parse(Sample, argv, "python -m dpgen_jax.sample",
-                      "Draws synthetic records from a release; costs no privacy.")
-    from dpgen_jax.run import bundle, export
+    """Runs the command. Raises: UserError."""
+    args = cli.parse(Sample, argv, "python -m dpgen_jax.sample",
+                     "Draws synthetic records from a release; costs no privacy.")
+    from dpgen_jax.release import bundle, export
 
-    if given.out.exists() and not (given.out.is_dir() and not any(given.out.iterdir())):
-        raise UserError(f"{given.out} exists; name another --out")
-    release = bundle.load(given.source)
-    write = export.writer(given.out, release.spec)
-    x, y = release.sample(given.n, release.classes(given.label) or None, given.seed)
-    write(given.out, x, y, release.spec)
+    if args.out.exists() and not (args.out.is_dir() and not any(args.out.iterdir())):
+        raise UserError(f"{args.out} exists; name another --out")
+    release = bundle.load(args.source)
+    write = export.writer(args.out, release.spec)
+    x, y = release.sample(args.n, release.classes(args.label) or None, args.seed)
+    write(args.out, x, y, release.spec)
     print(f"guarantee: {guarantee.line(release.privacy)}")
-    print(f"{len(y):,} synthetic records: {given.out}")
+    print(f"{len(y):,} synthetic records: {args.out}")
 
 
 if __name__ == "__main__":

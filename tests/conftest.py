@@ -8,14 +8,17 @@ import os
 import shutil
 import sys
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 # Tests compile much and compute little: LLVM does not optimise, and kernels come from XLA's older
 # emitters, which together makes compiling five times cheaper. What is copied and kept in memory is
-# as in a run; tests of memory compile as a run does nevertheless (`toy.AS_IN_A_RUN`).
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 "
-                                   "--xla_cpu_use_fusion_emitters=false")
+# as in a run; tests of memory compile as a run does nevertheless (`small_datalens.AS_IN_A_RUN`).
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0" + (
+    " --xla_cpu_use_fusion_emitters=false"  # which later versions do not know
+    if tuple(map(int, version("jax").split(".")[:2])) < (0, 12) else ""))
+os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")  # nobody reads where code came from
 os.environ.setdefault("DPGEN_DATA", os.path.join(os.path.dirname(__file__), "../../shared/data"))
 
 if "PYTEST_XDIST_WORKER" not in os.environ:
@@ -62,21 +65,22 @@ def _once(function):
 def compiled_once():
     """Runs of one configuration and layout share one compiled step: for whole runs in which
     nothing that is compiled is replaced, so that what a test varies is data, draws and files."""
-    from dpgen_jax import loop, methods  # not needed by whom only hands out the tests
-    from dpgen_jax.private import warm_up
+    from dpgen_jax import methods
+    from dpgen_jax.private import pretraining
+    from dpgen_jax.run import loop
 
     with pytest.MonkeyPatch.context() as patched:
         for method in map(methods.get, methods.NAMES):
             patched.setattr(method, "build", _once(method.build))
         patched.setattr(loop, "compile_block", _once(loop.compile_block))
-        patched.setattr(warm_up, "compile_call", _once(warm_up.compile_call))
+        patched.setattr(pretraining, "compile_call", _once(pretraining.compile_call))
         yield
 
 
 @pytest.fixture
 def call(capsys, monkeypatch):
     """A command in this process: (exit code, stdout, stderr)."""
-    from dpgen_jax import cli
+    from dpgen_jax.core import cli
 
     def one(module, *words):
         monkeypatch.setattr(sys, "argv", [module.__name__, *map(str, words)])

@@ -7,7 +7,7 @@ import pytest
 from dpgen_jax.accountant import ledger
 from dpgen_jax.accountant.events import EpsilonDeltaEvent, GaussianEvent
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.errors import UserError
+from dpgen_jax.core.errors import UserError
 
 DELTA = 1e-5
 STEP = GaussianEvent(sigma=5000, squared_sensitivity=4 * 200 * 15)

@@ -9,18 +9,18 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import toy
+import small_datalens
 
-from dpgen_jax import api
-from dpgen_jax.config import Budget, Runtime
+from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.data import from_arrays
+from dpgen_jax.run import lifecycle
 from dpgen_jax.run.folder import RunFolder
 from dpgen_jax.run.progress import Notices
 
 N = 60
 BUDGET = Budget(10.0, 1e-3)
 # The noise is found from the budget, so that the budget allows these steps and no more.
-CONFIG = dataclasses.replace(toy.CONFIG, sigma=None, steps=6)
+CONFIG = dataclasses.replace(small_datalens.CONFIG, sigma=None, steps=6)
 # One step a block, a checkpoint after every block.
 RUNTIME = Runtime(devices=1, chunk=4, steps_per_call=1, checkpoint_minutes=0)
 FLAGS = [f"--{name}={value}" for name, value in {
@@ -31,22 +31,30 @@ FLAGS = [f"--{name}={value}" for name, value in {
 
 def images(seed: int = 0, n: int = N):
     """x uint8 [n, 8, 8, 1] of noise and labels of three classes."""
-    return toy.images(n, seed)
+    return small_datalens.images(n, seed)
 
 
 def asked(out: Path | None, *, resume: bool = False, seed: int | None = None,
-          budget: Budget = BUDGET, runtime: Runtime = RUNTIME, **fields) -> api.Run:
-    return api.Run("datalens", "glyphs", dataclasses.replace(CONFIG, **fields), budget, runtime,
-                   out, resume, seed)
+          budget: Budget = BUDGET, runtime: Runtime = RUNTIME, **fields) -> lifecycle.Request:
+    return lifecycle.Request(
+        "datalens",
+        "glyphs",
+        dataclasses.replace(CONFIG, **fields),
+        budget,
+        runtime,
+        out,
+        resume,
+        seed,
+    )
 
 
-def train(out: Path | None, x=None, y=None, **options) -> tuple[api.Release, str]:
+def train(out: Path | None, x=None, y=None, **options) -> tuple[lifecycle.Release, str]:
     """A run in this process; returns the release and all that was said, in private too."""
     said: list[str] = []
     if x is None:
         x, y = images()
-    release = api.run(asked(out, **options), from_arrays(x, y, 3), said.append,
-                      Notices(said.append))
+    release = lifecycle.run(asked(out, **options), from_arrays(x, y, 3), said.append,
+                            Notices(said.append))
     return release, "\n".join(said)
 
 

@@ -9,23 +9,27 @@ import dataclasses
 import functools
 import math
 
+import adversary
 import jax
 import jax.numpy as jnp
+import loops
 import numpy as np
 import pytest
-import tiny
 from scipy import stats
 
-from dpgen_jax import loop
 from dpgen_jax.accountant.events import SampledGaussianEvent
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import SeededBits
-from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import RoundedGaussian
-from dpgen_jax.aggregation.schedule import Rotation, SecretDraw
+from dpgen_jax.aggregation.sampling import FixedSizeSampling
+from dpgen_jax.aggregation.schedule import RoundRobin
 from dpgen_jax.aggregation.topk_sign import TopKSign
+from dpgen_jax.core.types import Method, Private, Records
 from dpgen_jax.private import teachers
-from dpgen_jax.types import Method, Private, Records
+from dpgen_jax.run import loop
+
+pytestmark = pytest.mark.slow
 
 RUNS, ALPHA, DELTA = 16_000, 1e-6, 0.01
 OWNER, ROWS = 7, 36
@@ -35,29 +39,41 @@ def build(schedule, units: int, rows: int, sigma: float) -> Method:
     """One coordinate in `rows` rows. The public state is a score of what was released: in a
     rotation the sum over the turns of the audited unit, else the largest step, which is likely to
     be the one in which that unit was drawn."""
-    mechanism = Mechanism(bound=TopKSign(1, rows), noise=RoundedGaussian(sigma), schedule=schedule,
-                          n_units=units, shape=(rows, 1),
-                          decode=lambda noised, n: noised.astype(jnp.float32))
+    mechanism = SumMechanism(
+        bound=TopKSign(1, rows),
+        noise=RoundedGaussian(sigma),
+        schedule=schedule,
+        n_units=units,
+        shape=(rows, 1),
+        decode=lambda noised, n: noised.astype(jnp.float32),
+    )
 
     def answer(key, unit, own, query):
         return jnp.full((rows, 1), own.x[0, 0], jnp.float32)
 
     def absorb(key, public, query, released):
         score, step = public
-        if schedule.groups == 1:
+        if schedule.n_cohorts == 1:
             return (jnp.maximum(score, released.sum()), step + 1), {}
-        turn = step % schedule.groups == OWNER % schedule.groups
+        turn = step % schedule.n_cohorts == OWNER % schedule.n_cohorts
         return (score + jnp.where(turn, released.sum(), 0), step + 1), {}
 
     return dataclasses.replace(
-        tiny.build(init=lambda key: (jnp.float32(0), jnp.int32(0)), ask=lambda key, public: (),
-                   init_unit=lambda key: jnp.zeros(1), learn=lambda key, unit, own, query: unit,
-                   answer=answer, absorb=absorb), mechanism=mechanism)
+        adversary.build(
+            init=lambda key: (jnp.float32(0), jnp.int32(0)),
+            ask=lambda key, public: (),
+            init_unit=lambda key: jnp.zeros(1),
+            learn=lambda key, unit, own, query: unit,
+            answer=answer,
+            absorb=absorb,
+        ),
+        mechanism=mechanism,
+    )
 
 
 def layout(method: Method) -> teachers.Layout:
     mechanism = method.mechanism
-    return tiny.layout(1, units=mechanism.n_units, groups=mechanism.schedule.groups)
+    return adversary.layout(1, units=mechanism.n_units, n_cohorts=mechanism.schedule.n_cohorts)
 
 
 def charged(path, method: Method, steps: int) -> float:
@@ -69,8 +85,8 @@ def charged(path, method: Method, steps: int) -> float:
     with Ledger.create(path, {"epsilon": math.inf, "delta": DELTA}) as ledger, \
             pytest.MonkeyPatch.context() as patched:
         patched.setattr(loop, "compile_block", idle)
-        loop.train(method, None, loop.State(None, None, None), layout(method), ledger,
-                   SeededBits(0), steps=steps, on_block=lambda state, metrics: None)
+        loops.train(method, None, loop.State(None, None, None), layout(method), ledger,
+                    SeededBits(0), steps=steps, on_block=lambda state, metrics: None)
         return ledger.epsilon()
 
 
@@ -94,9 +110,9 @@ def scores(method: Method, steps: int, vote: int, seed: int) -> np.ndarray:
     own[OWNER] = vote
     records = teachers.place(Private(Records(own, np.zeros(own.shape[:2], np.int32))), where)
     units = teachers.stack(method, jax.random.key(0), where)
-    source, groups = Fast(seed), mechanism.schedule.turns(None, 0, steps)
+    source, groups = Fast(seed), mechanism.schedule.cohorts(None, 0, steps)
     bits = source.draw((RUNS, steps, *mechanism.bits_shape))
-    told = mechanism.secrets(source, np.tile(groups, RUNS), 0)
+    told = mechanism.private_inputs(source, np.tile(groups, RUNS), 0)
     secrets = np.moveaxis(told.reshape(len(told), RUNS, steps, *told.shape[2:]), 1, 0)
     block = jax.vmap(loop.compile_block(method, where), (*[None] * 3, 0, 0, *[None] * 4))
     out = jax.jit(block)((jnp.float32(0), jnp.int32(0)), units, records, secrets, bits, groups,
@@ -136,35 +152,34 @@ def check_audit(path, schedule, done, units: int, rows: int, steps: int, sigma: 
     assert bound <= claim, f"epsilon {bound:.2f} is certified, above the {claim:.2f} charged"
 
 
-class Fixed(Rotation):
+class Fixed(RoundRobin):
     """The mutant: a fixed partition, visited in turn, at the price of fresh secret draws."""
 
     def event(self, visit, bound):
-        return SampledGaussianEvent(visit.sigma, visit.squared_sensitivity, self.groups, 1,
-                                    visit.grid, visit.total_variation)
+        return SampledGaussianEvent(visit, self.n_cohorts, 1)
 
-    def visits(self, turns):
+    def max_participations(self, turns):
         return turns
 
 
-class BatchLast(SecretDraw):
+class BatchLast(FixedSizeSampling):
     """The mutant: one row is amplified, and the rows are composed after that, as published."""
 
     def event(self, visit, bound):
         return super().event(dataclasses.replace(
             visit, squared_sensitivity=visit.squared_sensitivity // ROWS), bound)
 
-    def visits(self, turns):
+    def max_participations(self, turns):
         return turns * ROWS
 
 
-ROTATION = {"done": Rotation(20), "units": 20, "rows": 1, "steps": 160, "sigma": 4.0}
-DRAW = {"done": SecretDraw(100, 1), "units": 100, "rows": ROWS, "steps": 10, "sigma": 1.5}
+ROTATION = {"done": RoundRobin(20), "units": 20, "rows": 1, "steps": 160, "sigma": 4.0}
+DRAW = {"done": FixedSizeSampling(100, 1), "units": 100, "rows": ROWS, "steps": 10, "sigma": 1.5}
 
 
 def test_schedules_are_worth_what_is_charged(tmp_path):
-    check_audit(tmp_path / "rotation", Rotation(20), **ROTATION)
-    check_audit(tmp_path / "draw", SecretDraw(100, 1), **DRAW)
+    check_audit(tmp_path / "rotation", RoundRobin(20), **ROTATION)
+    check_audit(tmp_path / "draw", FixedSizeSampling(100, 1), **DRAW)
 
 
 def test_amplification_of_a_fixed_partition_is_caught(tmp_path):

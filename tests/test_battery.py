@@ -12,26 +12,54 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toy
+import small_datalens
 
 from dpgen_jax import methods, presets
 from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.core.types import EMPTY, Records
 from dpgen_jax.nets.critic import CriticNet
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.plain import ConvNet, MlpNet
 from dpgen_jax.nets.resnet import ResNetNet
-from dpgen_jax.plan import with_records
 from dpgen_jax.private import partition, teachers
-from dpgen_jax.types import EMPTY, Records
+from dpgen_jax.run.calibrate_config import with_records
 
 N, RECORD = 24, 17
-PRIVATE = [name for name in methods.NAMES if name != "dcgan"]  # which promises nothing
+SLOW = ("dpac", "gswgan", "pategan", "fedavg_gan", "dpmerf_ae", "projected_dpgan", "dpcgan",
+        "dcgan")
+"""Methods that take long to compile; they are checked by `-m slow`."""
+
+
+def marked(names) -> list:
+    """Each name as a parameter, slow where its method is."""
+    return [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in names]
+
+
+PRIVATE = marked(name for name in methods.NAMES if name != "dcgan")  # which promises nothing
 SMALL = {  # whatever fields of these names a configuration has
-    "teachers": 4, "critics": 4, "batch": 6, "records": None, "sigma": 3.0, "network": "mlp",
-    "fakes": 6, "g_batch": 4, "pool": 2, "warm_steps": 0, "critics_per_step": 0, "hidden": 8,
-    "client_records": 6, "records_per_step": 4, "features": 20, "projection": 6, "top_k": 10,
-    "generator": GeneratorNet(4, 16, 4), "discriminator": DiscriminatorNet(4, 4, 8),
-    "critic": CriticNet(4), "warm_generator": ResNetNet(4, 8)}
+    "teachers": 4,
+    "critics": 4,
+    "clients": 4,
+    "batch": 6,
+    "records": None,
+    "sigma": 3.0,
+    "network": "mlp",
+    "fakes": 6,
+    "g_batch": 4,
+    "pool": 2,
+    "warm_steps": 0,
+    "critics_per_step": 0,
+    "hidden": 8,
+    "client_records": 6,
+    "records_per_step": 4,
+    "features": 20,
+    "projection": 6,
+    "top_k": 10,
+    "generator": GeneratorNet(4, 16, 4),
+    "discriminator": DiscriminatorNet(4, 4, 8),
+    "critic": CriticNet(4),
+    "warm_generator": ResNetNet(4, 8),
+}
 OWN = {ConvNet: ConvNet(4, 4), MlpNet: MlpNet(4, (8,)), ResNetNet: ResNetNet(4, 8),
        tuple: (8,)}
 
@@ -53,13 +81,13 @@ def small(name):
 
 @functools.cache
 def built(name):
-    method = methods.get(name).build(small(name), toy.SPEC)
+    method = methods.get(name).build(small(name), small_datalens.SPEC)
     public = jax.jit(method.init)(jax.random.key(0))
     return method, public, jax.jit(method.ask)(jax.random.key(1), public)
 
 
 def neighbours():
-    x, y = toy.images(N)
+    x, y = small_datalens.images(N)
     x2, y2 = x.copy(), y.copy()
     x2[RECORD], y2[RECORD] = 255 - x2[RECORD], (y2[RECORD] + 1) % 3
     return (x, y), (x2, y2)
@@ -67,7 +95,7 @@ def neighbours():
 
 def dealt(name, x, y):
     """Records of each unit."""
-    index = partition.assign(N, built(name)[0].mechanism.n_units, toy.KEY).index
+    index = partition.assign(N, built(name)[0].mechanism.n_units, small_datalens.KEY).index
     own = Records(jnp.asarray(x[index]), jnp.asarray(y[index], jnp.int32))
     return own, np.flatnonzero((index == RECORD).any(1))
 
@@ -75,14 +103,16 @@ def dealt(name, x, y):
 @functools.cache
 def visitor(name):
     method, _, query = built(name)
-    secrets = method.mechanism.secrets(SeededBits(0), np.zeros(1, np.int32), 0)
+    secrets = method.mechanism.private_inputs(SeededBits(0), np.zeros(1, np.int32), 0)
     # What a draw tells a place is who was drawn; here, that somebody was.
-    told = jnp.ones(secrets.shape[2:], jnp.int32) if method.mechanism.schedule.places else None
+    told = (
+        jnp.ones(secrets.shape[2:], jnp.int32) if method.mechanism.schedule.batch_capacity else None
+    )
 
     @jax.jit
     def visit(unit_id, x, y, secret):
         unit = teachers.one_unit(method, jax.random.key(2), unit_id)
-        return teachers.visit_one(method, unit, Records(x, y), query, jnp.int32(0), secret)
+        return teachers.query_unit(method, unit, Records(x, y), query, jnp.int32(0), secret)
 
     return lambda unit, own: visit(unit, own.x[unit], own.y[unit],
                                    secrets[unit, 0] if told is None else told)
@@ -98,7 +128,7 @@ def check_neighbours(name, visit=None):
     """One unit's state and message change, and the message by no more than is declared."""
     (first, owner), (second, _) = (messages(name, data, visit) for data in neighbours())
     changed = {u for u, (a, b) in enumerate(zip(first, second, strict=True))
-               if not toy.equal(a, b)}
+               if not small_datalens.equal(a, b)}
     assert changed <= set(owner.tolist())
     bound = built(name)[0].mechanism.bound
     squared = [np.sum((np.asarray(a[1], np.int64) - np.asarray(b[1], np.int64)) ** 2)

@@ -4,16 +4,18 @@
 import numpy as np
 import pytest
 import runs
-import toy
+import small_datalens
 
-from dpgen_jax import api, assessment, data
-from dpgen_jax.config import digest, from_json, to_json
+from dpgen_jax import data
+from dpgen_jax.core.config import digest, from_json, to_json
+from dpgen_jax.core.types import EMPTY, ImageSpec, UserError
 from dpgen_jax.data import Dataset
+from dpgen_jax.evaluation import assess
 from dpgen_jax.presets import numbers
-from dpgen_jax.run import contents, folder
-from dpgen_jax.run.bundle import Release
-from dpgen_jax.run.statement import Protected
-from dpgen_jax.types import EMPTY, ImageSpec, UserError
+from dpgen_jax.release import contents
+from dpgen_jax.release.bundle import Release
+from dpgen_jax.release.statement import Protected
+from dpgen_jax.run import folder, planning
 
 PLAIN = ImageSpec(8, 8, 1, 3)
 NAMED = ImageSpec(8, 8, 1, 3, ("emu", "cat", "dog"))
@@ -24,15 +26,15 @@ SOUND = {"guarantee": "(epsilon, delta) replace-one", "epsilon": 3.0, "delta": 1
 
 
 def release(spec):
-    return Release("datalens", toy.CONFIG, spec, {"w": np.zeros(2, np.float32)}, SOUND)
+    return Release("datalens", small_datalens.CONFIG, spec, {"w": np.zeros(2, np.float32)}, SOUND)
 
 
 def public(spec):
     """A run's config.json at its start."""
     x, y = runs.images()
     asked = runs.asked(None)
-    return api._public_config(asked, asked.config, Dataset("some", spec, x, y),
-                              Protected("record", {"records": 60}))
+    return planning.public_config(asked, asked.config, Dataset("some", spec, x, y),
+                                  Protected("record", {"records": 60}))
 
 
 @pytest.mark.parametrize(("spec", "given", "expected"), [
@@ -92,10 +94,9 @@ def test_any_images_may_be_given_names(tmp_path):
 def test_an_evaluation_sees_no_empty_slot(monkeypatch):
     """What measures likeness or attacks members gets records alone."""
     seen = []
-    monkeypatch.setattr(assessment, "_images", lambda release, held, asked, say: seen.append(
-        held.y_train) or {})
+    monkeypatch.setattr(assess, "_images", lambda release, dataset, options, log: seen.append(
+        dataset.y_train) or {})
     x, y = runs.images()
     x[3], y[3] = 0, EMPTY
-    held = Dataset("some", NAMED, x, y, x[10:30], y[10:30])
-    assessment.assess(release(PLAIN), held)
+    assess.assess(release(PLAIN), Dataset("some", NAMED, x, y, x[10:30], y[10:30]))
     assert len(seen[0]) == len(y) - 1 and (seen[0] >= 0).all()

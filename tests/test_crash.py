@@ -1,7 +1,6 @@
 """Killed at any moment, the ledger has counted what was drawn; nothing private leaves the run."""
 
 import errno
-import json
 import os
 import re
 import signal
@@ -14,20 +13,20 @@ import jax
 import numpy as np
 import pytest
 import runs
-import toy
-from PIL import Image
+import small_datalens
 
-from dpgen_jax import api, capacity, loop
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.aggregation import bits
-from dpgen_jax.data import from_arrays
-from dpgen_jax.run import checkpoint, metrics
-from dpgen_jax.types import UserError, unseal
+from dpgen_jax.core.types import UserError
+from dpgen_jax.run import capacity, checkpoint, lifecycle, metrics
+
+pytestmark = pytest.mark.slow
 
 # Logs each draw before anybody gets it; kills itself where it is told to.
 RUNNER = """
 import os, signal, sys, time
-from dpgen_jax import cli, train
+from dpgen_jax import train
+from dpgen_jax.core import cli
 from dpgen_jax.aggregation.bits import OsBits
 from dpgen_jax.run import checkpoint
 
@@ -94,6 +93,7 @@ class Training:
         return checkpoint.steps(runs.files(self.root).checkpoints)
 
 
+@pytest.mark.long
 def test_killed_again_and_again_it_goes_on(tmp_path):
     training = Training(tmp_path)
 
@@ -127,7 +127,7 @@ def test_killed_again_and_again_it_goes_on(tmp_path):
     out, _ = process.communicate(timeout=1800)
     assert process.returncode == 0 and "you interrupted it" in out, out
     assert "Traceback" not in out
-    held, release = training.held(), api.load(training.root)
+    held, release = training.held(), lifecycle.load(training.root)
     assert held.incarnation == 3 and held.steps >= training.drawn
     # three steps were drawn and thrown away, at least; they stay in the statement
     assert release.privacy["events"][0]["count"] == held.steps
@@ -163,7 +163,7 @@ def test_a_full_disk_keeps_the_earlier_checkpoints(tmp_path, monkeypatch, name, 
             checkpoint.save(folder, 3, [("part", TREE)], {"n": 3}, keep=2)
     assert checkpoint.steps(folder) == [1, 2]
     assert {k: v for k, v in runs.snapshot(folder).items() if "unfinished" not in k} == before
-    assert toy.equal(checkpoint.restore(folder, 2, "part", TREE), TREE)
+    assert small_datalens.equal(checkpoint.restore(folder, 2, "part", TREE), TREE)
     checkpoint.save(folder, 3, [("part", TREE)], {"n": 3}, keep=2)
     assert checkpoint.steps(folder) == [2, 3] and checkpoint.note(folder, 3, "n") == {"n": 3}
     assert not any("unfinished" in p.name for p in folder.iterdir())
@@ -211,7 +211,7 @@ def test_a_full_disk_at_the_ledger_stops_before_the_draw(tmp_path, monkeypatch):
     release, said = runs.train(tmp_path / "run")
     assert "stopped at step 1 of 6: it cannot go on" in said
     assert re.search("warning: .*ledger.jsonl cannot be written .*nothing may be drawn", said)
-    assert len(drawn) == 1 == api.load(tmp_path / "run").privacy["steps"]
+    assert len(drawn) == 1 == lifecycle.load(tmp_path / "run").privacy["steps"]
 
 
 def test_without_entropy_nothing_is_released(tmp_path, monkeypatch):
@@ -227,73 +227,6 @@ def test_without_entropy_nothing_is_released(tmp_path, monkeypatch):
     assert metrics.read(tmp_path / "run/metrics.jsonl") == []
 
 
-# --- what leaves the run
-
-def encodings(array):
-    """The ways in which a row of numbers could end up in a file."""
-    row = np.ravel(array)
-    yield from (row.astype(kind).tobytes() for kind in ("u1", "<i4", "<i8", "<f4", "<f8"))
-    yield (row / 255).astype("<f4").tobytes()
-    yield (row / np.float32(toy.CONFIG.teachers)).astype("<f4").tobytes()
-    for gap in (",", ", ", " ", "\n"):
-        yield gap.join(map(str, row.tolist())).encode()
-
-
-def test_the_search_finds_what_is_there():
-    row = np.arange(8)
-    assert any(found in json.dumps({"x": row.tolist()}).encode() for found in encodings(row))
-    assert any(found in b"a" + row.astype(np.float32).tobytes() for found in encodings(row))
-
-
-def test_nothing_private_leaves_the_run(tmp_path, monkeypatch, capfd):
-    """Neither the partition key, nor a record, nor a count of votes is in what may be shared,
-    or in what is printed."""
-    votes, real = [], loop.release
-
-    def spied(mechanism, noise, total):
-        jax.debug.callback(lambda sums: votes.append(np.array(sums)), unseal(total))
-        return real(mechanism, noise, total)
-
-    monkeypatch.setattr(loop, "release", spied)
-    x, y = runs.images()
-    release = api.run(runs.asked(tmp_path / "run"), from_arrays(x, y, 3))
-    jax.effects_barrier()
-    assert len(votes) == runs.CONFIG.steps and all(np.abs(v).max() > 2 for v in votes)
-
-    out, err = capfd.readouterr()
-    root = tmp_path / "run"
-    shared = runs.snapshot(root / "release") | {
-        name: (root / name).read_bytes() for name in
-        ("metrics.jsonl", "config.json", "curves.png", "ledger.jsonl")}
-    shared |= {"stdout": out.encode(), "stderr": err.encode(), "repr": repr(release).encode()}
-    for name in [name for name in shared if name.endswith(".png")]:
-        path = root / ("" if name == "curves.png" else "release") / name
-        shared[f"{name}, decoded"] = np.asarray(Image.open(path).convert("L")).tobytes()
-
-    key = bytes.fromhex(json.loads((root / "private/identity.json").read_text())["partition_key"])
-    print_of = json.loads((root / "private/identity.json").read_text())["fingerprint"]
-    secret = [key, key.hex().encode(), print_of.encode(), bytes.fromhex(print_of)]
-    secret += [code for image in x for code in encodings(image)]
-    secret += [image[0].repeat(7).tobytes() for image in x]  # as wide as a grid would draw it
-    secret += [code for step in votes for row in step for code in encodings(row)]
-    secret += list(encodings(y))
-    for name, content in shared.items():
-        assert content and not any(code in content for code in secret), name
-    assert not list((root / "release").glob("*.tmp"))
-    assert all(np.issubdtype(np.asarray(a).dtype, np.floating)
-               for a in jax.tree.leaves(release.model))
-
-
-def test_others_may_read_nothing_private_whatever_the_umask(tmp_path):
-    """Orbax writes its files as the umask says, which may be 0."""
-    before = os.umask(0)
-    try:
-        runs.train(tmp_path / "run", steps=2)
-    finally:
-        os.umask(before)
-    private = tmp_path / "run/private"
-    for path in [private, *private.rglob("*")]:
-        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
 
 
 def test_64_bits_are_refused_before_anything_is_charged(tmp_path):

@@ -1,19 +1,17 @@
 """Data-dependent accounting of finished runs: run folders written by hand, without training."""
 
 import bisect
-import dataclasses
 import json
 import math
 import secrets
-import shutil
 from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toy
+import small_datalens
 
-from dpgen_jax import account, data_dependent
+from dpgen_jax import account, publish
 from dpgen_jax.accountant import gaussian, ledger, pate
 from dpgen_jax.accountant import smooth_sensitivity as smooth
 from dpgen_jax.accountant.events import EpsilonDeltaEvent, RenyiEvent
@@ -21,14 +19,17 @@ from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.accountant.smooth_sensitivity import Sanitiser
 from dpgen_jax.aggregation import sanitise
 from dpgen_jax.aggregation.bits import OsBits, SeededBits
-from dpgen_jax.aggregation.noise import thresholds
-from dpgen_jax.config import to_json
+from dpgen_jax.aggregation.gaussian_table import thresholds
+from dpgen_jax.core.config import to_json
+from dpgen_jax.core.types import Private, UserError
 from dpgen_jax.methods import datalens, gpate
 from dpgen_jax.private import data_dependent as private
 from dpgen_jax.private import votes as log
+from dpgen_jax.release.statement import Protected, statement
+from dpgen_jax.run import data_dependent
 from dpgen_jax.run.folder import RunFolder, read_json, write_json
-from dpgen_jax.run.statement import Protected, statement
-from dpgen_jax.types import Private, UserError
+
+pytestmark = pytest.mark.slow
 
 DELTA, STEPS, QUERIES, TEACHERS = 1e-5, 12, 6, 300
 CONFIG = gpate.Config(teachers=TEACHERS, batch=2, projection=3, bins=4, sigma=40.0,
@@ -54,9 +55,18 @@ def finished(root: Path, config=CONFIG, *, epsilon=3.0, method="gpate", seed=0, 
     files.private.mkdir(parents=True)
     files.release.mkdir()
     module = {"gpate": gpate, "datalens": datalens}[method]
-    mechanism = module.mechanism(config, toy.SPEC)
-    write_json(files.config, to_json({"method": method, "spec": toy.SPEC, "config": config,
-                                      "run": secrets.token_hex(16)}))
+    mechanism = module.mechanism(config, small_datalens.SPEC)
+    write_json(
+        files.config,
+        to_json(
+            {
+                "method": method,
+                "spec": small_datalens.SPEC,
+                "config": config,
+                "run": secrets.token_hex(16),
+            }
+        ),
+    )
     with Ledger.create(files.ledger, {"epsilon": epsilon, "delta": DELTA}) as held:
         if bought:
             held.charge(bought)
@@ -66,7 +76,9 @@ def finished(root: Path, config=CONFIG, *, epsilon=3.0, method="gpate", seed=0, 
                 ticket = held.reserve(mechanism.events(len(answered[block])), len(answered[block]))
                 sums = counts[block].reshape(-1, *mechanism.shape)
                 log.append(files.votes, Private(jnp.asarray(sums)), answered[block])
-                held.settle(ticket, mechanism.settled(answered[block], ()), len(answered[block]))
+                held.settle(
+                    ticket, mechanism.actual_charge(answered[block], ()), len(answered[block])
+                )
         if lost:
             held.reserve(mechanism.events(lost), lost)
         write_json(files.release / "privacy.json", to_json(statement(
@@ -141,7 +153,7 @@ def test_a_torn_step_is_a_lost_one(tmp_path):
 
 def test_the_reading_is_sealed_until_it_is_shown(tmp_path):
     files = finished(tmp_path / "run")
-    kind = private.Confident(gpate.mechanism(CONFIG, toy.SPEC))
+    kind = private.Confident(gpate.mechanism(CONFIG, small_datalens.SPEC))
     sealed = private.read(kind.votes(files.votes), kind, DELTA, STEPS)
     assert repr(sealed) == "Private(Reading[])"
 
@@ -150,11 +162,21 @@ def test_the_commands_show_and_publish(tmp_path, capsys):
     files = finished(tmp_path / "run")
     account.command([str(files.root), "--data-dependent"])
     assert "AS PRIVATE AS THE RECORDS" in capsys.readouterr().out
-    account.command([str(files.root), "--sanitise", "--json"])
+    publish.command([str(files.root), "--json"])
     published = json.loads(capsys.readouterr().out)
     assert published["epsilon"] == read_json(files.release / "privacy.json")["epsilon"] > 3
-    with pytest.raises(UserError, match="one of --data-dependent, --sanitise"):
+    with pytest.raises(UserError, match="one of --cross-check, --data-dependent, --sanitise"):
         account.command([str(files.root), "--data-dependent", "--sanitise"])
+
+
+def test_the_old_spelling_publishes_and_names_the_new_one(tmp_path, capsys):
+    files = finished(tmp_path / "run")
+    account.command([str(files.root), "--sanitise"])
+    shown = capsys.readouterr()
+    assert f"python -m dpgen_jax.publish {files.root}" in shown.err and "epsilon" in shown.out
+    assert read_json(files.release / "privacy.json")["epsilon"] > 3
+    with pytest.raises(UserError, match="charged its one sanitised release"):
+        publish.command([str(files.root)])
 
 
 # Published.
@@ -211,8 +233,8 @@ def test_the_claim_depends_on_the_budget_and_not_on_the_votes(tmp_path):
                                     ((EpsilonDeltaEvent(0.2, 1e-6), 2),)])
 def test_a_run_that_spent_all_it_had_can_be_published(tmp_path, bought):
     """The claim has room for the distance between drawn and ideal noise too."""
-    mechanism = gpate.mechanism(CONFIG, toy.SPEC)
-    spent = mechanism.settled(kept()[1], ())
+    mechanism = gpate.mechanism(CONFIG, small_datalens.SPEC)
+    spent = mechanism.actual_charge(kept()[1], ())
     worst = (1 + 1e-9) * gaussian.epsilon((*bought, *mechanism.events(STEPS)), DELTA)
     files = finished(tmp_path / "run", epsilon=worst, bought=bought)
     with Ledger.open(files.ledger) as held:  # as if all had been answered
@@ -248,65 +270,3 @@ def test_it_is_published_once(tmp_path):
     with pytest.raises(UserError, match="charged its one sanitised release"):
         data_dependent.publish(files.root)
     assert snapshot(files.root) == before
-
-
-# Refused, with nothing drawn, charged or written.
-
-def check_refused(files, call, text):
-    before = snapshot(files.root)
-    with pytest.raises(UserError, match=text) as caught:
-        call(files.root)
-    assert "\n" not in str(caught.value) and snapshot(files.root) == before
-
-
-BOTH = pytest.mark.parametrize("call", [data_dependent.reading, data_dependent.publish])
-
-
-@BOTH
-@pytest.mark.parametrize("aggregate", ["mean", "sum", "topk"])
-def test_runs_that_released_noisy_sums_are_refused(tmp_path, call, aggregate):
-    config = dataclasses.replace(CONFIG, aggregate=aggregate)
-    check_refused(finished(tmp_path / "run", config), call, "noisy sums .* gpate")
-
-
-@BOTH
-def test_runs_of_datalens_are_refused(tmp_path, call):
-    files = finished(tmp_path / "run", toy.CONFIG, method="datalens")
-    check_refused(files, call, "noisy sums .* datalens")
-
-
-@BOTH
-def test_runs_without_noise_are_refused(tmp_path, call):
-    config = dataclasses.replace(CONFIG, sigma=0.0)
-    check_refused(finished(tmp_path / "run", config, epsilon=math.inf), call, "without noise")
-
-
-@BOTH
-def test_runs_that_kept_no_votes_are_refused(tmp_path, call):
-    files = finished(tmp_path / "run")
-    files.votes.unlink()
-    check_refused(files, call, "kept no votes")
-
-
-def test_runs_that_lost_votes_are_not_published(tmp_path):
-    check_refused(finished(tmp_path / "run", lost=2), data_dependent.publish,
-                  f"{STEPS + 2} steps are charged and the votes of {STEPS}")
-
-
-def test_runs_whose_votes_do_not_meet_the_conditions_are_not_published(tmp_path):
-    config = dataclasses.replace(CONFIG, sigma=20.0, sigma_ratio=4.0, bins=10,
-                                 sanitiser=Sanitiser(25.0, 0.01, 10.0, 12.0, 3.0))
-    files = finished(tmp_path / "run", config, epsilon=9.0)
-    check_refused(files, data_dependent.publish, "no sanitised release")
-
-
-def test_a_folder_without_a_run_is_refused(tmp_path):
-    check_refused(RunFolder(tmp_path), data_dependent.reading, "cannot read .*config.json")
-
-
-def test_of_two_copies_one_publishes(tmp_path):
-    """Each would have charged its own ledger for one of two draws."""
-    files = finished(tmp_path / "run")
-    copy = RunFolder(shutil.copytree(files.root, tmp_path / "copy"))
-    data_dependent.publish(copy.root)
-    check_refused(files, data_dependent.publish, "an older state or a copy")

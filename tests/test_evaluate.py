@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 import runs
 
-from dpgen_jax import api, evaluate
+from dpgen_jax import compare, evaluate
+from dpgen_jax.core.types import UserError
 from dpgen_jax.data import from_arrays
-from dpgen_jax.evaluation import judge, utility
-from dpgen_jax.types import UserError
+from dpgen_jax.evaluation import judge, networks, utility
+from dpgen_jax.run import lifecycle
+
+pytestmark = pytest.mark.slow
 
 LEAF = {"mean", "std", "values"}
 WORDS = ["--classifiers", "mlp", "gaussian_nb", "--seeds", "2", "--samples", "90", "--fast"]
@@ -23,7 +26,7 @@ WORDS = ["--classifiers", "mlp", "gaussian_nb", "--seeds", "2", "--samples", "90
 def quick():
     """Short schedules: what is learned is tested where learning is."""
     with pytest.MonkeyPatch.context() as patched:
-        short = utility.Schedule("short", epochs=1, min_steps=20, mlp_times=1, batch=32)
+        short = networks.Schedule("short", epochs=1, min_steps=20, mlp_times=1, batch=32)
         patched.setitem(utility.SETTINGS, "fast", dataclasses.replace(
             utility.SETTINGS["fast"], schedule=short))
         patched.setitem(judge.COURSES, "fast", judge.Course(short))
@@ -43,7 +46,7 @@ def place(tmp_path_factory):
     np.savez(root / "four.npz", x_train=x, y_train=y, x_test=x_test, y_test=y_test, classes=4)
     np.savez(root / "few.npz", x_train=x, y_train=y, x_test=x_test[:5], y_test=y_test[:5],
              classes=3)
-    api.run(runs.asked(root / "run"), from_arrays(x, y, 3), lambda line: None)
+    lifecycle.run(runs.asked(root / "run"), from_arrays(x, y, 3), lambda line: None)
     return root
 
 
@@ -129,15 +132,20 @@ def test_only_what_is_asked_for_is_measured(place, tmp_path, capsys):
 
 def test_runs_are_compared_on_one_page(place, written, tmp_path):
     command(place, *WORDS, "--metrics", "gen2real", "--out", tmp_path / "other")
-    evaluate.command(["--compare", str(place / "run"), str(tmp_path / "other"), "--out",
-                      str(tmp_path / "pages")])
+    compare.command([str(place / "run"), str(tmp_path / "other"), "--out", str(tmp_path / "pages")])
     text = (tmp_path / "pages" / "comparison.html").read_text()
     assert ">other<" in text and text.count("data:image/png") >= 2
 
 
 def test_a_run_that_was_not_evaluated_cannot_be_compared(place, written, tmp_path):
     with pytest.raises(UserError, match="holds no evaluation/metrics.json; run python -m"):
-        evaluate.command(["--compare", str(place / "run"), str(tmp_path)])
+        compare.command([str(place / "run"), str(tmp_path)])
+
+
+def test_the_old_spelling_of_a_comparison_names_the_new_one(place, written, tmp_path, capsys):
+    with pytest.raises(UserError, match="holds no evaluation/metrics.json"):
+        evaluate.command(["--out", "page", "--compare", str(place / "run"), str(tmp_path)])
+    assert "`evaluate --compare` is now `python -m dpgen_jax.compare`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("words", "data", "message"), [
@@ -149,7 +157,7 @@ def test_a_run_that_was_not_evaluated_cannot_be_compared(place, written, tmp_pat
     (["--classifiers", "svm"], "data.npz", "unknown classifier 'svm'; known: cnn, mlp"),
     (["--inception-weights", "data.npz"], "data.npz", "data.npz"),
     (["--metrics", "fid"], "data.npz", "fid"),
-    ([], "few.npz", "5 held-out records, and likeness needs 6"),
+    ([], "few.npz", "5 held-out records, and fidelity needs 6"),
     (["--out", "data.npz"], "data.npz", "--out data.npz is a file; name a folder")])
 def test_bad_input_is_one_clear_line(place, tmp_path, monkeypatch, words, data, message):
     monkeypatch.chdir(place)

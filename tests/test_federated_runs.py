@@ -5,22 +5,32 @@ import json
 import math
 import sys
 
-import critics
 import numpy as np
 import pytest
 import runs
+import small_gswgan
 
-from dpgen_jax import api, cli, protection, train
+from dpgen_jax import train
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.events import GaussianEvent
-from dpgen_jax.config import Budget, Runtime
+from dpgen_jax.core import cli
+from dpgen_jax.core.config import Budget, Runtime
+from dpgen_jax.core.types import UserError
 from dpgen_jax.data import from_arrays
-from dpgen_jax.types import UserError
+from dpgen_jax.run import lifecycle, protection
 
-pytestmark = pytest.mark.usefixtures("compiled_once")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 CLIENTS, BUDGET = 4, Budget(20.0, 1e-3)
-CONFIG = critics.gs(federated=True, critics=9, critics_per_step=2, client_records=8, warm_steps=0,
-                    penalty=0.0, sigma=None, steps=3)
+CONFIG = small_gswgan.gs(
+    federated=True,
+    critics=9,
+    critics_per_step=2,
+    client_records=8,
+    warm_steps=0,
+    penalty=0.0,
+    sigma=None,
+    steps=3,
+)
 FLAGS = [f"--{name}={value}" for name, value in {
     "batch": 3, "pool": 2, "records-per-step": 3, "critic-steps": 1, "critic-steps-first": 1,
     "client-records": 8, "warm-steps": 0, "penalty": 0, "generator.latent": 2,
@@ -38,8 +48,8 @@ def held(*sizes):
 def fit(root, data, clients=None, alpha=None, **fields):
     data, config = protection.federated(data, dataclasses.replace(CONFIG, **fields), clients, alpha)
     said = []
-    asked = api.Run("gswgan", "glyphs", config, BUDGET, Runtime(devices=1, chunk=1), root)
-    return api.run(asked, data, said.append), "\n".join(said)
+    asked = lifecycle.Request("gswgan", "glyphs", config, BUDGET, Runtime(devices=1, chunk=1), root)
+    return lifecycle.run(asked, data, said.append), "\n".join(said)
 
 
 @pytest.mark.parametrize(("data", "split"), [

@@ -4,20 +4,22 @@ import dataclasses
 import itertools
 import json
 
-import critics
 import numpy as np
 import pytest
 import runs
+import small_gswgan
 
-from dpgen_jax import account, api, guarantee, methods, plan, protection
-from dpgen_jax.config import Budget
+from dpgen_jax import methods
+from dpgen_jax.core.config import Budget
+from dpgen_jax.core.types import UserError
 from dpgen_jax.data import from_arrays
 from dpgen_jax.data.base import Uncovered
 from dpgen_jax.evaluation import membership
-from dpgen_jax.report import compare, words
-from dpgen_jax.report.page import Report, page
-from dpgen_jax.run.statement import Protected, readme, statement
-from dpgen_jax.types import UserError
+from dpgen_jax.evaluation.report import compare, explain
+from dpgen_jax.evaluation.report.page import Report, page
+from dpgen_jax.release import guarantee
+from dpgen_jax.release.statement import Protected, readme, statement
+from dpgen_jax.run import calibrate_config, costs, lifecycle, protection
 
 pytestmark = pytest.mark.usefixtures("compiled_once")
 MAXIMUM = Uncovered("bounds of age are read from private data", "age: {max: 110}")
@@ -39,7 +41,7 @@ def stamped(tmp_path_factory, compiled_once):
             ("uncovered", {}, {"uncovered": (MAXIMUM,)})):
         root, said = tmp_path_factory.mktemp("stamp") / name, []
         asked = dataclasses.replace(runs.asked(root, **options), accept_uncovered=True)
-        api.run(asked, data(**fields), said.append)
+        lifecycle.run(asked, data(**fields), said.append)
         made[name] = root, said
     return made
 
@@ -48,6 +50,7 @@ def privacy(root):
     return json.loads((root / "release/privacy.json").read_text())
 
 
+@pytest.mark.slow
 def test_a_sound_run_states_its_epsilon(stamped):
     root, said = stamped["valid"]
     told = privacy(root)
@@ -56,6 +59,7 @@ def test_a_sound_run_states_its_epsilon(stamped):
     assert not any("guarantee: " in line for line in said)
 
 
+@pytest.mark.slow
 def test_a_seeded_run_states_no_epsilon(stamped):
     """Attack: a repeatable run with a finite epsilon, whose noise anybody can take away."""
     root, said = stamped["seeded"]
@@ -66,6 +70,7 @@ def test_a_seeded_run_states_no_epsilon(stamped):
     assert "none: the noise was made from a seed" in said[-1] and "epsilon inf" in said[-1]
 
 
+@pytest.mark.slow
 def test_what_was_read_from_records_is_named(stamped):
     root, said = stamped["uncovered"]
     told = privacy(root)
@@ -77,11 +82,12 @@ def test_what_was_read_from_records_is_named(stamped):
 def test_uncovered_entries_are_refused_unless_accepted(tmp_path):
     """Attack: a drafted schema whose bounds are those of the records trains without a question."""
     with pytest.raises(UserError, match="declare it: age") as caught:
-        api.run(runs.asked(tmp_path / "run"), data(uncovered=(MAXIMUM,)), lambda line: None)
+        lifecycle.run(runs.asked(tmp_path / "run"), data(uncovered=(MAXIMUM,)), lambda line: None)
     assert "--accept-uncovered" in str(caught.value) and "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["valid", "seeded", "uncovered"])
 def test_every_output_shows_the_same_word(stamped, name, capsys):
     root, said = stamped[name]
@@ -89,25 +95,26 @@ def test_every_output_shows_the_same_word(stamped, name, capsys):
     stamp = told["guarantee"]
     assert stamp in said[-1]
     assert stamp in (root / "release/README.md").read_text()
-    assert stamp in account.of_run(root)["guarantee"]
-    assert words.checked(told) and guarantee.of(told).text == stamp
+    assert stamp in costs.of_run(root)["guarantee"]
+    assert explain.checked(told) and guarantee.of(told).text == stamp
     text = page(Report({}, told, {}))
     kind = guarantee.of(told).kind
     assert stamp in text
     assert ("No privacy guarantee." in text) == (kind == "none")
     assert ("Not covered by the guarantee." in text) == (kind == "not covered")
     assert ("What is left out?" in text) == (kind == "not covered")
-    entry = compare.Entry("run", {}, words.checked(told))
+    entry = compare.Entry("run", {}, explain.checked(told))
     assert bool(compare.doubts(entry)) == (kind != "valid")
     bound = membership.guarantee(told)
     assert isinstance(bound, membership.Guarantee) == (kind == "valid")
 
 
+@pytest.mark.slow
 def test_an_unfinished_run_is_stamped_by_its_configuration(stamped, tmp_path):
     root, _ = stamped["seeded"]
     for name in ("config.json", "ledger.jsonl"):
         (tmp_path / name).write_bytes((root / name).read_bytes())
-    assert account.of_run(tmp_path)["guarantee"].startswith("none: the noise was made from a seed")
+    assert costs.of_run(tmp_path)["guarantee"].startswith("none: the noise was made from a seed")
 
 
 @pytest.mark.parametrize(("change", "kind"), [
@@ -152,8 +159,8 @@ def test_a_statement_never_says_less_than_its_ledger_holds():
 class TestSimulatedClients:
     """Clients who do not exist cannot be protected; their records can."""
 
-    CONFIG = critics.gs(federated=True, critics=9, critics_per_step=2, client_records=20,
-                        warm_steps=0, penalty=0.0, sigma=None, steps=3)
+    CONFIG = small_gswgan.gs(federated=True, critics=9, critics_per_step=2, client_records=20,
+                             warm_steps=0, penalty=0.0, sigma=None, steps=3)
 
     def federated(self, x, y, clients=4, alpha=None, known=None):
         loaded = from_arrays(x, y, 3)
@@ -163,7 +170,7 @@ class TestSimulatedClients:
 
     def dealt(self, x, y, key=bytes(32)):
         loaded, config = self.federated(x, y)
-        config = plan.complete("gswgan", config, loaded.spec, Budget(20.0, 1e-3))
+        config = calibrate_config.complete("gswgan", config, loaded.spec, Budget(20.0, 1e-3))
         method = methods.get("gswgan").build(config, loaded.spec)
         who = protection.protected(method, loaded)
         return who, protection.dealt(method, config, loaded, key), loaded

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 import runs
-import toy
-from lives import BUDGET, MECHANISM, RECORDS, Killed, World, charged, killed
+import small_datalens
+from simulated_runs import BUDGET, MECHANISM, RECORDS, Killed, World, charged, killed
 
-from dpgen_jax import spending
 from dpgen_jax.accountant import journal as journals
 from dpgen_jax.accountant.journal import Journal, Unusable
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import OsBits
-from dpgen_jax.config import Budget
+from dpgen_jax.core.config import Budget
+from dpgen_jax.core.types import BudgetExceeded, UserError
 from dpgen_jax.private import records
-from dpgen_jax.types import BudgetExceeded, UserError
+from dpgen_jax.run import spending
 
 
 @pytest.fixture
@@ -144,9 +144,10 @@ def test_only_its_owner_may_read_it(world, root, journal):
         assert stat.S_IMODE(path.stat().st_mode) == wanted, path
 
 
+@pytest.mark.slow
 def test_nothing_of_the_journal_is_in_the_run_folder(tmp_path, journal):
     runs.train(tmp_path / "run", steps=1)
-    sealed = records.seal(*runs.images(), toy.SPEC)
+    sealed = records.seal(*runs.images(), small_datalens.SPEC)
     key = Journal(journal).key
     secret = [key, key.hex().encode(), records.fingerprint(sealed, key).encode()]
     assert len(Journal(journal).on(secret[-1].decode())) == 1
@@ -278,6 +279,7 @@ def test_a_total_needs_a_run_with_a_guarantee(guarantee, total):
         looked_up([], guarantee=guarantee, total=total)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("compiled_once")
 def test_whole_runs_on_the_same_records(tmp_path):
     """Seeded and infinite runs are no part of a sum, and no total is promised beside them."""

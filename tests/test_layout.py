@@ -7,55 +7,70 @@ bits where another kernel is picked, so there the share of votes that differ is 
 import dataclasses
 import functools
 
+import adversary
 import jax
 import jax.numpy as jnp
 import numpy as np
-import observed
 import pytest
-import tiny
-import toy
+import small_datalens
+import watched_datalens
 
-from dpgen_jax import loop
-from dpgen_jax.aggregation.schedule import Rotation
+from dpgen_jax.aggregation.schedule import RoundRobin
+from dpgen_jax.core.types import Private, unseal
 from dpgen_jax.methods import datalens
 from dpgen_jax.private import packing, teachers
-from dpgen_jax.types import Private, unseal
+from dpgen_jax.run import loop
 
 LAYOUTS = [(1, 1, "shard_map"), (2, 8, "shard_map"), (2, 2, "pmap")]
-layouts = pytest.mark.parametrize("where", [toy.layout(*parts) for parts in LAYOUTS], ids=lambda w:
-                                  f"{w.chunk}-{len(w.devices)}-{w.parallel}")
-NONE = np.zeros((loop.LONGEST_BLOCK, *observed.BITS), np.uint32)
+layouts = pytest.mark.parametrize(
+    "where",
+    [small_datalens.layout(*parts) for parts in LAYOUTS],
+    ids=lambda w: f"{w.chunk}-{len(w.devices)}-{w.parallel}",
+)
+NONE = np.zeros((loop.LONGEST_BLOCK, *watched_datalens.BITS), np.uint32)
 
 
 @functools.cache
 def votes(where):
-    return observed.messages(where, toy.images())
+    return watched_datalens.messages(where, small_datalens.images())
 
 
 def released(where, bits):
     """The sum that one step of DataLens releases, undecoded."""
-    state = observed.start(where)
-    public, *_ = tiny.call(observed.block(observed.METHOD, where), state,
-                           toy.placed(*toy.images(), where), where, bits, 0, 1)
+    state = watched_datalens.start(where)
+    public, *_ = adversary.call(
+        watched_datalens.block(watched_datalens.METHOD, where),
+        state,
+        small_datalens.placed(*small_datalens.images(), where),
+        where,
+        bits,
+        0,
+        1,
+    )
     return np.asarray(public.seen)
 
 
+@pytest.mark.slow
 @layouts
 def test_votes_do_not_depend_on_the_layout(where):
-    plain, here = votes(toy.layout(*LAYOUTS[0])), votes(where)
-    assert np.all(np.abs(here).sum(-1) == toy.CONFIG.top_k)
+    plain, here = votes(small_datalens.layout(*LAYOUTS[0])), votes(where)
+    assert np.all(np.abs(here).sum(-1) == small_datalens.CONFIG.top_k)
     assert np.mean(plain != here) <= 0.005
 
 
+@pytest.mark.slow
 def test_pmap_and_shard_map_are_identical():
-    mapped, sharded = (votes(toy.layout(2, 2, parallel)) for parallel in ("pmap", "shard_map"))
+    mapped, sharded = (
+        votes(small_datalens.layout(2, 2, parallel)) for parallel in ("pmap", "shard_map")
+    )
     assert np.array_equal(mapped, sharded)
 
 
+@pytest.mark.slow
 @layouts
 def test_the_release_is_the_exact_sum_of_the_real_units_and_the_noise(where):
     bits = np.random.default_rng(0).integers(2**32, size=NONE.shape, dtype=np.uint32)
-    noise = np.asarray(observed.METHOD.mechanism.noise.sample(bits[0]))
+    noise = np.asarray(watched_datalens.METHOD.mechanism.noise.sample(bits[0]))
     total = votes(where).sum(0)
     assert np.array_equal(released(where, NONE), total)
     assert np.array_equal(released(where, bits), total + noise)
@@ -68,45 +83,56 @@ def answer_of_integers(key, unit, own, query):
     return own.x[:4].reshape(-1, 8)[:1].astype(np.float32) - 128 + 0 * query.images
 
 
-SMALL = tiny.build(answer=answer_of_integers)
-PLAIN = tiny.build()
+SMALL = adversary.build(answer=answer_of_integers)
+PLAIN = adversary.build()
 SMALL_LAYOUTS = [(1, 1, "shard_map"), (3, 1, "shard_map"), (4, 1, "shard_map"),
                  (1, 2, "shard_map"), (1, 8, "shard_map"), (1, 2, "pmap")]
 
 
-@pytest.mark.parametrize("parts", SMALL_LAYOUTS[1:])
+@pytest.mark.parametrize("parts", [SMALL_LAYOUTS[1], *(
+    pytest.param(parts, marks=pytest.mark.slow) for parts in SMALL_LAYOUTS[2:])])
 def test_given_the_messages_a_whole_transcript_is_identical(tmp_path, parts):
     first, second = (
-        tiny.train(tmp_path / name, SMALL, tiny.neighbours()[0], tiny.layout(*p))[0].public.seen
-        for name, p in (("a", SMALL_LAYOUTS[0]), ("b", parts)))
+        adversary.train(tmp_path / name, SMALL, adversary.neighbours()[0], adversary.layout(*p))[
+            0
+        ].public.seen
+        for name, p in (("a", SMALL_LAYOUTS[0]), ("b", parts))
+    )
     assert np.array_equal(first, second) and np.any(first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", SMALL_LAYOUTS)
 def test_units_are_initialised_and_restored_alike(parts):
-    where = tiny.layout(*parts)
+    where = adversary.layout(*parts)
     units = loop.initial_state(SMALL, jax.random.key(0), where).units
     held = [unseal(block) for block in packing.blocks(units, where, 3)]
     held = jax.tree.map(lambda *parts: np.concatenate(parts), *held)
-    assert toy.equal(held, jax.tree.map(lambda a: a[:tiny.UNITS], tiny.fresh()[0]))
+    assert small_datalens.equal(
+        held, jax.tree.map(lambda a: a[: adversary.UNITS], adversary.fresh()[0])
+    )
     again = packing.assemble(packing.blocks(units, where, 3), SMALL, where)
-    assert toy.equal(unseal(units).id, unseal(again).id)  # those of the padding too
-    assert toy.equal(*(unseal(next(packing.blocks(u, where, tiny.UNITS))) for u in (units, again)))
+    assert small_datalens.equal(unseal(units).id, unseal(again).id)  # those of the padding too
+    assert small_datalens.equal(
+        *(unseal(next(packing.blocks(u, where, adversary.UNITS))) for u in (units, again))
+    )
     assert all(a.sharding.is_equivalent_to(b.sharding, a.ndim)
                for a, b in zip(*map(jax.tree.leaves, (unseal(units), unseal(again))), strict=True))
 
 
 def test_a_padded_unit_would_vote_but_for_its_number():
-    where = tiny.layout(3)
+    where = adversary.layout(3)
     assert where.padded == 6
-    block = tiny.block(PLAIN, where)
-    bits = np.zeros((tiny.STEPS, *tiny.SHAPE, 3), np.uint32)
+    block = adversary.block(PLAIN, where)
+    bits = np.zeros((adversary.STEPS, *adversary.SHAPE, 3), np.uint32)
 
     def total(ids):
-        state = tiny.start(where)
+        state = adversary.start(where)
         units = Private(dataclasses.replace(unseal(state.units), id=np.array(ids, np.int32)))
-        records = tiny.placed(tiny.neighbours()[0], where)
-        return np.asarray(tiny.call(block, state, records, where, bits, 0, 1, units)[0].seen[0])
+        records = adversary.placed(adversary.neighbours()[0], where)
+        return np.asarray(
+            adversary.call(block, state, records, where, bits, 0, 1, units)[0].seen[0]
+        )
 
     real, padding = total([0, 1, 2, 3, 9, 9]), total([9, 9, 9, 9, 0, 1])
     assert np.any(padding) and np.array_equal(total([0, 1, 2, 3, 4, 5]), real)
@@ -114,27 +140,31 @@ def test_a_padded_unit_would_vote_but_for_its_number():
 
 @pytest.mark.parametrize("steps_per_call", [1, 3])
 def test_steps_in_one_call_do_not_matter(tmp_path, steps_per_call):
-    where = tiny.layout()
+    where = adversary.layout()
     first, second = (
-        tiny.train(tmp_path / str(n), PLAIN, tiny.neighbours()[0], where,
-                   steps_per_call=n)[0] for n in (steps_per_call, 0))
-    assert toy.equal(first.public, second.public)
-    assert toy.equal(tiny.arrays(first), tiny.arrays(second)) and first.step == second.step == 6
+        adversary.train(tmp_path / str(n), PLAIN, adversary.neighbours()[0], where,
+                        steps_per_call=n)[0] for n in (steps_per_call, 0))
+    assert small_datalens.equal(first.public, second.public)
+    assert (
+        small_datalens.equal(adversary.arrays(first), adversary.arrays(second))
+        and first.step == second.step == 6
+    )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("devices", "parallel"), [(1, "shard_map"), (2, "shard_map"), (2, "pmap")])
 def test_compiled_once_whatever_the_number_of_steps_and_after_a_resume(devices, parallel, caplog):
-    method, where = tiny.build(), tiny.layout(1, devices, parallel)
+    method, where = adversary.build(), adversary.layout(1, devices, parallel)
     block = loop.compile_block(method, where)
-    records = tiny.placed(tiny.neighbours()[0], where)
+    records = adversary.placed(adversary.neighbours()[0], where)
     state = loop.initial_state(method, jax.random.key(0), where)
-    noise = np.zeros((loop.LONGEST_BLOCK, *tiny.SHAPE, 3), np.uint32)
+    noise = np.zeros((loop.LONGEST_BLOCK, *adversary.SHAPE, 3), np.uint32)
 
     compilations = []
 
     def go(state, n):
         caplog.clear()
-        public, units, *_ = tiny.call(block, state, records, where, noise, state.step, n)
+        public, units, *_ = adversary.call(block, state, records, where, noise, state.step, n)
         compilations.append(sum("XLA compilation" in line for line in caplog.messages))
         return dataclasses.replace(state, public=public, units=units, step=state.step + n)
 
@@ -159,10 +189,10 @@ def temporary(method, where, records):
     public = jax.eval_shape(method.init, jax.random.key(0))
     bits = jax.ShapeDtypeStruct((loop.LONGEST_BLOCK, *method.mechanism.bits_shape),
                                 np.uint32)
-    secrets, groups = tiny.untold(where, loop.LONGEST_BLOCK)
+    secrets, groups = adversary.untold(where, loop.LONGEST_BLOCK)
     lowered = loop.compile_block(method, where).lower(
         public, Private(units), records, secrets, bits, groups, jax.random.key(0), 0, 1)
-    compiled = lowered.compile(toy.AS_IN_A_RUN)
+    compiled = lowered.compile(small_datalens.AS_IN_A_RUN)
     size = sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(units))
     return compiled.memory_analysis().temp_size_in_bytes, size
 
@@ -173,19 +203,23 @@ def check_memory(chunk_of):
     (XLA may copy the state of so small a unit; that of a real one it updates in place, below.)
     """
     def measure(units):
-        data = (np.zeros((3 * units, *tiny.SPEC.shape), np.uint8), np.zeros(3 * units, int))
-        where = tiny.layout(chunk_of(units), units=units)
-        dealt = tiny.partition.assign(3 * units, units, tiny.KEY)
-        return temporary(tiny.build(n_units=units), where, tiny.placed(data, where, dealt))
+        data = (np.zeros((3 * units, *adversary.SPEC.shape), np.uint8), np.zeros(3 * units, int))
+        where = adversary.layout(chunk_of(units), units=units)
+        dealt = adversary.partition.assign(3 * units, units, adversary.KEY)
+        return temporary(
+            adversary.build(n_units=units), where, adversary.placed(data, where, dealt)
+        )
 
     (few, less), (many, more) = measure(8), measure(512)
     assert many - few < 1.2 * (more - less), f"{few} bytes for 8 units, {many} for 512"
 
 
+@pytest.mark.slow
 def test_temporary_memory_does_not_grow_with_the_messages():
     check_memory(lambda units: 2)
 
 
+@pytest.mark.slow
 def test_messages_of_all_units_at_once_are_caught():
     with pytest.raises(AssertionError, match="for 512"):
         check_memory(lambda units: units)
@@ -194,36 +228,40 @@ def test_messages_of_all_units_at_once_are_caught():
 def wide(units, groups):
     """A rotation of units that keep 2 kB each."""
     def init_unit(key):
-        return tiny.init_unit(key) | {"wide": jnp.zeros((8, 64))}
+        return adversary.init_unit(key) | {"wide": jnp.zeros((8, 64))}
 
     def learn(key, unit, own, query):
         more = jnp.tanh(query.images.T @ query.images @ unit["wide"]) + own.y.sum()
-        return tiny.learn(key, unit, own, query) | {"wide": 0.9 * unit["wide"] + more}
+        return adversary.learn(key, unit, own, query) | {"wide": 0.9 * unit["wide"] + more}
 
-    return tiny.build(init_unit=init_unit, learn=learn, n_units=units, schedule=Rotation(groups))
+    return adversary.build(
+        init_unit=init_unit, learn=learn, n_units=units, schedule=RoundRobin(groups)
+    )
 
 
 def check_rotation(groups, chunk):
     """The block does not grow with the units, neither with those visited nor with the others."""
     def measure(units):
-        data = (np.zeros((3 * units, *tiny.SPEC.shape), np.uint8), np.zeros(3 * units, int))
-        where = tiny.layout(chunk, units=units, groups=groups)
-        dealt = tiny.partition.assign(3 * units, units, tiny.KEY)
-        return temporary(wide(units, groups), where, tiny.placed(data, where, dealt))
+        data = (np.zeros((3 * units, *adversary.SPEC.shape), np.uint8), np.zeros(3 * units, int))
+        where = adversary.layout(chunk, units=units, n_cohorts=groups)
+        dealt = adversary.partition.assign(3 * units, units, adversary.KEY)
+        return temporary(wide(units, groups), where, adversary.placed(data, where, dealt))
 
     (few, less), (many, more) = measure(16), measure(512)
     assert many - few < (more - less) / 8, f"{few} bytes for 16 units, {many} for 512"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("groups", "chunk"), [(2, 1), (4, 2)])
 def test_a_step_of_a_rotation_copies_nobody(groups, chunk):
     check_rotation(groups, chunk)
 
 
+@pytest.mark.slow
 def test_a_group_that_is_gathered_at_once_is_caught(monkeypatch):
     def whole(row, group, layout):
         def rows(a):
-            return a.reshape(-1, layout.groups, *a.shape[1:])
+            return a.reshape(-1, layout.n_cohorts, *a.shape[1:])
 
         def put(a, new):
             group_of = jax.lax.dynamic_update_slice_in_dim(rows(a)[:, group], new, row, 0)
@@ -236,10 +274,13 @@ def test_a_group_that_is_gathered_at_once_is_caught(monkeypatch):
         check_rotation(4, 2)
 
 
+@pytest.mark.slow
 def test_no_second_copy_of_the_teachers_of_datalens():
     # One discriminator step in every iteration: a loop that XLA would unroll, if it knew.
-    config = dataclasses.replace(toy.CONFIG, teachers=600, d_steps=1, d_steps_first=1)
-    where = toy.layout(2, units=600)
-    x, y = toy.images(600)
-    held, state = temporary(datalens.build(config, toy.SPEC), where, toy.placed(x, y, where))
+    config = dataclasses.replace(small_datalens.CONFIG, teachers=600, d_steps=1, d_steps_first=1)
+    where = small_datalens.layout(2, units=600)
+    x, y = small_datalens.images(600)
+    held, state = temporary(
+        datalens.build(config, small_datalens.SPEC), where, small_datalens.placed(x, y, where)
+    )
     assert held < state / 20

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from lives import Killed, World, charged
+from simulated_runs import Killed, World, charged
 
 from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.core.types import UserError
 from dpgen_jax.private import votes
 from dpgen_jax.run import metrics
-from dpgen_jax.types import UserError
 
 BEFORE = ("folder", "identity")
 MOMENTS = (*BEFORE, "ledger", "block", "reserved", "drawn", "kept", "settled", "")

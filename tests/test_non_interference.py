@@ -6,27 +6,28 @@ does not change at all; told of the votes, it changes through them only.
 
 import dataclasses
 
+import adversary
 import jax
 import numpy as np
-import observed
 import pytest
-import tiny
-import toy
+import small_datalens
+import watched_datalens
 from jax import lax
 
-from dpgen_jax import loop
+from dpgen_jax.core.types import Private, unseal
 from dpgen_jax.private import partition, teachers
-from dpgen_jax.types import Private, unseal
+from dpgen_jax.run import loop
 
 RECORD = 17
-OWNER = int(np.argwhere(partition.assign(50, 11, toy.KEY).index == RECORD)[0][0])
+OWNER = int(np.argwhere(partition.assign(50, 11, small_datalens.KEY).index == RECORD)[0][0])
 LAYOUTS = [(1, 1, "shard_map"), (2, 2, "shard_map"), (2, 8, "shard_map"), (2, 2, "pmap")]
-layouts = pytest.mark.parametrize("where", [toy.layout(*parts) for parts in LAYOUTS],
-                                  ids=lambda w: f"{len(w.devices)}-{w.parallel}")
+layouts = pytest.mark.parametrize("where", [
+    pytest.param(small_datalens.layout(*parts), marks=[pytest.mark.slow] * (parts != LAYOUTS[0]))
+    for parts in LAYOUTS], ids=lambda w: f"{len(w.devices)}-{w.parallel}")
 
 
 def neighbours(kind: str):
-    x, y = toy.images()
+    x, y = small_datalens.images()
     x2, y2 = x.copy(), y.copy()
     if kind in ("content", "both"):
         x2[RECORD] = 255 - x2[RECORD]
@@ -36,67 +37,69 @@ def neighbours(kind: str):
 
 
 def two_runs(monkeypatch, tmp_path, kind, where, told):
-    states = [observed.train(monkeypatch, tmp_path / name, data, where, told)
+    states = [watched_datalens.train(monkeypatch, tmp_path / name, data, where, told)
               for name, data in zip("ab", neighbours(kind), strict=True)]
-    return [toy.held(state, where) for state in states]
+    return [small_datalens.held(state, where) for state in states]
 
 
 @layouts
 @pytest.mark.parametrize("kind", ["content", "label"])
 def test_one_record_changes_one_unit_and_no_public_state(monkeypatch, tmp_path, kind, where):
     (public, units), (public2, units2) = two_runs(monkeypatch, tmp_path, kind, where, told=0.0)
-    assert toy.equal(public.inner, public2.inner)
+    assert small_datalens.equal(public.inner, public2.inner)
     assert int(public.inner.step) == 4 and np.any(public.seen)
-    assert toy.differing_units(units, units2) == {OWNER}
+    assert small_datalens.differing_units(units, units2) == {OWNER}
 
 
 @layouts
 def test_one_record_changes_one_message(where):
     """The bounded message itself: a gradient summed over devices by mistake would leave all states
     alone and mix every message."""
-    first, second = (observed.messages(where, data) for data in neighbours("both"))
+    first, second = (watched_datalens.messages(where, data) for data in neighbours("both"))
     assert {u for u in range(11) if not np.array_equal(first[u], second[u])} == {OWNER}
-    assert np.all(np.abs(first).sum(-1) == toy.CONFIG.top_k)
+    assert np.all(np.abs(first).sum(-1) == small_datalens.CONFIG.top_k)
 
 
 def test_the_generator_hears_the_votes(monkeypatch, tmp_path):
-    where = toy.layout(1)
+    where = small_datalens.layout(1)
     (public, _), (public2, _) = two_runs(monkeypatch, tmp_path, "both", where, told=1.0)
-    assert not toy.equal(public.inner, public2.inner)
+    assert not small_datalens.equal(public.inner, public2.inner)
 
 
 # On the small method: faults that mix devices.
 
 def check_messages(method, devices):
     """No unit's votes move, each counted alone, when a record of another unit changes."""
-    where = tiny.layout(chunk=1, devices=devices)
+    where = adversary.layout(chunk=1, devices=devices)
     compiled = loop.compile_block(method, where)
-    bits = np.zeros((tiny.STEPS, *tiny.SHAPE, 3), np.uint32)
-    pair = [tiny.placed(data, where) for data in tiny.neighbours()]
+    bits = np.zeros((adversary.STEPS, *adversary.SHAPE, 3), np.uint32)
+    pair = [adversary.placed(data, where) for data in adversary.neighbours()]
 
     def sum_of(only, records):
-        state = tiny.start(where)
-        ids = np.where(np.arange(tiny.UNITS) == only, only, tiny.UNITS).astype(np.int32)
+        state = adversary.start(where)
+        ids = np.where(np.arange(adversary.UNITS) == only, only, adversary.UNITS).astype(np.int32)
         alone = Private(dataclasses.replace(unseal(state.units),
                                             id=jax.device_put(ids, where.by_unit)))
-        return tiny.call(compiled, state, records, where, bits, 0, 1, alone)[0].seen
+        return adversary.call(compiled, state, records, where, bits, 0, 1, alone)[0].seen
 
-    moved = {unit for unit in range(tiny.UNITS)
+    moved = {unit for unit in range(adversary.UNITS)
              if not np.array_equal(*(sum_of(unit, records) for records in pair))}
-    assert moved == {tiny.owner()}, f"the change of one record moves the messages of units {moved}"
+    assert moved == {adversary.owner()}, (
+        f"the change of one record moves the messages of units {moved}"
+    )
 
 
 @pytest.mark.parametrize("devices", [1, 2])
 def test_a_message_of_the_small_method_is_its_own(devices):
-    check_messages(tiny.build(), devices)
+    check_messages(adversary.build(), devices)
 
 
 def test_a_gradient_that_is_summed_over_devices_is_caught():
     def answer(*args):
-        return lax.psum(tiny.answer(*args), teachers.AXIS)
+        return lax.psum(adversary.answer(*args), teachers.AXIS)
 
     with pytest.raises(AssertionError, match="messages of units"):
-        check_messages(tiny.build(answer=answer), 2)
+        check_messages(adversary.build(answer=answer), 2)
 
 
 def test_shard_map_with_its_default_checks_is_caught(monkeypatch):
@@ -110,4 +113,4 @@ def test_shard_map_with_its_default_checks_is_caught(monkeypatch):
 
     monkeypatch.setattr(jax, "shard_map", by_default)
     with pytest.raises((AssertionError, TypeError), match="units"):
-        check_messages(tiny.build(), 2)
+        check_messages(adversary.build(), 2)

@@ -1,8 +1,6 @@
 """A run that was cut short goes on as promised, or is refused and left as it was."""
 
 import dataclasses
-import json
-import os
 import shutil
 import signal
 
@@ -10,21 +8,17 @@ import jax
 import numpy as np
 import pytest
 import runs
-import toy
+import small_datalens
 
-from dpgen_jax import api, capacity, resume
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.aggregation.bits import OsBits
-from dpgen_jax.config import Budget, Runtime
-from dpgen_jax.data import from_arrays
-from dpgen_jax.loop import initial_state
+from dpgen_jax.core.config import Budget
+from dpgen_jax.core.types import BudgetExceeded, UserError
 from dpgen_jax.methods import datalens
 from dpgen_jax.nets.adam import Adam
-from dpgen_jax.private import packing, teachers
-from dpgen_jax.run import checkpoint, metrics
-from dpgen_jax.types import BudgetExceeded, UserError, unseal
+from dpgen_jax.run import checkpoint, lifecycle, metrics, resume
 
-pytestmark = pytest.mark.usefixtures("compiled_once")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 DONE, STEPS = 3, runs.CONFIG.steps
 
 
@@ -83,7 +77,7 @@ def test_it_goes_on_and_lost_steps_stay_charged(broken, monkeypatch):
     assert [event["count"] for event in release.privacy["events"]] == [STEPS]
     assert [row["step"] for row in metrics.read(broken / "metrics.jsonl")] == [1, 2, 3, 4, 5]
     again, _ = runs.train(broken, resume=True)
-    assert toy.equal(again.model, release.model) and totals(broken).steps == STEPS
+    assert small_datalens.equal(again.model, release.model) and totals(broken).steps == STEPS
     assert sum(drawn) == STEPS - DONE - 1 and totals(broken).incarnation == 2
 
 
@@ -91,17 +85,17 @@ def test_the_state_is_the_saved_one(broken):
     """A resume that makes no step releases what an uncut run of three steps would have."""
     public = restored(broken, DONE)[0]
     assert int(public.step) == DONE
-    assert not toy.equal(public, restored(broken, DONE - 1)[0])
+    assert not small_datalens.equal(public, restored(broken, DONE - 1)[0])
 
 
 def restored(root, step, where=None):
     """Public state and units of a checkpoint, opened."""
     config = dataclasses.replace(runs.CONFIG, sigma=30.0)
-    method, where = datalens.build(config, toy.SPEC), where or toy.layout(4)
+    method, where = datalens.build(config, small_datalens.SPEC), where or small_datalens.layout(4)
     with books.Ledger.open(root / "ledger.jsonl") as held:
         state = resume.restore(runs.files(root), method, where, held, step)
     assert state.step == step
-    return (*toy.held(state, where), np.asarray(jax.random.key_data(state.key)))
+    return (*small_datalens.held(state, where), np.asarray(jax.random.key_data(state.key)))
 
 
 @pytest.mark.parametrize("runtime", [{"devices": 2, "chunk": 4, "parallel": "pmap"}], ids=str)
@@ -220,70 +214,6 @@ def test_nothing_to_resume(tmp_path, out, message):
     assert not any(tmp_path.iterdir())
 
 
-def damage(path, how):
-    data = bytearray(path.read_bytes())
-    if how == "cut":
-        data = data[:len(data) // 2]
-    else:
-        data[len(data) // 2] ^= 16
-    path.write_bytes(data)
-
-
-@pytest.mark.parametrize("how", ["cut", "flip"])
-def test_no_damaged_file_of_a_checkpoint_goes_unnoticed(broken, how):
-    """Each file in turn: the checkpoint is refused by name, or the file does not matter."""
-    folder = runs.files(broken).checkpoints / str(DONE)
-    whole, refused = restored(broken, DONE), set()
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        before = path.read_bytes()
-        damage(path, how)
-        try:
-            assert toy.equal(restored(broken, DONE), whole), path
-        except UserError as error:
-            assert str(folder) in str(error) or "ledger" in str(error)
-            refused.add(path.relative_to(folder).parts[0])
-        path.write_bytes(before)
-    assert refused == {"note.json", "public", "units-00000"}
-
-
-@pytest.mark.parametrize("part", ["note.json", "public/manifest.ocdbt"])
-def test_a_pipe_in_a_checkpoint_is_damage_and_no_wait_without_end(broken, part):
-    path = runs.files(broken).checkpoints / str(DONE) / part
-    path.unlink()
-    os.mkfifo(path)
-    with pytest.raises(UserError, match=f"{DONE} is damaged"):
-        restored(broken, DONE)
-
-
-@pytest.mark.parametrize("part", ["public/manifest.ocdbt", "units-00000/manifest.ocdbt",
-                                  "note.json"])
-def test_after_damage_the_earlier_checkpoint_is_offered(broken, part):
-    folder = runs.files(broken).checkpoints
-    damage(folder / str(DONE) / part, "cut")
-    before, charged = runs.snapshot(broken / "private"), totals(broken).steps
-    with pytest.raises(UserError, match=rf"{folder / str(DONE)} is damaged .* step {DONE - 1}\b"):
-        runs.train(broken, resume=True)
-    assert runs.snapshot(broken / "private") == before and totals(broken).steps == charged
-    if part == "note.json":  # once is enough
-        shutil.rmtree(folder / str(DONE))
-        release, _ = runs.train(broken, resume=True)
-        assert release.privacy["steps"] == STEPS - 2  # steps 3 and 4 were lost, and are charged
-        assert totals(broken).steps == STEPS
-
-
-def test_a_note_without_its_entries_is_damage(broken):
-    note = runs.files(broken).checkpoints / str(DONE) / "note.json"
-    note.write_text(json.dumps({"ledger_head": json.loads(note.read_text())["ledger_head"]}))
-    with pytest.raises(UserError, match=f"{DONE} is damaged"):
-        runs.train(broken, resume=True)
-
-
-def test_the_last_checkpoint_gone_means_a_new_run(broken):
-    folder = runs.files(broken).checkpoints
-    shutil.rmtree(folder / str(DONE - 1))
-    damage(folder / str(DONE) / "note.json", "cut")
-    with pytest.raises(UserError, match="no earlier one is left, so start a new run"):
-        runs.train(broken, resume=True)
 
 
 def test_nothing_left_to_spend_is_said(tmp_path, monkeypatch):
@@ -310,9 +240,9 @@ def test_an_interrupt_leaves_a_release(tmp_path, monkeypatch, capsys):
     _, said = runs.train(tmp_path / "run")
     assert "stopped at step 2 of 6: you interrupted it" in said
     assert "stopping after this step" in capsys.readouterr().err
-    held = api.load(tmp_path / "run")
+    held = lifecycle.load(tmp_path / "run")
     x, y = held.sample(5)
-    assert x.shape == (5, *toy.SPEC.shape) and held.privacy["steps"] == 2
+    assert x.shape == (5, *small_datalens.SPEC.shape) and held.privacy["steps"] == 2
     assert totals(tmp_path / "run").steps == 2
 
 
@@ -331,38 +261,3 @@ def test_a_second_interrupt_stops_at_once(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         runs.train(tmp_path / "run", runtime=slow)
     assert totals(tmp_path / "run").steps == 3 and not (tmp_path / "run/release").exists()
-
-
-LAYOUTS = [(1, 1, "shard_map"), (2, 8, "shard_map"), (3, 2, "pmap"), (4, 1, "pmap")]
-
-
-@pytest.mark.parametrize(("before", "after", "size"), [
-    (LAYOUTS[0], LAYOUTS[1], 4), (LAYOUTS[2], LAYOUTS[3], 11)],
-    ids=str)
-def test_units_move_between_layouts_bit_for_bit(before, after, size):
-    """Eleven units, which divide by no chunk, device count or block."""
-    method = datalens.build(toy.CONFIG, toy.SPEC)
-    old, new = toy.layout(*before), toy.layout(*after)
-    units = teachers.stack(method, jax.random.key(1), old)
-    held = list(packing.blocks(units, old, size))
-    moved = packing.assemble(iter(held), method, new)
-    like = initial_state(method, jax.random.key(0), new).units
-    for a, b in zip(jax.tree.leaves(moved), jax.tree.leaves(like), strict=True):
-        assert (a.shape, a.dtype) == (b.shape, b.dtype)
-        assert a.sharding.is_equivalent_to(b.sharding, a.ndim)
-    again = list(packing.blocks(moved, new, size))
-    assert len(again) == len(held) == -(-11 // size)
-    assert all(toy.equal(unseal(a), unseal(b)) for a, b in zip(again, held, strict=True))
-    ids = [np.asarray(jax.device_get(u.id)).ravel() for u in (unseal(moved), unseal(like))]
-    np.testing.assert_array_equal(*ids)
-
-
-def test_a_state_that_does_not_fit_is_kept_in_half_precision(monkeypatch):
-    data, said, runtime = from_arrays(*runs.images(), 3), [], Runtime()
-    asked = "datalens", runs.CONFIG, data.spec
-    assert capacity.fitting(*asked, runtime, said.append) is runtime and not said
-    monkeypatch.setattr(capacity, "memory", lambda: 1000.0)
-    smaller = capacity.fitting(*asked, runtime, said.append)
-    assert smaller == dataclasses.replace(runtime, moments="bfloat16")
-    assert "kept in bfloat16" in said[0]
-    assert capacity.fitting(*asked, smaller, said.append) is smaller and len(said) == 1

@@ -9,11 +9,11 @@ import shutil
 
 import numpy as np
 import pytest
-from lives import BUDGET, COUNTS, World, charged, killed
+from simulated_runs import BUDGET, COUNTS, World, charged, killed
 
+from dpgen_jax.core.types import BudgetExceeded, UserError
 from dpgen_jax.private import partition
 from dpgen_jax.run import checkpoint, metrics
-from dpgen_jax.types import BudgetExceeded, UserError
 
 
 @pytest.fixture

@@ -3,43 +3,40 @@
 import dataclasses
 import functools
 
-import jax
+import adversary
 import jax.numpy as jnp
+import loops
 import numpy as np
 import pytest
-import tiny
-import toy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpgen_jax import loop
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import SeededBits
-from dpgen_jax.aggregation.mechanism import Mechanism
-from dpgen_jax.aggregation.schedule import Rotation
-from dpgen_jax.private import teachers
-from dpgen_jax.types import Private, unseal
+from dpgen_jax.aggregation.mechanism import SumMechanism
+from dpgen_jax.aggregation.schedule import RoundRobin
+from dpgen_jax.run import loop
 
 GROUPS = 2
 
 
 def answer(key, unit, own, query):
     """The worst message of one record, else whole numbers, which every layout adds up alike."""
-    worst = tiny.answer(key, unit, own, query)
+    worst = adversary.answer(key, unit, own, query)
     votes = own.x.reshape(-1, 8).astype(jnp.float32).sum(0) - 128 * len(own.y)
     return jnp.where(jnp.abs(worst) == 3, worst, votes + 0 * query.images)
 
 
 @functools.cache
-def method(units, groups=GROUPS, schedule=Rotation, kind=Mechanism):
-    built = tiny.build(answer=answer, schedule=schedule(groups), n_units=units,
-                       decode=lambda noised, n: noised.astype(jnp.float32) / n)
+def method(units, n_cohorts=GROUPS, schedule=RoundRobin, kind=SumMechanism):
+    built = adversary.build(answer=answer, schedule=schedule(n_cohorts), n_units=units,
+                            decode=lambda noised, n: noised.astype(jnp.float32) / n)
     return dataclasses.replace(built, mechanism=kind(**vars(built.mechanism)))
 
 
-def layout(units, chunk=1, devices=1, parallel="shard_map", groups=GROUPS):
-    return tiny.layout(chunk, devices, parallel, units, groups)
+def layout(units, chunk=1, devices=1, parallel="shard_map", n_cohorts=GROUPS):
+    return adversary.layout(chunk, devices, parallel, units, n_cohorts)
 
 
 # What is charged.
@@ -59,7 +56,7 @@ STEP = [0]  # of the state of the run at hand
 def live(ledger, built, begun, steps, *, per_call=1, done=0, cut=False):
     """The real loop on blocks that only note which groups they visit; `done`: steps of the
     checkpoint it starts from; cut: the last block visits, and never comes back."""
-    units, groups = built.mechanism.n_units, built.mechanism.schedule.groups
+    units, groups = built.mechanism.n_units, built.mechanism.schedule.n_cohorts
 
     def idle(built, where):
         def block(public, state, records, secrets, bits, visited, key, step, n):
@@ -74,10 +71,10 @@ def live(ledger, built, begun, steps, *, per_call=1, done=0, cut=False):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(loop, "compile_block", idle)
         try:
-            where = layout(units, groups=groups)
-            loop.train(built, None, loop.State(None, None, None, done), where, ledger,
-                       SeededBits(ledger.incarnation), steps=steps,
-                       steps_per_call=per_call, on_block=lambda state, metrics: None)
+            where = layout(units, n_cohorts=groups)
+            loops.train(built, None, loop.State(None, None, None, done), where, ledger,
+                        SeededBits(ledger.incarnation), steps=steps,
+                        steps_per_call=per_call, on_block=lambda state, metrics: None)
         except Cut:
             assert cut
 
@@ -85,7 +82,7 @@ def live(ledger, built, begun, steps, *, per_call=1, done=0, cut=False):
 def check_charged(spent, built, begun):
     """No unit was visited more often than is paid for, lost steps included."""
     mechanism = built.mechanism
-    units = np.arange(mechanism.n_units) % mechanism.schedule.groups
+    units = np.arange(mechanism.n_units) % mechanism.schedule.n_cohorts
     visits = sum((units == group).astype(int) for block in begun for group in block)
     ((visit, _),) = mechanism.events(1)
     paid = gaussian.mu_squared(spent) / visit.mu_squared
@@ -155,36 +152,36 @@ def test_torn_lines_leave_no_visit_unpaid(tmp_path):
     torn(tmp_path / "other", method(5, 3), [0])
 
 
-class AtState(Mechanism):
+class AtState(SumMechanism):
     """The mutant: the turns that are charged are those of the checkpoint, not of the ledger."""
 
-    def due(self, spent, turn, steps):
+    def pending_charge(self, spent, turn, steps):
         (event, before), = self.events(STEP[0])
         (_, after), = self.events(STEP[0] + steps)
         return ((event, after - before),)
 
 
-class Difference(Mechanism):
+class Difference(SumMechanism):
     """The mutant: from the ledger's turns, but as if each of them had been paid for as a turn."""
 
-    def due(self, spent, turn, steps):
+    def pending_charge(self, spent, turn, steps):
         (event, before), = self.events(turn)
         (_, after), = self.events(turn + steps)
         return ((event, after - before),)
 
 
-class Each(Mechanism):
+class Each(SumMechanism):
     """Sound, if dear: every block pays as if it were the first."""
 
-    def due(self, spent, turn, steps):
+    def pending_charge(self, spent, turn, steps):
         return self.events(steps)
 
 
-class Drawn(Rotation):
+class Drawn(RoundRobin):
     """The mutant: whoever is drawn is visited, and the charge is that of a rotation."""
 
-    def turns(self, source, first, n):
-        return (source.draw((n,)) % self.groups).astype(np.int32)
+    def cohorts(self, source, first, n):
+        return (source.draw((n,)) % self.n_cohorts).astype(np.int32)
 
 
 def cut_once(path, built):
@@ -214,87 +211,3 @@ def test_random_visits_at_the_price_of_a_rotation_are_caught(tmp_path):
     with create(tmp_path / "ledger") as ledger, pytest.raises(AssertionError, match="paid for"):
         live(ledger, built := method(5, 2, Drawn), begun := [], 40)
         check_charged(ledger.spent(), built, begun)
-
-
-# What is computed.
-
-LAYOUTS = [(1, 1, "shard_map"), (2, 1, "shard_map"), (3, 2, "shard_map"), (1, 8, "shard_map"),
-           (2, 2, "pmap")]
-layouts = pytest.mark.parametrize("parts", LAYOUTS, ids=str)
-
-
-def run(path, units, parts, data=0, steps=tiny.STEPS, **options):
-    """(what was released, the units' arrays) of a run on one of the two neighbours."""
-    state, ledger = tiny.train(path, method(units), tiny.neighbours()[data], layout(units, *parts),
-                               steps=steps, **options)
-    assert dict(ledger.spent()).popitem()[1] == -(-steps // GROUPS)
-    return np.asarray(state.public.seen), tiny.arrays(state, units)
-
-
-@functools.cache
-def by_hand(units):
-    """The same run, unit by unit: released without noise, and the units' arrays."""
-    built, (held, key) = method(units), tiny.fresh(units)
-    public = jax.tree.map(jnp.asarray, tiny.transcript())
-    own = unseal(tiny.records.deal(tiny.records.seal(*tiny.neighbours()[0], tiny.SPEC),
-                                   tiny.dealt(units)))
-    ask = jax.jit(built.ask)
-    visit = jax.jit(functools.partial(teachers.visit_one, built))
-    held = [jax.tree.map(lambda a, u=u: a[u], held) for u in range(units)]
-    for step in range(tiny.STEPS):
-        query, total = ask(jax.random.split(jax.random.fold_in(key, step))[0], public), 0
-        for u in range(step % GROUPS, units, GROUPS):
-            mine = jax.tree.map(lambda a, u=u: a[u], own)
-            held[u], votes = visit(held[u], mine, query, step, np.zeros(0, np.int32))
-            total = total + np.asarray(votes)
-        public = built.absorb(key, public, query, np.float32(total) / (units / GROUPS))[0]
-    return np.asarray(public.seen), jax.tree.map(lambda *a: np.stack(a), *held).state
-
-
-@pytest.mark.parametrize(("units", "parts"), [(4, LAYOUTS[1]), *((5, p) for p in LAYOUTS)])
-def test_a_run_is_what_each_unit_does_in_its_turns(tmp_path, units, parts):
-    """On every layout; the sum is divided by the units of a step."""
-    seen, arrays = run(tmp_path / "ledger", units, parts, bits=Silent(0))
-    expected, held = by_hand(units)
-    np.testing.assert_allclose(seen, expected, rtol=1e-6)
-    assert np.any(seen[0]) and np.abs(seen).max() <= -(-units // GROUPS) / (units / GROUPS)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), arrays, held)
-
-
-@layouts
-def test_units_that_are_not_visited_stay_as_they_are(tmp_path, parts):
-    before = tiny.fresh(5)[0].state
-    for steps in (1, 2):
-        _, after = run(tmp_path / str(steps), 5, parts, steps=steps)
-        assert toy.differing_units(before, after) == set(range(5) if steps == 2 else (0, 2, 4))
-
-
-@layouts
-def test_one_record_moves_one_unit_and_the_messages_of_its_turns(tmp_path, parts):
-    """On one transcript, bit for bit."""
-    told = np.zeros((tiny.STEPS, *tiny.SHAPE), np.float32)
-    (seen, arrays), (seen2, arrays2) = (
-        run(tmp_path / str(data), 5, parts, data, given=told) for data in (0, 1))
-    assert toy.differing_units(arrays, arrays2) == {tiny.owner(5)}
-    moved = {step for step in range(tiny.STEPS) if not np.array_equal(seen[step], seen2[step])}
-    assert moved == set(range(tiny.owner(5) % GROUPS, tiny.STEPS, GROUPS))
-
-
-@pytest.mark.parametrize("parts", [LAYOUTS[1], LAYOUTS[2]], ids=str)
-def test_messages_are_each_units_own(parts):
-    where, built = layout(5, *parts), method(5)
-    bits = np.zeros((loop.LONGEST_BLOCK, *tiny.SHAPE, 3), np.uint32)
-    secrets, groups = tiny.untold(where, len(bits))
-    groups[1::2] = 1
-    pair = [tiny.placed(data, where) for data in tiny.neighbours()]
-
-    def votes_of(only, records):
-        state = tiny.start(where)
-        ids = np.where(np.arange(where.padded) == only, only, 5).astype(np.int32)
-        ids = ids.reshape(unseal(state.units).id.shape)
-        alone = Private(dataclasses.replace(unseal(state.units), id=ids))
-        return tiny.block(built, where)(state.public, alone, records, secrets, bits, groups,
-                                        state.key, 0, 2)[0].seen
-
-    moved = {u for u in range(5) if not np.array_equal(*(votes_of(u, own) for own in pair))}
-    assert moved == {tiny.owner(5)}

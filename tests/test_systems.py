@@ -1,5 +1,6 @@
 """The benchmark of all systems, without its trainings."""
 
+import dataclasses
 import itertools
 from types import SimpleNamespace
 
@@ -9,7 +10,7 @@ from PIL import Image
 
 from benchmarks import embedded, systems
 from dpgen_jax import methods, presets
-from dpgen_jax.errors import UserError
+from dpgen_jax.core.errors import UserError
 from dpgen_jax.run.folder import read_json
 
 CASES = list(itertools.product(systems.METHODS, systems.DATA, systems.EPSILONS))
@@ -19,8 +20,11 @@ def given(tmp_path, *words):
     return systems.arguments(["--out", str(tmp_path), *words])
 
 
-def test_all_generators_take_part():
-    assert set(systems.METHODS) == set(methods.NAMES) - {"topagg_sgd"}
+def test_what_releases_a_classifier_takes_no_part():
+    config, spec = (presets.get("topagg_sgd")[1].config, presets.get("topagg_sgd")[1].spec)
+    config = dataclasses.replace(config, records=1000, sigma=1.0)
+    assert methods.get("topagg_sgd").build(config, spec).sample is None
+    assert systems.CLASSIFIERS == ("topagg_sgd",)
 
 
 @pytest.mark.parametrize("method, data, epsilon", CASES)
@@ -124,3 +128,21 @@ def test_the_accuracy_of_a_classifier_is_its_own():
 
     loaded = SimpleNamespace(x_test=np.array([0, 1, 2, 2]), y_test=np.array([0, 1, 2, 0]))
     assert embedded.accuracy(Classifier(), loaded) == 0.75
+
+
+def test_the_inception_score_stands_behind_the_accuracy_and_is_measured_where_it_is_missing(
+        tmp_path, monkeypatch):
+    rows = [done("a", 1.0, 0.5), done("a", 10.0, 0.75) | {"fidelity": {
+        "inception_score": {"mean": 8.25}, "fid": {"mean": 61.3}}}]
+    line = systems.table(rows).splitlines()[2]
+    assert line == "| `a` | 0.500 / 0.600* | 0.750 / 0.850*, IS 8.25, FID 61.30 | 10 |"
+    folder, asked = tmp_path / "run" / "evaluation-fast", []
+    folder.mkdir(parents=True)
+    (folder / "metrics.json").write_text('{"gen2real": {}}')  # of an earlier version
+    monkeypatch.setattr(systems, "command", lambda *words: asked.append(words))
+    systems.evaluated(given(tmp_path), tmp_path / "run", "glyphs")
+    (folder / "metrics.json").write_text('{"fidelity": {"inception_score": {"mean": 8.0}}}')
+    systems.evaluated(given(tmp_path), tmp_path / "run", "glyphs")
+    systems.evaluated(given(tmp_path, "--inception-weights", "w"), tmp_path / "run", "glyphs")
+    assert ["fidelity" in words for words in asked] == [True, True]
+    assert "--inception-weights" in asked[1] and "--inception-weights" not in asked[0]

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import runs
 
-from dpgen_jax import api, data, train
-from dpgen_jax.types import UserError
+from dpgen_jax import data, train
+from dpgen_jax.core.types import UserError
+from dpgen_jax.run import lifecycle
 
 N = 60
 HEADER = "n,x,size,kind"
@@ -127,11 +128,12 @@ def test_bad_options_are_one_clear_line(place, flags, message):
 
 
 def test_a_table_without_a_schema(place):
-    with pytest.raises(UserError, match="needs --schema FILE.yaml.*--init-schema shop.csv"):
+    with pytest.raises(UserError, match="needs --schema FILE.yaml.*dpgen_jax.schema shop.csv"):
         train.command(["gpate", "--dataset", "csv:shop.csv"])
     assert not (place / "runs").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "flags", "message"), [
     (TEXT.replace(FIRST, "0,NaN,S,b"), FLAGS, "shop.csv, line 2, column x: null"),
     (TEXT, ["--delta", "1e-3"], "60 records cannot be dealt to 400 teachers")])
@@ -143,11 +145,12 @@ def test_the_process_ends_with_code_2_and_one_line(place, text, flags, message):
     assert not (place / "new").exists()
 
 
+@pytest.mark.slow
 def test_datalens_on_a_table_of_one_class_with_a_drafted_schema(place, capsys):
     """The draft owns up to what it read, and so does the statement. Fewer features than top_k all
     vote."""
     (place / "shop.csv").write_bytes(("\ufeff" + TEXT).replace("\n", "\r\n").encode())
-    done = runs.command("train", "--init-schema", "shop.csv", "--label", "kind", "--out",
+    done = runs.command("schema", "shop.csv", "--label", "kind", "--out",
                         "draft.yaml", cwd=place)
     assert (done.returncode, done.stderr) == (0, "")
     (place / "shop.csv").write_text("\n".join([HEADER, *(r for r in ROWS if r[-1] == "a")]))
@@ -169,6 +172,6 @@ def test_datalens_on_a_table_of_one_class_with_a_drafted_schema(place, capsys):
     (event,) = privacy["events"]
     assert event["sensitivity"] >= 2 * np.sqrt(4 * 3) and event["count"] == 2
     assert not any(b"no rows of" in content for content in runs.snapshot(place / "new").values())
-    x, y = api.load(place / "new").sample(6, seed=1)
+    x, y = lifecycle.load(place / "new").sample(6, seed=1)
     assert y.tolist() == [0, 1] * 3 and x.shape == (6, 3)
     assert len(data.load("csv:new/release/samples.csv", schema="draft.yaml").y_train) == 1000

@@ -8,25 +8,24 @@ import numpy as np
 import pytest
 import runs
 
-from dpgen_jax import api, watch
-from dpgen_jax.config import Watch
+from dpgen_jax.core.config import MonitorOptions
+from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.data import from_arrays
-from dpgen_jax.loop import State
-from dpgen_jax.run import metrics
-from dpgen_jax.types import ImageSpec, UserError
+from dpgen_jax.run import lifecycle, metrics, monitor
+from dpgen_jax.run.loop import State
 
-pytestmark = pytest.mark.usefixtures("compiled_once")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 SPEC = ImageSpec(8, 8, 1, 3)
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(watch, "SAMPLES", 60)
+    monkeypatch.setattr(monitor, "SAMPLES", 60)
 
 
-def train(out, watched=Watch(), **options):
-    asked = dataclasses.replace(runs.asked(out, seed=3, **options), watched=watched)
-    return api.run(asked, from_arrays(*runs.images(), 3), lambda line: None)
+def train(out, monitor=MonitorOptions(), **options):
+    asked = dataclasses.replace(runs.asked(out, seed=3, **options), monitor=monitor)
+    return lifecycle.run(asked, from_arrays(*runs.images(), 3), lambda line: None)
 
 
 def drawing(by_class, noise):
@@ -44,32 +43,32 @@ def patterns():
 
 
 def test_classes_that_differ_are_seen():
-    found = watch.judge(drawing(patterns(), 0.1), None)
+    found = monitor.judge(drawing(patterns(), 0.1), None)
     assert found["synthetic_accuracy"] > 0.95
     assert 0.05 < found["spread"] < 0.12
 
 
 def test_a_collapse_within_classes_shows_in_the_spread():
-    found = watch.judge(drawing(patterns(), 0.0), None)
+    found = monitor.judge(drawing(patterns(), 0.0), None)
     assert found["synthetic_accuracy"] > 0.95 and found["spread"] < 1e-6
 
 
 def test_a_collapse_of_all_classes_into_one_shows_in_the_accuracy():
-    found = watch.judge(drawing(patterns()[[0, 0, 0]], 0.1), None)
+    found = monitor.judge(drawing(patterns()[[0, 0, 0]], 0.1), None)
     assert found["synthetic_accuracy"] < 0.6
 
 
 def test_public_records_are_tested_on():
     x, y = drawing(patterns(), 0.1).encoded(60, seed=5)
-    right = watch.judge(drawing(patterns(), 0.1), (x, y))["public_accuracy"]
-    swapped = watch.judge(drawing(patterns(), 0.1), (x, (y + 1) % 3))["public_accuracy"]
+    right = monitor.judge(drawing(patterns(), 0.1), (x, y))["public_accuracy"]
+    swapped = monitor.judge(drawing(patterns(), 0.1), (x, (y + 1) % 3))["public_accuracy"]
     assert right > 0.95 and swapped < 0.05
 
 
 def test_the_spread_is_that_within_a_class():
     x = np.zeros((4, 2, 2, 1), np.float32)
     x[1] = 1  # class 0: 0 and 1, a deviation of 0.5; class 1: constant
-    assert watch.spread(x, np.array([0, 0, 1, 1])) == pytest.approx(0.25)
+    assert monitor.spread(x, np.array([0, 0, 1, 1])) == pytest.approx(0.25)
 
 
 def at(step: int) -> State:
@@ -82,16 +81,18 @@ def at(step: int) -> State:
     (10, [3, 6], [6]), (1, [5, 6], [5, 6]), (0, [3, 6], [])])
 def test_a_step_is_looked_at_with_the_block_that_holds_it_and_so_is_the_last(every, blocks, seen):
     release = drawing(patterns(), 0.1)
-    watcher = watch.Watcher(Watch(evaluate_every=every), 6, lambda state: release, None)
+    watcher = monitor.Monitor(MonitorOptions(evaluate_every=every), 6, lambda state: release, None)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(watch, "judge", lambda release, public: {"spread": 1.0})
+        patched.setattr(monitor, "judge", lambda release, public: {"spread": 1.0})
         assert [n for n in blocks if watcher(at(n), None)] == seen
 
 
 def test_a_resumed_run_is_looked_at_at_the_same_steps():
-    watcher = watch.Watcher(Watch(evaluate_every=4), 20, lambda state: None, None, last=6)
+    watcher = monitor.Monitor(
+        MonitorOptions(evaluate_every=4), 20, lambda state: None, None, last=6
+    )
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(watch, "judge", lambda release, public: {"spread": 1.0})
+        patched.setattr(monitor, "judge", lambda release, public: {"spread": 1.0})
         assert [n for n in range(7, 15) if watcher(at(n), None)] == [8, 12]
 
 
@@ -101,10 +102,10 @@ def pair(tmp_path_factory):
     root = tmp_path_factory.mktemp("pair")
     runs.npz(root / "p.npz", *runs.images(seed=9))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(watch, "SAMPLES", 60)
+        patched.setattr(monitor, "SAMPLES", 60)
         train(root / "plain")
-        train(root / "watched", Watch(tensorboard=True, evaluate_every=3,
-                                      public_dataset=f"npz:{root / 'p.npz'}"))
+        train(root / "watched", MonitorOptions(tensorboard=True, evaluate_every=3,
+                                               public_dataset=f"npz:{root / 'p.npz'}"))
     return root / "plain", root / "watched"
 
 
@@ -142,12 +143,12 @@ def test_a_missing_tensorboard_stops_before_anything_is_made(tmp_path, monkeypat
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(UserError, match=r"dpgen_jax\[tensorboard\]"):
-        train(tmp_path / "run", Watch(tensorboard=True))
+        train(tmp_path / "run", MonitorOptions(tensorboard=True))
     assert not (tmp_path / "run").exists()
 
 
 def test_another_public_data_set_stops_before_anything_is_made(tmp_path):
-    other = Watch(evaluate_every=2, public_dataset=f"npz:{tmp_path / 'p.npz'}")
+    other = MonitorOptions(evaluate_every=2, public_dataset=f"npz:{tmp_path / 'p.npz'}")
     runs.npz(tmp_path / "p.npz", *runs.images(), classes=4)
     with pytest.raises(UserError, match="public-dataset .* classes=4"):
         train(tmp_path / "run", other)
@@ -158,4 +159,4 @@ def test_another_public_data_set_stops_before_anything_is_made(tmp_path):
     ({"evaluate_every": -1}, "evaluate_every"), ({"public_dataset": "glyphs"}, "evaluate-every")])
 def test_bad_wishes_are_named(fields, named):
     with pytest.raises(UserError, match=named):
-        Watch(**fields)
+        MonitorOptions(**fields)

@@ -48,7 +48,7 @@ def zip_bomb(name: str, front: bytes, pieces: int) -> bytes:
     central = (b"PK\1\2" + struct.pack("<H", 20) + fields + struct.pack("<HHHII", 0, 0, 0, 0, 0)
                + name.encode())
     return local + central + b"PK\5\6" + struct.pack("<HHHHIIH", 0, 0, 1, 1, len(central),
-                                                      len(local), 0)
+                                                     len(local), 0)
 
 
 def stored(arrays: dict[str, bytes]) -> bytes:

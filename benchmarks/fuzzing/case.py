@@ -25,7 +25,8 @@ SMALL = 20_000
 @dataclasses.dataclass
 class Case:
     """files: path -> bytes, or one of SPECIAL; options: keywords of the reader; known: what a check
-    of the outcome needs, and the reader does not get; done: what was done to valid files."""
+    of the outcome needs, and the reader does not get; done: what was done to valid files.
+    """
 
     files: dict[str, bytes | str]
     options: dict[str, Any] = dataclasses.field(default_factory=dict)

@@ -21,7 +21,7 @@ from benchmarks.fuzzing.damage import changed, damaged, junk, odd
 from benchmarks.fuzzing.read_ledger import STEP, totals
 from dpgen_jax.accountant import chain
 from dpgen_jax.accountant import ledger as books
-from dpgen_jax.accountant.events import EpsilonDeltaEvent, PoissonGaussianEvent
+from dpgen_jax.accountant.events import EpsilonDeltaEvent, GaussianEvent, PoissonGaussianEvent
 from dpgen_jax.accountant.ledger import Ledger
 
 NAME = "ledger.jsonl"
@@ -33,7 +33,8 @@ def valid(kind: int) -> bytes:
     """A true ledger: 0 plain; 1 with a purchase, an extension and a resume; 2 of drawn records."""
     header = {"epsilon": 3.0, "delta": 1e-5, "relation": "replace-one", "unit": "record",
               "config_hash": "abc"}
-    step = PoissonGaussianEvent(20.0, 40, 0.01, "replace-one") if kind == 2 else STEP
+    sampled = PoissonGaussianEvent(GaussianEvent(20.0, 40), 0.01, "replace-one")
+    step = sampled if kind == 2 else STEP
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / NAME
         with Ledger.create(path, header) as book:

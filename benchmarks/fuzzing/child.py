@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.fuzzing import readers
-from dpgen_jax.errors import UserError, one_line
+from dpgen_jax.core.errors import UserError, one_line
 
 LONGEST = 4000
 """characters of a traceback, of which the last are kept"""
@@ -34,7 +34,8 @@ def outcome(read: Any, root: Path, options: dict[str, Any]) -> dict[str, Any]:
 
 def serve() -> None:
     """Answers cases until standard input ends. A case without a folder asks for imports alone,
-    which so count as no case's time."""
+    which so count as no case's time.
+    """
     answers = os.fdopen(os.dup(1), "w")
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (1, 2):

@@ -17,10 +17,10 @@ import numpy as np
 
 from benchmarks.fuzzing import read_runs
 from benchmarks.fuzzing.process import environment
-from dpgen_jax import api, loop
 from dpgen_jax.aggregation.bits import OsBits
-from dpgen_jax.run import pictures
-from dpgen_jax.types import Private
+from dpgen_jax.core.types import Private
+from dpgen_jax.release import pictures
+from dpgen_jax.run import lifecycle, loop
 
 Files = dict[str, bytes]
 
@@ -50,7 +50,7 @@ def moments() -> tuple[Moment, ...]:
                 mock.patch.object(loop, "compile_block", lambda method, layout: idle), \
                 mock.patch.object(pictures, "write", lambda *_: None), \
                 mock.patch.dict(os.environ, environment(Path(place) / "home")):
-            api.run(read_runs.asked(root, False), read_runs.records(), say=lambda line: None)
+            lifecycle.run(read_runs.asked(root, False), read_runs.records(), log=lambda line: None)
         found.append(Moment(snapshot(root), len(found)))
     return tuple(found)
 

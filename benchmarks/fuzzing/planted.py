@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 from benchmarks.fuzzing.case import Case
-from dpgen_jax.errors import UserError
+from dpgen_jax.core.errors import UserError
 
 
 def planted(root: Path) -> str:

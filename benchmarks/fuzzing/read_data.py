@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.fuzzing.readers import MACHINE, inside, told
-from dpgen_jax import data, reading
+from dpgen_jax import data
+from dpgen_jax.core import reading
 from dpgen_jax.data import schema as schemas
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from dpgen_jax.accountant import ledger as books
-from dpgen_jax.accountant.events import GaussianEvent
+from dpgen_jax.accountant.events import GaussianEvent, to_json
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.errors import BudgetExceeded
+from dpgen_jax.core.errors import BudgetExceeded
 
 STEP = GaussianEvent(sigma=5000, squared_sensitivity=4 * 200 * 15)
 
@@ -33,6 +33,7 @@ def ledger(root: Path, name: str = "ledger.jsonl") -> dict[str, Any]:
 
 def totals(account: Any) -> dict[str, Any]:
     """Steps, epsilon and the count of each event."""
-    counts = {json.dumps(vars(event), sort_keys=True): count for event, count in account.spent()}
+    counts = {json.dumps(to_json(((event, 1),)), sort_keys=True): count
+              for event, count in account.spent()}
     return {"steps": account.steps, "epsilon": repr(float(account.epsilon())),
             "target": repr(account.target), "counts": counts}

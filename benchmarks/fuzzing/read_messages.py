@@ -15,16 +15,16 @@ import jax
 import numpy as np
 
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.errors import UserError
+from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.federated import client as clients
-from dpgen_jax.federated import messages, server, wire
+from dpgen_jax.federated import messages, rounds, wire
 from dpgen_jax.federated.messages import Question, Reply, Terms
 from dpgen_jax.federated.store import NEVER, Memory
 from dpgen_jax.methods import gswgan
 from dpgen_jax.nets.critic import CriticNet
 from dpgen_jax.nets.resnet import ResNetNet
 from dpgen_jax.run.folder import RunFolder
-from dpgen_jax.types import ImageSpec
 
 CONFIG = gswgan.Config(
     critics=3, federated=True, batch=4, steps=4, sigma=4.0, critic_steps=2, critic_steps_first=2,
@@ -59,7 +59,8 @@ def prepare() -> None:
 
 def message(root: Path, name: str = "m") -> dict[str, Any]:
     """A request as it comes through a client's socket, and a second time. Its replies must be
-    messages themselves; an answer must have been charged."""
+    messages themselves; an answer must have been charged.
+    """
     try:
         about, arrays = wire.decode((root / name).read_bytes())
     except ValueError as error:
@@ -79,7 +80,7 @@ def _client(root: Path, ledger: Ledger) -> clients.Client:
     nothing = np.zeros(method().mechanism.shape, np.int32)
     memory = Memory(None, NEVER, "", nothing, ledger.head, ledger.n_lines)
     client = clients.Client(RunFolder(root), TERMS, method(), None, ledger, memory, 0, None)
-    client._visit = lambda *_: types.SimpleNamespace(unit=None, answer=nothing)
+    client._answer = lambda *_: types.SimpleNamespace(unit=None, answer=nothing)
     return client
 
 
@@ -104,7 +105,7 @@ def reply(root: Path, name: str = "m") -> dict[str, Any]:
         raise UserError(str(error)) from error
     lines: list[str] = []
     got = Reply(about.get("client"), about.get("turn"), arrays.get("values"), about.get("noise"))
-    held = server.sound([got], Question(TERMS.digest, 0, 0, {}), [0, 1], method().mechanism,
+    held = rounds.sound([got], Question(TERMS.digest, 0, 0, {}), [0, 1], method().mechanism,
                         lines.append)
     return {"counts": list(held), "shape": [list(r.values.shape) for r in held.values()],
             "lines": lines}

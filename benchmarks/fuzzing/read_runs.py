@@ -17,13 +17,12 @@ from unittest import mock
 import numpy as np
 
 from benchmarks.fuzzing.read_ledger import totals
-from dpgen_jax import account as accounts
-from dpgen_jax import api, loop
-from dpgen_jax.config import Budget, Runtime
+from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.data import Dataset, from_arrays
 from dpgen_jax.methods import datalens
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.run import bundle
+from dpgen_jax.release import bundle
+from dpgen_jax.run import costs, lifecycle, loop
 
 STEPS, N, CLASSES = 4, 40, 3
 CONFIG = datalens.Config(
@@ -48,27 +47,28 @@ def records() -> Dataset:
                        rng.integers(0, CLASSES, N), CLASSES)
 
 
-def asked(root: Path, resume: bool) -> api.Run:
-    return api.Run("datalens", "glyphs", CONFIG, Budget(10.0, 1e-3, class_epsilon=0.5), RUNTIME,
-                   root, resume)
+def asked(root: Path, resume: bool) -> lifecycle.Request:
+    return lifecycle.Request(
+        "datalens", "glyphs", CONFIG, Budget(10.0, 1e-3, class_epsilon=0.5), RUNTIME, root, resume
+    )
 
 
 def run(root: Path) -> dict[str, Any]:
     """The totals of the ledger with which a resume would go on, and from which step."""
     held = {}
 
-    def train(method, records, state, layout, ledger, *_, **__):
-        held.update(totals(ledger._account), step=state.step)
+    def train(job, records, state, *_, **__):
+        held.update(totals(job.ledger._account), step=state.step)
         raise WouldStart
 
     with mock.patch.object(loop, "train", train), contextlib.suppress(WouldStart):
-        api.run(asked(root / "run", True), records(), say=lambda line: None)
+        lifecycle.run(asked(root / "run", True), records(), log=lambda line: None)
     return held
 
 
 def account(root: Path) -> dict[str, Any]:
     """`account RUN`."""
-    return json.loads(json.dumps(accounts.of_run(root / "run"), default=str))
+    return json.loads(json.dumps(costs.of_run(root / "run"), default=str))
 
 
 def release(root: Path) -> dict[str, Any]:

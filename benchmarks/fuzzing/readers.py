@@ -18,7 +18,8 @@ Read = Callable[..., Any]
 
 def get(name: str) -> Read:
     """The reader of this name, its imports done. For the child alone: what a module's `prepare`
-    changes of the package stays changed."""
+    changes of the package stays changed.
+    """
     home, function = HOMES[name]
     module = importlib.import_module(f"benchmarks.fuzzing.{home}")
     if prepare := getattr(module, "prepare", None):

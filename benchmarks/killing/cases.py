@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from dpgen_jax import api, methods
-from dpgen_jax.config import Budget, Runtime
+from dpgen_jax import methods
+from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.data import Dataset, from_arrays
 from dpgen_jax.nets.critic import CriticNet
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.plain import ConvNet, MlpNet
 from dpgen_jax.nets.resnet import ResNetNet
+from dpgen_jax.run import lifecycle
 
 STEPS, PLANNED, N, CLASSES = 5, 20, 60, 3
 """steps of a run; steps that its budget allows, so that steps may be lost"""
@@ -46,7 +47,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "dpmerf_ae": ("dpmerf_ae", {"batch": 10, "embedding_steps": 2, "hidden": 6, "code": 3,
                                 "features": 8, "fakes": 12, "generator_steps": 4,
                                 "generator": GENERATOR}),
-    "fedavg_gan": ("fedavg_gan", {"critics": 3, "client_records": 8, "client_steps": 1,
+    "fedavg_gan": ("fedavg_gan", {"clients": 3, "client_records": 8, "client_steps": 1,
                                   "client_batch": 3, "pool": 4, "g_steps": 1, "g_batch": 4,
                                   "penalty": 0.0, "generator": GENERATOR, "discriminator": CONV}),
     "dcgan": ("dcgan", {"batch": 4, "penalty": 0.0, "generator": GENERATOR,
@@ -80,9 +81,12 @@ def budget(case: str) -> Budget:
     return Budget(float("inf") if case == "dcgan" else 10.0, 1e-3, 0.0 if bare else 0.5)
 
 
-def asked(case: str, root: Path, resume: bool, sigma: float, save_always: bool) -> api.Run:
+def asked(
+    case: str, root: Path, resume: bool, sigma: float, save_always: bool
+) -> lifecycle.Request:
     """A run; save_always: a checkpoint after each step, else only at the end."""
     runtime = Runtime(devices=1, chunk=2, steps_per_call=1,
                       checkpoint_minutes=0.0 if save_always else 60.0)
-    return api.Run(CASES[case][0], "glyphs", config(case, sigma, STEPS), budget(case), runtime,
-                   root, resume)
+    return lifecycle.Request(
+        CASES[case][0], "glyphs", config(case, sigma, STEPS), budget(case), runtime, root, resume
+    )

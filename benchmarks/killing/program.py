@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.killing import cases
-from dpgen_jax import api, cli, loop, plan, purchases
-from dpgen_jax.errors import UserError, one_line
-from dpgen_jax.run import checkpoint
-from dpgen_jax.stages import Stages
+from dpgen_jax.core import cli
+from dpgen_jax.core.errors import UserError, one_line
+from dpgen_jax.run import calibrate_config, checkpoint, lifecycle, loop, side_releases
+from dpgen_jax.run.training import Training
 
 
 class Audit:
@@ -64,7 +64,7 @@ class Audit:
     def install(self) -> None:
         """In this process, for good."""
         real_draw, real_write, real_counts = loop.draw, os.pwrite, \
-            purchases.discrete_laplace.class_counts
+            side_releases.discrete_laplace.class_counts
 
         def draw(mechanism, layout, bits, turn, n, longest):
             self.mark("before draw")
@@ -87,9 +87,9 @@ class Audit:
             return out
 
         loop.draw, os.pwrite = draw, pwrite
-        purchases.discrete_laplace.class_counts = counts
+        side_releases.discrete_laplace.class_counts = counts
         for module, name in ((os, "replace"), (os, "rename"), (os, "fsync"), (os, "mkdir"),
-                             (os, "ftruncate"), (Stages, "_save"), (checkpoint.shutil, "rmtree")):
+                             (os, "ftruncate"), (Training, "_save"), (checkpoint.shutil, "rmtree")):
             self.around(module, name)
 
 
@@ -99,15 +99,19 @@ def run(asked: dict[str, Any]) -> None:
         Path(asked["plan"]).write_text(json.dumps(sigma(asked["case"])))
         return
     Audit(Path(asked["audit"]), asked["moment"], asked["torn"]).install()
-    api.run(cases.asked(asked["case"], Path(asked["root"]), asked["resume"], asked["sigma"],
-                        asked["save_always"]), cases.records(), say=lambda line: print(line))
+    lifecycle.run(cases.asked(asked["case"], Path(asked["root"]), asked["resume"], asked["sigma"],
+                              asked["save_always"]), cases.records(), log=lambda line: print(line))
 
 
 def sigma(case: str) -> float:
     """The noise with which the budget allows all planned steps."""
     data = cases.records()
-    config = plan.with_records(cases.config(case, None, cases.PLANNED), len(data.y_train))
-    return plan.complete(cases.CASES[case][0], config, data.spec, cases.budget(case)).sigma
+    config = calibrate_config.with_records(
+        cases.config(case, None, cases.PLANNED), len(data.y_train)
+    )
+    return calibrate_config.complete(
+        cases.CASES[case][0], config, data.spec, cases.budget(case)
+    ).sigma
 
 
 def child(asked: dict[str, Any]) -> None:

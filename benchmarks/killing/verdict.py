@@ -14,7 +14,8 @@ from dpgen_jax.run.folder import RunFolder, read_json
 @dataclasses.dataclass(frozen=True)
 class Seen:
     """From the audit: turns of the draws that began, in order; counts: class counts that were
-    bought; marks: moments passed."""
+    bought; marks: moments passed.
+    """
 
     turns: tuple[int, ...]
     counts: int

@@ -1,4 +1,4 @@
-"""The number of steps, or the noise, that a target (epsilon, delta) allows. Host floats only."""
+"""The number of rounds, or the noise, that a target (epsilon, delta) allows. Host floats only."""
 
 from __future__ import annotations
 
@@ -8,18 +8,27 @@ from decimal import ROUND_CEILING, Context
 
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.accountant.events import Event, Events
-from dpgen_jax.errors import BudgetExceeded, UserError
+from dpgen_jax.core.errors import BudgetExceeded, UserError
 
-_MOST_STEPS = 2**53
+_LARGEST_STEPS = 2**53
 _SMALLEST_SIGMA, _LARGEST_SIGMA = 1e-9, 1e15
 
 
 def check_budget(epsilon: float, delta: float, n_records: int | None = None) -> list[str]:
-    """Refuses a budget that means nothing and returns warnings, one line each.
+    """Refuses a budget that means nothing.
 
-    n_records: the public number of protected units; a mechanism with delta >= 1 / n_records may
-      publish a record chosen at random in the clear, so that is refused.
-    Raises UserError for an epsilon that is not positive and finite, or a delta outside (0, 1).
+    Args:
+        epsilon: The target.
+        delta: The target.
+        n_records: The public number of protected units. A mechanism with delta >= 1 / n_records may
+            publish a record chosen at random in the clear, so that is refused.
+
+    Returns:
+        Warnings, one line each.
+
+    Raises:
+        UserError: An epsilon that is not positive and finite, a delta outside (0, 1), or one that
+            is no protection for so many records.
     """
     if not 0 < epsilon < math.inf:
         raise UserError(f"epsilon must be a positive, finite number, got {epsilon}; "
@@ -47,24 +56,35 @@ def _below(n_records: int) -> str:
 
 def max_steps(event: Event | Callable[[int], Events], epsilon: float, delta: float,
               spent: Events = ()) -> int:
-    """The largest number (at least 1) of steps of `event`, after `spent`, within the budget.
+    """The largest number of rounds, at least 1, that a budget allows.
 
-    event: the event of every step, or a function from a number of steps to their events, for a
-      schedule that does not charge each step; its cost must not fall with the number.
     The inequality is that of `gaussian.epsilon`, and the ledger checks the same one.
-    Raises BudgetExceeded where not even one step fits, naming the smallest epsilon that would allow
-    it, and UserError where the budget bounds nothing (a step without cost, or epsilon = inf).
+
+    Args:
+        event: The event of every round, or a function from a number of rounds to their events, for
+            a schedule that does not charge each round; its cost must not fall with the number.
+        epsilon: The target.
+        delta: The target.
+        spent: Events that are charged already.
+
+    Returns:
+        The number of rounds.
+
+    Raises:
+        BudgetExceeded: Not even one round fits; the message names the smallest epsilon that would
+            allow it.
+        UserError: The budget bounds nothing (a round without cost, or epsilon = inf).
     """
     def total(steps: int) -> float:
-        more = event(steps) if callable(event) else ((event, steps),)
-        return gaussian.epsilon((*spent, *more), delta)
+        block = event(steps) if callable(event) else ((event, steps),)
+        return gaussian.epsilon((*spent, *block), delta)
 
     if math.isnan(epsilon) or not total(1) <= epsilon:
         raise BudgetExceeded(_too_small(total(1), epsilon, delta, "one step"))
     fits, too_many = 1, 2
     while total(too_many) <= epsilon:
         fits, too_many = too_many, 2 * too_many
-        if too_many > _MOST_STEPS:
+        if too_many > _LARGEST_STEPS:
             raise UserError("this budget does not bound the number of steps; set the steps")
     while too_many - fits > 1:
         middle = (fits + too_many) // 2
@@ -72,22 +92,33 @@ def max_steps(event: Event | Callable[[int], Events], epsilon: float, delta: flo
     return fits
 
 
-def sigma_for(make_event: Callable[[float], Event | Events], steps: int, epsilon: float,
-              delta: float, spent: Events = ()) -> float:
-    """The smallest sigma of four significant digits at which `steps` steps, after `spent`, stay
-    within the budget.
+def sigma_for(make_event: Callable[[float], Event | Events | Callable[[int], Events]], steps: int,
+              epsilon: float, delta: float, spent: Events = ()) -> float:
+    """The smallest sigma of four significant digits with which some rounds stay in the budget.
 
-    make_event: from sigma, in the caller's units, to the event or the events of one step, or to a
-      function from a number of steps to their events, for a schedule that does not charge each
-      step. The cost must not rise with sigma; that of the rounded sigma itself is what is checked.
-    Raises BudgetExceeded where no sigma is enough (what was spent before leaves nothing, or the
-    total variation alone exceeds delta), and UserError where the budget asks for no noise at all.
+    Args:
+        make_event: From sigma, in the caller's units, to the event or the events of one round, or
+            to a function from a number of rounds to their events, for a schedule that does not
+            charge each round. The cost must not rise with sigma; that of the rounded sigma itself
+            is checked.
+        steps: The number of rounds.
+        epsilon: The target.
+        delta: The target.
+        spent: Events that are charged already.
+
+    Returns:
+        Sigma, in the caller's units.
+
+    Raises:
+        BudgetExceeded: No sigma is enough (what was spent before leaves nothing, or the total
+            variation alone exceeds delta).
+        UserError: The budget asks for no noise at all.
     """
     def total(sigma: float) -> float:
-        made = make_event(sigma)
-        if callable(made):
-            return gaussian.epsilon((*spent, *made(steps)), delta)
-        one_step = made if isinstance(made, tuple) else ((made, 1),)
+        event = make_event(sigma)
+        if callable(event):
+            return gaussian.epsilon((*spent, *event(steps)), delta)
+        one_step = event if isinstance(event, tuple) else ((event, 1),)
         return gaussian.epsilon((*spent, *((event, n * steps) for event, n in one_step)), delta)
 
     if not 0 < epsilon < math.inf:
@@ -120,6 +151,7 @@ def _bracket(holds: Callable[[float], bool]) -> tuple[float, float]:
 
 
 def _too_small(needed: float, epsilon: float, delta: float, what: str) -> str:
+    """The message of a budget that does not allow `what`."""
     if needed == math.inf:
         return f"no epsilon allows {what} at delta {delta:g}: add noise, or raise delta"
     # shown rounded up, so that the number named is enough

@@ -1,121 +1,262 @@
-"""`epsilon` once more, by the `dp_accounting` package and by Renyi divergences alone: independent
-checks, never a budget."""
+"""A second opinion on epsilon: the `dp_accounting` package, and Renyi divergences alone.
+
+These are independent checks and never a budget.
+"""
 
 from __future__ import annotations
 
-import math
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from dpgen_jax.accountant import gaussian
 from dpgen_jax.accountant.events import (
+    EpsilonDeltaEvent,
     Event,
     Events,
     GaussianEvent,
     LaplaceEvent,
     NonPrivateEvent,
     PoissonGaussianEvent,
+    RenyiEvent,
     SampledGaussianEvent,
     merge,
+    of_kind,
 )
-from dpgen_jax.accountant.gaussian import (
-    Conversion,
-    mu_squared,
-    require_delta,
-    zcdp_epsilon,
-)
-from dpgen_jax.errors import UserError
+from dpgen_jax.accountant.gdp import require_delta
+from dpgen_jax.accountant.renyi import Conversion, zcdp_epsilon
+from dpgen_jax.core.errors import UserError
 
 if TYPE_CHECKING:
-    from dp_accounting import DpEvent, NeighboringRelation
+    from dp_accounting import DpEvent, NeighboringRelation, PrivacyAccountant
+
+LARGEST_EPSILON = 1000.0
+"""the most for which the package is asked: beyond it, its grid of losses may not fit in memory"""
+
+BY_LOSSES = "privacy loss distributions"
+BY_RENYI = "Renyi divergences"
+
+
+@dataclasses.dataclass(frozen=True)
+class SecondOpinion:
+    """The epsilon of `dp_accounting` for some events, beside this package's.
+
+    Attributes:
+        ours: Epsilon by `gaussian.epsilon`.
+        theirs: Epsilon by `dp_accounting`; None where there is no second opinion.
+        accountant: BY_LOSSES or BY_RENYI; empty where there is no second opinion.
+        remark: The gap that is to be expected, and why; or why there is no second opinion.
+    """
+
+    ours: float
+    theirs: float | None
+    accountant: str
+    remark: str
+
+
+def second_opinion(events: Events, delta: float) -> SecondOpinion:
+    """Asks `dp_accounting` for the epsilon of events, where it can count them.
+
+    Args:
+        events: Pairs (event, count): one event of a run, or all of them.
+        delta: The delta at which both epsilons are stated.
+
+    Returns:
+        Both epsilons, or the reason why there is only one.
+
+    Raises:
+        UserError: Unless 0 < delta < 1.
+    """
+    ours = gaussian.epsilon(events, delta)
+    noisy = tuple(pair for pair in events if not isinstance(pair[0], NonPrivateEvent))
+    if reason := _why_none(events) or _why_too_large(gaussian.epsilon(noisy, delta)):
+        return SecondOpinion(ours, None, "", f"no second opinion: {reason}")
+    if of_kind(SampledGaussianEvent, events):
+        theirs, by = dp_accounting_rdp_epsilon(events, delta), BY_RENYI
+    else:
+        theirs, by = pld_epsilon(events, delta), BY_LOSSES
+    return SecondOpinion(ours, theirs, by, _expected_gap(events))
+
+
+def _why_none(events: Events) -> str:
+    """Why the package cannot count events; empty where it can."""
+    unknown = sorted({type(event).__name__ for event, _ in events
+                      if isinstance(event, EpsilonDeltaEvent | RenyiEvent)})
+    if unknown:
+        return f"dp_accounting has no counterpart of {' and '.join(unknown)}"
+    poisson, laplace = of_kind(PoissonGaussianEvent, events), of_kind(LaplaceEvent, events)
+    if of_kind(SampledGaussianEvent, events) and (poisson or laplace):
+        return ("only the Renyi accountant of dp_accounting counts sampling without replacement, "
+                "and it counts no Poisson sampling or Laplace noise beside that")
+    if len({event.relation for event, _ in poisson}) > 1:
+        return "dp_accounting counts all events under one relation, and these have two"
+    if laplace and _replaces_one(events):
+        return "dp_accounting counts no Laplace noise under replace-one, as its Poisson sampling is"
+    return ""
+
+
+def _why_too_large(epsilon: float) -> str:
+    if epsilon <= LARGEST_EPSILON:
+        return ""
+    return (f"epsilon is {epsilon:g}, and above {LARGEST_EPSILON:g} the losses that dp_accounting "
+            "puts on a grid may not fit in memory")
+
+
+def _expected_gap(events: Events) -> str:
+    """Says which of the two epsilons is expected to be larger, and why."""
+    if of_kind(NonPrivateEvent, events):
+        return "both are infinite: a release without noise bounds nothing"
+    if of_kind(SampledGaussianEvent, events):
+        return ("theirs is expected to be equal or larger, but for its last digits: both are Renyi "
+                "accountants under replace-one; ours searches more orders, rounds up and charges "
+                "the distance to ideal noise")
+    if of_kind(PoissonGaussianEvent, events):
+        convention = ("under replace-one in both" if _replaces_one(events) else
+                      "zero-out being read as add-or-remove-one, whose pairs of laws are the same")
+        return ("either may be a little larger: both put privacy losses on grids of their own and "
+                f"round up, {convention}")
+    if of_kind(LaplaceEvent, events):
+        return ("either may be a little larger: both put privacy losses on grids of their own and "
+                "round up")
+    return ("theirs is expected to be a little larger: ours is exact, theirs puts privacy losses "
+            "on a grid and rounds up; both take the sensitivity, a distance between neighbours, "
+            "as it is, whatever the relation is called")
 
 
 def rdp_epsilon(events: Events, delta: float, conversion: Conversion = "improved",
                 orders: Sequence[float] | None = None) -> float:
-    """Epsilon of Gaussian releases by Renyi DP, RDP(a) = a mu^2 / 2; `epsilon` is never larger.
+    """Epsilon of Gaussian releases by Renyi DP, RDP(a) = a mu^2 / 2.
 
-    conversion, orders: as in `gaussian.zcdp_epsilon`. The distance between drawn and ideal noise is
-    not charged. inf with a NonPrivateEvent.
+    The distance between sampled and ideal noise is not charged.
+
+    Args:
+        events: Pairs (event, count), each Gaussian or without noise.
+        delta: The delta that is to be stated.
+        conversion: As in `renyi.zcdp_epsilon`.
+        orders: As in `renyi.zcdp_epsilon`.
+
+    Returns:
+        Epsilon, never smaller than `gaussian.epsilon`; inf with a NonPrivateEvent.
+
+    Raises:
+        UserError: Unless 0 < delta < 1; other kinds of events; bad orders.
     """
     require_delta(delta)
-    return zcdp_epsilon(mu_squared(events) / 2, delta, conversion, orders)
+    return zcdp_epsilon(gaussian.mu_squared(events) / 2, delta, conversion, orders)
 
 
 def to_dp_event(events: Events) -> DpEvent:
-    """The one adapter to the `dp_accounting` package: a Gaussian has the noise multiplier
-    sigma / sensitivity, to be read with NeighboringRelation.ADD_OR_REMOVE_ONE whatever the relation
-    of the run. The sensitivity of an event already is the distance between neighbouring messages;
-    under REPLACE_ONE the package's PLD accountant would double it again, and its RDP one does not
-    (google/differential-privacy, issue 378).
-    A SampledGaussianEvent is one drawn without replacement, which only the RDP accountant has, and
-    with REPLACE_ONE only: `dp_accounting_rdp_epsilon` chooses that. A PoissonGaussianEvent has the
-    multiplier sigma / norm, to be read with REPLACE_ONE if that is its relation, which only the PLD
-    accountant can; plain Gaussians have twice their multiplier then, against the doubling.
+    """The one adapter to the `dp_accounting` package.
 
-    Raises UserError for other events: the package has no counterpart that is their worst case.
+    A Gaussian has the noise multiplier sigma / sensitivity, to be read with
+    NeighboringRelation.ADD_OR_REMOVE_ONE whatever the relation of the run: the sensitivity of an
+    event already is the distance between neighbouring messages. Under REPLACE_ONE the package's PLD
+    accountant would double it again, and its RDP one does not (google/differential-privacy, issue
+    378). A SampledGaussianEvent is one sampled without replacement, which only the RDP accountant
+    has, and with REPLACE_ONE only: `dp_accounting_rdp_epsilon` chooses that. A
+    PoissonGaussianEvent has the multiplier sigma / norm, to be read with REPLACE_ONE if that is its
+    relation, which only the PLD accountant can; plain Gaussians have twice their multiplier then,
+    against the doubling.
+
+    Args:
+        events: Pairs (event, count).
+
+    Returns:
+        The composition of the package's events.
+
+    Raises:
+        UserError: Events of which the package has no counterpart that is their worst case.
     """
     import dp_accounting as dp
 
-    doubled = 2 if _poisson_replaced(events) else 1
-
-    def single(event: Event) -> DpEvent:
-        match event:
-            case NonPrivateEvent():
-                return dp.NonPrivateDpEvent()
-            case GaussianEvent(squared_sensitivity=0) | SampledGaussianEvent(squared_sensitivity=0):
-                return dp.NoOpDpEvent()
-            case GaussianEvent():
-                return dp.GaussianDpEvent(doubled * event.sigma / event.sensitivity)
-            case PoissonGaussianEvent(squared_norm=0) | LaplaceEvent(sensitivity=0):
-                return dp.NoOpDpEvent()
-            case PoissonGaussianEvent():
-                norm = math.sqrt(event.squared_norm)
-                return dp.PoissonSampledDpEvent(event.rate, dp.GaussianDpEvent(event.sigma / norm))
-            case LaplaceEvent():
-                return dp.dp_event.DiscreteLaplaceDpEvent(1 / event.scale, event.sensitivity)
-            case SampledGaussianEvent():
-                return dp.SampledWithoutReplacementDpEvent(event.population, event.drawn,
-                                                           single(event.undrawn))
-        raise UserError(f"dp_accounting has no counterpart of {type(event).__name__}; "
-                        "cross-check the other events without it")
-
-    return dp.ComposedDpEvent([dp.SelfComposedDpEvent(single(e), n) for e, n in merge(events)])
+    doubling = 2 if _replaces_one(events) else 1
+    return dp.ComposedDpEvent([dp.SelfComposedDpEvent(_single(event, doubling), count)
+                               for event, count in merge(events)])
 
 
-def _poisson_replaced(events: Events) -> bool:
-    return any(isinstance(event, PoissonGaussianEvent) and event.relation == "replace-one"
-               for event, _ in events)
+def _single(event: Event, doubling: int) -> DpEvent:
+    """The package's counterpart of one event."""
+    import dp_accounting as dp
+
+    match event:
+        case NonPrivateEvent():
+            return dp.NonPrivateDpEvent()
+        case (GaussianEvent(squared_sensitivity=0) | LaplaceEvent(sensitivity=0)
+              | SampledGaussianEvent(gaussian=GaussianEvent(squared_sensitivity=0))
+              | PoissonGaussianEvent(squared_norm=0)):
+            return dp.NoOpDpEvent()
+        case GaussianEvent():
+            return dp.GaussianDpEvent(doubling * event.sigma / event.sensitivity)
+        case PoissonGaussianEvent():
+            return dp.PoissonSampledDpEvent(event.rate, _single(event.gaussian, 1))
+        case LaplaceEvent():
+            return dp.dp_event.DiscreteLaplaceDpEvent(1 / event.scale, event.sensitivity)
+        case SampledGaussianEvent():
+            return dp.SampledWithoutReplacementDpEvent(event.population, event.sample_size,
+                                                       _single(event.gaussian, doubling))
+    raise UserError(f"dp_accounting has no counterpart of {type(event).__name__}; "
+                    "cross-check the other events without it")
+
+
+def _replaces_one(events: Events) -> bool:
+    """Whether there is Poisson sampling under replace-one."""
+    return any(event.relation == "replace-one"
+               for event, _ in of_kind(PoissonGaussianEvent, events))
 
 
 def pld_epsilon(events: Events, delta: float) -> float:
-    """Epsilon by privacy loss distributions (`dp_accounting`): a cross-check of `epsilon`.
+    """Epsilon by privacy loss distributions (`dp_accounting`): a cross-check of `gaussian.epsilon`.
 
-    Pessimistic by its discretisation; the distance to ideal noise is not charged. Raises UserError
-    for a SampledGaussianEvent, which the package cannot count in this way, and ValueError for
-    LaplaceEvents beside replace-one Poisson draws.
+    It is pessimistic by its discretisation; the distance to ideal noise is not charged.
+
+    Args:
+        events: Pairs (event, count).
+        delta: The delta that is to be stated.
+
+    Returns:
+        Epsilon; inf with a NonPrivateEvent.
+
+    Raises:
+        UserError: A SampledGaussianEvent, which the package cannot count in this way, or an event
+            that it does not know.
+        ValueError: LaplaceEvents beside Poisson sampling under replace-one.
     """
     from dp_accounting import NeighboringRelation, pld
 
-    if any(isinstance(event, SampledGaussianEvent) for event, _ in events):
-        raise UserError("no privacy loss distribution is known for a draw without replacement; "
+    if of_kind(SampledGaussianEvent, events):
+        raise UserError("no privacy loss distribution is known for sampling without replacement; "
                         "cross-check it with dp_accounting_rdp_epsilon")
-    relation = (NeighboringRelation.REPLACE_ONE if _poisson_replaced(events)
+    relation = (NeighboringRelation.REPLACE_ONE if _replaces_one(events)
                 else NeighboringRelation.ADD_OR_REMOVE_ONE)
     return _by_package(pld.PLDAccountant, relation, events, delta)
 
 
 def dp_accounting_rdp_epsilon(events: Events, delta: float,
                               orders: Sequence[float] | None = None) -> float:
-    """Epsilon by the Renyi accountant of `dp_accounting`: a cross-check of `rdp_epsilon`, and of
-    `epsilon` where there are SampledGaussianEvents."""
+    """Epsilon by the Renyi accountant of `dp_accounting`.
+
+    A cross-check of `rdp_epsilon`, and of `gaussian.epsilon` where there are SampledGaussianEvents.
+
+    Args:
+        events: Pairs (event, count).
+        delta: The delta that is to be stated.
+        orders: The orders that are searched; by default the package's.
+
+    Returns:
+        Epsilon; inf with a NonPrivateEvent.
+
+    Raises:
+        UserError: Unless 0 < delta < 1; an event that the package does not know.
+    """
     from dp_accounting import NeighboringRelation, rdp
 
-    drawn = any(isinstance(event, SampledGaussianEvent) for event, _ in events)
-    relation = NeighboringRelation.REPLACE_ONE if drawn else NeighboringRelation.ADD_OR_REMOVE_ONE
+    relation = (NeighboringRelation.REPLACE_ONE if of_kind(SampledGaussianEvent, events)
+                else NeighboringRelation.ADD_OR_REMOVE_ONE)
     return _by_package(lambda relation: rdp.RdpAccountant(orders, relation), relation, events,
                        delta)
 
 
-def _by_package(accountant: Callable, relation: NeighboringRelation, events: Events, delta: float
-                ) -> float:
+def _by_package(accountant: Callable[[NeighboringRelation], PrivacyAccountant],
+                relation: NeighboringRelation, events: Events, delta: float) -> float:
     require_delta(delta)
     return float(accountant(relation).compose(to_dp_event(events)).get_epsilon(delta))

@@ -5,15 +5,26 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dpgen_jax import reading
 from dpgen_jax.accountant.chain import no_resume
-from dpgen_jax.errors import UserError
+from dpgen_jax.core import reading
+from dpgen_jax.core.errors import UserError
 
 MOST_BYTES = reading.JSON_BYTES
 
 
 def open_ledger(path: Path, flags: int) -> int:
-    """A descriptor, mode 0600 if O_CREAT makes the file. Raises UserError."""
+    """Opens the file of a ledger for its owner alone.
+
+    Args:
+        path: The file.
+        flags: Of `os.open`; with O_CREAT the file is made, with mode 0600.
+
+    Returns:
+        A descriptor.
+
+    Raises:
+        UserError: The file cannot be made or opened, or `require_ledger` refuses it.
+    """
     if not flags & os.O_CREAT:
         require_ledger(path)
     try:
@@ -23,12 +34,20 @@ def open_ledger(path: Path, flags: int) -> int:
     except OSError as error:
         if flags & os.O_CREAT:
             raise UserError(f"{path} cannot be created: {error.strerror}") from None
-        raise no_resume(path, error.strerror) from None
+        raise no_resume(path, error.strerror or str(error)) from None
 
 
 def require_ledger(path: Path) -> None:
-    """Raises UserError for a pipe or a device, which may never end, and where the file is missing
-    or larger than any ledger."""
+    """Refuses a file that is no ledger, without reading it.
+
+    A pipe or a device may never end.
+
+    Args:
+        path: The file.
+
+    Raises:
+        UserError: It is missing, no regular file, or larger than any ledger.
+    """
     try:
         size = reading.require_regular(path).st_size
     except UserError as error:
@@ -39,22 +58,32 @@ def require_ledger(path: Path) -> None:
 
 
 def read_ledger(path: Path) -> bytes:
-    """All bytes. Raises UserError, as `require_ledger`."""
+    """Reads a whole ledger.
+
+    Args:
+        path: The file.
+
+    Returns:
+        All of its bytes.
+
+    Raises:
+        UserError: As `require_ledger`.
+    """
     require_ledger(path)
     return reading.read_bytes(path, MOST_BYTES)
 
 
-def sync_directory(path: Path) -> None:
-    """Makes a new file's name durable too."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def write_at(descriptor: int, data: bytes, place: int) -> None:
-    """All of it, at this byte. Raises OSError; some of it may then be there."""
+    """Writes all of the data at one position of a file.
+
+    Args:
+        descriptor: An open file.
+        data: The bytes.
+        place: The first byte that is written.
+
+    Raises:
+        OSError: It failed; some of the data may then be there.
+    """
     written = 0
     while written < len(data):
         written += os.pwrite(descriptor, data[written:], place + written)

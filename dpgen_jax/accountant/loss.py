@@ -20,12 +20,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
 from scipy.special import ndtr
 
 Direction = Literal["both", "remove", "add"]
+Values = float | np.ndarray
+LossAt = Callable[[Values], np.ndarray]
+OutcomeOf = Callable[[np.ndarray], np.ndarray]
 
 ORDERS = np.concatenate([[0.0], 2.0 ** (np.arange(-112, 161) / 8)])
 """at which moments are known; fixed, so that epsilon cannot fall when an event is added"""
@@ -34,12 +38,19 @@ _FAR = 10.0  # standard deviations to the last node: 1e-23 of the loss is above
 _LOUDEST = 1e12  # a message over sigma; noise below that counts as none
 _PER_OCTAVE = 32
 _PART = 16
-_MOST_COARSE = 2**12  # nodes; only noise far below the norm of a message needs more
+_LARGEST_COARSE = 2**12  # nodes; only noise far below the norm of a message needs more
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Loss:
-    """Masses [n] under P at `node` [n] * width, increasing; `infinite` is the mass above them."""
+    """The law of a privacy loss on a grid.
+
+    Attributes:
+        node: Integers [n], increasing; the loss is node * width.
+        mass: Probabilities [n] under P at the nodes.
+        width: The grid's unit, a power of two.
+        infinite: The probability of losses above the last node.
+    """
 
     node: np.ndarray
     mass: np.ndarray
@@ -48,29 +59,35 @@ class Loss:
 
     @functools.cached_property
     def log_mgf(self) -> np.ndarray:
-        """ln of the sum of mass * e^(order * loss), by order of ORDERS."""
+        """The logarithm of the sum of mass * e^(order * loss), by order of ORDERS."""
         return np.asarray([np.logaddexp.reduce(self.tilted(order)) for order in ORDERS])
 
     def tilted(self, order: float) -> np.ndarray:
-        """ln(mass * e^(order * loss)) [n]"""
+        """The logarithm of mass * e^(order * loss).
+
+        Args:
+            order: Any real number.
+
+        Returns:
+            An array [n]; -inf where there is no mass.
+        """
         with np.errstate(divide="ignore"):
             return np.log(self.mass) + order * self.width * self.node
 
 
 @functools.lru_cache(maxsize=256)
 def gaussian(rate: float, ratio: float, direction: Direction, least: float = 0.0) -> Loss:
-    """Of one Gaussian release of a sum over units that are drawn with chance q = `rate` each.
+    """The loss of one Gaussian release of a sum over units that are sampled with chance q each.
 
-    ratio: the largest norm of a message over sigma, c > 0. N(v): the normal law around v, of
-      standard deviation 1 (lengths are in units of sigma).
-    direction: "both" for replace-one, P = (1-q) N(0) + q N(c) and Q = (1-q) N(0) + q N(-c);
-      for zero-out "remove", with the same P and Q = N(0), and "add", P and Q exchanged.
-    least: the width is at least that, a power of two.
+    N(v) is the normal law around v, of standard deviation 1 (lengths are in units of sigma), and c
+    the `ratio`. The dominating pairs are, for "both" (replace-one), P = (1-q) N(0) + q N(c) and
+    Q = (1-q) N(0) + q N(-c); for zero-out "remove", with the same P and Q = N(0), and "add", P and
+    Q exchanged.
 
     Proof that these dominate. Let v, v' be one unit's messages on the two data sets. Given the
-    draws of all others, whose sum shifts both laws alike, the laws are P = (1-q) N(0) + q N(v) and
-    P' = (1-q) N(0) + q N(v'), and H_g is jointly convex, so mixing over the draws helps nobody. For
-    g >= 1,
+    samples of all others, whose sum shifts both laws alike, the laws are P = (1-q) N(0) + q N(v)
+    and P' = (1-q) N(0) + q N(v'), and H_g is jointly convex, so mixing over the samples helps
+    nobody. For g >= 1,
       P(S) - g P'(S) = q N(v)(S) - (g-1) (1-q) N(0)(S) - g q N(v')(S),
     and where N(v)(S) = s, the lemma of Neyman and Pearson bounds what is subtracted:
       N(0)(S) >= Phi(Phi^-1(s) - |v|),  N(v')(S) >= Phi(Phi^-1(s) - |v - v'|).
@@ -79,19 +96,28 @@ def gaussian(rate: float, ratio: float, direction: Direction, least: float = 0.0
     H_g(P, P') = 1 - g + g H_{1/g}(P', P) and the pair is symmetric. Zero-out, v' = 0: there
     P(S) - g P'(S) is q N(v)(S) - (g - 1 + q) N(0)(S), largest at |v| = c likewise (for g <= 1 - q
     at the whole line, 1 - g), and the other order follows by the same identity.
+
+    Args:
+        rate: The chance q of a unit to be sampled, in (0, 1].
+        ratio: The largest norm of a message over sigma, c > 0.
+        direction: "both", "remove" or "add", as above.
+        least: The width is at least that, a power of two.
+
+    Returns:
+        The loss on its grid.
     """
     if ratio > _LOUDEST:
         return Loss(np.arange(2), np.zeros(2), 1.0, 1.0)
     pair = _antipodal if direction == "both" else _one_sided
     loss_at, outcome_of = pair(rate, ratio)
     x = np.linspace(-_FAR, _FAR + ratio, 4001)
-    drawn = rate if direction != "add" else 0.0
-    density = (1 - drawn) * np.exp(-x**2 / 2) + drawn * np.exp(-(x - ratio)**2 / 2)
+    chance = rate if direction != "add" else 0.0
+    density = (1 - chance) * np.exp(-x**2 / 2) + chance * np.exp(-(x - ratio)**2 / 2)
     slope = ratio * (2 if direction == "both" else 1)
     top = float(loss_at(x[-1]))
     finest = max(min(_size(loss_at(x), density), slope) / _PART, top / 2**40, 1e-200)
     width = max(least, _power_of_two(finest))
-    coarse = max(width, _power_of_two(max(slope / _PART, top / _MOST_COARSE)))
+    coarse = max(width, _power_of_two(max(slope / _PART, top / _LARGEST_COARSE)))
     half = _half_grid(width, coarse, top)
     node = np.concatenate([-half[:0:-1], half])
     bounds = np.concatenate([[-np.inf], outcome_of(node * width), [np.inf]])
@@ -107,17 +133,28 @@ def gaussian(rate: float, ratio: float, direction: Direction, least: float = 0.0
 
 @functools.lru_cache(maxsize=64)
 def laplace(scale: float, sensitivity: int, least: float = 0.0) -> Loss:
-    """Of one discrete Laplace draw, P(k) ~ e^(-|k| / scale), against the same moved by
-    `sensitivity` > 0: the loss is (sensitivity - 2 k) / scale at k = 0 .. sensitivity."""
+    """The loss of one discrete Laplace release.
+
+    P(k) is proportional to e^(-|k| / scale), against the same law moved by `sensitivity`: the loss
+    is (sensitivity - 2 k) / scale at k = 0 .. sensitivity.
+
+    Args:
+        scale: Scale of the noise.
+        sensitivity: The shift, > 0.
+        least: The width is at least that, a power of two.
+
+    Returns:
+        The loss on its grid.
+    """
     k = np.arange(sensitivity + 1)
-    most = sensitivity / scale
-    losses = (most - 2 * k / scale)[::-1]
+    largest = sensitivity / scale
+    losses = (largest - 2 * k / scale)[::-1]
     mass = np.exp(-k / scale) * math.tanh(1 / scale / 2)
     mass[0] = 1 / (1 + math.exp(-1 / scale))
-    mass[-1] = math.exp(-most) / (1 + math.exp(-1 / scale))
+    mass[-1] = math.exp(-largest) / (1 + math.exp(-1 / scale))
     mass = mass[::-1]
     width = max(least, _power_of_two(_size(losses, mass) / _PART))
-    top = math.ceil(most / width)
+    top = math.ceil(largest / width)
     node = np.arange(-top, top + 1)
     cell = np.clip(np.floor(losses / width).astype(int) + top, 0, 2 * top - 1)
     up = share_up(losses - node[cell] * width, width)
@@ -126,18 +163,20 @@ def laplace(scale: float, sensitivity: int, least: float = 0.0) -> Loss:
     return Loss(node, placed, width, 0.0)
 
 
-def _antipodal(q: float, c: float):
-    """The loss at an outcome x, increasing, and its inverse. With b = (1-q) e^(c^2/2) / q:
-    e^(loss) = (b + e^(cx)) / (b + e^(-cx)), so e^(cx - loss/2) - e^(loss/2 - cx) is
-    2 b sinh(loss / 2)."""
+def _antipodal(q: float, c: float) -> tuple[LossAt, OutcomeOf]:
+    """The loss at an outcome x, increasing, and its inverse.
+
+    With b = (1-q) e^(c^2/2) / q: e^(loss) = (b + e^(cx)) / (b + e^(-cx)), so
+    e^(cx - loss/2) - e^(loss/2 - cx) is 2 b sinh(loss / 2).
+    """
     with np.errstate(divide="ignore"):
         log_b = np.log1p(-q) - math.log(q) + c * c / 2
 
-    def loss_at(x):
+    def loss_at(x: Values) -> np.ndarray:
         share = -np.logaddexp(0, log_b), -np.logaddexp(0, -log_b)
         return _log_mean(*share, c * x) - _log_mean(*share, -c * x)
 
-    def outcome_of(loss):
+    def outcome_of(loss: np.ndarray) -> np.ndarray:
         size = np.abs(loss)
         with np.errstate(divide="ignore"):
             log_w = log_b + size / 2 + np.log(-np.expm1(-size)) - math.log(2)
@@ -147,13 +186,13 @@ def _antipodal(q: float, c: float):
     return loss_at, outcome_of
 
 
-def _one_sided(q: float, c: float):
+def _one_sided(q: float, c: float) -> tuple[LossAt, OutcomeOf]:
     """The same for e^(loss) = 1 - q + q e^(cx - c^2/2), whose loss is above ln(1 - q)."""
-    def loss_at(x):
+    def loss_at(x: Values) -> np.ndarray:
         with np.errstate(divide="ignore"):
             return _log_mean(math.log(q), np.log1p(-q), c * x - c * c / 2)
 
-    def outcome_of(loss):
+    def outcome_of(loss: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore", invalid="ignore"):
             low = np.log1p(np.maximum(np.expm1(np.minimum(loss, 1)) / q, -1))
             high = loss + np.log1p((q - 1) * np.exp(-np.maximum(loss, 1))) - math.log(q)
@@ -162,13 +201,13 @@ def _one_sided(q: float, c: float):
     return loss_at, outcome_of
 
 
-def _log_mean(log_w, log_rest, t):
-    """ln(1 - w + w e^t), also where w is tiny; log_rest is ln(1 - w)."""
+def _log_mean(log_w: Values, log_rest: Values, t: Values) -> np.ndarray:
+    """The logarithm of 1 - w + w e^t, also where w is tiny; log_rest is ln(1 - w)."""
     near = np.log1p(np.exp(log_w) * np.expm1(np.clip(t, -1, 1)))
     return np.where(np.abs(t) < 1, near, np.logaddexp(log_rest, log_w + t))
 
 
-def _size(values, weights) -> float:
+def _size(values: np.ndarray, weights: np.ndarray) -> float:
     """Root mean square."""
     return math.sqrt(weights @ values**2 / weights.sum())
 
@@ -196,14 +235,21 @@ def _between(x: np.ndarray) -> np.ndarray:
     return np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
 
 
-def share_up(above, gap):
-    """The share of a mass under P, whose loss is `above` the node below it, that goes to the node
-    `gap` above that one; the rest goes to the node below."""
+def share_up(above: np.ndarray, gap: Values) -> np.ndarray:
+    """The share of a mass between two nodes that goes to the upper one; the rest goes to the lower.
+
+    Args:
+        above: How far the mass, under P, lies above the node below it.
+        gap: The distance of the two nodes.
+
+    Returns:
+        The shares, in the shape of `above`.
+    """
     return np.expm1(-np.clip(above, 0, gap)) / np.expm1(-gap)
 
 
 def _on_grid(node: np.ndarray, width: float, p: np.ndarray, q: np.ndarray) -> Loss:
-    """From the masses [n + 1] of the cells below, between and above the nodes."""
+    """The loss of the masses [n + 1] of the cells below, between and above the nodes."""
     inner_p, inner_q = p[1:-1], q[1:-1]
     with np.errstate(divide="ignore", invalid="ignore"):
         loss = np.where(inner_p > 0, np.log(inner_p / inner_q), 0.0)

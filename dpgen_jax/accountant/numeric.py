@@ -1,5 +1,7 @@
-"""Tight composition of many releases by the sum of their privacy losses: Gaussian releases of units
-that are drawn by Poisson sampling, discrete Laplace draws, Gaussian releases, any number of each.
+"""Tight composition of many releases by the sum of their privacy losses.
+
+It counts Gaussian releases of Poisson-sampled units, discrete Laplace noise and Gaussian releases,
+any number of each.
 
 Dominating pairs compose, adaptively, to their products (Zhu, Dong and Wang, "Optimal Accounting of
 Differential Privacy via Characteristic Function", AISTATS 2022, Theorem 10), so delta(eps) of the
@@ -36,7 +38,7 @@ from dpgen_jax.accountant.loss import ORDERS, Loss
 from dpgen_jax.accountant.rounding import add_up, left_of
 
 # Nodes of a composed law, and of one of several kinds; where more are needed, the grid is widened.
-_MOST, _MOST_MIXED = 2**21, 2**17
+_LARGEST, _LARGEST_MIXED = 2**21, 2**17
 _SLICE = math.log(1e-14)  # of a tilted law, which may wrap around at each end
 _ROUNDED_UP = 1 + 1e-12  # of a product
 _NOISE = 1e-13, 1e-15  # of a tilted law: for each kind what wraps around, for each step rounding
@@ -51,8 +53,13 @@ Steps = tuple[tuple[Step, int], ...]
 
 
 class Law(NamedTuple):
-    """The law of a sum of losses at (first + i) * width, tilted: masses [n] are its own times
-    e^(order * loss), scaled to the sum 1."""
+    """The law of a sum of losses, tilted.
+
+    Attributes:
+        first: Index of the first node.
+        mass: Masses [n] at (first + i) * width, times e^(order * loss) and scaled to the sum 1.
+        width: The distance of the nodes.
+    """
 
     first: int
     mass: np.ndarray
@@ -60,11 +67,19 @@ class Law(NamedTuple):
 
 
 def beside(others: Callable[[Events, float], float], events: Events, delta: float) -> float:
-    """An epsilon of any events, merged, at `delta`; `others` counts all but the NEW kinds.
+    """An epsilon of any events, those of NEW kinds by their privacy losses.
 
-    The two add up by basic composition, with a part of delta each. LaplaceEvents may also count as
-    purely private, if that is cheaper: for few of them. Never less than what `others` says of the
-    events that it knows, so that adding one that it does not know never helps.
+    The two parts add up by basic composition, with a part of delta each. LaplaceEvents may also
+    count as purely private, if that is cheaper: for few of them. The result is never less than what
+    `others` says of the events that it knows, so that adding one that it does not know never helps.
+
+    Args:
+        others: From events and a delta to the epsilon of all kinds but NEW.
+        events: Pairs (event, count), merged.
+        delta: The delta that is to be stated.
+
+    Returns:
+        Epsilon >= 0; inf where delta is not enough.
     """
     known = tuple((event, n) for event, n in events if isinstance(event, KINDS))
     rest = tuple((event, n) for event, n in events if not isinstance(event, KINDS))
@@ -85,13 +100,19 @@ def beside(others: Callable[[Events, float], float], events: Events, delta: floa
 
 @functools.lru_cache(maxsize=4096)
 def epsilon(events: Events, delta: float, pure: float = 0.0) -> float:
-    """An epsilon at which events of KINDS together are (epsilon, delta)-private; inf where delta is
-    not enough.
+    """An epsilon at which events of KINDS together are (epsilon, delta)-private.
 
-    The distance tau between drawn and ideal laws is charged as `gaussian._exact` proves:
+    The distance tau between sampled and ideal laws is charged as `gdp.exact_epsilon` proves:
     delta(eps) + (1 + e^eps) tau <= delta. Where relations differ it is a zero-out guarantee (a
     message of 0 is one that a replaced unit may send, so replace-one events cover it).
-    pure: epsilon of further releases, which is added, and their tau is in that of the events.
+
+    Args:
+        events: Pairs (event, count), merged, each of one of KINDS.
+        delta: The delta that is to be stated.
+        pure: Epsilon of further releases, which is added; their tau is in that of the events.
+
+    Returns:
+        Epsilon >= 0; inf where delta is not enough.
     """
     tau = add_up((event.total_variation, count) for event, count in events)
     zeroed = any(isinstance(event, PoissonGaussianEvent) and event.relation == "zero-out"
@@ -102,7 +123,7 @@ def epsilon(events: Events, delta: float, pure: float = 0.0) -> float:
 
 
 def _steps(events: Events, way: loss.Direction) -> Steps:
-    """What makes the loss of each kind of step, and their number; `way` for zero-out events."""
+    """The makers of the loss of each kind of round, and their number; `way` for zero-out events."""
     mu_squared = math.fsum(n * event.mu_squared for event, n in events
                            if isinstance(event, GaussianEvent))
     # Gaussian releases compose to one, which is a draw with chance 1 of a norm of mu / 2
@@ -114,7 +135,7 @@ def _steps(events: Events, way: loss.Direction) -> Steps:
                 continue
             case PoissonGaussianEvent():
                 towards = "both" if event.relation == "replace-one" else way
-                ratio = math.sqrt(event.squared_norm) / event.sigma
+                ratio = event.gaussian.sensitivity / event.gaussian.sigma
                 steps.append((functools.partial(loss.gaussian, event.rate, ratio, towards), n))
             case LaplaceEvent() if event.sensitivity:
                 steps.append((functools.partial(loss.laplace, event.scale, event.sensitivity), n))
@@ -122,8 +143,11 @@ def _steps(events: Events, way: loss.Direction) -> Steps:
 
 
 def _smallest(steps: Steps, tau: float, delta: float) -> float:
-    """The smallest epsilon, from Chernoff's bound (the best over ORDERS) downwards: the law is
-    tilted to lie around what is known, again where that was so far off that errors would count."""
+    """The smallest epsilon, from Chernoff's bound (the best over ORDERS) downwards.
+
+    The law is tilted to lie around the best epsilon so far, again where that was so far off that
+    errors would count.
+    """
     if not steps:
         return 0.0 if 2 * tau <= delta else math.inf
     losses = [make() for make, _ in steps]
@@ -131,7 +155,8 @@ def _smallest(steps: Steps, tau: float, delta: float) -> float:
                            for one, (_, n) in zip(losses, steps, strict=True)))
     if not left > 0:
         return math.inf
-    log_mgf = sum(n * one.log_mgf for one, (_, n) in zip(losses, steps, strict=True))
+    log_mgf = np.asarray(sum(n * one.log_mgf
+                             for one, (_, n) in zip(losses, steps, strict=True)))
     eps = max(0.0, float(np.min((log_mgf - math.log(left))[1:] / ORDERS[1:])))
     noise = _NOISE[0] * len(steps) + _NOISE[1] * sum(n for _, n in steps)
     # higher orders would be far beyond the resolution of the grid
@@ -149,32 +174,37 @@ def _smallest(steps: Steps, tau: float, delta: float) -> float:
 
 
 def _composed(steps: Steps, k: int, centre: float) -> tuple[Law, float]:
-    """The sum of all losses, tilted by ORDERS[k], from around 0 or well below `centre` on; and ln
-    of what it was divided by."""
+    """The sum of all losses, tilted by ORDERS[k], and the logarithm of what it was divided by.
+
+    The law starts around 0 or well below `centre`.
+    """
     order, log_scale, laws = ORDERS[k], 0.0, []
     for make, count in steps:
         one = make()
         low, high = _window(count * one.log_mgf, k, one.width)
-        while high - low > _MOST:
+        while high - low > _LARGEST:
             one = make(least=2 * one.width)
             low, high = _window(count * one.log_mgf, k, one.width)
         log_scale += count * one.log_mgf[k]
         laws.append(_power(one, count, k, low, high))
     first, mass, width = laws[0] if len(laws) == 1 else _sum(laws, order)
-    wanted = math.floor(max(0.0, centre - 40 / order) / width)
-    mass = np.concatenate([np.zeros(max(0, first - wanted)), np.maximum(mass, 0.0)])
-    return Law(min(first, wanted), mass, width), log_scale
+    start = math.floor(max(0.0, centre - 40 / order) / width)
+    mass = np.concatenate([np.zeros(max(0, first - start)), np.maximum(mass, 0.0)])
+    return Law(min(first, start), mass, width), log_scale
 
 
 def _window(log_mgf: np.ndarray, k: int, width: float) -> tuple[int, int]:
-    """Nodes outside of which the law tilted by ORDERS[k] has no more than the slice that may wrap
-    around, at either end: Chernoff's bound, at the other ORDERS."""
+    """The nodes outside of which a tilted law has no more than the slice that may wrap around.
+
+    Chernoff's bound at the other ORDERS gives them, for either end.
+    """
     above = (log_mgf[k + 1:] - log_mgf[k] - _SLICE) / (ORDERS[k + 1:] - ORDERS[k])
     below = (log_mgf[k] - log_mgf[:k] + _SLICE) / (ORDERS[k] - ORDERS[:k])
     return math.floor(below.max() / width), math.ceil(above.min() / width)
 
 
 def _power(one: Loss, count: int, k: int, low: int, high: int) -> Law:
+    """The law of the sum of `count` equal losses, between the nodes `low` and `high`."""
     size = fft.next_fast_len(high - low + 1, real=True)
     mass = np.bincount(one.node % size, np.exp(one.tilted(ORDERS[k]) - one.log_mgf[k]), size)
     mass = fft.irfft(fft.rfft(mass) ** count, size)
@@ -182,10 +212,11 @@ def _power(one: Loss, count: int, k: int, low: int, high: int) -> Law:
 
 
 def _sum(laws: list[Law], order: float) -> Law:
+    """The law of the sum of independent losses, on one grid."""
     from scipy.signal import fftconvolve  # here: loading it takes as long as loading JAX
 
     width = min(law.width for law in laws)
-    while sum(len(law.mass) * law.width for law in laws) > _MOST_MIXED * width:
+    while sum(len(law.mass) * law.width for law in laws) > _LARGEST_MIXED * width:
         width *= 2
     return functools.reduce(
         lambda a, b: Law(a.first + b.first, fftconvolve(a.mass, b.mass), width),
@@ -206,8 +237,10 @@ def _regridded(law: Law, width: float, order: float) -> Law:
 
 def _read_off(law: Law, order: float, log_scale: float, noise: float, tau: float, delta: float
               ) -> float:
-    """The smallest eps >= 0 with delta(eps) + (1 + e^eps) tau <= delta. In e^eps the left side is a
-    straight line between nodes."""
+    """The smallest eps >= 0 with delta(eps) + (1 + e^eps) tau <= delta.
+
+    In e^eps the left side is a straight line between nodes.
+    """
     from scipy.signal import lfilter
 
     losses = (law.first + np.arange(len(law.mass))) * law.width

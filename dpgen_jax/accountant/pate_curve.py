@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
 
-from dpgen_jax.accountant import gaussian, pate
-from dpgen_jax.errors import UserError
+from dpgen_jax.accountant import gdp, pate
+from dpgen_jax.core.errors import UserError
 
 _GRID = 4000
 _DEEPEST = -3000.0
@@ -23,19 +23,26 @@ _DEEPEST = -3000.0
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """b(q): the cost of one GNMax query at one order, as a function of ln q, and how it moves.
+    """The cost b(q) of one GNMax query at one order, as a function of ln q, and how it moves.
 
-    sigma: noise on each count, in votes; classes: m; order: a > 1. Raises UserError for others.
     Below q0, b is the data-dependent bound; from q0 on it is data-independent. q0 is where the two
     cross, or, if they do not cross below the edge of the range in which all conditions of the
     data-dependent bound hold, that edge.
+
+    Attributes:
+        sigma: Noise on each count, in votes.
+        classes: The number of classes, m.
+        order: The order a > 1.
+
+    Raises:
+        UserError: A sigma, number of classes or order outside of its range.
     """
 
     sigma: float
     classes: int
     order: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not 0 < self.sigma < math.inf:
             raise UserError(f"sigma must be positive and finite, got {self.sigma}")
         if not 1 < self.order < math.inf:
@@ -45,23 +52,24 @@ class Curve:
 
     @cached_property
     def log_q0(self) -> float:
+        """The logarithm of q0, from which on the cost is data-independent."""
         edge = -max((1 + 1 / self.sigma)**2, ((self.order - 0.99) / self.sigma)**2)
 
         def below(log_q: float) -> bool:
-            found = pate.data_dependent(np.array([log_q]), self.sigma, np.array([self.order]))
-            return bool(found[0, 0] < self.independent)
+            cost = pate.data_dependent(np.array([log_q]), self.sigma, np.array([self.order]))
+            return bool(cost[0, 0] < self.independent)
 
         if below(edge):
             return edge
         small = 2 * edge
         while not below(small):
             small *= 2
-        return gaussian._bisect(below, edge, small)
+        return gdp.bisect(below, edge, small)
 
     @cached_property
     def log_q1(self) -> float:
-        """ln of the smallest q that a neighbour of a vote with q0 can have."""
-        return float(self.smallest(self.log_q0))
+        """The logarithm of the smallest q that a neighbour of a vote with q0 can have."""
+        return float(self.smallest(np.array(self.log_q0)))
 
     @property
     def independent(self) -> float:
@@ -69,12 +77,12 @@ class Curve:
         return self.order / self.sigma**2
 
     def rdp(self, log_q: np.ndarray) -> np.ndarray:
-        """b at ln q; any shape."""
+        """The cost b at ln q; any shape."""
         flat = pate.rdp_gaussian(np.ravel(log_q), self.sigma, self.order)
         return np.where(log_q >= self.log_q0, self.independent, flat.reshape(np.shape(log_q)))
 
     def largest(self, log_q: np.ndarray) -> np.ndarray:
-        """ln B_U(q): at most this is the q of a neighbour, all leads being equal and two less.
+        """The logarithm of B_U(q), the largest q of a neighbour: all leads are equal and two less.
 
         Moving a vote changes each lead by at most two. Phi_c(Phi_c^-1(p) - c) is concave in p and,
         with +c, convex, so equal leads are the extreme case (Jensen), whatever the leads are; a
@@ -83,7 +91,7 @@ class Curve:
         return np.minimum(self._shifted(log_q, -math.sqrt(2) / self.sigma), 0.0)
 
     def smallest(self, log_q: np.ndarray) -> np.ndarray:
-        """ln B_L(q): at least this is the q of a neighbour, all leads being equal and two more."""
+        """The logarithm of B_L(q), the least q of a neighbour: all leads are equal and two more."""
         return self._shifted(log_q, math.sqrt(2) / self.sigma)
 
     def _shifted(self, log_q: np.ndarray, by: float) -> np.ndarray:
@@ -110,10 +118,13 @@ class Curve:
         return float(self.sensitivity(np.array(self.log_q1)))
 
     def conditions(self) -> tuple[bool, bool]:
-        """C5, b(q) does not fall on (0, q0), and C6, b(B_U(q)) - b(q) does not on (0, q1).
+        """Checks C5, b(q) does not fall on (0, q0), and C6, b(B_U(q)) - b(q) does not on (0, q1).
 
-        Without them `smooth_sensitivity` need not be a bound. They depend on public parameters
-        only and are checked on a grid in ln q, which is a check and no proof.
+        Without them `smooth_sensitivity` need not be a bound. They depend on public parameters only
+        and are checked on a grid in ln q, which is a check and no proof.
+
+        Returns:
+            Whether C5 holds, and whether C6 does.
         """
         def rises(values: np.ndarray) -> bool:
             return bool(np.all(np.diff(values) >= -1e-12 * np.abs(values[1:])))
@@ -123,7 +134,11 @@ class Curve:
         return rises(self.rdp(to_q0)), rises(self.rdp(self.largest(to_q1)) - self.rdp(to_q1))
 
     def require_conditions(self) -> None:
-        """Raises UserError unless C5 and C6 hold."""
+        """Refuses parameters for which the smooth sensitivity is not proven.
+
+        Raises:
+            UserError: C5 or C6 fails.
+        """
         c5, c6 = self.conditions()
         if not (c5 and c6):
             failing = " and ".join(name for name, holds in (("C5", c5), ("C6", c6)) if not holds)

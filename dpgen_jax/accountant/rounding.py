@@ -1,5 +1,7 @@
-"""Sums of what is charged, never below the exact ones: floats are added as fractions and rounded
-up once, and what is left of an allowance is rounded down."""
+"""Sums of what is charged, never below the exact ones.
+
+Floats are added as fractions and rounded up once; what is left of an allowance is rounded down.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,27 @@ Terms = Iterable[tuple[float, int]]
 
 
 def round_up(exact: Fraction) -> float:
-    """The smallest float that is not below."""
+    """The smallest float that is not below an exact number.
+
+    Args:
+        exact: Any fraction.
+
+    Returns:
+        The float.
+    """
     nearest = float(exact)
     return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
 
 def add_up(terms: Terms) -> float:
-    """The sum of value * count, rounded up; inf if a value is."""
+    """The sum of value * count, rounded up.
+
+    Args:
+        terms: Pairs (value, count), in any order.
+
+    Returns:
+        The sum; inf if a value that counts is infinite.
+    """
     pairs = [(value, count) for value, count in terms if count and value]
     if any(value == math.inf for value, _ in pairs):
         return math.inf
@@ -26,7 +42,15 @@ def add_up(terms: Terms) -> float:
 
 
 def left_of(allowance: float, terms: Terms) -> float:
-    """The allowance less the sum, rounded down; below 0 where that is more."""
+    """The allowance less the sum of value * count, rounded down.
+
+    Args:
+        allowance: A finite number, such as delta.
+        terms: Pairs (value, count) of finite values.
+
+    Returns:
+        The remainder; below 0 where the sum is more than the allowance.
+    """
     return -round_up(_exact(terms) - Fraction(allowance))
 
 

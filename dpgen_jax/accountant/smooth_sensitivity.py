@@ -18,74 +18,46 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from dpgen_jax.accountant import pate
-from dpgen_jax.accountant.pate import ROUNDED, Rounding
+from dpgen_jax.accountant.local_sensitivity import (
+    gnmax_local_sensitivity,
+    threshold_local_sensitivity,
+    threshold_table,
+)
 from dpgen_jax.accountant.pate_curve import Curve
-from dpgen_jax.errors import UserError
-
-
-def gnmax_local_sensitivity(curve: Curve, counts: ArrayLike,
-                            rounding: Rounding = ROUNDED) -> Iterator[float]:
-    """The sum over queries of the local sensitivity at distance 0, 1, 2, ... teachers, endlessly.
-
-    counts: votes int [Q, m]. A vote with q > q0 is moved towards its leader, one with q < q1 away
-    from it, a teacher at a time and on the way that changes q fastest, until q lies between; from
-    then on the largest local sensitivity counts. Equal votes are walked once.
-    """
-    ordered = np.sort(np.asarray(counts, np.int64), axis=1)[:, ::-1]
-    votes, times = np.unique(ordered, axis=0, return_counts=True)
-    settled = 0
-    while len(votes):
-        log_q = pate.gnmax_log_q(votes, curve.sigma, rounding)
-        yield settled * curve.plateau + float(times @ curve.sensitivity(log_q))
-        weak, strong = log_q > curve.log_q0, log_q < curve.log_q1
-        moving = strong | (weak & (votes[:, 1] > 0))
-        settled += int(times[~moving].sum())
-        votes, times = votes[moving], times[moving]
-        step = np.where(weak[moving], 1, -1)
-        votes[:, 0] += step
-        votes[:, 1] -= step
-        votes[:, 1:] = np.sort(votes[:, 1:], axis=1)[:, ::-1]
-    while True:
-        yield settled * curve.plateau
-
-
-def threshold_local_sensitivity(largest: int, table: np.ndarray) -> np.ndarray:
-    """The local sensitivity of one threshold test if the largest count moves by exactly 0..T.
-
-    largest: votes of the leading class, 0..T; table: cost of the test at each largest count
-    [T + 1]. Returns [T + 1]; 0 where neither count is in range.
-    """
-    steps = np.abs(np.diff(table))
-    either = np.maximum(np.append(steps, 0.0), np.append(0.0, steps))  # to v + 1, to v - 1
-    found = np.zeros(len(table))
-    found[:len(table) - largest] = either[largest:]
-    found[:largest + 1] = np.maximum(found[:largest + 1], either[largest::-1])
-    return found
-
-
-def threshold_table(threshold: float, sigma: float, order: float, n_teachers: int,
-                    rounding: Rounding = ROUNDED) -> np.ndarray:
-    """The cost of the threshold test at order a, for each largest count 0..T: [T + 1]."""
-    log_q = pate.threshold_log_q(np.arange(n_teachers + 1), threshold, sigma, rounding)
-    return pate.rdp_gaussian(log_q, math.sqrt(2) * sigma, order)[:, 0]
+from dpgen_jax.accountant.pate_votes import ROUNDED, Rounding, checked
+from dpgen_jax.core.errors import UserError
 
 
 def total_rdp(counts: ArrayLike, answered: ArrayLike, threshold: float, sigma1: float,
               sigma2: float, order: float, rounding: Rounding = ROUNDED) -> float:
-    """The total whose smooth sensitivity this file bounds; arguments as in `smooth_sensitivity`.
+    """The total whose smooth sensitivity this file bounds; private.
 
-    `pate.confident_gnmax_rdp` at this order, except that a query with q >= q0 is charged the
+    It is `pate.confident_gnmax_rdp` at this order, except that a query with q >= q0 is charged the
     data-independent cost even where the data-dependent bound is smaller (which it is only where
     `Curve.log_q0` is no crossing): the released total must be the function that was analysed.
+
+    Args:
+        counts: As in `smooth_sensitivity`.
+        answered: As in `smooth_sensitivity`.
+        threshold: As in `smooth_sensitivity`.
+        sigma1: As in `smooth_sensitivity`.
+        sigma2: As in `smooth_sensitivity`.
+        order: As in `smooth_sensitivity`.
+        rounding: ROUNDED, or IDEAL for the noise of the papers.
+
+    Returns:
+        The RDP of all queries.
+
+    Raises:
+        UserError: Arguments that do not fit together.
     """
-    counts, answered = pate.checked(counts, answered)
+    counts, answered = checked(counts, answered)
     curve = Curve(sigma2, counts.shape[1], order)
     tests = pate.confident_gnmax_rdp(counts, np.zeros_like(answered), threshold, sigma1, sigma2,
                                      order, rounding)
@@ -95,17 +67,31 @@ def total_rdp(counts: ArrayLike, answered: ArrayLike, threshold: float, sigma1: 
 def smooth_sensitivity(counts: ArrayLike, answered: ArrayLike, threshold: float, sigma1: float,
                        sigma2: float, order: float, beta: float, n_teachers: int,
                        rounding: Rounding = ROUNDED) -> float:
-    """SS = max over d of e^(-beta d) sum_i [LS1_i(d) + answered_i LS2_i(d)]; private.
+    """The smooth sensitivity SS = max over d of e^(-beta d) sum_i [LS1_i(d) + answered_i LS2_i(d)].
 
-    counts: votes int [Q, m], at most n_teachers in a query; answered: the released outcomes of the
-    threshold test, bool [Q]; threshold, sigma1, sigma2: in votes; LS1 of the threshold test, LS2 of
-    GNMax, at d teachers from these votes. The largest count of a query may move by any number up to
-    d, and by another one in each query, so LS1_i(d) is the largest of all shifts up to d: the sum
-    at exactly d, as in the authors' code, can fall below the sensitivity of such a neighbour.
+    It is private. LS1 is the local sensitivity of the threshold test and LS2 that of GNMax, at d
+    teachers from these votes. The largest count of a query may move by any number up to d, and by
+    another one in each query, so LS1_i(d) is the largest of all shifts up to d: the sum at exactly
+    d, as in the authors' code, can fall below the sensitivity of such a neighbour.
 
-    Raises UserError if C5 or C6 fails, or for arguments that do not fit together.
+    Args:
+        counts: Votes, int [Q, m], at most n_teachers in a query.
+        answered: The released outcomes of the threshold test, bool [Q].
+        threshold: In votes.
+        sigma1: Noise of the test, in votes.
+        sigma2: Noise of GNMax, in votes.
+        order: The order a > 1.
+        beta: How much ln SS may differ between neighbours.
+        n_teachers: T.
+        rounding: ROUNDED, or IDEAL for the noise of the papers.
+
+    Returns:
+        SS.
+
+    Raises:
+        UserError: C5 or C6 fails, or arguments that do not fit together.
     """
-    counts, answered = pate.checked(counts, answered)
+    counts, answered = checked(counts, answered)
     if np.any(counts.sum(axis=1) > n_teachers):
         raise UserError(f"a query has more than {n_teachers} votes; give the number of teachers")
     if not 0 < beta < math.inf:
@@ -116,22 +102,22 @@ def smooth_sensitivity(counts: ArrayLike, answered: ArrayLike, threshold: float,
     tests = np.zeros(n_teachers + 1)
     for largest, times in zip(*np.unique(counts.max(axis=1), return_counts=True), strict=True):
         tests += times * np.maximum.accumulate(threshold_local_sensitivity(largest, table))
-    most = tests[-1] + np.count_nonzero(answered) * curve.plateau
+    largest_sum = tests[-1] + np.count_nonzero(answered) * curve.plateau
     best = 0.0
     votes = gnmax_local_sensitivity(curve, counts[answered], rounding)
     for distance in range(n_teachers + 1):
         weight = math.exp(-beta * distance)
-        if weight * most <= best:  # no larger distance can be the maximum
+        if weight * largest_sum <= best:  # no larger distance can be the maximum
             break
         best = max(best, weight * (tests[distance] + next(votes)))
     return best
 
 
 def gnss_rdp(beta: float, sigma_ss: float, order: float) -> float:
-    """RDP at `order` of adding sigma_ss SS N(0, 1) to a number whose SS is beta-smooth (GNSS).
+    """RDP at one order of adding sigma_ss SS N(0, 1) to a number whose SS is beta-smooth (GNSS).
 
-    a / (2 sigma_ss^2 w) - beta - ln(w) / (2 (a - 1)), with w = a - (a - 1) e^(2 beta): the largest
-    divergence there is between N(f, s^2) and N(f', s'^2) for |ln(s' / s)| <= beta and
+    It is a / (2 sigma_ss^2 w) - beta - ln(w) / (2 (a - 1)), with w = a - (a - 1) e^(2 beta): the
+    largest divergence there is between N(f, s^2) and N(f', s'^2) for |ln(s' / s)| <= beta and
     |f - f'| sigma_ss <= min(s, s').
 
     Proof. With t = ln(s' / s) and v = 1 - a + a e^(2t), the divergence (Gil, Alajaji and Linder,
@@ -143,7 +129,17 @@ def gnss_rdp(beta: float, sigma_ss: float, order: float) -> float:
     The formula of the paper (Theorem 23), a e^(2 beta) / sigma_ss^2 + (beta a - ln(1 - 2 a beta) /
     2) / (a - 1), is larger in most cases, but too small where 2 a beta is near 1 and sigma_ss is
     small: its first term misses the factor 1 / v.
-    Raises UserError unless 1 < a < 1 / (2 beta), the paper's range, in which w > 0.
+
+    Args:
+        beta: The smoothness of SS.
+        sigma_ss: Standard deviation of the noise, in smooth sensitivities.
+        order: The order a.
+
+    Returns:
+        RDP at that order.
+
+    Raises:
+        UserError: Unless 1 < a < 1 / (2 beta), the paper's range, in which w > 0.
     """
     if not (beta > 0 and 1 < order < 1 / (2 * beta)):
         raise UserError(f"the order must lie between 1 and 1/(2 beta), got order {order:g} with "
@@ -160,10 +156,13 @@ STEPS, LOG_STEPS = 2**20, 1024
 
 @dataclasses.dataclass(frozen=True)
 class Placed:
-    """A total and ln of its smooth sensitivity in whole steps of public grids; private.
+    """A total and the logarithm of its smooth sensitivity in whole steps of public grids; private.
 
-    total: in steps of `step`; sigma: the noise that it gets, in the same steps, itself private;
-    log: of ln S, in steps of `Sanitiser.log_step`.
+    Attributes:
+        total: The total, in steps of `step`.
+        sigma: The noise that it gets, in the same steps, itself private.
+        log: ln S, in steps of `Sanitiser.log_step`.
+        step: The grid of the total.
     """
 
     total: int
@@ -176,10 +175,7 @@ class Placed:
 class Sanitiser:
     """A one-sided release of a total at one order: an upper bound, except with a stated chance.
 
-    order: a; beta: of the smooth sensitivity, from 0.0001 to below 1 / (2 a); sigma_ss: noise on
-    the total, in smooth sensitivities; log_sigma: noise on ln SS, in units of its sensitivity,
-    beta; z: how many standard deviations of each noise are added on top.
-    All are fixed before the run, without looking at votes. Raises UserError for others.
+    All parameters are fixed before the run, without looking at votes.
 
     A choice for thousands of teachers: beta = 0.2 / a, sigma_ss = 10, log_sigma = 1.5 a, z = 3. It
     costs 0.097 at order 8 (0.069 for the total, 0.028 for SS) and fails with probability 0.0027;
@@ -188,6 +184,16 @@ class Sanitiser:
     `gnss_rdp`); beta log_sigma = 0.3 keeps e^U within a factor of about 2.5 of z deviations.
     benchmarks/pate_accounting.py measures it on simulated votes. Smaller sigma2, or teachers that
     agree less, bring more votes near q0, and SS up: then the data-independent total is better.
+
+    Attributes:
+        order: The order a.
+        beta: Of the smooth sensitivity, from 0.0001 to below 1 / (2 a).
+        sigma_ss: Noise on the total, in smooth sensitivities.
+        log_sigma: Noise on ln SS, in units of its sensitivity, beta.
+        z: How many standard deviations of each noise are added on top.
+
+    Raises:
+        UserError: A parameter outside of its range.
     """
 
     order: float
@@ -196,7 +202,7 @@ class Sanitiser:
     log_sigma: float
     z: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         gnss_rdp(self.beta, self.sigma_ss, self.order)  # refuses what it cannot price
         for name in ("log_sigma", "z"):
             if not 0 < getattr(self, name) < math.inf:
@@ -206,10 +212,10 @@ class Sanitiser:
                             "sensitivity have to be small beside it")
 
     def rdp(self) -> float:
-        """What the release itself costs, at its order; to be added to the bound it gives.
+        """The cost of the release itself, at its order; to be added to the bound it gives.
 
-        `gnss_rdp` for the noised total, and a / (2 log_sigma^2) for the Gaussian mechanism on ln S,
-        whose sensitivity is beta and whose noise beta log_sigma. Both are public.
+        It is `gnss_rdp` for the noised total, and a / (2 log_sigma^2) for the Gaussian mechanism on
+        ln S, whose sensitivity is beta and whose noise beta log_sigma. Both are public.
         """
         return (gnss_rdp(self.beta, self.sigma_ss, self.order)
                 + self.order / (2 * self.log_sigma**2))
@@ -221,21 +227,21 @@ class Sanitiser:
 
     @property
     def log_step(self) -> float:
+        """The grid of ln S."""
         return self.beta / LOG_STEPS
 
     @property
     def sigmas(self) -> tuple[float, float]:
-        """Of the noise in steps: the largest that the total can get, and that of ln S. Public."""
+        """The noise in steps: the largest that the total can get, and that of ln S. Public."""
         return self.sigma_ss * (STEPS + 2), self.log_sigma * LOG_STEPS
 
     def place(self, total_rdp: float, ss: float, most: float) -> Placed:
-        """What the two releases start from. total_rdp, ss: `total_rdp` and `smooth_sensitivity` at
-        this order and beta, private; most: what no total exceeds, the data-independent one, public.
+        """The whole numbers from which the two releases start.
 
         Noise in floats would tell of the floats under it. So both numbers become whole steps h and
         g = beta / 1024 of public grids, a multiple of neither being private, and the noise is
         round(sigma Z): for an integer v, v + round(sigma Z) = round(v + sigma Z) is post-processing
-        of the Gaussian mechanism that `rdp` prices, but for the total variation of the drawn law.
+        of the Gaussian mechanism that `rdp` prices, but for the total variation of the sampled law.
         The noise of the total is in proportion to S = SS + 2 h, h = most 2^-20 rounded up to a
         power of two:
           - The total in steps, F = ceil(total / h), differs between neighbours by less than
@@ -245,6 +251,14 @@ class Sanitiser:
             float errors cannot make up for from beta = 0.0001 on. Cutting both off at `most`, which
             neither exceeds but for rounding, changes nothing of this.
           - G = ceil(ln S / g) therefore differs by at most 1024, and log_sigma 1024 is its noise.
+
+        Args:
+            total_rdp: The `total_rdp` at this order; private.
+            ss: The `smooth_sensitivity` at this order and beta; private.
+            most: The data-independent total, which no total exceeds; public.
+
+        Returns:
+            The numbers, as private as the votes.
         """
         step = 2.0 ** (math.ceil(math.log2(most)) - 20) if most > 0 else 2.0**-20
         s = min(ss, most) + 2 * step
@@ -252,13 +266,20 @@ class Sanitiser:
                       math.ceil(math.log(s) / self.log_step), step)
 
     def upper_bound(self, total: int, log: int, step: float) -> float:
-        """The bound to release, from the noised whole numbers of a `Placed`, which are public:
-        h (F + 1) + z sigma_ss e^U, with U = g (G + 1 + z log_sigma 1024).
+        """The bound to release: h (F + 1) + z sigma_ss e^U, with U = g (G + 1 + z log_sigma 1024).
 
         The noised total alone is too low half of the time. Z1 >= -z and Z2 >= -z fail with
         probability Phi(-z) each. Otherwise h F is at least the total less z sigma_ss S and half a
         step, and U is at least ln S; the steps that are added cover rounding. The result may be
         below 0 or above the data-independent total, which is the better bound then, and public.
+
+        Args:
+            total: The noised F of a `Placed`, public.
+            log: The noised G of a `Placed`, public.
+            step: The grid of the total, h.
+
+        Returns:
+            RDP at the sanitiser's order.
         """
         spread = math.exp(self.log_step * (log + 1 + self.z * self.sigmas[1]))
         return step * (total + 1) + self.z * self.sigma_ss * spread

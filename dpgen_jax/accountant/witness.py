@@ -1,4 +1,4 @@
-"""What a ledger tells to others: the base class of whoever knows of its lines from elsewhere."""
+"""The base class of whoever knows of a ledger's lines from elsewhere."""
 
 from __future__ import annotations
 
@@ -9,12 +9,26 @@ class Witness:
     """Knows nothing and refuses nothing; others override."""
 
     def accept(self, ledger: Any) -> None:
-        """Called with a `Ledger`, locked and verified, before a line is appended to it. Errors:
-        UserError where its file lacks what is known of it."""
+        """Checks a ledger before a line is appended to it.
+
+        Args:
+            ledger: A `Ledger`, locked and verified.
+
+        Raises:
+            UserError: The ledger's file lacks lines that the witness knows of.
+        """
 
     def record(self, ledger: Any) -> None:
-        """Called after a line that something may be drawn on, before that is drawn; on disk when it
-        returns. Errors: UserError; nothing may be drawn then."""
+        """Takes note of the ledger's last line before anything is sampled on it.
+
+        What is noted is on disk when this returns.
+
+        Args:
+            ledger: The `Ledger`, whose last line allows a release.
+
+        Raises:
+            UserError: It cannot be noted; then nothing may be sampled.
+        """
 
     def close(self) -> None:
         """Called once, when the ledger is closed, also where `accept` was never called."""

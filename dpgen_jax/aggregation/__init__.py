@@ -1,0 +1,1 @@
+"""Bounds, noise, schedules and decoders, and the mechanisms that are made of them."""

@@ -7,27 +7,44 @@ import math
 import operator
 from typing import ClassVar
 
+import chex
 import jax
 import jax.numpy as jnp
 
+from dpgen_jax.aggregation.bound import assert_message
 from dpgen_jax.aggregation.enforce import enforce
 from dpgen_jax.aggregation.noise import MAX_SIGMA
-from dpgen_jax.types import Array, UserError
+from dpgen_jax.core.terms import Relation, Unit
+from dpgen_jax.core.types import Array, UserError
 
 
 @dataclasses.dataclass(frozen=True)
 class RowL2:
     """Each row of a message is clipped to L2 norm `clip` and put on a grid of clip / levels.
 
-    Guarantee: for two messages of one unit, whatever they are and whatever the keys,
-    ||project(v) - project(v')||^2 <= 4 levels^2 rows, in grid units: each row is an integer vector
-    with a sum of squares of at most levels^2, or zero. Unit: a record, through its unit's message;
-    replace-one. Raises UserError for values outside their range.
-
     Rounding uses dither: an entry becomes one of its two neighbours on the grid with the
     probability that makes the mean exact, since rounding to nearest would silence small entries.
     Rows are first scaled to a norm slightly below `clip`, so that rounding hardly ever pushes one
     over the bound, where it would be dropped.
+
+    Attributes:
+        clip: The largest L2 norm of a row, in units of the message.
+        columns: D.
+        rows: B.
+        levels: Steps of the grid from 0 to clip.
+
+    Guarantee:
+        Unit: a record, through the message of its unit. Relation: replace-one. Sensitivity: for two
+        messages of one unit, whatever they are and whatever the keys, ||project(v) -
+        project(v')||^2 <= 4 levels^2 rows, in grid units: each row is an integer vector with a sum
+        of squares of at most levels^2, or zero.
+
+    Source:
+        Clipping: Abadi et al., "Deep Learning with Differential Privacy" (arXiv 1607.00133),
+        Algorithm 1; the grid and its check in integers are this library's.
+
+    Raises:
+        UserError: A field is outside its range.
     """
 
     clip: float
@@ -35,10 +52,10 @@ class RowL2:
     rows: int
     levels: int
 
-    unit: ClassVar[str] = "record"
-    relation: ClassVar[str] = "replace-one"
+    unit: ClassVar[Unit] = Unit.RECORD
+    relation: ClassVar[Relation] = Relation.REPLACE_ONE
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("columns", "rows", "levels"):
             value = operator.index(getattr(self, name))
             object.__setattr__(self, name, value)
@@ -55,15 +72,17 @@ class RowL2:
 
     @property
     def max_abs(self) -> int:
+        """The largest magnitude of an entry, in grid units."""
         return self.levels
 
     @property
     def grid(self) -> float:
+        """The value of one step of the grid, in units of the message."""
         return self.clip / self.levels
 
     def project(self, key: Array, message: Array) -> Array:
-        """float32 [B, D] to int32 [B, D]; a row that is not finite becomes 0; the key protects
-        nothing."""
+        """Clips and rounds the rows of a message; a row that is not finite becomes 0."""
+        assert_message(message, self.columns)
         reach = math.sqrt(self.levels**2 - self.columns / 4) - 2
         unit = message / self.clip
         unit = jnp.where(jnp.all(jnp.isfinite(unit), -1, keepdims=True), unit, 0)
@@ -77,19 +96,49 @@ class RowL2:
         entries = jnp.clip(entries, -self.levels, self.levels)
         return enforce(entries, lambda rows: _squares_within(rows, self.levels**2))
 
+    @property
+    def squared_norm(self) -> int:
+        """The squared L2 norm, in grid units, that no message of B rows exceeds."""
+        return self.levels**2 * self.rows
+
     def squared_sensitivity(self) -> int:
-        """Of the whole message, replace-one: every row may turn to its opposite."""
-        return 4 * self.levels**2 * self.rows
+        """Returns the squared L2 sensitivity of a message: every row may turn to its opposite."""
+        return 4 * self.squared_norm
 
 
 def coarsest(columns: int) -> int:
-    """The fewest levels at which rounding still leaves a row its length: 8 sqrt(columns) cost
-    nothing, 2 sqrt(columns) about a fifteenth of a row's norm."""
+    """Returns the fewest levels at which rounding still leaves a row its length.
+
+    8 sqrt(columns) levels cost nothing, 2 sqrt(columns) about a fifteenth of the norm of a row.
+
+    Args:
+        columns: D.
+    """
     return math.ceil(2 * math.sqrt(columns))
 
 
-def _squares_within(entries: Array, most: int) -> Array:
-    """bool [..., 1]: whether a row's sum of squares is at most `most`, exactly.
+def row_levels(columns: int, sigma: float) -> int:
+    """Returns the levels of `RowL2` for rows of gradients under a noise of 2 C sigma.
+
+    So fine that rounding costs nothing, 8 sqrt(D), or as fine as the table of a large noise allows.
+
+    Args:
+        columns: D, the entries of a row.
+        sigma: Standard deviation of the noise over 2 C, twice the clip; 0 for none.
+
+    Raises:
+        UserError: Where the noise is larger than can be drawn for D entries.
+    """
+    levels = math.ceil(8 * math.sqrt(columns))
+    levels = min(levels, int(MAX_SIGMA / (2 * sigma))) if sigma else levels
+    if levels < coarsest(columns):
+        raise UserError(f"sigma is {sigma:g}; for records of {columns} values at most "
+                        f"{MAX_SIGMA / (2 * coarsest(columns)):g} can be drawn")
+    return levels
+
+
+def _squares_within(entries: Array, limit: int) -> Array:
+    """Returns bool [..., 1], exactly: the sum of squares of a row is at most `limit`.
 
     entries int32 [..., D], |entries| <= 2^15, D <= 2^16. Summed in halves of 16 bits, none of
     which can leave uint32.
@@ -98,53 +147,72 @@ def _squares_within(entries: Array, most: int) -> Array:
     low = jnp.sum(squares & 0xFFFF, -1, keepdims=True, dtype=jnp.uint32)
     high = jnp.sum(squares >> 16, -1, keepdims=True, dtype=jnp.uint32) + (low >> 16)
     low = low & 0xFFFF
-    return (high < most >> 16) | ((high == most >> 16) & (low <= most & 0xFFFF))
+    return (high < limit >> 16) | ((high == limit >> 16) & (low <= limit & 0xFFFF))
 
 
 MOST_GRADIENT_LEVELS = 2**12 - 1
+"""The finest grid of a gradient: its square is below 2^24, so float32 sums of squares are exact."""
 
 
 @dataclasses.dataclass(frozen=True)
 class GradientL2:
-    """One long row, a gradient with respect to all parameters, clipped to L2 norm `clip` as a whole
-    and rounded to a grid of clip / levels.
+    """One long row, a gradient with respect to all parameters, is clipped to L2 norm `clip`.
 
-    Guarantee: a message is an integer vector with a sum of squares of at most levels^2, in grid
-    units, or zero, whatever it was. Unit: a record, or a client, that itself is the unit.
-    Replace-one: it may turn to its opposite, squared sensitivity 4 levels^2; zero-out: it may turn
-    to 0, levels^2. Raises UserError for values outside their range.
+    It is rounded to a grid of clip / levels. Rounding is to nearest: no random numbers are needed
+    for each entry of each record, and the grid is fine beside the entries (`gradient_levels`).
 
-    Rounding is to nearest: no random numbers are needed for each entry of each record, and the grid
-    is fine beside the entries (`gradient_levels`).
+    Attributes:
+        clip: The largest L2 norm, in units of the message.
+        columns: D.
+        levels: Steps of the grid from 0 to clip.
+        relation: Replace-one or zero-out.
+        unit: A record, or a client, that itself is the unit.
+
+    Guarantee:
+        Unit and relation: as the fields say. Sensitivity: a message is an integer vector with a sum
+        of squares of at most levels^2, in grid units, or zero, whatever it was. Replace-one: it may
+        turn to its opposite, squared sensitivity 4 levels^2; zero-out: it may turn to 0, levels^2.
+
+    Source:
+        Abadi et al., "Deep Learning with Differential Privacy" (arXiv 1607.00133), Algorithm 1; the
+        grid and its check are this library's.
+
+    Raises:
+        UserError: A field is outside its range.
     """
 
     clip: float
     columns: int
     levels: int
-    relation: str = "replace-one"
-    unit: str = "record"
+    relation: Relation = Relation.REPLACE_ONE
+    unit: Unit = Unit.RECORD
 
     rows: ClassVar[int] = 1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not float(jnp.finfo(jnp.float32).tiny) <= self.clip < math.inf:
             raise UserError(f"clip is {self.clip}; it must be a finite float32 above 0")
-        if self.relation not in ("replace-one", "zero-out"):
-            raise UserError(f"relation is {self.relation!r}; use replace-one or zero-out")
+        if self.relation not in (Relation.REPLACE_ONE, Relation.ZERO_OUT):
+            raise UserError(f"relation is '{self.relation}'; use replace-one or zero-out")
         if not 1 <= coarsest(self.columns) <= self.levels <= MOST_GRADIENT_LEVELS:
             raise UserError(f"{self.levels} levels for {self.columns} columns; they must lie "
                             f"between {coarsest(self.columns)} and {MOST_GRADIENT_LEVELS}")
+        object.__setattr__(self, "relation", Relation(self.relation))
+        object.__setattr__(self, "unit", Unit(self.unit))
 
     @property
     def max_abs(self) -> int:
+        """The largest magnitude of an entry, in grid units."""
         return self.levels
 
     @property
     def grid(self) -> float:
+        """The value of one step of the grid, in units of the message."""
         return self.clip / self.levels
 
     def project(self, key: Array, message: Array) -> Array:
-        """float32 [1, D] to int32 [1, D]; a row that is not finite becomes 0; no key is needed."""
+        """Clips and rounds a gradient; one that is not finite becomes 0."""
+        assert_message(message, self.columns)
         # Gradients whose norm is no float32 are dropped: they are about to diverge.
         norm = jnp.sqrt(jnp.sum(message * message, -1, keepdims=True)) / self.clip
         finite = jnp.isfinite(norm)
@@ -154,27 +222,42 @@ class GradientL2:
         return enforce(jnp.where(finite, entries, 0).astype(jnp.int32), self.holds)
 
     def holds(self, entries: Array) -> Array:
-        """bool [1, 1]: whether a row int32 [1, D] is within the bound.
+        """Checks that a row is within the bound.
 
-        Exact although its sums are float32: below 2^24 sums of whole numbers are, and a sum that
-        passes 2^24 on the way does not come back, as rounding is monotone and nothing that is added
-        is negative. levels^2 is below 2^24.
+        It is exact although its sums are float32: below 2^24 sums of whole numbers are, and a sum
+        that passes 2^24 on the way does not come back, as rounding is monotone and nothing that is
+        added is negative. levels^2 is below 2^24.
+
+        Args:
+            entries: int32 [1, D].
+
+        Returns:
+            bool [1, 1].
         """
         row = entries.astype(jnp.float32)
         return jnp.sum(row * row, -1, keepdims=True) <= self.levels**2
 
+    @property
     def squared_norm(self) -> int:
-        """Of the longest message."""
+        """The squared L2 norm of the longest message, in grid units."""
         return self.levels**2
 
     def squared_sensitivity(self) -> int:
-        return self.squared_norm() * (4 if self.relation == "replace-one" else 1)
+        """Returns the squared L2 sensitivity of a message, in grid units, under the relation."""
+        return self.squared_norm * (4 if self.relation == Relation.REPLACE_ONE else 1)
 
 
 def gradient_levels(sigma: float, columns: int, units: int) -> int:
-    """The finest grid for `GradientL2` whose noise, of standard deviation sigma * clip, can still
-    be drawn, and on which the sum over `units` stays in 32 bits. Errors: UserError where that is
-    too coarse for so many columns."""
+    """Returns the finest grid for `GradientL2` whose noise can still be drawn.
+
+    Args:
+        sigma: The standard deviation of the noise, in units of the clip.
+        columns: D.
+        units: The number of units whose sum has to stay in 32 bits.
+
+    Raises:
+        UserError: The grid is too coarse for so many columns.
+    """
     levels = min(MOST_GRADIENT_LEVELS, (2**31 - 2**20) // units)
     levels = min(levels, int(MAX_SIGMA / sigma)) if sigma else levels
     if levels < coarsest(columns):
@@ -186,9 +269,24 @@ def gradient_levels(sigma: float, columns: int, units: int) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class GridMean:
-    """Decoder: the noisy sum over the number of units, in the units of the message: float32."""
+    """A decoder: the noisy sum over the number of units, in units of the message.
+
+    Attributes:
+        grid: The value of one step of the grid.
+    """
 
     grid: float
 
-    def __call__(self, noised: Array, n_units: int) -> Array:
+    def __call__(self, noised: Array, n_units: float) -> Array:
+        """Decodes a noisy sum.
+
+        Args:
+            noised: int32 [B, D].
+            n_units: The public number of units that answer, on average where they are sampled.
+
+        Returns:
+            float32 [B, D].
+        """
+        chex.assert_rank(noised, 2)
+        chex.assert_type(noised, jnp.int32)
         return noised.astype(jnp.float32) * (self.grid / n_units)

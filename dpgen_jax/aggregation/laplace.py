@@ -11,6 +11,7 @@ import functools
 import math
 from fractions import Fraction
 
+import chex
 import jax.numpy as jnp
 import mpmath
 import numpy as np
@@ -18,7 +19,7 @@ import numpy as np
 from dpgen_jax.accountant.events import LaplaceEvent
 from dpgen_jax.accountant.rounding import round_up
 from dpgen_jax.aggregation.noise import at_most
-from dpgen_jax.types import Array, UserError
+from dpgen_jax.core.types import Array, UserError
 
 MIN_SCALE, MAX_SCALE = 0.1, 65536.0
 TAIL = 67
@@ -27,18 +28,31 @@ TAIL = 67
 
 @dataclasses.dataclass(frozen=True)
 class DiscreteLaplace:
-    """P(X = k) proportional to exp(-|k| / scale): scale in units of the integer grid, 0.1 to 65536.
+    """Discrete Laplace noise: P(X = k) proportional to exp(-|k| / scale).
 
     X is the difference of two geometric numbers of ratio r = exp(-1 / scale), and the binary digits
     of a geometric number are independent: r^k is the product of r^(2^i) over the digits i of k that
     are 1. So digit i is 1 with probability r^(2^i) / (1 + r^(2^i)), for which a 96-bit number is
-    compared with a threshold; no floating-point number is involved in a draw. Raises UserError (a
-    ValueError) for another scale.
+    compared with a threshold; no floating-point number is involved in a draw.
+
+    Attributes:
+        scale: In steps of the integer grid, 0.1 to 65536.
+
+    Guarantee:
+        The release of one integer is (sensitivity / scale)-private, but for `total_variation`, for
+        the unit and the relation of the bound.
+
+    Source:
+        Ghosh, Roughgarden and Sundararajan, "Universally Utility-Maximizing Privacy Mechanisms"
+        (STOC 2009): the geometric mechanism.
+
+    Raises:
+        UserError: There is no such noise for this scale.
     """
 
     scale: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "scale", float(self.scale))
         if not MIN_SCALE <= self.scale <= MAX_SCALE:
             raise UserError(f"scale is {self.scale}; discrete Laplace noise is available from "
@@ -46,7 +60,7 @@ class DiscreteLaplace:
 
     @property
     def digits(self) -> int:
-        """Binary digits J that are drawn of a geometric number; r^(2^J) < 2^-96."""
+        """J: the binary digits that are drawn of a geometric number; r^(2^J) < 2^-96."""
         return math.ceil(TAIL * self.scale).bit_length()
 
     @property
@@ -55,36 +69,52 @@ class DiscreteLaplace:
         return 2**self.digits - 1
 
     def bits_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of the uint32 bits for draws of this shape: three words for every digit."""
+        """Returns the shape of the uint32 bits: three words for every digit."""
         return (*shape, 2, self.digits, 3)
 
     def sample(self, bits: Array) -> Array:
-        """Draws int32 [...] from uniform bits uint32 [..., 2, J, 3]; pure."""
+        """Returns draws made of uniform bits; it is pure.
+
+        Returns:
+            int32 [...].
+        """
+        chex.assert_shape(bits, (..., 2, self.digits, 3))
+        chex.assert_type(bits, jnp.uint32)
         entry = tuple(jnp.asarray(thresholds_as_words(self.scale, self.digits)).T)
         zero = at_most(entry, tuple(jnp.moveaxis(bits, -1, 0)))
         geometric = jnp.sum(jnp.where(zero, 0, 1 << jnp.arange(self.digits)), -1)
         return geometric[..., 0] - geometric[..., 1]
 
     def log_tail(self, k: np.ndarray) -> np.ndarray:
-        """ln P(X >= k) of the ideal law, for whole numbers k: r^k / (1 + r) for k >= 1, and for
-        k <= 0, by symmetry, 1 - P(X >= 1 - k)."""
+        """Returns ln P(X >= k) of the ideal law.
+
+        It is r^k / (1 + r) for k >= 1, and for k <= 0, by symmetry, 1 - P(X >= 1 - k).
+
+        Args:
+            k: Whole numbers, any shape.
+        """
         beyond = -np.maximum(k, 1 - k) / self.scale - math.log1p(math.exp(-1 / self.scale))
         return np.where(k >= 1, beyond, np.log1p(-np.exp(beyond)))
 
     def total_variation(self, draws: int) -> float:
-        """Upper bound on the distance between `draws` draws and as many ideal ones.
+        """Returns an upper bound on the distance between the law of draws and the ideal one.
 
         A digit's threshold is within 2^-97 of its ideal value, and the J digits that are drawn are
         those of a geometric number given that it is below 2^J, which it is but for r^(2^J) < 2^-96.
         Distances of independent draws add up: draws x 2 x (J 2^-97 + 2^-96).
+
+        Args:
+            draws: The number of independent draws.
         """
         return min(1.0, round_up(Fraction(draws * (self.digits + 2), 2**96)))
 
     def event(self, squared_sensitivity: int, draws: int, grid: float = 1.0) -> LaplaceEvent:
-        """What the release of ONE entry costs that moves by at most sqrt(squared_sensitivity).
+        """Returns the cost of the release of ONE entry.
 
-        Laplace noise protects what an entry moves by, not the L2 norm of many entries: raises
-        ValueError for more than one draw.
+        Laplace noise protects what an entry moves by, not the L2 norm of many entries.
+
+        Raises:
+            ValueError: There is more than one draw.
         """
         if draws != 1:
             raise ValueError(f"{draws} entries at once; discrete Laplace noise is charged for each")
@@ -93,7 +123,12 @@ class DiscreteLaplace:
 
 
 def thresholds(scale: float, digits: int) -> tuple[int, ...]:
-    """P(digit i is 1) in units of 2^-96, each rounded to the nearest."""
+    """Returns P(digit i is 1) in units of 2^-96, each rounded to the nearest.
+
+    Args:
+        scale: In steps of the integer grid.
+        digits: J.
+    """
     with mpmath.workprec(256):
         odds = [mpmath.exp(-mpmath.mpf(2)**i / mpmath.mpf(scale)) for i in range(digits)]
         return tuple(int(mpmath.nint(mpmath.ldexp(p / (1 + p), 96))) for p in odds)
@@ -101,7 +136,12 @@ def thresholds(scale: float, digits: int) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=8)
 def thresholds_as_words(scale: float, digits: int) -> np.ndarray:
-    """uint32 [J, 3]: `thresholds`, the highest word first."""
+    """Returns `thresholds` as uint32 [J, 3], the highest word first.
+
+    Args:
+        scale: In steps of the integer grid.
+        digits: J.
+    """
     data = b"".join(value.to_bytes(12, "big") for value in thresholds(scale, digits))
     table = np.frombuffer(data, ">u4").astype(np.uint32).reshape(digits, 3)
     table.setflags(write=False)

@@ -7,52 +7,72 @@ import operator
 from collections.abc import Callable
 from typing import ClassVar
 
+import chex
 import jax.numpy as jnp
 import numpy as np
 
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.aggregation.bits import BitSource
-from dpgen_jax.aggregation.mechanism import Bound, Noise, due, rows_of
-from dpgen_jax.aggregation.schedule import Everyone, Rotation
-from dpgen_jax.types import Array, UserError
+from dpgen_jax.aggregation.bound import Bound
+from dpgen_jax.aggregation.mechanism import pending_charge, rows_of
+from dpgen_jax.aggregation.noise import Noise
+from dpgen_jax.aggregation.schedule import FullParticipation, RoundRobin, Schedule
+from dpgen_jax.core.terms import Relation, Unit
+from dpgen_jax.core.types import Array, UserError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LocalMechanism:
     """Each client bounds its message, adds noise of its own, and sends that.
 
-    bound: of one client's message; noise: of one client; schedule: whose turn it is, public;
-    n_units: clients, public; shape: (B, D) of a message; decode as in `Mechanism`.
-
-    Guarantee: unit: a client; replace-one: all records of one client change, their number too. One
-    visit is one Gaussian release of sensitivity bound.squared_sensitivity() by that client, made
-    before anything leaves it: it holds against the server and against all other clients together.
-    A client is charged for its own visits, at most schedule.visits(T). Secret draws of clients
-    amplify nothing against a server that knows whom it asked, so no such schedule is taken. The
-    price: the mean of m answers carries the noise of one client over sqrt m, where a trusted
+    The price: the mean of m answers carries the noise of one client over sqrt m, where a trusted
     aggregator would leave that over m.
 
-    Raises UserError for fewer than two clients, and where a noisy sum could leave int32.
+    Attributes:
+        bound: The bound on the message of one client.
+        noise: The noise of one client.
+        schedule: The clients that are queried in a round, public.
+        n_units: U, clients, public.
+        shape: (B, D) of a message.
+        decode: As in `SumMechanism`.
+
+    Guarantee:
+        Unit: a client. Relation: replace-one: all records of one client change, their number too.
+        Sensitivity: one participation is one Gaussian release of squared L2 sensitivity
+        bound.squared_sensitivity() by that client, made before anything leaves it: it holds against
+        the server and against all other clients together. A client is charged for its own
+        participations, at most schedule.max_participations(T). Secret samples of clients amplify
+        nothing against a server that knows whom it asked, so no such schedule is taken.
+
+    Source:
+        Kasiviswanathan et al., "What Can We Learn Privately?" (FOCS 2008): the local model.
+
+    Raises:
+        UserError: There are fewer than two clients, the schedule is secret, or a noisy sum could
+            leave int32.
     """
 
     bound: Bound
     noise: Noise
-    schedule: Everyone | Rotation
+    schedule: Schedule
     n_units: int
     shape: tuple[int, int]
     decode: Callable[[Array, float], Array]
 
-    unit: ClassVar[str] = "client"
-    relation: ClassVar[str] = "replace-one"
+    unit: ClassVar[Unit] = Unit.CLIENT
+    relation: ClassVar[Relation] = Relation.REPLACE_ONE
     keeps_votes: ClassVar[bool] = False
-    bits_shape: ClassVar[tuple[int]] = (0,)  # the sum gets no noise on top
+    cost_depends_on_answers: ClassVar[bool] = False
+    vote_bins: ClassVar[int] = 0
+    bits_shape: ClassVar[tuple[int, ...]] = (0,)  # the sum gets no noise on top
 
-    def __post_init__(self):
-        object.__setattr__(self, "shape", tuple(operator.index(size) for size in self.shape))
+    def __post_init__(self) -> None:
+        rows, columns = (operator.index(size) for size in self.shape)
+        object.__setattr__(self, "shape", (rows, columns))
         if self.n_units < 2:
             raise UserError(f"a federation of {self.n_units} clients; at least 2 are needed: leave "
                             "out --federated to train on one data set")
-        if not isinstance(self.schedule, Everyone | Rotation):
+        if not isinstance(self.schedule, FullParticipation | RoundRobin):
             raise UserError("clients answer by a public schedule: a secret draw hides nothing from "
                             "the server, which knows whom it asks")
         if self.bound.rows != self.shape[0]:
@@ -64,41 +84,49 @@ class LocalMechanism:
 
     @property
     def largest(self) -> int:
-        """The largest entry, in size, that a client can send."""
+        """The largest magnitude of an entry that a client can send."""
         return self.bound.max_abs + self.noise.max_abs
 
     @property
     def client_bits_shape(self) -> tuple[int, ...]:
-        """Of the uint32 bits of one client's noise for one visit."""
+        """The shape of the uint32 bits of one client's noise for one participation."""
         return self.noise.bits_shape(self.shape)
 
-    def secrets(self, source: BitSource, turns: np.ndarray, first: int) -> np.ndarray:
-        """uint32 [R, n, *client_bits_shape]: each visited client's own noise bits."""
-        units = np.arange(rows_of(self))[:, None] * self.schedule.groups + turns
-        return source.draw_for(units, first, self.client_bits_shape)
+    def private_inputs(
+        self, source: BitSource, cohorts: np.ndarray, first_round: int
+    ) -> np.ndarray:
+        """Draws the noise bits of each queried client: uint32 [R, n, *client_bits_shape]."""
+        units = np.arange(rows_of(self))[:, None] * self.schedule.n_cohorts + cohorts
+        return source.draw_for(units, first_round, self.client_bits_shape)
 
-    def contribution(self, key: Array, message: Array, secret: Array) -> Array:
-        """What leaves the client: int32 [B, D], private as it stands."""
-        return self.bound.project(key, message) + self.noise.sample(secret)
+    def contribution(self, key: Array, message: Array, private_input: Array) -> Array:
+        """Returns the message that leaves the client, private as it stands: int32 [B, D]."""
+        return self.bound.project(key, message) + self.noise.sample(private_input)
 
     def decide(self, votes: Array, bits: Array) -> Array:
-        return self.decode(votes, self.schedule.answering(self.n_units))
+        """Returns the decoded sum: float32 [B, ...]."""
+        chex.assert_shape(votes, self.shape)
+        chex.assert_type(votes, jnp.int32)
+        return self.decode(votes, self.schedule.expected_answers(self.n_units))
 
     def value(self, outcome: Array) -> Array:
+        """Returns the outcome itself."""
         return outcome
 
     def answered(self, outcome: Array) -> Array:
-        """Nothing: every visit costs the same."""
+        """Returns nothing, int32 [0]: every participation costs the same."""
         return jnp.zeros(0, jnp.int32)
 
     def events(self, steps: int) -> Events:
-        """What `steps` steps cost the most visited client."""
+        """Returns the cost to the client that participates most, as (event, count) pairs."""
         rows, columns = self.shape
         visit = self.noise.event(self.bound.squared_sensitivity(), rows * columns, self.bound.grid)
-        return ((visit, self.schedule.visits(steps)),)
+        return ((visit, self.schedule.max_participations(steps)),)
 
-    def due(self, spent: Events, turn: int, steps: int) -> Events:
-        return due(self.events(turn + steps), spent)
+    def pending_charge(self, spent: Events, first_round: int, steps: int) -> Events:
+        """Returns what is missing for all rounds up to the last one, as (event, count) pairs."""
+        return pending_charge(self.events(first_round + steps), spent)
 
-    def settled(self, answered: np.ndarray, charged: Events) -> Events:
+    def actual_charge(self, answered: np.ndarray, charged: Events) -> Events:
+        """Returns what was charged: every participation costs the same."""
         return charged

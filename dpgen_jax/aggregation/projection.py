@@ -6,23 +6,60 @@ what is released in the projected space may be taken back by anyone (post-proces
 
 from __future__ import annotations
 
+import chex
 import jax
 import jax.numpy as jnp
 
-from dpgen_jax.types import Array
+from dpgen_jax.core.types import Array
 
 
 def matrices(key: Array, rows: int, dimension: int, projected: int) -> Array:
-    """R float32 [rows, dimension, projected], entries N(0, 1 / projected): line 3 of Algorithm 2,
-    drawn anew for every fake (the published code does so too)."""
+    """Draws R with entries N(0, 1 / k), anew for every fake as the published code does.
+
+    Args:
+        key: Public random key.
+        rows: B.
+        dimension: D.
+        projected: k.
+
+    Returns:
+        float32 [B, D, k].
+
+    Source:
+        G-PATE (arXiv 1906.09338), Algorithm 2, line 3.
+    """
     return jax.random.normal(key, (rows, dimension, projected)) / jnp.sqrt(projected)
 
 
 def project(matrices: Array, gradients: Array) -> Array:
-    """u = x R (line 4): gradients [B, D] to [B, projected]."""
+    """Returns u = x R.
+
+    Args:
+        matrices: float32 [B, D, k].
+        gradients: float32 [B, D].
+
+    Returns:
+        float32 [B, k].
+
+    Source:
+        G-PATE (arXiv 1906.09338), Algorithm 2, line 4.
+    """
+    chex.assert_rank([matrices, gradients], [3, 2])
     return jnp.einsum("bd,bdk->bk", gradients, matrices)
 
 
 def reconstruct(matrices: Array, released: Array) -> Array:
-    """x = u R^T (line 11): [B, projected] to [B, D]; the transpose, not the inverse."""
+    """Returns x = u R^T; the transpose, not the inverse.
+
+    Args:
+        matrices: float32 [B, D, k].
+        released: float32 [B, k].
+
+    Returns:
+        float32 [B, D].
+
+    Source:
+        G-PATE (arXiv 1906.09338), Algorithm 2, line 11.
+    """
+    chex.assert_rank([matrices, released], [3, 2])
     return jnp.einsum("bk,bdk->bd", released, matrices)

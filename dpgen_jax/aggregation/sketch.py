@@ -1,8 +1,8 @@
-"""Count sketches of votes, as in FetchSGD (Rothchild et al., ICML 2020, arXiv 2007.07682), for
-teachers that vote (Algorithm 7 of DataLens, arXiv 2103.11109).
+"""Count sketches of votes, as in FetchSGD (Rothchild et al., ICML 2020, arXiv 2007.07682).
 
-There, noise is added after the largest entries were chosen, so the choice itself is not private.
-Here it is added to the sum of the sketches, and whatever is read off it is post-processing.
+They are of teachers that vote (Algorithm 7 of DataLens, arXiv 2103.11109). There, noise is added
+after the largest entries were chosen, so the choice itself is not private. Here it is added to the
+sum of the sketches, and whatever is read off it is post-processing.
 """
 
 from __future__ import annotations
@@ -12,18 +12,29 @@ import math
 import operator
 from typing import ClassVar
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpgen_jax.aggregation.bound import assert_message
 from dpgen_jax.aggregation.enforce import enforce
 from dpgen_jax.aggregation.topk_sign import TopKSign, magnitude_bits, select_top_k
-from dpgen_jax.types import Array, UserError
+from dpgen_jax.core.terms import Relation, Unit
+from dpgen_jax.core.types import Array, UserError
 
 
 def shuffle(key: Array, rows: int, columns: int) -> tuple[Array, Array]:
-    """Public (order int32 [rows, D], signs float32 [rows, D]): what makes the hashes of
-    `CountSketch` random, drawn anew for every fake."""
+    """Makes a public shuffle, which makes the hashes of `CountSketch` random, anew for every fake.
+
+    Args:
+        key: Public random key.
+        rows: B.
+        columns: D.
+
+    Returns:
+        order int32 [B, D], a permutation in each row, and signs float32 [B, D] of -1 and 1.
+    """
     k_order, k_signs = jax.random.split(key)
     order = jnp.broadcast_to(jnp.arange(columns, dtype=jnp.int32), (rows, columns))
     return (jax.random.permutation(k_order, order, axis=1, independent=True),
@@ -31,14 +42,32 @@ def shuffle(key: Array, rows: int, columns: int) -> tuple[Array, Array]:
 
 
 def shuffled(shuffle: tuple[Array, Array], x: Array) -> Array:
-    """x float32 [B, D] in that order and with those signs."""
+    """Returns rows in the order and with the signs of a shuffle.
+
+    Args:
+        shuffle: As `shuffle` returns it.
+        x: float32 [B, D].
+
+    Returns:
+        float32 [B, D].
+    """
     order, signs = shuffle
+    chex.assert_equal_shape([order, signs, x])
     return signs * jnp.take_along_axis(x, order, -1)
 
 
 def unshuffled(shuffle: tuple[Array, Array], x: Array) -> Array:
-    """The inverse of `shuffled`."""
+    """Returns the inverse of `shuffled`.
+
+    Args:
+        shuffle: As `shuffle` returns it.
+        x: float32 [B, D].
+
+    Returns:
+        float32 [B, D].
+    """
     order, signs = shuffle
+    chex.assert_equal_shape([order, signs, x])
     return jnp.take_along_axis(signs * x, jnp.argsort(order, -1), -1)
 
 
@@ -48,15 +77,26 @@ class CountSketch:
 
     Coordinate a width + b is added to place (b + i a) mod width of row i. Two coordinates meet in
     at most one row, so they disturb at most one of the estimates that the median is taken of; which
-    ones meet, and with which signs, is made random by `shuffle`. Raises UserError where they would
-    meet more often.
+    ones meet, and with which signs, is made random by `shuffle`.
+
+    Attributes:
+        depth: Rows of the sketch.
+        width: Places of a row.
+        columns: D.
+
+    Source:
+        Charikar, Chen and Farach-Colton, "Finding Frequent Items in Data Streams" (ICALP 2002); the
+        hashes are this library's.
+
+    Raises:
+        UserError: A field is outside its range, or two coordinates would meet more than once.
     """
 
     depth: int
     width: int
     columns: int
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("depth", "width", "columns"):
             value = operator.index(getattr(self, name))
             object.__setattr__(self, name, value)
@@ -74,10 +114,20 @@ class CountSketch:
 
     @property
     def size(self) -> int:
+        """The number of sums."""
         return self.depth * self.width
 
     def table(self, x: Array) -> Array:
-        """[..., D] to the sums [..., depth * width], of the same type."""
+        """Sketches rows.
+
+        Args:
+            x: [..., D] of any type.
+
+        Returns:
+            Sums [..., depth * width] of the same type.
+        """
+        chex.assert_axis_dimension(x, -1, self.columns)
+        # members[i, j, b] is the coordinate of block j that is added to place b of row i.
         row, block, place = np.ogrid[:self.depth, :self.blocks, :self.width]
         members = block * self.width + (place - row * block) % self.width
         padding = [(0, 0)] * (x.ndim - 1) + [(0, self.blocks * self.width - self.columns)]
@@ -85,7 +135,15 @@ class CountSketch:
         return sums.reshape(*x.shape[:-1], self.size)
 
     def estimates(self, table: Array) -> Array:
-        """[..., depth * width] to [..., D]: of each coordinate the median over the rows."""
+        """Estimates the coordinates: of each the median over the rows of the sketch.
+
+        Args:
+            table: [..., depth * width].
+
+        Returns:
+            [..., D].
+        """
+        chex.assert_axis_dimension(table, -1, self.size)
         row, at = np.ogrid[:self.depth, :self.columns]
         block, place = at // self.width, at % self.width
         return jnp.median(table[..., row * self.width + (place + row * block) % self.width], -2)
@@ -95,61 +153,96 @@ class CountSketch:
 class SketchedSigns:
     """Each row of a message becomes top-k stochastic signs, and these a count sketch.
 
-    votes: top-k signs, of `votes.rows` rows; sketch: of one row.
+    Attributes:
+        votes: Top-k signs, of `votes.rows` rows.
+        sketch: The sketch of one row.
 
-    Guarantee: for two messages of one unit, whatever they are and whatever the keys,
-    ||project(v) - project(v')||^2 <= 4 squared_norm rows: the sketch of each row is an integer
-    vector with a sum of squares of at most `squared_norm`, or zero. Unit: a record, through its
-    unit's message; replace-one. The bound holds for any public shuffle of the message.
-    Raises UserError where a sum of squares could leave 32 bits.
+    Guarantee:
+        Unit: a record, through the message of its unit. Relation: replace-one. Sensitivity: for two
+        messages of one unit, whatever they are and whatever the keys, ||project(v) -
+        project(v')||^2 <= 4 squared_row_norm rows: the sketch of each row is an integer vector with
+        a sum of squares of at most `squared_row_norm`, or zero. The bound holds for any public
+        shuffle of the message.
+
+    Source:
+        DataLens (arXiv 2103.11109), Algorithm 7, with the noise on the sum of the sketches.
+
+    Raises:
+        UserError: A sum of squares could leave 32 bits.
     """
 
     votes: TopKSign
     sketch: CountSketch
 
-    unit: ClassVar[str] = "record"
-    relation: ClassVar[str] = "replace-one"
+    unit: ClassVar[Unit] = Unit.RECORD
+    relation: ClassVar[Relation] = Relation.REPLACE_ONE
     grid: ClassVar[float] = 1.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self._longest >= 2**31:
             raise UserError("the sketch of so many votes could leave 32-bit integers; use fewer "
                             "votes or more columns")
 
     @property
     def rows(self) -> int:
+        """B."""
         return self.votes.rows
 
     @property
     def max_abs(self) -> int:
+        """The largest magnitude of a sum of the sketch."""
         return min(self.votes.top_k, self.sketch.blocks)
 
     @property
     def _longest(self) -> int:
-        """No sketch has a larger sum of squares: in each row the votes have this at most."""
+        """The sum of squares that no sketch of a row exceeds, by its number of votes."""
         return self.sketch.depth * self.votes.top_k * self.max_abs
 
     @property
-    def squared_norm(self) -> int:
-        """C_s squared, the most that the squares of a sketch may come to: a longer one is dropped.
+    def squared_row_norm(self) -> int:
+        """The largest sum of squares of the sketch of a row: a longer one is dropped.
+
         With signs at random, k votes come to r k, with a standard deviation of k sqrt(2 r / c) for
         r rows of c places (of the k^2 / 2 c pairs that meet in a row each adds 2 or -2); four of
-        those leave hardly any."""
+        those leave hardly any out.
+        """
         k, depth = self.votes.top_k, self.sketch.depth
         usual = depth * k + 4 * k * math.sqrt(2 * depth / self.sketch.width)
         return min(self._longest, math.floor(usual))
 
+    @property
+    def squared_norm(self) -> int:
+        """The squared L2 norm that no message of B rows exceeds."""
+        return self.squared_row_norm * self.rows
+
     def project(self, key: Array, message: Array) -> Array:
-        """float32 [B, D] to int32 [B, depth * width]; the key protects nothing."""
+        """Turns the message of one unit into sketches of its votes.
+
+        Args:
+            key: Random key for the signs; it protects nothing.
+            message: float32 [B, D].
+
+        Returns:
+            int32 [B, depth * width].
+        """
+        assert_message(message, self.sketch.columns)
         table = self.sketch.table(self.votes.project(key, message))
         return enforce(
-            table, lambda rows: jnp.sum(rows * rows, -1, keepdims=True) <= self.squared_norm)
+            table, lambda rows: jnp.sum(rows * rows, -1, keepdims=True) <= self.squared_row_norm)
 
     def squared_sensitivity(self) -> int:
-        """Of the whole message, replace-one: every sketch may turn to its opposite."""
-        return 4 * self.squared_norm * self.rows
+        """Returns the squared L2 sensitivity of a message: every sketch may turn over."""
+        return 4 * self.squared_norm
 
     def unsketch(self, released: Array) -> Array:
-        """float32 [B, depth * width] to [B, D]: the k largest estimates, and zeros."""
-        found = self.sketch.estimates(released)
-        return jnp.where(select_top_k(magnitude_bits(found), self.votes.top_k), found, 0)
+        """Returns the k largest estimates of a released sketch, and zeros elsewhere.
+
+        Args:
+            released: float32 [B, depth * width].
+
+        Returns:
+            float32 [B, D].
+        """
+        estimates = self.sketch.estimates(released)
+        largest = select_top_k(magnitude_bits(estimates), self.votes.top_k)
+        return jnp.where(largest, estimates, 0)

@@ -1,4 +1,4 @@
-"""Data sets by one short text: `load("glyphs")`, `load("csv:people.csv", schema="s.yaml")`, ..."""
+"""Data sets by one short text: `load("glyphs")`, `load("csv:people.csv", schema="s.yaml")`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from dpgen_jax.core.reading import limited
+from dpgen_jax.core.types import UserError
 from dpgen_jax.data import (
     celeba,
     cifar10,
     femnist,
     folders,
     glyphs,
+    held_out,
     images,
     npz,
+    places365,
     public_tables,
     schema,
     tables,
@@ -25,56 +29,68 @@ from dpgen_jax.data.base import (
     MAX_SIDE,
     MIN_SIDE,
     Dataset,
+    Resize,
     Uncovered,
     assemble,
-    fixed_classes,
     without_empty_slots,
 )
-from dpgen_jax.data.class_names import declared, named
-from dpgen_jax.reading import limited
-from dpgen_jax.types import UserError
+from dpgen_jax.data.class_names import declared, fixed_classes, with_names
 
 __all__ = ["SPECS", "Dataset", "Uncovered", "from_arrays", "load", "without_empty_slots"]
 
 IMAGE_OPTIONS = ("classes", "image_size")
+RECORDED = ("attribute", "image_size", "resize", "split", "per_class", "test_fraction")
+"""The options that decide which records a data set has and how they look: a run records them."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """load(place, *options), without the place where `place`, the word for it, is empty."""
+    """A kind of data set.
+
+    Attributes:
+        load: ``load(place, *options)``, or ``load(*options)`` where `place` is empty.
+        place: The word for the text after the colon, as in DIR.
+        options: The names of the options that it takes.
+        sized: Whether its images have a size of their own; else the size is a choice.
+    """
 
     load: Callable[..., Dataset]
     place: str = ""
     options: tuple[str, ...] = IMAGE_OPTIONS
+    sized: bool = True
 
 
 def _load_glyphs(classes: int | None, image_size: int | None) -> Dataset:
+    """Draws the glyphs in the requested size."""
     fixed_classes("glyphs", glyphs.DIGITS, classes)
     return glyphs.glyphs() if image_size is None else glyphs.glyphs(image_size)
 
 
-def _load_csv(place: str, given: str | None, test_csv: str | None) -> Dataset:
-    if given is None:
+def _load_csv(place: str, schema_file: str | None, test_csv: str | None) -> Dataset:
+    """Loads a CSV file by its schema."""
+    if schema_file is None:
         raise UserError(
             f"csv:{place} needs --schema FILE.yaml, which declares its columns; draft one with "
-            f"python -m dpgen_jax.train --init-schema {place} --label COLUMN --out schema.yaml")
-    return tables.csv(place, schema.read(given), test_csv)
+            f"python -m dpgen_jax.schema {place} --label COLUMN --out schema.yaml")
+    return tables.csv(place, schema.read(schema_file), test_csv)
 
 
 SOURCES = {
-    "glyphs": Source(_load_glyphs),
+    "glyphs": Source(_load_glyphs, sized=False),
     "digits": Source(images.digits),
     "breast_cancer": Source(public_tables.breast_cancer, options=()),
     "idx": Source(images.idx, "DIR"),
     "npz": Source(npz.npz, "FILE"),
     "folder": Source(folders.folder, "DIR",
-                     (*IMAGE_OPTIONS, "channels", "class_names", "skip_bad")),
-    "celeba": Source(celeba.celeba, "DIR", ("attribute", *IMAGE_OPTIONS, "skip_bad")),
-    "places365": Source(folders.places365, "DIR",
-                        ("attribute", *IMAGE_OPTIONS, "class_names", "skip_bad")),
+                     (*IMAGE_OPTIONS, "channels", "class_names", "skip_bad", "resize")),
+    "celeba": Source(celeba.celeba, "DIR",
+                     ("attribute", *IMAGE_OPTIONS, "skip_bad", "resize", "split"), sized=False),
+    "places365": Source(places365.places365, "DIR",
+                        ("attribute", *IMAGE_OPTIONS, "class_names", "skip_bad", "resize",
+                         "per_class"), sized=False),
     "cifar10": Source(cifar10.cifar10, "DIR"),
     "femnist": Source(femnist.femnist, "FILE.h5"),
-    "tfds": Source(tfds.prepared, "NAME"),
+    "tfds": Source(tfds.tfds, "NAME", (*IMAGE_OPTIONS, "download")),
     "csv": Source(_load_csv, "FILE", ("schema", "test_csv")),
     "adult": Source(public_tables.adult, "DIR", ()),
 }
@@ -83,31 +99,75 @@ SPECS = tuple(f"{kind}:{source.place}".rstrip(":") for kind, source in SOURCES.i
 
 def load(spec: str, *, classes: int | None = None, image_size: int | None = None,
          channels: int | None = None, class_names: str | Sequence[str] | None = None,
-         schema: str | None = None, test_csv: str | None = None, attribute: str | None = None,
-         skip_bad: bool = False, max_gb: float | None = None) -> Dataset:
-    """Loads the data set that spec names: `glyphs`, `digits`, or KIND:PLACE as in `SPECS`.
+         schema: str | None = None, test_csv: str | None = None,
+         test_fraction: float | None = None, attribute: str | None = None, skip_bad: bool = False,
+         download: bool = False, max_gb: float | None = None, resize: Resize | None = None,
+         split: str | None = None, per_class: int | None = None) -> Dataset:
+    """Loads a data set.
 
-    classes: the declared number of classes of images. Needed by npz unless the file states it, and
-      by femnist unless the file's name does, 10 for idx unless given; the other sources state their
-      own, and another number is an error.
-    image_size: pixels; images of another shape are centre-cropped to a square and resized. 64 for
-      celeba and places365 unless given.
-    channels: for folder, 1 or 3, to which images are converted.
-    class_names: of the classes in the order of their labels: names, a text with commas between
-      them, or the path of a text file with one a line. They declare the number of classes, and the
-      folders of folder and places365.
-    schema: for csv, a YAML file or the name of a packaged schema (`schema.NAMES`).
-    test_csv: for csv, the file of the held-out part.
-    attribute: the label of celeba, `gender` or `hair`; for places365 the classes, with ; between
-      them (`folders.places365`).
-    skip_bad: for folder, celeba and places365, files that cannot be decoded are empty slots.
-    max_gb: memory that the arrays may take; by default what the machine has.
-    What is not declared and is read from private records is listed in `Dataset.uncovered`.
-    A path that does not exist is also tried under the folder DPGEN_DATA (default ../shared/data,
-    seen from the working directory). `tfds:` reads under TFDS_DATA_DIR, as tfds itself does.
-    Errors: UserError, one line that names the file, row or option at fault and the mend. It may
-    quote private data (a row's label), so it is for the data holder only.
+    What is not declared and is read from private records is listed in `Dataset.uncovered`. A path
+    that does not exist is also tried under the folder DPGEN_DATA. `tfds:` reads under
+    TFDS_DATA_DIR, as tfds itself does; what is not prepared there is downloaded, once the user
+    agreed at the terminal or by `download`.
+
+    Args:
+        spec: `glyphs`, `digits`, or KIND:PLACE as in `SPECS`.
+        classes: The declared number of classes of images. Needed by npz unless the file states it,
+            and by femnist unless the file's name does; 10 by default for idx. The other sources
+            state theirs, and another number is an error.
+        image_size: Pixels; images of another shape are made squares and resized. 64 by default for
+            celeba and places365.
+        channels: For folder, 1 or 3, to which images are converted.
+        class_names: The classes in the order of their labels: names, a text with commas between
+            them, or the path of a text file with one a line. They declare the number of classes,
+            and the folders of folder and places365.
+        schema: For csv, a YAML file or the name of a packaged schema (`schema.NAMES`).
+        test_csv: For csv, the file of the held-out part.
+        test_fraction: For a data set without a held-out part, the share of its records that are
+            held out (`held_out.hold_out`).
+        attribute: The label of celeba, `gender` or `hair`; for places365 the classes, with ;
+            between them (`places365.places365`).
+        skip_bad: For folder, celeba and places365, files that cannot be decoded are empty slots.
+        download: For tfds, download and prepare what is not prepared, without a question.
+        max_gb: The memory that the arrays may take; by default what the machine has.
+        resize: For folder, celeba and places365, how images become squares: `crop`, by default, or
+            `stretch`.
+        split: For celeba, the parts that are trained on: `train`, by default, or `train+val`.
+        per_class: For places365, how many training images of each class are taken.
+
+    Returns:
+        The data set.
+
+    Raises:
+        UserError: One line that names the file, row or option at fault and the mend. It may quote
+            private data (a row's label), so it is for the data holder only.
     """
+    _check_options(classes, image_size, channels)
+    kind, colon, place = spec.partition(":")
+    source = SOURCES.get(kind)
+    if source is None or (bool(colon), bool(place)) != (bool(source.place),) * 2:
+        raise UserError(_unknown(spec, kind))
+    with limited(max_gb):
+        names = declared(class_names)
+        options = {"class_names": names, "classes": _counted(names, classes),
+                   "image_size": image_size, "channels": channels, "schema": schema,
+                   "test_csv": test_csv, "attribute": attribute, "skip_bad": skip_bad,
+                   "download": download, "resize": resize, "split": split, "per_class": per_class}
+        accepted = {*source.options, *["class_names"] * ("classes" in source.options)}
+        for name, value in options.items():
+            if value not in (None, False, ()) and name not in accepted:
+                raise UserError(
+                    f"--{name.replace('_', '-')} does not apply to {kind}; drop the option")
+        places = [place] if place else []
+        data = with_names(source.load(*places, *(options[name] for name in source.options)), names)
+        recorded = {"kind": kind, **options, "test_fraction": test_fraction}
+        data = dataclasses.replace(data, options={
+            name: recorded[name] for name in ("kind", *RECORDED) if recorded[name] is not None})
+        return data if test_fraction is None else held_out.hold_out(data, test_fraction)
+
+
+def _check_options(classes: int | None, image_size: int | None, channels: int | None) -> None:
+    """Checks the numbers that do not depend on the source."""
     if image_size is not None and not MIN_SIDE <= image_size <= MAX_SIDE:
         fault = "small" if image_size < MIN_SIDE else "large"
         raise UserError(f"--image-size {image_size} is too {fault}; give {MIN_SIDE} to {MAX_SIDE} "
@@ -116,26 +176,10 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
         raise UserError(f"--classes {classes} is too small; declare 1 or more")
     if channels not in (None, 1, 3):
         raise UserError(f"--channels {channels}: give 1 for gray or 3 for RGB")
-    kind, colon, place = spec.partition(":")
-    source = SOURCES.get(kind)
-    if source is None or (bool(colon), bool(place)) != (bool(source.place),) * 2:
-        raise UserError(_unknown(spec, kind))
-    with limited(max_gb):
-        names = declared(class_names)
-        given = {"class_names": names, "classes": _counted(names, classes),
-                 "image_size": image_size, "channels": channels, "schema": schema,
-                 "test_csv": test_csv, "attribute": attribute, "skip_bad": skip_bad}
-        for name, value in given.items():
-            if value not in (None, False, ()) and name not in (
-                    *source.options, *["class_names"] * ("classes" in source.options)):
-                raise UserError(
-                    f"--{name.replace('_', '-')} does not apply to {kind}; drop the option")
-        return named(source.load(*([place] if place else []),
-                                 *(given[name] for name in source.options)), names)
 
 
 def _counted(names: Sequence[str], classes: int | None) -> int | None:
-    """The number of classes that is declared. Errors: UserError where names and number differ."""
+    """Returns the number of classes that is declared, by names or number, which must agree."""
     if names and classes not in (None, len(names)):
         raise UserError(f"--class-names has {len(names)} names, --classes {classes} was given; "
                         "drop one of them")
@@ -143,10 +187,18 @@ def _counted(names: Sequence[str], classes: int | None) -> int | None:
 
 
 def from_arrays(x: np.ndarray, y: np.ndarray, classes: int | None = None) -> Dataset:
-    """A data set of the caller's own: images as `npz:` takes them, labels int [n].
+    """Makes a data set of the caller's arrays.
 
-    classes: where it is None it is read off the labels, and `uncovered`. Errors: UserError, as
-    `load`.
+    Args:
+        x: Images [n, H, W] or [n, H, W, ch], uint8 or float in [0, 1].
+        y: Labels int [n].
+        classes: The number of classes; where it is None it is read off the labels, and `uncovered`.
+
+    Returns:
+        The data set.
+
+    Raises:
+        UserError: As `load`.
     """
     if y is None:
         raise UserError("labels are missing: give y, or, with a DataFrame, schema=FILE")
@@ -154,7 +206,7 @@ def from_arrays(x: np.ndarray, y: np.ndarray, classes: int | None = None) -> Dat
         x, y = np.asarray(x), np.asarray(y)
     except ValueError as error:  # rows of different lengths
         raise UserError(f"images and labels are no arrays ({error}); give arrays") from error
-    uncovered = ()
+    uncovered: tuple[Uncovered, ...] = ()
     if classes is None:
         if not (y.size and np.issubdtype(y.dtype, np.integer)):
             raise UserError(f"labels are {y.dtype} of shape {y.shape}; give integers, one an image")
@@ -167,7 +219,8 @@ def from_arrays(x: np.ndarray, y: np.ndarray, classes: int | None = None) -> Dat
 
 
 def _unknown(spec: str, kind: str) -> str:
-    known = dict(zip(SOURCES, SPECS, strict=True))
-    close = difflib.get_close_matches(kind.lower(), known, n=1)
-    hint = f"did you mean {known[close[0]]}? " if close else ""
+    """Returns the error message for a text that names no data set."""
+    by_kind = dict(zip(SOURCES, SPECS, strict=True))
+    close = difflib.get_close_matches(kind.lower(), by_kind, n=1)
+    hint = f"did you mean {by_kind[close[0]]}? " if close else ""
     return f"unknown data set {spec!r}; {hint}known: {', '.join(SPECS)}"

@@ -1,35 +1,41 @@
-"""What the sources share: the `Dataset`, the checks of images, and small helpers for loaders."""
+"""The `Dataset`, the checks of images, and the helpers that all loaders share."""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import itertools
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import DTypeLike
 from PIL import Image, ImageOps
 
-from dpgen_jax.reading import require_memory
-from dpgen_jax.types import EMPTY, ImageSpec, Spec, UserError
+from dpgen_jax.core import checks
+from dpgen_jax.core.reading import require_memory
+from dpgen_jax.core.terms import Unit
+from dpgen_jax.core.types import EMPTY, ImageSpec, Spec, UserError
 
 Arrays = tuple[np.ndarray, np.ndarray]
 MIN_SIDE, MAX_SIDE = 4, 4096
 MAX_CLASSES = 100_000
-COMPARED, NAMED = 1000, 20
-"""names that a wrong one is compared with, and that a message lists"""
+MAX_LISTED = 20
+"""The limit of names that a message lists."""
+Resize = Literal["crop", "stretch"]
+"""How an image becomes a square: its centre is cut out, or all of it is stretched."""
+SQUARES: dict[Resize, Callable[..., Image.Image]] = {
+    "crop": ImageOps.fit, "stretch": Image.Image.resize}
 
 
 @dataclasses.dataclass(frozen=True)
 class Uncovered:
     """A field of the public schema that was read from private records: no epsilon covers it.
 
-    what: one line for the statement, as in "the number of channels, 1, is read from the files";
-    declare: the option that declares it instead, as in "--channels 1".
+    Attributes:
+        what: One line for the statement, as in "the number of channels, 1, is read from the files".
+        declare: The option that declares it instead, as in "--channels 1".
     """
 
     what: str
@@ -40,23 +46,32 @@ class Uncovered:
 class Dataset:
     """Labelled records. Arrays are read-only.
 
-    name: short and safe for a folder name.
-    spec: the declared, public schema.
-    x_train, y_train int32 [n]; x_test, y_test alike, or None. x is uint8 [n, H, W, ch] for images,
-      float32 [n, F] in [0, 1] for a table (`transform.decode` turns it back). n counts the records
-      that are listed: one that was left out for its content or label is an empty slot, with
-      y = `types.EMPTY` and x = 0. The held-out part has no empty slots.
-    notes: what is public of how the data were read, one line each; published. None of them is a
-      function of the content or the label of a record.
-    uncovered: what of the spec, or of n, was read from private records. A run refuses it, or is
-      told to accept it, and then its statement says "not covered".
-    private_notes: what the data holder may see on a terminal, one line each. NEVER write them to a
-      file: they tell about the records.
-    bought: the purchases of the schema made under differential privacy on these records, as rows
-      of `accountant.events.to_json`; whoever trains on them charges them.
-    clients: int32 [n], who holds each training record, 0..U-1; None where nobody said: a federated
-      run then deals the records to simulated clients by its secret key. No other run reads it.
-    simulated: why no bound for a record is proven where `clients.split` made the clients up.
+    n counts the records that are listed: one that was left out for its content or label is an empty
+    slot, with y = `types.EMPTY` and x = 0. The held-out part has no empty slots.
+
+    Attributes:
+        name: Short and safe for a folder name.
+        spec: The declared, public schema.
+        x_train: uint8 [n, H, W, ch] for images, float32 [n, F] in [0, 1] for a table
+            (`transform.decode` inverts the encoding).
+        y_train: Labels int32 [n].
+        x_test: The held-out part, like `x_train`; or None.
+        y_test: Its labels, like `y_train`; or None.
+        notes: Public lines on how the data were read; published. None of them is a function of the
+            content or the label of a record.
+        private_notes: Lines that the data holder may see on a terminal. NEVER write them to a file:
+            they depend on the records.
+        bought: The purchases made under differential privacy on these records, such as entries of
+            the schema, as rows of `accountant.events.to_json`; a run that trains on them charges
+            them.
+        bought_unit: Whom the purchases protect: "record" or "client".
+        clients: int32 [n], the client 0..U-1 of each training record; None where the source does
+            not name clients: a federated run then deals the records to simulated clients by its
+            secret key. No other run reads it.
+        uncovered: The parts of the spec, or of n, that were read from private records. A run
+            refuses them; where the user accepts them, its statement says "not covered".
+        simulated: Why no bound for a record is proven where `clients.split` simulated the clients.
+        options: The kind of data set and the public options by which it was loaded, if it was.
     """
 
     name: str
@@ -68,27 +83,44 @@ class Dataset:
     notes: tuple[str, ...] = ()
     private_notes: tuple[str, ...] = ()
     bought: tuple[dict[str, Any], ...] = ()
+    bought_unit: Unit = Unit.RECORD
     clients: np.ndarray | None = None
     uncovered: tuple[Uncovered, ...] = ()
     simulated: str = ""
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def without_empty_slots(data: Dataset) -> Dataset:
-    """The records alone, to be looked at: no more the places that a run deals."""
-    there = data.y_train != EMPTY
-    if there.all():
+    """Returns the data set without its empty slots, to be looked at rather than trained on.
+
+    Args:
+        data: A data set.
+    """
+    present = data.y_train != EMPTY
+    if present.all():
         return data
-    clients = None if data.clients is None else frozen(data.clients[there], np.int32)
-    return dataclasses.replace(data, x_train=frozen(data.x_train[there], data.x_train.dtype),
-                               y_train=frozen(data.y_train[there], np.int32), clients=clients)
+    clients = None if data.clients is None else frozen(data.clients[present], np.int32)
+    return dataclasses.replace(data, x_train=frozen(data.x_train[present], data.x_train.dtype),
+                               y_train=frozen(data.y_train[present], np.int32), clients=clients)
 
 
 def assemble(name: str, classes: int, train: Arrays, test: Arrays | None,
              notes: Iterable[str] = (), image_size: int | None = None) -> Dataset:
-    """A data set of images: checks both parts against one schema, resizes if asked, freezes.
+    """Makes a data set of images; both parts are checked against one schema.
 
-    train, test: (images uint8 [n, H, W] or [n, H, W, ch], integer labels [n]).
-    Errors: UserError, naming the row if a single record is at fault.
+    Args:
+        name: The name of the data set.
+        classes: The declared number of classes.
+        train: Images uint8 [n, H, W] or [n, H, W, ch], and integer labels [n].
+        test: The held-out part, alike; or None.
+        notes: Public lines on how the data were read.
+        image_size: Pixels to which other images are cropped and resized; None for their own shape.
+
+    Returns:
+        The data set; its arrays are read-only.
+
+    Raises:
+        UserError: Naming the row if a single record is at fault.
     """
     if not 1 <= classes <= MAX_CLASSES:
         raise UserError(f"{name}: {classes} classes declared; declare 1 to {MAX_CLASSES:,}")
@@ -99,30 +131,20 @@ def assemble(name: str, classes: int, train: Arrays, test: Arrays | None,
         if x_test.shape[1:] != x_train.shape[1:]:
             raise UserError(f"{name}: test images are {x_test.shape[1:]}, train images "
                             f"{x_train.shape[1:]}; both need the same height, width and channels")
-    return Dataset(safe_name(name), ImageSpec(*x_train.shape[1:], classes),
+    height, width, channels = x_train.shape[1:]
+    return Dataset(safe_name(name), ImageSpec(height, width, channels, classes),
                    x_train, y_train, x_test, y_test, tuple(notes))
 
 
 def _checked(part: str, x: np.ndarray, y: np.ndarray, classes: int,
              image_size: int | None) -> Arrays:
+    """Checks one part, resizes and freezes it."""
     if x.dtype != np.uint8:
         raise UserError(f"{part}: images are {x.dtype}, expected uint8 in 0..255")
-    if x.ndim == 3:
-        x = x[..., None]
-    if x.ndim != 4 or x.shape[3] not in (1, 3):
-        raise UserError(f"{part}: images have shape {x.shape}, expected [n, H, W] or [n, H, W, ch] "
-                        "with 1 or 3 channels")
+    x = checks.images(part, x)
     if not len(x):
         raise UserError(f"{part}: no records; at least 1 is needed")
-    if y.shape != x.shape[:1]:
-        raise UserError(f"{part}: {len(x)} images but labels of shape {y.shape}; "
-                        "one label an image is needed")
-    if not np.issubdtype(y.dtype, np.integer):
-        raise UserError(f"{part}: labels are {y.dtype}, expected integers 0..{classes - 1}")
-    outside = np.flatnonzero((y < 0) | (y >= classes))
-    if outside.size:
-        raise UserError(f"{part}: label {y[outside[0]]} in row {outside[0]} is outside the "
-                        f"declared 0..{classes - 1}; mend the row or declare more classes")
+    checks.labels(part, y, len(x), classes)
     if image_size is not None and x.shape[1:3] != (image_size, image_size) and x.size:
         require_memory(f"{part}: {len(x):,} images of {image_size} x {image_size} pixels",
                        len(x) * image_size**2 * x.shape[3])
@@ -133,30 +155,56 @@ def _checked(part: str, x: np.ndarray, y: np.ndarray, classes: int,
     return frozen(x, np.uint8), frozen(y, np.int32)
 
 
-def frozen(array: np.ndarray, dtype) -> np.ndarray:
-    """A contiguous, read-only array; copied if a view, since its base could still be written."""
+def frozen(array: np.ndarray, dtype: DTypeLike) -> np.ndarray:
+    """Returns an array contiguous and read-only.
+
+    Args:
+        array: Any array; it may become read-only itself.
+        dtype: The type of the result.
+    """
     array = np.ascontiguousarray(array, dtype)
+    # A view is copied: it could still be written through its base.
     if array.base is not None and array.flags.writeable:
         array = array.copy()
     array.flags.writeable = False
     return array
 
 
-def fit(image: np.ndarray | Image.Image, size: int) -> np.ndarray:
-    """Centre-crops to a square and resizes with antialiasing: uint8 [size, size, ch]."""
+def fit(image: np.ndarray | Image.Image, size: int, resize: Resize = "crop") -> np.ndarray:
+    """Makes an image a square of another size, with antialiasing (bicubic).
+
+    Args:
+        image: uint8 [H, W, ch], or an image of Pillow.
+        size: Pixels on a side of the result.
+        resize: How the image becomes a square.
+
+    Returns:
+        uint8 [size, size, ch].
+
+    Raises:
+        UserError: For an array of another shape or type.
+    """
     if isinstance(image, np.ndarray):
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] not in (1, 3):
             raise UserError(f"cannot resize {image.dtype} images of shape {image.shape}, expected "
                             "uint8 [H, W, ch] with 1 or 3 channels")
         image = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
-    resized = ImageOps.fit(image, (size, size), Image.Resampling.BICUBIC)
+    resized = SQUARES[resize](image, (size, size), Image.Resampling.BICUBIC)
     return np.asarray(resized).reshape(size, size, -1)
 
 
 def stack(images: Iterable[tuple[str, np.ndarray]], count: int) -> np.ndarray:
-    """Fills one array [count, H, W, ch] from (name, image [H, W, ch]) pairs of one shape.
+    """Stacks images of one shape.
 
-    Errors: UserError naming the first image whose shape differs from that of image 0.
+    Args:
+        images: Pairs of a name and an image [H, W, ch].
+        count: How many there are.
+
+    Returns:
+        [count, H, W, ch], of the type of the first image.
+
+    Raises:
+        UserError: Naming the first image whose shape differs from that of image 0.
     """
     out = None
     for i, (name, image) in enumerate(images):
@@ -172,61 +220,80 @@ def stack(images: Iterable[tuple[str, np.ndarray]], count: int) -> np.ndarray:
 
 def same_shape(name: str, shape: tuple[int, ...], first: tuple[int, ...] | None
                ) -> tuple[int, ...]:
-    """The shape of an image, which must be that of the first one if there was one."""
+    """Returns the shape of an image, which must be that of the first one.
+
+    Args:
+        name: The name of the image.
+        shape: Its shape.
+        first: The shape of the first image; None where this is the first.
+
+    Raises:
+        UserError: The shapes differ.
+    """
     if first not in (None, shape):
         raise UserError(f"{name} has shape {shape}, the first image {first}; "
                         "pass --image-size N to resize all")
     return shape
 
 
-def fixed_classes(name: str, actual: int, declared: int | None) -> int:
-    """The class count of a source that publishes its own; a different declaration is an error."""
-    if declared not in (None, actual):
-        raise UserError(f"{name} has {actual} classes, --classes {declared} was given; "
-                        "drop the option")
-    return actual
+def locate(path_text: str) -> Path:
+    """Returns where a path exists: as it is, or else under the folder that DPGEN_DATA names.
 
+    Args:
+        path_text: The path, as the user wrote it.
 
-def locate(given: str) -> Path:
-    """The path as given, or under the folder DPGEN_DATA (default ../shared/data) if only there."""
+    Raises:
+        UserError: Where it is in neither.
+    """
     try:
-        here = Path(given).expanduser()
-        fallback = Path(os.environ.get("DPGEN_DATA", "../shared/data")) / given
+        here = Path(path_text).expanduser()
+        fallback = Path(os.environ.get("DPGEN_DATA", "../shared/data")) / path_text
         for path in (here, fallback):
             if path.exists():
                 return path
     except (OSError, ValueError, RuntimeError) as error:  # a zero byte, a name too long, ~nobody
-        raise UserError(f"{shown(given)} is no path that can be read "
+        raise UserError(f"{shown(path_text)} is no path that can be read "
                         f"({getattr(error, 'strerror', None) or error}); mend the path") from error
-    raise UserError(f"{shown(given)} not found: looked at {shown(here.absolute())} and "
-                    f"{shown(fallback.absolute())}; mend the path or set DPGEN_DATA")
+    is_set = "DPGEN_DATA" in os.environ  # where it is not, the fallback is nothing a user knows of
+    also = f" and {shown(fallback.absolute())}" if is_set else ""
+    raise UserError(f"{shown(path_text)} not found: looked at {shown(here.absolute())}{also}; mend "
+                    "the path, or set DPGEN_DATA to the folder of your data sets")
 
 
 def shown(name: object) -> str:
-    """A file's or a class's name in one printable line: what a terminal cannot show is escaped."""
+    """Returns a name in one printable line, with what a terminal cannot show escaped.
+
+    Args:
+        name: Anything with a text form.
+    """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode()
                    for c in str(name))
 
 
 def safe_name(name: str) -> str:
-    """Letters, digits, dot, dash and underscore only, with no leading dot or dash."""
+    """Returns a name of letters, digits, dots, dashes and underscores, for a folder.
+
+    Args:
+        name: Any text.
+    """
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip(".-") or "data"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """", did you mean 'X'?" or nothing; of the first `COMPARED` names, and for a short one."""
-    some = itertools.islice(known, COMPARED) if len(name) <= 100 else ()
-    close = difflib.get_close_matches(name, list(some), n=1)
-    return f", did you mean {close[0]!r}?" if close else ""
-
-
 def listed(names: Iterable[str]) -> str:
-    """The names with commas between them; of many the first, and how many more there are."""
-    names = [name if name.isprintable() else repr(name) for name in names]
-    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+    """Returns the names with commas between them; of many the first, and the number of the others.
+
+    Args:
+        names: Any texts.
+    """
+    printable = [name if name.isprintable() else repr(name) for name in names]
+    more = f" and {len(printable) - MAX_LISTED:,} more" if len(printable) > MAX_LISTED else ""
+    return ", ".join(printable[:MAX_LISTED]) + more
 
 
 def quoted(text: str) -> str:
-    """In quotes, control characters escaped; of a long text its beginning."""
+    """Returns a text in quotes, with control characters escaped; of a long one the beginning.
+
+    Args:
+        text: Any text.
+    """
     return repr(text) if len(text) <= 100 else f"{text[:100]!r}... ({len(text):,} letters)"

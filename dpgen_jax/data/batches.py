@@ -11,11 +11,11 @@ from __future__ import annotations
 import dataclasses
 import pickletools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from dpgen_jax.types import UserError
+from dpgen_jax.core.types import UserError
 
 MAX_PROTOCOL = 2
 MODULES = ("numpy.core.multiarray", "numpy._core.multiarray")
@@ -28,8 +28,11 @@ LITERALS = {"BININT", "BININT1", "BININT2", "BINSTRING", "SHORT_BINSTRING", "BIN
 TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
+T = TypeVar("T")
+
+
 class _Refused(Exception):
-    """What the file holds that a batch does not."""
+    """The file is no batch; the message is the reason."""
 
 
 @dataclasses.dataclass
@@ -41,16 +44,25 @@ class _Name:
 
 @dataclasses.dataclass
 class _Object:
-    """A call of `name` that was written down, and the state that the file gives to it."""
+    """A call of `name`, noted and not made, and the state that the file gives to its result."""
 
     name: str
-    state: tuple | None = None
+    state: tuple[Any, ...] | None = None
 
 
 def read_batch(name: str, data: bytes, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """(pixels uint8 [n, width], labels int64 [n]) of a pickled dictionary with `data` and `labels`.
+    """Reads a batch: a pickled dictionary with `data` and `labels`.
 
-    Errors: UserError, one line, if the file holds anything but that and other plain values.
+    Args:
+        name: The name of the file, for errors.
+        data: The bytes of the file.
+        width: The number of pixels of an image, over all channels.
+
+    Returns:
+        Pixels uint8 [n, width] and labels int64 [n].
+
+    Raises:
+        UserError: The file contains anything but that and other plain values.
     """
     try:
         return _content(_parse(data), width)
@@ -62,11 +74,13 @@ def read_batch(name: str, data: bytes, width: int) -> tuple[np.ndarray, np.ndarr
                     "the official archive again")
 
 
-def _content(held: Any, width: int) -> tuple[np.ndarray, np.ndarray]:
-    if not isinstance(held, dict):
+def _content(batch: Any, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the pixels and labels of a parsed batch."""
+    if not isinstance(batch, dict):
         raise _Refused("it holds no dictionary")
-    held = {key.decode("latin-1") if isinstance(key, bytes) else key: held[key] for key in held}
-    array, labels = held.get("data"), held.get("labels")
+    fields = {key.decode("latin-1") if isinstance(key, bytes) else key: value
+              for key, value in batch.items()}
+    array, labels = fields.get("data"), fields.get("labels")
     if not isinstance(array, _Object) or not isinstance(labels, list):
         raise _Refused("it lacks `data`, an array, or `labels`, a list")
     pixels = _array(array)
@@ -78,9 +92,11 @@ def _content(held: Any, width: int) -> tuple[np.ndarray, np.ndarray]:
     return pixels, np.array(labels, np.int64)
 
 
-def _array(held: _Object) -> np.ndarray:
-    """The state of an array: version, shape, element type, column order, bytes."""
-    _, shape, kind, by_column, data = held.state
+def _array(parsed: _Object) -> np.ndarray:
+    """Makes the array of a parsed one, whose state is version, shape, type, column order, bytes."""
+    if parsed.state is None:
+        raise _Refused("data has no state")
+    _, shape, kind, by_column, data = parsed.state
     if not isinstance(kind, _Object) or kind.name != DTYPE or by_column is not False:
         raise _Refused("data is no uint8 array in row order")
     data = data.encode("latin-1") if isinstance(data, str) else data
@@ -88,10 +104,11 @@ def _array(held: _Object) -> np.ndarray:
 
 
 def _parse(data: bytes) -> Any:
-    """The value that the opcodes describe."""
+    """Returns the value that the opcodes describe."""
     stack: list[Any] = []
     memo: dict[int, Any] = {}
-    for code, argument, place in pickletools.genops(data):
+    argument: Any  # of another type for each opcode
+    for code, argument, position in pickletools.genops(data):
         name = code.name
         if name in LITERALS:
             stack.append(argument)
@@ -117,12 +134,12 @@ def _parse(data: bytes) -> Any:
             (value,) = stack
             return value
         elif name != "PROTO" or argument > MAX_PROTOCOL:
-            raise _Refused(f"unexpected opcode {name} at byte {place}")
+            raise _Refused(f"unexpected opcode {name} at byte {position}")
     raise _Refused("it ends too early")
 
 
 def _marked(stack: list[Any]) -> list[Any]:
-    """Takes off what lies above the last mark, and the mark."""
+    """Pops the values above the last mark, and the mark."""
     start = len(stack) - 1 - next(i for i, value in enumerate(reversed(stack)) if value is MARK)
     values = stack[start + 1:]
     del stack[start:]
@@ -130,31 +147,36 @@ def _marked(stack: list[Any]) -> list[Any]:
 
 
 def _set_items(stack: list[Any]) -> None:
+    """Sets several items of the dictionary below the mark."""
     values = _marked(stack)
     _typed(stack[-1], dict).update(zip(values[::2], values[1::2], strict=True))
 
 
 def _set_item(stack: list[Any]) -> None:
+    """Sets one item of a dictionary."""
     value, key = stack.pop(), stack.pop()
     _typed(stack[-1], dict)[key] = value
 
 
 def _append(stack: list[Any]) -> None:
+    """Appends one value to a list."""
     value = stack.pop()
     _typed(stack[-1], list).append(value)
 
 
 def _extend(stack: list[Any]) -> None:
+    """Appends several values to the list below the mark."""
     values = _marked(stack)
     _typed(stack[-1], list).extend(values)
 
 
 def _close_tuple(stack: list[Any]) -> None:
+    """Makes a tuple of the values above the mark."""
     stack.append(tuple(_marked(stack)))
 
 
 def _call(stack: list[Any]) -> None:
-    """One of the known calls, of exactly the known arguments, written down."""
+    """Carries out or notes one of the allowed calls, with exactly the allowed arguments."""
     arguments, called = _typed(stack.pop(), tuple), _typed(stack.pop(), _Name).name
     if called == ENCODE and len(arguments) == 2 and arguments[1] == "latin1":
         stack.append(_typed(arguments[0], str).encode("latin-1"))
@@ -167,11 +189,13 @@ def _call(stack: list[Any]) -> None:
 
 
 def _set_state(stack: list[Any]) -> None:
+    """Sets the state of a noted object."""
     state = _typed(stack.pop(), tuple)
     _typed(stack[-1], _Object).state = state
 
 
-def _typed(value: Any, kind: type) -> Any:
+def _typed(value: Any, kind: type[T]) -> T:
+    """Returns the value, which must be of this type."""
     if not isinstance(value, kind):
         raise _Refused(f"a {type(value).__name__} where a {kind.__name__.strip('_')} belongs")
     return value

@@ -1,7 +1,7 @@
-"""Decoded images, kept for the next run in a folder of the data holder's own.
+"""The cache of decoded images, in a folder that only the data holder can read.
 
-They are private records, so they lie under DPGEN_CACHE (default ~/.cache/dpgen_jax), which only its
-owner may read, and never in a run or a release. An entry is a folder `KEY/` of `pixels.npy` and
+They are private records, so they lie under DPGEN_CACHE (default ~/.cache/dpgen_jax), closed to
+other users, and never in a run or a release. An entry is a folder `KEY/` of `pixels.npy` and
 `meta.json`; it appears whole, by one rename, or not at all. Entries may be deleted at any time.
 """
 
@@ -22,7 +22,8 @@ from typing import BinaryIO
 import numpy as np
 import PIL
 
-from dpgen_jax.types import UserError
+from dpgen_jax.core.types import UserError
+from dpgen_jax.data.base import Resize
 
 DEFAULT_FOLDER = "~/.cache/dpgen_jax"
 PIXELS, META = "pixels.npy", "meta.json"
@@ -30,34 +31,52 @@ PIXELS, META = "pixels.npy", "meta.json"
 
 @dataclasses.dataclass(frozen=True)
 class Decoded:
-    """pixels: uint8 [n, H, W, ch], read-only; bad: the places, in the list of n files, of those
-    that were left out, where the pixels are 0."""
+    """The images of n files.
+
+    Attributes:
+        pixels: uint8 [n, H, W, ch], read-only.
+        bad: The positions of the files that were left out, where the pixels are 0.
+    """
 
     pixels: np.ndarray
     bad: tuple[int, ...] = ()
 
 
-def entry(files: Sequence[Path | None], mode: str | None, size: int | None) -> Path:
-    """Where the decoded files belong: named by their paths, sizes and times, and the options; None
-    for one that is left out whatever it holds."""
-    digest = hashlib.sha256(repr((PIL.__version__, mode, size)).encode())
+def entry(files: Sequence[Path | None], mode: str | None, size: int | None,
+          resize: Resize = "crop") -> Path:
+    """Returns the folder of an entry, named by the files' paths, sizes and times and the options.
+
+    Args:
+        files: The files; None for one that is left out whatever its content.
+        mode: The mode to which they are converted; None for that of the files.
+        size: The pixels to which they are resized; None for their own shape.
+        resize: How they are made squares.
+
+    Raises:
+        UserError: The cache folder is open to other users or cannot be made.
+    """
+    # Entries of earlier versions, which were all cropped, keep their names.
+    stretched = () if resize == "crop" else (resize,)
+    digest = hashlib.sha256(repr((PIL.__version__, mode, size, *stretched)).encode())
     for path in files:
-        held = b"" if path is None else os.fsencode(path.absolute())
-        with contextlib.suppress(OSError, AttributeError):  # missing, or none at all
-            status = path.stat()
-            held += f"\0{status.st_size}\0{status.st_mtime_ns}".encode()
-        digest.update(b"\n" + held)
+        key = b""
+        if path is not None:
+            key = os.fsencode(path.absolute())
+            with contextlib.suppress(OSError):  # a missing file is named by the decoder
+                status = path.stat()
+                key += f"\0{status.st_size}\0{status.st_mtime_ns}".encode()
+        digest.update(b"\n" + key)
     return _folder() / digest.hexdigest()[:32]
 
 
-def place() -> Path:
-    """The cache folder, which need not exist."""
+def location() -> Path:
+    """Returns the cache folder, which need not exist."""
     return Path(os.environ.get("DPGEN_CACHE") or DEFAULT_FOLDER).expanduser()
 
 
 def _folder() -> Path:
-    """The cache folder, made if need be. Errors: UserError where others may look into it."""
-    folder = place()
+    """Returns the cache folder, made if need be; a UserError where other users can read it."""
+    folder = location()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         mode = folder.stat().st_mode
@@ -70,13 +89,21 @@ def _folder() -> Path:
 
 
 def load(entry: Path, count: int) -> Decoded | None:
-    """The memory-mapped entry of `count` files; None where it is absent or damaged."""
+    """Maps an entry into memory.
+
+    Args:
+        entry: The folder of the entry.
+        count: The number of its files.
+
+    Returns:
+        The images; None where the entry is absent or damaged.
+    """
     try:
         pixels = np.load(entry / PIXELS, mmap_mode="r", allow_pickle=False)
         meta = json.loads((entry / META).read_text())
         bad = tuple(meta["bad"])
         if (pixels.dtype, pixels.ndim, len(pixels)) == (np.uint8, 4, count) and (
-                meta["crc32"] == _sum(zlib.crc32(pixels), pixels.shape, bad)):
+                meta["crc32"] == _sum(zlib.crc32(pixels.data), pixels.shape, bad)):
             return Decoded(pixels, bad)
     except (OSError, EOFError, ValueError, KeyError, TypeError):
         pass
@@ -84,14 +111,22 @@ def load(entry: Path, count: int) -> Decoded | None:
 
 
 def _sum(crc: int, shape: Sequence[int], bad: Sequence[int]) -> int:
+    """Extends the checksum of the pixels over their shape and the files that were left out."""
     return zlib.crc32(repr((list(shape), list(bad))).encode(), crc)
 
 
 def store(entry: Path, blocks: Iterable[tuple[np.ndarray, list[int]]]) -> None:
-    """Writes blocks (pixels uint8 [m, H, W, ch], places left out), m >= 1 for the first.
+    """Writes an entry, in place of a damaged one.
 
-    Replaces a damaged entry. Errors: UserError where the folder cannot be written; errors of the
-    blocks pass through. Nothing is left behind after either.
+    Errors of the blocks pass through; nothing is left behind after any error.
+
+    Args:
+        entry: The folder of the entry.
+        blocks: Pairs of pixels uint8 [m, H, W, ch], m >= 1 for the first, and the positions of the
+            files that were left out.
+
+    Raises:
+        UserError: The folder cannot be written.
     """
     part = None
     try:
@@ -111,33 +146,38 @@ def store(entry: Path, blocks: Iterable[tuple[np.ndarray, list[int]]]) -> None:
 
 
 def _unusable(folder: Path, error: OSError) -> UserError:
+    """Returns the error of a cache folder that cannot be written."""
     return UserError(f"the cache folder {folder} cannot be written ({error.strerror or error}); "
                      "make room, or set DPGEN_CACHE to another folder")
 
 
 def _create(path: Path) -> BinaryIO:
+    """Opens a new file that only its owner can read."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
 def _write(file: BinaryIO, blocks: Iterable[tuple[np.ndarray, list[int]]]
            ) -> tuple[tuple[int, ...], list[int], int]:
-    """An .npy file; returns its shape, the places left out and the checksum of the pixels.
+    """Writes an .npy file; returns its shape, the positions left out and the pixels' checksum.
 
-    Written, not mapped: on a full disk a write is an error, a mapped page kills the process.
+    It is written, not mapped: on a full disk a write is an error, a mapped page kills the process.
     """
-    bad, crc, rows, shape = [], 0, 0, ()
-    for pixels, places in blocks:
-        bad += places
+    bad: list[int] = []
+    shape: tuple[int, ...] = ()
+    crc = rows = 0
+    for pixels, left_out in blocks:
+        bad += left_out
         if not rows:
             shape = pixels.shape[1:]
             _header(file, (0, *shape))
         file.write(pixels.data)
-        crc, rows = zlib.crc32(pixels, crc), rows + len(pixels)
+        crc, rows = zlib.crc32(pixels.data, crc), rows + len(pixels)
     file.seek(0)
     _header(file, (rows, *shape))  # of the same length: numpy leaves room for a first axis to grow
     return (rows, *shape), bad, crc
 
 
 def _header(file: BinaryIO, shape: tuple[int, ...]) -> None:
+    """Writes the header of an .npy file of bytes."""
     np.lib.format.write_array_header_1_0(
         file, {"descr": "|u1", "fortran_order": False, "shape": shape})

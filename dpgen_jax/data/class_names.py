@@ -1,4 +1,4 @@
-"""The names of classes, as they are declared: a,b,c or a text file with one name a line."""
+"""The declared number and names of classes; names are a,b,c or a text file with one a line."""
 
 from __future__ import annotations
 
@@ -6,40 +6,78 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
+from dpgen_jax.core.reading import read_bytes
+from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.data.base import Dataset, shown
-from dpgen_jax.reading import read_bytes
-from dpgen_jax.types import ImageSpec, UserError
 
 
-def declared(given: str | Sequence[str] | None) -> tuple[str, ...]:
-    """The names; none where nothing is given. A text without commas that is the path of a file
-    stands for that file. Errors: UserError."""
-    if given is None:
+def declared(names: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Returns the names of classes that the user declares.
+
+    Args:
+        names: The names, a text with commas between them, or the path of a text file with one name
+            a line; None for none.
+
+    Raises:
+        UserError: A name cannot be used, or the file cannot be read.
+    """
+    if names is None:
         return ()
-    if isinstance(given, str):
-        given = _lines(Path(given)) if _is_path(given) else given.split(",")
-    names = tuple(str(name).strip() for name in given)
-    return checked(names, "--class-names")
+    if isinstance(names, str):
+        names = _lines(Path(names)) if _is_path(names) else names.split(",")
+    return checked([str(name).strip() for name in names], "--class-names")
 
 
 def checked(names: Sequence[str], source: str) -> tuple[str, ...]:
-    """The names as they are. Errors: UserError where one is empty, not printable or given twice."""
+    """Returns the names of classes, unchanged.
+
+    Args:
+        names: The names.
+        source: Where they come from, for errors.
+
+    Raises:
+        UserError: A name is empty, not printable or there twice.
+    """
     if not names:
         raise UserError(f"{source} names no class; name 1 or more")
-    known = set()
+    earlier: set[str] = set()
     for name in names:
         if not name or not name.isprintable():
             raise UserError(f"{source}: '{shown(name)}' cannot be the name of a class; use "
                             "printable text")
-        if name in known:
+        if name in earlier:
             raise UserError(f"{source}: {name!r} is named twice; remove one")
-        known.add(name)
+        earlier.add(name)
     return tuple(names)
 
 
-def named(data: Dataset, names: tuple[str, ...]) -> Dataset:
-    """The images with these names of their classes, if any. Errors: UserError for another number
-    of names."""
+def fixed_classes(name: str, actual: int, declared: int | None) -> int:
+    """Returns the number of classes of a source that publishes it.
+
+    Args:
+        name: The name of the source.
+        actual: Its number of classes.
+        declared: The number that the user declares; None for none.
+
+    Raises:
+        UserError: The user declares another number.
+    """
+    if declared not in (None, actual):
+        raise UserError(f"{name} has {actual} classes, --classes {declared} was given; "
+                        "drop the option")
+    return actual
+
+
+def with_names(data: Dataset, names: tuple[str, ...]) -> Dataset:
+    """Returns a data set of images whose schema has these class names.
+
+    Args:
+        data: A data set.
+        names: The names of the classes; where there are none, and for tables, nothing changes.
+
+    Raises:
+        UserError: There is another number of names than of classes.
+    """
     if not names or not isinstance(data.spec, ImageSpec):
         return data
     if len(names) != data.spec.classes:
@@ -48,14 +86,16 @@ def named(data: Dataset, names: tuple[str, ...]) -> Dataset:
     return dataclasses.replace(data, spec=dataclasses.replace(data.spec, class_names=names))
 
 
-def _is_path(given: str) -> bool:
+def _is_path(text: str) -> bool:
+    """Returns whether a text is the path of a file rather than names."""
     try:
-        return "," not in given and Path(given).exists() and not Path(given).is_dir()
+        return "," not in text and Path(text).exists() and not Path(text).is_dir()
     except (OSError, ValueError):
         return False
 
 
 def _lines(path: Path) -> list[str]:
+    """Returns the lines of a text file, without empty ones at its end."""
     try:
         text = read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Image files as one data set: decoded in parallel, and kept in the cache where they are many."""
+"""Image files as one data set: decoded in parallel, and cached where they are many."""
 
 from __future__ import annotations
 
@@ -9,161 +9,185 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 from tqdm import tqdm
 
-from dpgen_jax.data import cache
-from dpgen_jax.data.base import Dataset, Uncovered, assemble, fit, frozen, same_shape, shown
+from dpgen_jax.core.reading import read_bytes, require_memory
+from dpgen_jax.core.types import EMPTY, UserError
+from dpgen_jax.data import cache, decoding
+from dpgen_jax.data.base import Dataset, Resize, Uncovered, assemble, frozen, shown
 from dpgen_jax.data.cache import Decoded
-from dpgen_jax.data.class_names import named
-from dpgen_jax.reading import read_bytes, require_memory
-from dpgen_jax.types import EMPTY, ImageSpec, UserError
+from dpgen_jax.data.class_names import with_names
 
 SUFFIXES = {".png", ".jpg", ".jpeg"}
-DEEP_MODES = ("I", "F")  # 'I;16' and its kin too: more than 8 bits a channel
 MANY = 5000  # images, from which the cache is used and progress is shown
-BLOCK = 512  # decoded images held beside the array
-NAMED = 20  # skipped files, or classes without images, that a note names
+BLOCK = 512  # images that are decoded before they enter the array
+MAX_LISTED = 20  # skipped files, or classes without images, that a note names
 SKIPPED = "a file that cannot be decoded is an empty slot: it keeps its place, and nobody sees it"
-MAX_PIXELS = 89_478_485  # of one image: from there on Pillow warns of decompression bombs
 
-CHANNELS = {"L": 1, "RGB": 3}
-MODES = {channels: mode for mode, channels in CHANNELS.items()}
+STRETCHED = "every image is stretched to a square: nothing is cropped, and proportions change"
 
 T = TypeVar("T")
 Labelled = list[tuple[Path, int | None]]
-"""files and their classes; None: an empty slot, whatever the file holds"""
-
-
-class Unreadable(UserError):
-    """A file that cannot be decoded, which --skip-bad leaves out."""
+"""Files and their classes; None: an empty slot, whatever the content of the file."""
 
 
 def labelled(name: str, names: Sequence[str], train: Labelled, test: Labelled,
              notes: Iterable[str], *, channels: int | None, image_size: int | None,
-             skip_bad: bool) -> Dataset:
-    """The data set of (file, label) pairs; no test part where `test` is empty.
+             skip_bad: bool, resize: Resize | None = None) -> Dataset:
+    """Makes the data set of image files with labels. Transparency is dropped.
 
-    names: of the classes. channels: 1 or 3, to which images are converted; None for 1 if all files
-    are gray, else 3, which is then `uncovered`. Transparency is dropped.
-    image_size: each is centre-cropped to a square and resized; None if all share one shape, which
-    is then `uncovered`.
-    skip_bad: what cannot be decoded is an empty slot, and left out of the test part; private_notes
-    names it. Errors: UserError naming the file.
+    Args:
+        name: The name of the data set.
+        names: The names of the classes.
+        train: The files and their labels.
+        test: The held-out part, alike; where it is empty there is none.
+        notes: Public lines on how the data were read.
+        channels: 1 or 3, to which images are converted; None for 1 if all files are gray, else 3,
+            which is then `uncovered`.
+        image_size: Pixels on a side of the square that each is made; None if all share one shape,
+            which is then `uncovered`.
+        skip_bad: Makes files that cannot be decoded empty slots, and leaves them out of the test
+            part; `private_notes` lists them.
+        resize: How images are made squares; by default the centre is cropped.
+
+    Returns:
+        The data set.
+
+    Raises:
+        UserError: Naming the file.
     """
     test = [(path, label) for path, label in test if label is not None]
     pairs, n = train + test, len(train)
     files = [path if label is not None else None for path, label in pairs]
-    found = read(files, MODES.get(channels), image_size, skip_bad)
-    empty = np.isin(np.arange(len(pairs)), found.bad)
+    decoded = read(files, decoding.MODES.get(channels), image_size, skip_bad, resize or "crop")
+    notes = [*notes, *[STRETCHED] * (resize == "stretch")]
+    empty = np.isin(np.arange(len(pairs)), decoded.bad)
     if empty[:n].all():
         raise UserError(f"{name}: none of {n} training images can be used; replace them")
     y = np.array([label or 0 for _, label in pairs])
-    x_test, y_test = found.pixels[n:], y[n:]
+    x_test, y_test = decoded.pixels[n:], y[n:]
     if empty[n:].any():
         x_test, y_test = x_test[~empty[n:]], y_test[~empty[n:]]
-    data = assemble(name, len(names), (found.pixels[:n], y[:n]),
+    data = assemble(name, len(names), (decoded.pixels[:n], y[:n]),
                     (x_test, y_test) if len(y_test) else None, notes)
     return dataclasses.replace(
-        named(data, tuple(names)),
+        with_names(data, tuple(names)),
         y_train=frozen(np.where(empty[:n], EMPTY, data.y_train), np.int32),
-        uncovered=tuple(_read_from_files(data.spec, channels, image_size)),
-        private_notes=(*_skipped([files[place] for place in found.bad if files[place]]),
+        uncovered=tuple(_read_from_files(data.spec.shape, channels, image_size)),
+        private_notes=(*_skipped([path for i in decoded.bad if (path := files[i])]),
                        *_absent(names, y[:n][~empty[:n]]), *_where(len(pairs))))
 
 
-def _read_from_files(spec: ImageSpec, channels: int | None, size: int | None
+def _read_from_files(shape: tuple[int, ...], channels: int | None, size: int | None
                      ) -> Iterator[Uncovered]:
+    """Yields the parts of the shape [H, W, ch] that are not declared."""
+    height, width, actual = shape
     if channels is None:
-        yield Uncovered(f"the number of channels, {spec.channels}, is read from the files",
-                        f"--channels {spec.channels}")
+        yield Uncovered(f"the number of channels, {actual}, is read from the files",
+                        f"--channels {actual}")
     if size is None:
-        yield Uncovered(f"the height and width, {spec.height} x {spec.width}, are read from the "
-                        "files", f"--image-size {min(spec.height, spec.width)}")
+        yield Uncovered(f"the height and width, {height} x {width}, are read from the "
+                        "files", f"--image-size {min(height, width)}")
 
 
 def _skipped(bad: list[Path]) -> list[str]:
+    """Returns a line on the files that were skipped, if any."""
     if not bad:
         return []
-    more = f" and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
+    more = f" and {len(bad) - MAX_LISTED} more" if len(bad) > MAX_LISTED else ""
     return [f"skipped, since they cannot be read as images: {len(bad)} "
-            f"({', '.join(map(shown, bad[:NAMED]))}{more})"]
+            f"({', '.join(map(shown, bad[:MAX_LISTED]))}{more})"]
 
 
 def _absent(names: Sequence[str], y: np.ndarray) -> list[str]:
-    there = set(np.unique(y).tolist())
-    absent = [name for label, name in enumerate(names) if label not in there]
+    """Returns a line on the classes without training images, if any."""
+    present = set(np.unique(y).tolist())
+    absent = [name for label, name in enumerate(names) if label not in present]
     if not absent:
         return []
-    more = f" and {len(absent) - NAMED} more" if len(absent) > NAMED else ""
-    return [f"no training images of the class {', '.join(absent[:NAMED])}{more}"]
+    more = f" and {len(absent) - MAX_LISTED} more" if len(absent) > MAX_LISTED else ""
+    return [f"no training images of the class {', '.join(absent[:MAX_LISTED])}{more}"]
 
 
 def _where(count: int) -> list[str]:
+    """Returns a line on where decoded images are kept, if they are."""
     if count < MANY:
         return []
-    return [f"decoded images are kept under {cache.place()}; delete them when you are done"]
+    return [f"decoded images are kept under {cache.location()}; delete them when you are done"]
 
 
-def read(files: Sequence[Path | None], mode: str | None, size: int | None, skip_bad: bool
-         ) -> Decoded:
-    """The images of files in their order, 0 where there is None or one is skipped.
+def read(files: Sequence[Path | None], mode: str | None, size: int | None, skip_bad: bool,
+         resize: Resize) -> Decoded:
+    """Decodes files.
 
-    mode: "L" or "RGB"; None for gray if all files are gray, else RGB. size, skip_bad and errors: as
-    `labelled`.
+    Args:
+        files: The files in their order; None for an empty slot.
+        mode: "L" or "RGB"; None for gray if all files are gray, else RGB.
+        size: Pixels on a side of the square that each is made; None if all share one shape.
+        skip_bad: Skips files that cannot be decoded.
+        resize: How images are made squares.
+
+    Returns:
+        The images, 0 for an empty slot and a skipped file.
+
+    Raises:
+        UserError: Naming the file.
     """
-    with warnings.catch_warnings():  # `_opened` names the file
+    with warnings.catch_warnings():  # `decoding` names the file
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         if len(files) < MANY:
-            blocks = list(_blocks(files, mode, size, skip_bad))
+            blocks = list(_blocks(files, mode, size, skip_bad, resize))
             pixels = np.concatenate([pixels for pixels, _ in blocks])
             pixels.flags.writeable = False
-            return Decoded(pixels, tuple(place for _, places in blocks for place in places))
-        return _cached(files, mode, size, skip_bad)
+            return Decoded(pixels, tuple(i for _, left_out in blocks for i in left_out))
+        return _cached(files, mode, size, skip_bad, resize)
 
 
-def _cached(files: Sequence[Path | None], mode: str | None, size: int | None, skip_bad: bool
-            ) -> Decoded:
-    entry = cache.entry(files, mode, size)
-    held = cache.load(entry, len(files))
-    if held is None:
-        cache.store(entry, _blocks(files, mode, size, skip_bad))
-        held = cache.load(entry, len(files))
-    if held is None:
+def _cached(files: Sequence[Path | None], mode: str | None, size: int | None, skip_bad: bool,
+            resize: Resize) -> Decoded:
+    """Reads the images from the cache, where they are decoded to first if need be."""
+    entry = cache.entry(files, mode, size, resize)
+    decoded = cache.load(entry, len(files))
+    if decoded is None:
+        cache.store(entry, _blocks(files, mode, size, skip_bad, resize))
+        decoded = cache.load(entry, len(files))
+    if decoded is None:
         raise UserError(f"the cache folder {entry.parent} does not keep what is written to it; set "
                         "DPGEN_CACHE to another folder")
-    unreadable = [files[place] for place in held.bad if files[place]]
+    unreadable = [path for i in decoded.bad if (path := files[i])]
     if unreadable and not skip_bad:
-        raise _unreadable(unreadable[0])
-    return held
+        raise decoding.unreadable(unreadable[0])
+    return decoded
 
 
-def _blocks(files: Sequence[Path | None], mode: str | None, size: int | None, skip_bad: bool
-            ) -> Iterator[tuple[np.ndarray, list[int]]]:
-    """(images uint8 [m, H, W, ch], places left out, where they are 0), block by block; Pillow
-    decodes and resizes outside the interpreter's lock, so that threads run side by side."""
+def _blocks(files: Sequence[Path | None], mode: str | None, size: int | None, skip_bad: bool,
+            resize: Resize) -> Iterator[tuple[np.ndarray, list[int]]]:
+    """Yields blocks: images uint8 [m, H, W, ch], and the positions left out, where they are 0.
+
+    Pillow decodes and resizes outside the interpreter's lock, so that threads run side by side.
+    """
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         if mode is None:
-            look = partial(_or_none, _is_gray, skip_bad=skip_bad)
+            look = partial(_or_none, decoding.is_gray, skip_bad=skip_bad)
             mode = "RGB" if False in list(pool.map(look, files)) else "L"  # looks at every file
         shape = _shape(files, mode, size, skip_bad)
         require_memory(f"an array of {len(files):,} images of {shape[0]} x {shape[1]} pixels",
                        len(files) * math.prod(shape))
-        decode = partial(_or_none, partial(_pixels, mode=mode, size=size,
+        decode = partial(_or_none, partial(decoding.pixels, mode=mode, size=size, resize=resize,
                                            shape=None if size else shape), skip_bad=skip_bad)
         left_out = 0
         with _bar(len(files)) as bar:
             for start in range(0, len(files), BLOCK):
                 images = list(pool.map(decode, files[start:start + BLOCK]))
                 bad = [start + i for i, image in enumerate(images) if image is None]
-                nothing = np.zeros(shape, np.uint8) if bad else None
-                yield np.stack([nothing if image is None else image for image in images]), bad
+                zeros = np.zeros(shape, np.uint8)
+                yield np.stack([zeros if image is None else image for image in images]), bad
                 left_out += len(bad)
                 bar.update(len(images))
     if left_out == len(files):
@@ -172,22 +196,25 @@ def _blocks(files: Sequence[Path | None], mode: str | None, size: int | None, sk
 
 def _shape(files: Sequence[Path | None], mode: str, size: int | None, skip_bad: bool
            ) -> tuple[int, int, int]:
-    """Of every image: that of the first one that can be read, unless all are resized."""
+    """Returns the shape of all images: resized, or that of the first one that can be read."""
     if size:
-        return size, size, CHANNELS[mode]
-    images = (_or_none(partial(_pixels, mode=mode, size=None), path, skip_bad) for path in files)
+        return size, size, decoding.CHANNELS[mode]
+    decode = partial(decoding.pixels, mode=mode, size=None)
+    images = (_or_none(decode, path, skip_bad) for path in files)
     first = next((image for image in images if image is not None), None)
     if first is None:
         raise _none_of(files)
-    return first.shape
+    height, width, channels = first.shape
+    return height, width, channels
 
 
 def _none_of(files: Sequence[Path | None]) -> UserError:
+    """Returns the error of files of which none can be read."""
     return UserError(f"none of {len(files)} files can be read as an image; replace them")
 
 
 def _bar(total: int) -> tqdm:
-    """A bar on a terminal, a line every ten seconds elsewhere; nothing for few files."""
+    """Returns a bar on a terminal, a line every ten seconds elsewhere; nothing for few files."""
     live = sys.stderr.isatty()
     return tqdm(total=total, unit="image", desc="decoding", dynamic_ncols=live,
                 mininterval=0.2 if live else 10, ascii=not live, disable=total < MANY,
@@ -196,75 +223,31 @@ def _bar(total: int) -> tqdm:
 
 
 def _or_none(decode: Callable[[Path], T], path: Path | None, skip_bad: bool) -> T | None:
-    """What `decode` makes of the path; None for an unreadable file that is to be skipped."""
+    """Decodes a file; None for an empty slot and for an unreadable file that is to be skipped."""
     try:
         return None if path is None else decode(path)
-    except Unreadable:
+    except decoding.Unreadable:
         if not skip_bad:
             raise
     return None
 
 
-def _pixels(path: Path, mode: str, size: int | None, shape: tuple[int, ...] | None = None
-            ) -> np.ndarray:
-    """The file upright, decoded and converted: uint8 [H, W, ch]. Errors: UserError for another
-    shape than this one, before it is decoded."""
-    def check() -> None:
-        same_shape(shown(path), (image.height, image.width, CHANNELS[mode]), shape)
-
-    with _opened(path) as image:
-        if shape and {*image.size} != {*shape[:2]}:
-            check()
-        ImageOps.exif_transpose(image, in_place=True)  # decodes some kinds
-        check()
-        image = image.convert(mode)
-    pixels = fit(image, size) if size else np.asarray(image)
-    return pixels.reshape(*pixels.shape[:2], -1)
-
-
-def _is_gray(path: Path) -> bool:
-    """By the header alone."""
-    with _opened(path) as image:
-        return image.mode in ("1", "L", "LA")
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Image.Image]:
-    """The opened image. Errors: Unreadable, also for what fails while it is open; UserError for
-    more than 8 bits a channel."""
-    if not path.is_file():  # a pipe never ends
-        raise Unreadable(f"{shown(path)} cannot be read as an image: it is missing, or no regular "
-                         "file; replace it, or leave out such files with --skip-bad")
-    try:
-        with Image.open(path) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise Image.DecompressionBombError
-            if image.mode.startswith(DEEP_MODES):
-                raise UserError(f"{shown(path)} has more than 8 bits a channel; convert it to 8 "
-                                "bits")
-            yield image
-    except UserError:
-        raise
-    except Image.DecompressionBombError as error:
-        raise Unreadable(f"{shown(path)} unpacks to more than {MAX_PIXELS:,} pixels; make it "
-                         "smaller, or leave out such files with --skip-bad") from error
-    except Exception as error:  # each decoder raises kinds of its own
-        raise _unreadable(path) from error
-
-
-def _unreadable(path: Path) -> Unreadable:
-    return Unreadable(f"{shown(path)} cannot be read as an image; replace it, or leave out such "
-                      "files with --skip-bad")
-
-
 def listed(folder: Path) -> list[Path]:
-    """The visible image files in a folder, sorted by name."""
+    """Returns the visible image files in a folder, sorted by name.
+
+    Args:
+        folder: The folder; where it does not exist there are none.
+    """
     return sorted(path for path in folder.glob("*")
                   if path.suffix.lower() in SUFFIXES and not path.name.startswith("."))
 
 
 def subfolders(path: Path) -> list[str]:
-    """Sorted names of the visible folders in path, none if path is no folder."""
+    """Returns the sorted names of the visible folders in a folder.
+
+    Args:
+        path: The folder; where it is none there are none.
+    """
     if not path.is_dir():
         return []
     return sorted(child.name for child in path.iterdir()
@@ -272,7 +255,15 @@ def subfolders(path: Path) -> list[str]:
 
 
 def folder_file(folder: Path, *names: str) -> Path:
-    """The first of `names`, paths within the folder, that exists. Errors: UserError."""
+    """Returns the first of some files that exists.
+
+    Args:
+        folder: The folder.
+        names: Paths within it.
+
+    Raises:
+        UserError: None of them exists.
+    """
     for name in names:
         if (folder / name).exists():
             return folder / name
@@ -280,12 +271,27 @@ def folder_file(folder: Path, *names: str) -> Path:
 
 
 def lines(path: Path) -> list[list[str]]:
-    """The words of each line of a text file, without empty lines at its end. Errors: UserError."""
+    """Returns the words of each line of a text file, without empty lines at its end.
+
+    Args:
+        path: The file.
+
+    Raises:
+        UserError: It cannot be read.
+    """
     return [line.split() for line in text(path).rstrip().splitlines()]
 
 
 def text(path: Path, encoding: str = "utf-8") -> str:
-    """What a text file holds. Errors: UserError."""
+    """Returns the content of a text file.
+
+    Args:
+        path: The file.
+        encoding: Of the text.
+
+    Raises:
+        UserError: It cannot be read.
+    """
     try:
         return read_bytes(path).decode(encoding)
     except UnicodeDecodeError as error:

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
+from dpgen_jax.core.reading import require_memory
+from dpgen_jax.core.types import UserError
 from dpgen_jax.data.base import MIN_SIDE, Dataset, assemble
-from dpgen_jax.reading import require_memory
-from dpgen_jax.types import UserError
 
 # Upright faces of one family, which draw a digit alike: the other fonts there hold no digits, or
 # old-style figures of unequal height, or hairlines that vanish at 12 pixels.
@@ -26,11 +26,23 @@ SLANT = (-0.1, 0.15)  # shift to the right per unit of height
 
 
 def glyphs(size: int = 12, n_train: int = 30000, n_test: int = 6000, seed: int = 0) -> Dataset:
-    """White digits on black, uint8 [n, size, size, 1]; classes balanced within 1 and shuffled.
+    """Draws white digits on black; the classes are balanced within 1 and shuffled.
 
-    Each is a random font, rotated by up to 8 degrees, slanted, stretched, scaled and shifted
+    Each is in a random font, rotated by up to 8 degrees, slanted, stretched, scaled and shifted
     inside the frame. The same arguments give the same images; n_train does not change the test
-    part. Public data: nothing here needs protection. 36,000 images take about a second.
+    part. The data are public: nothing here needs protection. 36,000 images take about a second.
+
+    Args:
+        size: Pixels on a side.
+        n_train: The number of training images.
+        n_test: The number of test images.
+        seed: Decides all of them.
+
+    Returns:
+        The data set, of images uint8 [n, size, size, 1].
+
+    Raises:
+        UserError: A number is too small, or the memory does not suffice.
     """
     if size < MIN_SIDE or n_train < 1 or n_test < 0:
         raise UserError(f"glyphs: size {size}, n_train {n_train}, n_test {n_test}; at least "
@@ -45,9 +57,9 @@ def glyphs(size: int = 12, n_train: int = 30000, n_test: int = 6000, seed: int =
 
 
 def _masters(size: int) -> list[Image.Image]:
-    """One large drawing for each font and digit, index font * 10 + digit, centred on its tile.
+    """Draws each font and digit large and centred on its tile, at the index font * 10 + digit.
 
-    Blurred once by the width of an output pixel, so that point samples of it are antialiased.
+    It is blurred once by the width of an output pixel, so that point samples of it are antialiased.
     """
     import matplotlib  # only for the folder of its fonts; slow to import
 
@@ -62,24 +74,26 @@ def _masters(size: int) -> list[Image.Image]:
 
 
 def _master(font: ImageFont.FreeTypeFont, text: str) -> Image.Image:
+    """Draws one digit, scaled to the length of `GLYPH`."""
     left, top, right, bottom = font.getbbox(text)
-    drawing = Image.new("L", (right - left, bottom - top))
+    drawing = Image.new("L", (int(right - left), int(bottom - top)))
     ImageDraw.Draw(drawing).text((-left, -top), text, fill=255, font=font)
     drawing = drawing.crop(drawing.getbbox())
     shrink = GLYPH / max(drawing.size)
     drawing = drawing.resize([max(1, round(side * shrink)) for side in drawing.size],
                              Image.Resampling.LANCZOS)
     tile = Image.new("L", (TILE, TILE))
-    tile.paste(drawing, [(TILE - side) // 2 for side in drawing.size])
+    width, height = drawing.size
+    tile.paste(drawing, ((TILE - width) // 2, (TILE - height) // 2))
     return tile
 
 
 def _draw(rng: np.random.Generator, masters: list[Image.Image], size: int,
           n: int) -> tuple[np.ndarray, np.ndarray]:
-    """n images uint8 [n, size, size, 1] and their labels int [n]."""
+    """Draws n images uint8 [n, size, size, 1]; also returns their labels int [n]."""
     y = rng.permutation(np.arange(n) % DIGITS)
     which = rng.integers(len(FONTS), size=n) * DIGITS + y
-    boxes = np.array([np.subtract(tile.getbbox()[2:], tile.getbbox()[:2]) / 2 for tile in masters])
+    boxes = np.array([_half_box(tile) for tile in masters])
     coefficients = _inverse_maps(rng, boxes[which], size).tolist()
     x = np.empty((n, size, size, 1), np.uint8)
     for i, (tile, row) in enumerate(zip(which, coefficients, strict=True)):
@@ -89,8 +103,15 @@ def _draw(rng: np.random.Generator, masters: list[Image.Image], size: int,
     return x, y
 
 
+def _half_box(tile: Image.Image) -> np.ndarray:
+    """Returns half the width and height of what is drawn on a tile: float [2]."""
+    box = tile.getbbox()
+    assert box is not None, "an empty tile"
+    return np.subtract(box[2:], box[:2]) / 2
+
+
 def _inverse_maps(rng: np.random.Generator, half: np.ndarray, size: int) -> np.ndarray:
-    """Affine maps [n, 6] from output to tile pixels, for digits of half width and height [n, 2].
+    """Samples affine maps [n, 6] from output to tile pixels; `half` is half of the boxes [n, 2].
 
     The deformed box is scaled to a random part of the frame and shifted inside it, so that no
     digit is cut off.

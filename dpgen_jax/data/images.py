@@ -1,4 +1,4 @@
-"""Image sources that hold real records: `digits` and `idx:DIR`."""
+"""Image sources of handwritten digits: `digits` and `idx:DIR`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import math
 import struct
 import zlib
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import numpy as np
 
-from dpgen_jax.data.base import Arrays, Dataset, assemble, fixed_classes, locate
-from dpgen_jax.reading import CHUNK, require_memory, require_regular
-from dpgen_jax.types import UserError
+from dpgen_jax.core import checks
+from dpgen_jax.core.reading import CHUNK, require_memory, require_regular
+from dpgen_jax.core.types import UserError
+from dpgen_jax.data.base import Arrays, Dataset, assemble, locate
+from dpgen_jax.data.class_names import fixed_classes
 
 DIGITS_TRAIN = 1437
 IDX_CLASSES = 10
@@ -21,23 +23,41 @@ IDX_MAGIC = {3: b"\0\0\x08\x03", 1: b"\0\0\x08\x01"}  # unsigned bytes, by numbe
 
 
 def digits(classes: int | None, image_size: int | None) -> Dataset:
-    """scikit-learn's 8 x 8 digits: 1,437 train and 360 test images, by a fixed random split."""
+    """Loads scikit-learn's 8 x 8 digits: 1,437 train and 360 test images, by a fixed random split.
+
+    Args:
+        classes: The number of classes that the user declares, or None.
+        image_size: Pixels to which images are resized, or None.
+
+    Raises:
+        UserError: The user declares another number of classes.
+    """
     from sklearn.datasets import load_digits  # slow to import
 
-    held = load_digits()
-    x = np.rint(held.images * (255 / 16)).astype(np.uint8)
+    source = load_digits()
+    x = np.rint(source.images * (255 / 16)).astype(np.uint8)
     order = np.random.default_rng(0).permutation(len(x))
     train, test = order[:DIGITS_TRAIN], order[DIGITS_TRAIN:]
-    return assemble("digits", fixed_classes("digits", 10, classes), (x[train], held.target[train]),
-                    (x[test], held.target[test]), ["public data"], image_size)
+    y = source.target
+    return assemble("digits", fixed_classes("digits", 10, classes), (x[train], y[train]),
+                    (x[test], y[test]), ["public data"], image_size)
 
 
-def idx(given: str, classes: int | None, image_size: int | None) -> Dataset:
-    """The MNIST layout: {train,t10k}-{images-idx3,labels-idx1}-ubyte, plain or .gz.
+def idx(path: str, classes: int | None, image_size: int | None) -> Dataset:
+    """Loads the MNIST layout: {train,t10k}-{images-idx3,labels-idx1}-ubyte, plain or .gz.
 
-    The t10k pair may be absent. classes defaults to 10. Errors: UserError naming the file.
+    Args:
+        path: The folder; the t10k pair may be absent.
+        classes: The declared number of classes; 10 by default.
+        image_size: Pixels to which images are resized, or None.
+
+    Returns:
+        The data set.
+
+    Raises:
+        UserError: Naming the file.
     """
-    folder = locate(given)
+    folder = locate(path)
     train = _idx_part(folder, "train")
     test = _idx_part(folder, "t10k") if any(folder.glob("t10k-*-ubyte*")) else None
     return assemble(folder.resolve().name, IDX_CLASSES if classes is None else classes, train, test,
@@ -45,6 +65,7 @@ def idx(given: str, classes: int | None, image_size: int | None) -> Dataset:
 
 
 def _idx_part(folder: Path, part: str) -> Arrays:
+    """Reads the images and labels of one part."""
     images_path = _idx_file(folder, f"{part}-images-idx3-ubyte")
     labels_path = _idx_file(folder, f"{part}-labels-idx1-ubyte")
     images, labels = _read_idx(images_path, 3), _read_idx(labels_path, 1)
@@ -55,6 +76,7 @@ def _idx_part(folder: Path, part: str) -> Arrays:
 
 
 def _idx_file(folder: Path, name: str) -> Path:
+    """Returns the path of a file, plain or .gz."""
     for path in (folder / name, folder / f"{name}.gz"):
         if path.is_file():
             return path
@@ -62,11 +84,13 @@ def _idx_file(folder: Path, name: str) -> Path:
 
 
 def _read_idx(path: Path, dims: int) -> np.ndarray:
-    """uint8 array of the dimensions that the header states, which must match the length: of a .gz
-    file no more is unpacked than it states."""
+    """Reads an array uint8 of the dimensions that the header states.
+
+    The length must match: of a .gz file no more is unpacked than the header states.
+    """
     size, header = require_regular(path).st_size, 4 * (1 + dims)
     try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+        with _open(path) as file:
             shape = _idx_shape(path, file.read(header), dims)
             promised = math.prod(shape)
             if path.suffix != ".gz":
@@ -77,7 +101,7 @@ def _read_idx(path: Path, dims: int) -> np.ndarray:
                                 "is needed")
             require_memory(f"{path}, by its header {shape},", promised)
             data = np.empty(promised, np.uint8)
-            read = _fill(file, memoryview(data))
+            read = _fill(file, data.data)
             _require_length(path, shape, read if read < promised else
                             promised + len(file.read(CHUNK)))
     except (OSError, EOFError, MemoryError, zlib.error) as error:
@@ -85,7 +109,13 @@ def _read_idx(path: Path, dims: int) -> np.ndarray:
     return data.reshape(shape)
 
 
+def _open(path: Path) -> BinaryIO:
+    """Opens a file, plain or .gz."""
+    return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+
+
 def _idx_shape(path: Path, head: bytes, dims: int) -> tuple[int, ...]:
+    """Returns the shape that a header states."""
     if not IDX_MAGIC[dims].startswith(head[:4]):
         raise UserError(f"{path} starts with bytes {head[:4].hex()}, an idx{dims} file with "
                         f"{IDX_MAGIC[dims].hex()}; is it another file under this name?")
@@ -95,28 +125,34 @@ def _idx_shape(path: Path, head: bytes, dims: int) -> tuple[int, ...]:
     return struct.unpack(f">{dims}I", head[4:])
 
 
-def _require_length(path: Path, shape: tuple[int, ...], there: int) -> None:
-    missing = math.prod(shape) - there
+def _require_length(path: Path, shape: tuple[int, ...], present: int) -> None:
+    """Compares the bytes that are present with the header."""
+    missing = math.prod(shape) - present
     if missing:
         fault = f"truncated by {missing}" if missing > 0 else f"too long by {-missing}"
         raise UserError(f"{path} is {fault} bytes against its header {shape}; fetch it again")
 
 
 def _fill(file: BinaryIO, view: memoryview) -> int:
-    """Reads into the view until it is full or the file ends; the bytes that were read."""
+    """Reads into the view until it is full or the file ends; returns the bytes that were read."""
     done = 0
-    while done < len(view) and (got := file.readinto(view[done:done + CHUNK])):
-        done += got
+    while chunk := file.read(min(CHUNK, len(view) - done)):
+        view[done:done + len(chunk)] = chunk
+        done += len(chunk)
     return done
 
 
 def to_bytes(name: str, x: np.ndarray) -> np.ndarray:
-    """uint8 images as they are; floats in [0, 1] as round(255 x)."""
+    """Returns images as bytes: uint8 unchanged, floats in [0, 1] as round(255 x).
+
+    Args:
+        name: The name of the array, for errors.
+        x: Images of any shape; other types than floats are returned as they are.
+
+    Raises:
+        UserError: Naming the first image with a value outside of [0, 1].
+    """
     if not np.issubdtype(x.dtype, np.floating):
         return x
-    bad = ~((x >= 0) & (x <= 1))  # true for NaN
-    rows = np.flatnonzero(bad.any(tuple(range(1, x.ndim))))
-    if rows.size:
-        raise UserError(f"{name}: row {rows[0]} has values outside [0, 1] or NaN; "
-                        "scale float images to [0, 1] or store uint8")
+    checks.unit_range(name, x)
     return np.rint(x * x.dtype.type(255)).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""`npz:FILE`: arrays of images and labels, whose headers are checked before anything is read."""
+"""`npz:FILE`: arrays of images or features, whose headers are checked before anything is read."""
 
 from __future__ import annotations
 
@@ -10,55 +10,79 @@ from pathlib import Path
 
 import numpy as np
 
-from dpgen_jax.data.base import Dataset, assemble, frozen, locate, shown
+from dpgen_jax.core.reading import require_memory, require_regular
+from dpgen_jax.core.types import UserError
+from dpgen_jax.data import features
+from dpgen_jax.data.base import Arrays, Dataset, assemble, frozen, locate, shown
 from dpgen_jax.data.images import to_bytes
-from dpgen_jax.reading import require_memory, require_regular
-from dpgen_jax.types import UserError
 
-MEMBERS = ("x_train", "y_train", "x_test", "y_test", "classes", "client_id")
+MEMBERS = ("x_train", "y_train", "x_test", "y_test", "classes", "client_id", *features.MEMBERS)
 KINDS = "biufcSU"
-"""of arrays that can be read without executing anything; which of them fit is checked after"""
+"""The kinds of arrays that are read without executing anything; what fits is checked after."""
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-def npz(given: str, classes: int | None, image_size: int | None) -> Dataset:
-    """Arrays x_train [n, H, W] or [n, H, W, ch] (uint8, or float in [0, 1]), y_train int [n].
+def npz(path_text: str, classes: int | None, image_size: int | None) -> Dataset:
+    """Loads images, or features, and labels from arrays.
 
-    x_test and y_test alike, both or none. The number of classes is the argument or else an
-    integer `classes` in the file; it is never read off the labels, which are private.
-    client_id [n], integers or strings, names the holder of each training record and may be absent.
+    The file has x_train [n, H, W] or [n, H, W, ch] (uint8, or float in [0, 1]) and y_train int [n];
+    x_test and y_test alike, both or none; and client_id [n], integers or strings, the client of
+    each training record, or none. Arrays float [n, F] in [0, 1] are features, which make a table
+    (`features`).
+
+    Args:
+        path_text: The file.
+        classes: The number of classes; None for an integer `classes` in the file. It is never read
+            off the labels, which are private.
+        image_size: Pixels to which images are resized, or None.
+
+    Returns:
+        The data set.
+
+    Raises:
+        UserError: Naming the file and the array.
     """
-    path = locate(given)
-    held = _read_npz(path)
-    missing = [name for name in ("x_train", "y_train") if name not in held]
-    if missing or ("x_test" in held) != ("y_test" in held):
-        raise UserError(f"{path} holds {sorted(held) or 'no arrays'}; x_train and y_train are "
+    path = locate(path_text)
+    arrays = _read_npz(path)
+    missing = [name for name in ("x_train", "y_train") if name not in arrays]
+    if missing or ("x_test" in arrays) != ("y_test" in arrays):
+        raise UserError(f"{path} holds {sorted(arrays) or 'no arrays'}; x_train and y_train are "
                         "needed, x_test and y_test may come together")
     if classes is None:
-        classes = _stored_classes(path, held)
-    train, test = (
-        (to_bytes(f"{path}, x_{part}", held[f"x_{part}"]), held[f"y_{part}"])
-        if f"x_{part}" in held else None for part in ("train", "test"))
-    data = assemble(path.stem, classes, train, test,
-                    ["image height, width and channels are read from the array shapes"], image_size)
-    clients = _ranked(path, held.get("client_id"), len(data.y_train))
+        classes = _stored_classes(path, arrays)
+    if arrays["x_train"].ndim == 2:
+        if image_size is not None:
+            raise UserError(f"{path} holds features, no images; drop --image-size")
+        data = features.from_arrays(path, arrays, classes)
+    else:
+        train = _part(path, arrays, "train")
+        test = _part(path, arrays, "test") if "x_test" in arrays else None
+        data = assemble(path.stem, classes, train, test,
+                        ["image height, width and channels are read from the array shapes"],
+                        image_size)
+    clients = _ranked(path, arrays.get("client_id"), len(data.y_train))
     return dataclasses.replace(data, clients=clients)
 
 
-def _ranked(path: Path, named: np.ndarray | None, count: int) -> np.ndarray | None:
-    """int32 [n]: the rank 0..U-1 of each record's client among the sorted names."""
-    if named is None:
+def _part(path: Path, arrays: dict[str, np.ndarray], part: str) -> Arrays:
+    """Returns the images, as bytes, and the labels of one part."""
+    return to_bytes(f"{path}, x_{part}", arrays[f"x_{part}"]), arrays[f"y_{part}"]
+
+
+def _ranked(path: Path, clients: np.ndarray | None, count: int) -> np.ndarray | None:
+    """Returns the rank 0..U-1 of each record's client among the sorted names: int32 [n]."""
+    if clients is None:
         return None
-    if named.shape != (count,):
-        raise UserError(f"{path}: {count} training images but client_id of shape {named.shape}; "
+    if clients.shape != (count,):
+        raise UserError(f"{path}: {count} training images but client_id of shape {clients.shape}; "
                         "one client an image is needed")
-    if named.dtype.kind not in "iuUS":
-        raise UserError(f"{path}: client_id is {named.dtype}; store integers or strings")
-    return frozen(np.unique(named, return_inverse=True)[1], np.int32)
+    if clients.dtype.kind not in "iuUS":
+        raise UserError(f"{path}: client_id is {clients.dtype}; store integers or strings")
+    return frozen(np.unique(clients, return_inverse=True)[1], np.int32)
 
 
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
-    """The arrays that are wanted. Errors: UserError, one line."""
+    """Reads the arrays of `MEMBERS` that the file has."""
     require_regular(path)
     with path.open("rb") as file:
         if file.read(6) == b"\x93NUMPY":
@@ -73,26 +97,26 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
                     for name, member in members.items()}
     except UserError:
         raise
-    except Exception as error:  # zip, its compressions and numpy raise kinds of their own
+    except Exception as error:  # zip, its compressions and numpy raise their own
         reason = shown(str(error).splitlines()[0]) if str(error) else type(error).__name__
         raise UserError(f"{path} cannot be read as npz without pickles ({reason}); save it again "
                         "with np.savez and plain arrays") from error
 
 
 def _members(path: Path, archive: zipfile.ZipFile) -> Iterator[tuple[str, zipfile.ZipInfo]]:
-    seen = set()
+    """Yields the members of the archive that are read, with their names."""
+    names: set[str] = set()
     for member in archive.infolist():
         name = member.filename.removesuffix(".npy")
         if name in MEMBERS:
-            if name in seen:
+            if name in names:
                 raise UserError(f"{path} holds {name} twice; save it again with np.savez")
-            seen.add(name)
+            names.add(name)
             yield name, member
 
 
 def _array(name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
-    """The array of a member, once its header is that of a plain one and of what the member holds.
-    """
+    """Reads the array of a member, once its header is that of a plain one of the member's size."""
     with archive.open(member) as file:
         version = np.lib.format.read_magic(file)
         if version not in HEADERS:
@@ -104,11 +128,11 @@ def _array(name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.n
                             "save numbers or texts")
         if not all(type(size) is int and size >= 0 for size in shape):
             raise UserError(f"{name} has shape {shown(shape)[:80]}; save it again")
-        promised = math.prod(shape) * dtype.itemsize
-        there = member.file_size - file.tell()
-        if promised != there:
+        stated = math.prod(shape) * dtype.itemsize
+        present = member.file_size - file.tell()
+        if stated != present:
             raise UserError(f"{name} is {shown(dtype)} of shape {shown(shape)[:80]} by its header, "
-                            f"{promised:,} bytes, and holds {there:,}; save it again")
+                            f"{stated:,} bytes, and holds {present:,}; save it again")
         if 0 in shape:  # other sizes may be larger than an array can be
             raise UserError(f"{name} has shape {shown(shape)[:80]}: no records, or no pixels; at "
                             "least 1 is needed")
@@ -116,8 +140,9 @@ def _array(name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.n
         return np.lib.format.read_array(file, allow_pickle=False)
 
 
-def _stored_classes(path: Path, held: dict[str, np.ndarray]) -> int:
-    stored = held.get("classes")
+def _stored_classes(path: Path, arrays: dict[str, np.ndarray]) -> int:
+    """Returns the number of classes that the file states."""
+    stored = arrays.get("classes")
     if stored is None or stored.size != 1 or not np.issubdtype(stored.dtype, np.integer):
         raise UserError(f"{path} does not state its number of classes; pass --classes N or store "
                         "an integer `classes` (reading it off the labels would release private "

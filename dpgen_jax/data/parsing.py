@@ -1,21 +1,29 @@
-"""Cells of text to the codes of a table, by its schema; each fault is named by row and column."""
+"""Cells of text to the codes of a table, by its schema; errors name the row and the column."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
-from dpgen_jax.data.base import listed, nearest, quoted
+from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.types import Column, UserError
+from dpgen_jax.data.base import listed, quoted
 from dpgen_jax.data.schema import NULLS, Schema, number
-from dpgen_jax.types import Column, UserError
 
 
 @dataclasses.dataclass(frozen=True)
 class Cells:
-    """A table as text. columns: name -> stripped cells; rows: what an error calls each row."""
+    """A table as text.
+
+    Attributes:
+        source: The name of the table, for errors.
+        columns: The stripped cells of each column, by its name.
+        rows: The names of the rows, for errors.
+    """
 
     source: str
     columns: dict[str, list[str]]
@@ -24,8 +32,13 @@ class Cells:
 
 @dataclasses.dataclass(frozen=True)
 class Coded:
-    """codes float64 [n, columns], numbers as they were given (`encode` clips them), classes y
-    int32 [n], and what is changed on the way, for the data holder's eyes only."""
+    """A table as numbers.
+
+    Attributes:
+        codes: float64 [n, columns], numbers as they are in the file (`encode` clips them).
+        y: Classes int32 [n].
+        private_notes: Lines on what is changed, for the data holder alone.
+    """
 
     codes: np.ndarray
     y: np.ndarray
@@ -33,14 +46,23 @@ class Coded:
 
 
 def coded(schema: Schema, cells: Cells) -> Coded:
-    """The codes of the declared columns, in the schema's order; numbers outside their bounds are
-    counted. Errors: UserError naming the row and the column; it may quote the cell."""
+    """Returns the codes of the declared columns, in the schema's order.
+
+    Args:
+        schema: The schema of the table.
+        cells: The table.
+
+    Raises:
+        UserError: Naming the row and the column; it may quote the cell.
+    """
     spec = schema.spec
     columns = [*spec.columns, spec.label]
     _check_names(cells, [column.name for column in columns])
     if not cells.rows:
         raise UserError(f"{cells.source}: no rows; at least 1 is needed")
-    clipped, others, codes = {}, {}, []
+    clipped: dict[str, int] = {}
+    others: dict[str, int] = {}
+    codes = []
     for column in columns:
         values = parse(column, cells, schema.others.get(column.name))
         if not column.categories:
@@ -58,31 +80,42 @@ def coded(schema: Schema, cells: Cells) -> Coded:
 
 
 def parse(column: Column, cells: Cells, other: str | None = None) -> np.ndarray:
-    """Codes float64 [n] of one column, NaN for null. Errors: as `coded`.
+    """Returns the codes of one column.
 
-    other: the category of undeclared texts; None if they are an error.
+    Args:
+        column: The column, as it is declared.
+        cells: The table.
+        other: The category of undeclared texts; None if they are an error.
+
+    Returns:
+        float64 [n], NaN for null.
+
+    Raises:
+        UserError: As `coded`.
     """
     texts = cells.columns[column.name]
     if column.categories:
         index = {text: code for code, text in enumerate(column.categories)}
         values = np.array([index.get(text, -1) for text in texts], np.float64)
-        for i in np.flatnonzero(values < 0):
-            values[i] = _category(column, index, texts[i], other, lambda i=i: _at(cells, column, i))
+        for i in np.flatnonzero(values < 0).tolist():
+            values[i] = _category(column, index, texts[i], other, partial(_at, cells, column, i))
         return values
     with contextlib.suppress(ValueError):
         values = np.array(texts, np.float64)
         if np.isfinite(values).all() and "_" not in "".join(texts):  # float() takes 1_000
             return _whole(column, values, cells)
-    values = np.array([_number(column, text, lambda i=i: _at(cells, column, i))
+    values = np.array([_number(column, text, partial(_at, cells, column, i))
                        for i, text in enumerate(texts)], np.float64)
     return _whole(column, values, cells)
 
 
 def _at(cells: Cells, column: Column, i: int) -> str:
+    """Returns the name of a cell, for errors."""
     return f"{cells.source}, {cells.rows[i]}, column {column.name}"
 
 
 def _number(column: Column, text: str, at: Callable[[], str]) -> float:
+    """Returns the code of a cell of numbers."""
     value = number(text)
     if value is not None:
         return value
@@ -93,6 +126,7 @@ def _number(column: Column, text: str, at: Callable[[], str]) -> float:
 
 def _category(column: Column, index: dict[str, int], text: str, other: str | None,
               at: Callable[[], str]) -> float:
+    """Returns the code of a cell that is no declared category."""
     if text in NULLS:
         return _null(column, text, at)
     if other is None:
@@ -102,6 +136,7 @@ def _category(column: Column, index: dict[str, int], text: str, other: str | Non
 
 
 def _null(column: Column, text: str, at: Callable[[], str]) -> float:
+    """Returns the code of null, which the column must allow."""
     if not column.nullable:
         what = f"null ({text!r})" if text else "an empty cell"
         raise UserError(f"{at()}: {what}, but the column is not nullable; fill it in, or declare "
@@ -110,8 +145,9 @@ def _null(column: Column, text: str, at: Callable[[], str]) -> float:
 
 
 def _whole(column: Column, values: np.ndarray, cells: Cells) -> np.ndarray:
+    """Checks that an integer column has whole numbers."""
     if column.kind == "integer":
-        for i in np.flatnonzero(~np.isnan(values) & (values != np.rint(values)))[:1]:
+        for i in np.flatnonzero(~np.isnan(values) & (values != np.rint(values)))[:1].tolist():
             text = cells.columns[column.name][i]
             raise UserError(f"{_at(cells, column, i)}: {text[:100]} is no whole number; mend the "
                             "cell, or declare the column continuous")
@@ -119,10 +155,11 @@ def _whole(column: Column, values: np.ndarray, cells: Cells) -> np.ndarray:
 
 
 def _check_names(cells: Cells, declared: list[str]) -> None:
+    """Checks that the table has the declared columns and no other."""
     expected = set(declared)
     for name in declared:
         if name not in cells.columns:
-            unknown = (given for given in cells.columns if given not in expected)
+            unknown = (present for present in cells.columns if present not in expected)
             raise UserError(f"{cells.source}: column {quoted(name)} is missing"
                             f"{nearest(name, unknown)}; add it, or remove it from the schema")
     for name in cells.columns:
@@ -132,11 +169,13 @@ def _check_names(cells: Cells, declared: list[str]) -> None:
 
 
 def _counted(counts: dict[str, int], what: str) -> str:
-    found = [f"{name}: {count}" for name, count in counts.items() if count]
-    return f"{sum(counts.values())} {what} (column {listed(found)})" if found else ""
+    """Returns a line on counts by column; empty where all are 0."""
+    nonzero = [f"{name}: {count}" for name, count in counts.items() if count]
+    return f"{sum(counts.values())} {what} (column {listed(nonzero)})" if nonzero else ""
 
 
 def _absent(label: Column, y: np.ndarray) -> list[str]:
+    """Returns a line on the classes without rows, if any."""
     counts = np.bincount(y, minlength=len(label.categories))
     absent = [name for name, count in zip(label.categories, counts, strict=True) if not count]
     return [f"no rows of the class {listed(absent)} (column {label.name})"] if absent else []

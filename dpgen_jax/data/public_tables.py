@@ -7,33 +7,40 @@ from pathlib import Path
 
 import numpy as np
 
+from dpgen_jax.core.types import UserError
 from dpgen_jax.data import schema, tables
 from dpgen_jax.data.base import Dataset, locate
 from dpgen_jax.data.parsing import Cells, Coded, coded
-from dpgen_jax.types import UserError
 
 TRAIN_PART = 0.8
 PUBLIC = ("public data",)
 
 
 def breast_cancer() -> Dataset:
-    """scikit-learn's Wisconsin Diagnostic data: 455 train and 114 test rows of 30 numbers, by a
-    fixed random split; classes malignant and benign."""
+    """Loads scikit-learn's Wisconsin Diagnostic data.
+
+    It has 455 train and 114 test rows of 30 numbers, by a fixed random split; the classes are
+    malignant and benign.
+    """
     from sklearn.datasets import load_breast_cancer  # slow to import
 
-    held = load_breast_cancer()
-    order = np.random.default_rng(0).permutation(len(held.data))
-    train, test = (Coded(held.data[rows], held.target[rows], ())
+    source = load_breast_cancer()
+    order = np.random.default_rng(0).permutation(len(source.data))
+    train, test = (Coded(source.data[rows], source.target[rows], ())
                    for rows in np.split(order, [int(TRAIN_PART * len(order))]))
     return tables.table("breast_cancer", schema.packaged("breast_cancer"), train, test, PUBLIC)
 
 
-def adult(given: str) -> Dataset:
-    """The UCI layout: adult.data and adult.test, plain or .gz; classes <=50K and >50K.
+def adult(path: str) -> Dataset:
+    """Loads the UCI layout: adult.data and adult.test, plain or .gz; classes <=50K and >50K.
 
-    Errors: UserError naming the file and line.
+    Args:
+        path: The folder.
+
+    Raises:
+        UserError: Naming the file and line.
     """
-    folder, declared = locate(given), schema.packaged("adult")
+    folder, declared = locate(path), schema.packaged("adult")
     names = [column.name for column in declared.spec.columns] + [declared.spec.label.name]
     train, test = (coded(declared, _adult_part(folder, name, names))
                    for name in ("adult.data", "adult.test"))
@@ -41,7 +48,7 @@ def adult(given: str) -> Dataset:
 
 
 def _adult_part(folder: Path, name: str, names: list[str]) -> Cells:
-    """The cells, without the remark that is adult.test's first line and the dots of its labels."""
+    """Reads a part, without the remark of adult.test's first line and the dots of its labels."""
     for path in (folder / name, folder / f"{name}.gz"):
         if path.is_file():
             cells = tables.read(path, names, remark="|")

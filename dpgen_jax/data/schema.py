@@ -1,4 +1,4 @@
-"""The declared schema of a table: a YAML file of columns with their kinds, bounds and categories.
+"""Schemas of tables: YAML files of columns with their kinds, bounds and categories.
 
     label: Class
     columns:
@@ -16,37 +16,43 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from dpgen_jax.data.base import Uncovered, listed, nearest
-from dpgen_jax.data.yaml_text import document
-from dpgen_jax.types import Column, TableSpec, UserError
+from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.types import Column, TableSpec, UserError
+from dpgen_jax.data import yaml_text
+from dpgen_jax.data.base import Uncovered, listed
 
 PACKAGED = Path(__file__).parent / "schemas"
 NAMES = tuple(sorted(path.stem for path in PACKAGED.glob("*.yaml")))
 TOP = ("label", "columns", "read_from_data", "bought")
 NUMBER, CATEGORY = ("min", "max"), ("categories",)
-KINDS = {"continuous": NUMBER, "integer": NUMBER, "categorical": CATEGORY, "ordinal": CATEGORY}
+Kind = Literal["continuous", "integer", "categorical", "ordinal"]
+KINDS: dict[Kind, tuple[str, ...]] = {"continuous": NUMBER, "integer": NUMBER,
+                                      "categorical": CATEGORY, "ordinal": CATEGORY}
 ENTRIES = ("kind", "nullable", "min", "max", "categories", "other")
 MAX_RANGE = 2**23  # whole numbers that a float32 in [0, 1] keeps apart
-MAX_CLASSES = 1000  # of a label: what is trained and measured class by class grows with them
+MAX_CLASSES = 1000  # of a label: training and evaluation class by class grow with them
 PRIVATE = "private"  # in place of an entry: to be bought
 NULLS = frozenset({"", "NA", "NaN", "nan", "null", "NULL", "?"})
 TRUTH = {"true": True, "yes": True, "false": False, "no": False}
-SPOKEN = {"min": "bounds", "max": "bounds", "nullable": "nullability"}
+TERMS = {"min": "bounds", "max": "bounds", "nullable": "nullability"}
 BUYABLE = ("bounds", "categories")
 DECLARE = "in the schema, by what is known without the data, and remove it from read_from_data"
-BUY = ", or write `private` in its place and buy it with --init-schema and --schema-epsilon"
+BUY = (", or write `private` in its place and buy it with `python -m dpgen_jax.schema` and "
+       "--schema-epsilon")
 
 
 @dataclasses.dataclass(frozen=True)
 class Schema:
     """A checked schema.
 
-    others: for a column of which it was declared, the category that takes all undeclared texts.
-    notes: which entries were bought under differential privacy, one line each; published.
-    bought: the purchases made for it, as rows of `accountant.events.to_json`.
-    uncovered: the entries that were read from private records (its `read_from_data`).
+    Attributes:
+        spec: The columns and the label.
+        others: The category that takes all undeclared texts, by column, where one is declared.
+        notes: Lines on the entries that were bought under differential privacy; published.
+        bought: The purchases made for it, as rows of `accountant.events.to_json`.
+        uncovered: The entries that were read from private records (its `read_from_data`).
     """
 
     spec: TableSpec
@@ -56,50 +62,75 @@ class Schema:
     uncovered: tuple[Uncovered, ...] = ()
 
 
-def read(given: str) -> Schema:
-    """The schema in a file, or a packaged one by its name (`NAMES`) where no such file exists.
+def read(source: str) -> Schema:
+    """Reads a schema.
 
     The order of its columns is the order of the table, whatever the order in a CSV file. All
     values are read as text: a category `1` is the text 1, and `yes` stays yes.
-    Errors: UserError, one line that names the column and the mend.
+
+    Args:
+        source: The path of a file, or the name of a packaged schema (`NAMES`) where there is no
+            such file.
+
+    Returns:
+        The schema, checked.
+
+    Raises:
+        UserError: Naming the column and the mend.
     """
-    if given in NAMES and not Path(given).is_file():
-        return packaged(given)
-    return parse(document(given), given)
+    if source in NAMES and not Path(source).is_file():
+        return packaged(source)
+    return parse(yaml_text.document(source), source)
 
 
 def packaged(name: str) -> Schema:
-    """The schema of a public data set, one of `NAMES`."""
-    return parse(document(str(PACKAGED / f"{name}.yaml")), name)
+    """Reads the schema of a public data set.
+
+    Args:
+        name: One of `NAMES`.
+    """
+    return parse(yaml_text.document(str(PACKAGED / f"{name}.yaml")), name)
 
 
-def parse(held: Any, name: str) -> Schema:
-    """The schema in a document of texts, as `document` reads it. Errors: as `read`."""
+def parse(document: Any, name: str) -> Schema:
+    """Checks a document of texts, as `yaml_text.document` reads it.
+
+    Args:
+        document: The document.
+        name: Its name, for errors.
+
+    Returns:
+        The schema.
+
+    Raises:
+        UserError: As `read`.
+    """
     try:
-        return _parse(held)
+        return _parse(document)
     except UserError as error:
         raise UserError(f"{name}: {error}") from error
 
 
-def _parse(held: Any) -> Schema:
-    if not isinstance(held, dict) or not isinstance(held.get("columns"), dict):
+def _parse(document: Any) -> Schema:
+    """Checks a document; errors name the column alone."""
+    if not isinstance(document, dict) or not isinstance(document.get("columns"), dict):
         raise UserError("a schema has `label: NAME` and `columns:`, with one entry a column")
-    for key in held:
+    for key in document:
         if key not in TOP:
             raise UserError(f"unknown key {key!r}{nearest(key, TOP)}; known: {', '.join(TOP)}")
-    columns = [_column(name, entries) for name, entries in held["columns"].items()]
+    columns = [_column(name, entries) for name, entries in document["columns"].items()]
     names = [column.name for column in columns]
     if "" in names:
         raise UserError("a column has no name; name it as the file does")
-    position = _label_position(held.get("label"), columns)
+    position = _label_position(document.get("label"), columns)
     features = tuple(c for i, c in enumerate(columns) if i != position)
     if not features:
         raise UserError("the label is the only column; declare the others too")
-    others = {name: entries["other"] for name, entries in held["columns"].items()
+    others = {name: entries["other"] for name, entries in document["columns"].items()
               if "other" in entries}
     if columns[position].name in others:
         raise UserError(f"column {names[position]}: a label takes no `other`; declare every class")
-    read_entries, rows = held.get("read_from_data", []), _bought(held.get("bought", []))
+    read_entries, rows = document.get("read_from_data", []), _bought(document.get("bought", []))
     if not isinstance(read_entries, list):
         raise UserError("read_from_data is no list; write [COLUMN.min, COLUMN.max, ...]")
     uncovered = [Uncovered(f"{sort} of {columns} read from private data",
@@ -112,11 +143,12 @@ def _parse(held: Any) -> Schema:
 
 
 def _label_position(label: Any, columns: list[Column]) -> int:
+    """Returns the position of the label, which must be a column of classes."""
     names = [column.name for column in columns]
     if not isinstance(label, str) or label not in names:
-        said = f"label {label!r} is no column{nearest(str(label), names)}" if label else \
+        problem = f"label {label!r} is no column{nearest(str(label), names)}" if label else \
             "the label is missing"
-        raise UserError(f"{said}; write `label: NAME`, one of: {listed(names)}")
+        raise UserError(f"{problem}; write `label: NAME`, one of: {listed(names)}")
     column = columns[names.index(label)]
     if not column.categories or column.nullable:
         fault = "nullable" if column.categories else f"of kind {column.kind}"
@@ -131,26 +163,14 @@ def _label_position(label: Any, columns: list[Column]) -> int:
 
 
 def _column(name: str, entries: Any) -> Column:
+    """Checks the entries of a column."""
     if not isinstance(entries, dict):
         raise UserError(f"column {name}: give its entries, as in {{kind: integer, min: 0, max: 9}}")
     kind = str(entries.get("kind", ""))
     if kind not in KINDS:
-        said = f"unknown kind {kind!r}{nearest(kind, KINDS)}" if kind else "kind is missing"
-        raise UserError(f"column {name}: {said}; known: {', '.join(KINDS)}")
-    known = ("kind", "nullable", *KINDS[kind], *(["other"] if kind == "categorical" else []))
-    for key, value in entries.items():
-        if key not in ENTRIES:
-            raise UserError(f"column {name}: unknown key {key!r}{nearest(key, known)}; known: "
-                            f"{', '.join(known)}")
-        if key not in known:
-            raise UserError(f"column {name}: {key} does not belong to a column of kind {kind}; "
-                            "remove it or change the kind")
-        if value == PRIVATE and key in (*NUMBER, *CATEGORY):
-            raise UserError(f"column {name}: {key} is still `private`; declare it, or buy it with "
-                            "--init-schema DATA --schema DRAFT --schema-epsilon E --out NEW")
-    for key in KINDS[kind]:
-        if key not in entries:
-            raise UserError(f"column {name}: {key} is missing; declare it from public knowledge")
+        problem = f"unknown kind {kind!r}{nearest(kind, KINDS)}" if kind else "kind is missing"
+        raise UserError(f"column {name}: {problem}; known: {', '.join(KINDS)}")
+    _check_keys(name, kind, entries)
     nullable = TRUTH.get(str(entries.get("nullable", "false")).lower())
     if nullable is None:
         raise UserError(f"column {name}: nullable is {entries['nullable']!r}; write true or false")
@@ -159,13 +179,41 @@ def _column(name: str, entries: Any) -> Column:
     return Column(name, kind, categories=_categories(name, entries, nullable), nullable=nullable)
 
 
-def told_apart(low: float, high: float) -> bool:
-    """Whether the integers low..high survive their encoding as float32 in [0, 1]."""
+def _check_keys(name: str, kind: Kind, entries: dict[str, Any]) -> None:
+    """Checks that a column has the keys of its kind and no other."""
+    allowed = ("kind", "nullable", *KINDS[kind], *(["other"] if kind == "categorical" else []))
+    for key, value in entries.items():
+        if key not in ENTRIES:
+            raise UserError(f"column {name}: unknown key {key!r}{nearest(key, allowed)}; known: "
+                            f"{', '.join(allowed)}")
+        if key not in allowed:
+            raise UserError(f"column {name}: {key} does not belong to a column of kind {kind}; "
+                            "remove it or change the kind")
+        if value == PRIVATE and key in (*NUMBER, *CATEGORY):
+            raise UserError(f"column {name}: {key} is still `private`; declare it, or buy it with "
+                            "`python -m dpgen_jax.schema DATA --schema DRAFT --schema-epsilon E "
+                            "--out NEW`")
+    for key in KINDS[kind]:
+        if key not in entries:
+            raise UserError(f"column {name}: {key} is missing; declare it from public knowledge")
+
+
+def distinguishable(low: float, high: float) -> bool:
+    """Returns whether the integers low..high survive their encoding as float32 in [0, 1].
+
+    Args:
+        low: The lowest of them.
+        high: The highest of them.
+    """
     return high - low <= MAX_RANGE and max(-low, high) <= 2**53
 
 
 def number(text: Any) -> float | None:
-    """The finite number that a text is, else None."""
+    """Returns the finite number that a text is, else None.
+
+    Args:
+        text: A text; anything else is no number.
+    """
     with contextlib.suppress(ValueError):
         if isinstance(text, str) and "_" not in text and math.isfinite(value := float(text)):
             return value
@@ -173,6 +221,7 @@ def number(text: Any) -> float | None:
 
 
 def _bounds(name: str, kind: str, entries: dict[str, Any]) -> tuple[float, float]:
+    """Returns the bounds of a column of numbers."""
     values = []
     for key in NUMBER:
         value = number(entries[key])
@@ -186,7 +235,7 @@ def _bounds(name: str, kind: str, entries: dict[str, Any]) -> tuple[float, float
     if low > high:
         raise UserError(f"column {name}: min {entries['min']} is above max {entries['max']}; "
                         "swap them")
-    if kind == "integer" and not told_apart(low, high):
+    if kind == "integer" and not distinguishable(low, high):
         raise UserError(f"column {name}: the integers {entries['min']}..{entries['max']} exceed "
                         f"the {MAX_RANGE} that are told apart; declare it continuous, or narrow it")
     if not math.isfinite(high - low):
@@ -196,47 +245,48 @@ def _bounds(name: str, kind: str, entries: dict[str, Any]) -> tuple[float, float
 
 
 def _categories(name: str, entries: dict[str, Any], nullable: bool) -> tuple[str, ...]:
-    given = entries["categories"]
-    if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
+    """Returns the categories of a column."""
+    texts = entries["categories"]
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise UserError(f'column {name}: categories is no list of texts; write ["a", "b"]')
-    categories = tuple(given)
+    categories = tuple(texts)
     if not categories:
         raise UserError(f"column {name}: no categories; declare at least 1")
-    seen = set()
+    earlier: set[str] = set()
     for text in categories:
         if not text or (nullable and text in NULLS):
             raise UserError(f"column {name}: the category {text!r} means null; remove it" + (
                 "" if nullable else " and declare nullable: true"))
-        if text in seen:
+        if text in earlier:
             raise UserError(f"column {name}: category {text!r} is given twice; remove one")
-        seen.add(text)
+        earlier.add(text)
     if "other" in entries and entries["other"] not in categories:
         raise UserError(f"column {name}: other is {entries['other']!r}; name one of its categories")
     return categories
 
 
 def _grouped(entries: list[Any], names: list[str]) -> list[tuple[str, str]]:
-    """('bounds', 'V1, V2'), ('categories', 'Class'): one pair for each sort of entry."""
+    """Returns ('bounds', 'V1, V2'), ('categories', 'Class'): a pair for each sort of entry."""
     sorts: dict[str, dict[str, None]] = {}
-    known = set(names)
+    columns = set(names)
     for entry in map(str, entries):
         column, _, what = entry.rpartition(".")
-        if column not in known or what not in (*ENTRIES, *SPOKEN.values()):
+        if column not in columns or what not in (*ENTRIES, *TERMS.values()):
             raise UserError(f"{entry!r} names no entry; write {names[0]}.min, or another column "
                             "and entry, or remove it")
-        sorts.setdefault(SPOKEN.get(what, what), {})[column] = None
-    return [(what, ", ".join(found)) for what, found in sorts.items()]
+        sorts.setdefault(TERMS.get(what, what), {})[column] = None
+    return [(sort, ", ".join(members)) for sort, members in sorts.items()]
 
 
-def _bought(given: Any) -> list[dict[str, Any]]:
-    """Rows of `entry` and the fields of its event, numbers as numbers."""
-    if not isinstance(given, list) or not all(isinstance(row, dict) for row in given):
+def _bought(rows: Any) -> list[dict[str, Any]]:
+    """Returns the purchases: rows of `entry` and the fields of its event, numbers as numbers."""
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise UserError("bought is no list of purchases; leave this block as it was written")
-    return [{key: _plain(value) for key, value in row.items()} for row in given]
+    return [{key: _plain(value) for key, value in row.items()} for row in rows]
 
 
 def _plain(text: Any) -> Any:
-    """A number if the text is one, whole if it is written so."""
+    """Returns the number that a text is, whole if it is written so; else the text."""
     value = None if isinstance(text, (list, dict)) else number(str(text))
     if value is None:
         return text

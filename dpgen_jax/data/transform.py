@@ -8,29 +8,41 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpgen_jax.types import Column, TableSpec
+from dpgen_jax.core.types import Column, TableSpec
 
 PLACEHOLDER = 0.5  # the value of a null number; its flag is 1
 
 
 def encode(spec: TableSpec, codes: np.ndarray) -> np.ndarray:
-    """Features float64 [n, F] in [0, 1] of codes float64 [n, columns].
+    """Encodes codes as features. Numbers outside their declared bounds are clipped to them.
 
-    Numbers outside their declared bounds are clipped to them. The codes must be valid otherwise:
-    indices of declared categories, nulls in nullable columns only.
+    Args:
+        spec: The schema.
+        codes: float64 [n, columns], valid but for the bounds: indices of declared categories, and
+            nulls in nullable columns only.
+
+    Returns:
+        float64 [n, F] in [0, 1].
     """
     return np.concatenate([_encode(column, values) for column, values
                            in zip(spec.columns, codes.T, strict=True)], axis=1)
 
 
 def decode(spec: TableSpec, encoded: np.ndarray) -> np.ndarray:
-    """Codes float64 [n, columns] of features [n, F], which may be any values at all.
+    """Decodes features as codes; inverts `encode` on valid codes.
 
-    A category is the largest place of its one-hot, null if that is the null place; a number or an
-    ordinal is null if its flag is above 0.5; integers are rounded, and everything lies within its
-    declared bounds. Inverts `encode` on valid codes: integers, categories and nulls exactly, also
-    if the features were stored as float32; continuous numbers up to rounding (in float32, 1e-6 of
+    A category is the largest entry of its one-hot, null if that is the entry for null; a number or
+    an ordinal is null if its flag is above 0.5; integers are rounded, and everything lies within
+    its declared bounds. The inverse is exact for integers, categories and nulls, also if the
+    features were stored as float32, and up to rounding for continuous numbers (in float32, 1e-6 of
     their range).
+
+    Args:
+        spec: The schema.
+        encoded: [n, F], any values at all.
+
+    Returns:
+        float64 [n, columns].
     """
     encoded = np.nan_to_num(np.asarray(encoded, np.float64))  # NaN becomes 0, infinities finite
     ends = np.cumsum([column.width for column in spec.columns])
@@ -39,18 +51,22 @@ def decode(spec: TableSpec, encoded: np.ndarray) -> np.ndarray:
 
 
 def bounds(column: Column) -> tuple[float, float]:
-    """The lowest and highest code of a column, null apart."""
+    """Returns the lowest and highest code of a column, null apart.
+
+    Args:
+        column: The column.
+    """
     if column.categories:
         return 0.0, len(column.categories) - 1.0
     return column.low, column.high
 
 
 def _encode(column: Column, values: np.ndarray) -> np.ndarray:
-    """[n] codes -> [n, width] features."""
+    """Encodes the codes [n] of a column as features [n, width]."""
     null = np.isnan(values)
     if column.kind == "categorical":
-        places = np.where(null, column.width - 1, values)
-        return (places[:, None] == np.arange(column.width)).astype(np.float64)
+        index = np.where(null, column.width - 1, values)
+        return (index[:, None] == np.arange(column.width)).astype(np.float64)
     low, high = bounds(column)
     value = (np.clip(values, low, high) - low) / ((high - low) or 1.0)
     value = np.where(null, PLACEHOLDER, value)
@@ -58,10 +74,10 @@ def _encode(column: Column, values: np.ndarray) -> np.ndarray:
 
 
 def _decode(column: Column, features: np.ndarray) -> np.ndarray:
-    """[n, width] features -> [n] codes."""
+    """Decodes the features [n, width] of a column as codes [n]."""
     if column.kind == "categorical":
-        place = features.argmax(1).astype(np.float64)
-        return np.where(place == len(column.categories), np.nan, place)
+        index = features.argmax(1).astype(np.float64)
+        return np.where(index == len(column.categories), np.nan, index)
     low, high = bounds(column)
     value = np.clip(features[:, 0], 0.0, 1.0) * (high - low)
     value = low + (value if column.kind == "continuous" else np.rint(value))

@@ -1,13 +1,13 @@
 """The classical classifiers of GS-WGAN's evaluation, on pixels in [0, 1].
 
 Source: evaluation/eval_sklearn.py of the published GS-WGAN code (Chen et al., NeurIPS 2020), whose
-settings are kept but for four:
+settings are kept, with four exceptions:
 - adaboost: SAMME, since SAMME.R, which the code names, has left scikit-learn;
 - linear_svc: scikit-learn's tolerance, 1e-4, and at most 1000 iterations, where the code asks for
   1e-8 and 10,000, which take hours;
 - lda: without a number of components, which changes no prediction;
 - xgboost: the objective is XGBoost's choice, which is the code's for more than two classes.
-How many images the slow ones learn from is said by the setting of the evaluation.
+The setting of the evaluation says how many images the slow ones learn from.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
+from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation.scores import pick
-from dpgen_jax.types import UserError
 
 Predict = Callable[[np.ndarray], np.ndarray]
 """Images [n, H, W, ch] -> their classes, int [n]."""
 
 CHUNK = 10_000
-"""Images judged at once."""
+"""Images that are classified at once."""
 
 
 def _xgboost(seed: int) -> Any:
@@ -67,28 +67,42 @@ CLASSIFIERS: dict[str, Callable[[int], Any]] = {
                                                          n_jobs=-1, random_state=seed),
     "xgboost": _xgboost,
 }
-"""Name -> a function of the seed; what the published code does not set is the default."""
+"""Name -> a function of the seed; parameters that the published code does not set are defaults."""
 
 
 def installed(name: str) -> bool:
-    """Whether a classifier can be used here: all but XGBoost come with this package."""
+    """Return whether a classifier is installed: all but XGBoost come with this package."""
     return name != "xgboost" or importlib.util.find_spec("xgboost") is not None
 
 
 def require(name: str) -> None:
-    """Errors: UserError where the classifier is not installed."""
+    """Check that a classifier is installed.
+
+    Raises:
+      UserError: It is not.
+    """
     if not installed(name):
         raise UserError(f"the classifier {name!r} needs a package that is missing; pip install "
                         f"'dpgen_jax[{name}]', or leave it out")
 
 
 def fit(name: str, x: np.ndarray, y: np.ndarray, seed: int) -> Predict:
-    """A classifier trained on images x [n, H, W, ch], uint8 or float in [0, 1], and labels y [n].
+    """Train a classifier; the same arguments give the same one.
 
-    It knows the classes in y alone. Of one class, of images that are all (or all but) alike, and
-    where boosting finds no member better than chance, it says the commonest class. The same
-    arguments give the same classifier. Errors: UserError for an unknown name, and for XGBoost where
-    it is missing.
+    It knows the classes in y alone. It predicts the commonest class where there is only one, where
+    the images are all (or all but) alike, and where boosting finds no member better than chance.
+
+    Args:
+      name: A name of `CLASSIFIERS`.
+      x: Images [n, H, W, ch], uint8 or float in [0, 1].
+      y: Labels int [n].
+      seed: The seed of its training.
+
+    Returns:
+      A function of images [m, H, W, ch] that returns their classes int [m].
+
+    Raises:
+      UserError: There is no such classifier, or XGBoost is not installed.
     """
     model = pick("classifier", CLASSIFIERS, name)(seed)
     classes, y = np.unique(y, return_inverse=True)
@@ -118,14 +132,18 @@ def fit(name: str, x: np.ndarray, y: np.ndarray, seed: int) -> Predict:
 
 
 def _pixels(x: np.ndarray) -> np.ndarray:
+    """Return images as float32 [n, H * W * ch] in [0, 1]."""
     flat = x.reshape(len(x), -1).astype(np.float32)
     return flat / 255 if x.dtype == np.uint8 else flat
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Matrix products have one thread: several cost more than they bring, and the last bits of a
-    result would depend on their number."""
+    """Silence warnings that are expected, and give matrix products one thread.
+
+    Several threads cost more than they gain, and the last bits of a result would depend on their
+    number.
+    """
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", "Using the fractional value max_samples")  # few images

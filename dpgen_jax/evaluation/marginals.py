@@ -1,7 +1,7 @@
-"""How far synthetic tables lie from real ones in their marginals, and whether they keep the schema.
+"""Distances between the marginals of synthetic and of real tables, and violations of the schema.
 
 A table is compared by its cells, float64 [n, K]: the columns of the schema and the label last,
-numbers in their own units, categories as their place among the declared ones, NaN for null.
+numbers in their own units, categories as their index among the declared ones, NaN for null.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from dpgen_jax.core.types import Column, TableSpec
 from dpgen_jax.data import transform
 from dpgen_jax.evaluation.scores import summary
-from dpgen_jax.types import Column, TableSpec
 
 Rows = tuple[np.ndarray, np.ndarray]
 """Encoded rows float [n, F] in [0, 1] and labels int [n]."""
@@ -22,42 +22,51 @@ Rows = tuple[np.ndarray, np.ndarray]
 BINS = 20
 """Equal bins of a number, between its declared bounds."""
 MAX_PAIRS = 1000
+"""The most pairs of columns that are compared."""
 MAX_FEATURES = 2000
-"""whose correlations are compared"""
+"""The most features whose correlations are compared."""
 DENSE = 2**20
-"""bins that are counted one by one; of more only those that are not empty"""
+"""The most bins that are counted one by one; of more only those that are not empty."""
 
 
 def columns(spec: TableSpec) -> tuple[Column, ...]:
-    """The columns of the cells: the features, then the label."""
+    """Return the columns of the cells: the features, then the label."""
     return (*spec.columns, spec.label)
 
 
 def cells(spec: TableSpec, rows: Rows) -> np.ndarray:
-    """The cells float64 [n, K] of encoded rows."""
+    """Return the cells float64 [n, K] of encoded rows float [n, F] and labels int [n]."""
     x, y = rows
     return np.column_stack([transform.decode(spec, x), y])
 
 
 def fidelity(draws: Sequence[Rows], test: Rows, real: Rows | None, spec: TableSpec
              ) -> dict[str, Any]:
-    """The `fidelity` part of metrics.json: `one_way_tvd`, `two_way_tvd`, `correlation_difference`.
+    """Compute the `fidelity` part of metrics.json for tables, all of it from real rows.
 
-    draws: synthetic rows, one draw a seed; each is compared with `test`, real rows that no training
-    saw. Each entry is a `summary` with `floor` beside it: the same distance of `real`, the real
-    training rows, from `test` (None without them), which sampling alone explains; a floor is only
-    fair where `real` has as many rows as a draw. Total variation distances are in [0, 1], means
-    over the columns (`columns` holds each) or over `pairs` of the `all_pairs` pairs of columns,
-    drawn with a fixed seed where there are more than `MAX_PAIRS`. All is computed from real rows.
+    Total variation distances are in [0, 1]. They are means over the columns (`columns` holds each),
+    or over `pairs` of the `all_pairs` pairs of columns, sampled with a fixed seed where there are
+    more than `MAX_PAIRS`.
+
+    Args:
+      draws: Synthetic rows, one draw a seed; each is compared with `test`.
+      test: Held-out real rows.
+      real: Real training rows, for the floors, the distances that sampling alone explains; a floor
+        is fair only where there are as many rows as in a draw. None for no floors.
+      spec: The schema.
+
+    Returns:
+      {`one_way_tvd`, `two_way_tvd`, `correlation_difference`}, each a `summary` over the draws with
+      `floor`, the distance of `real` from `test`, or None.
     """
-    found = [_distances(draw, test, spec) for draw in draws]
+    by_draw = [_distances(draw, test, spec) for draw in draws]
     floor = None if real is None else _distances(real, test, spec)
 
     def entry(name: str) -> dict[str, Any]:
-        return summary([f[name] for f in found]) | {"floor": floor and floor[name]}
+        return summary([one[name] for one in by_draw]) | {"floor": floor and floor[name]}
 
     by_column = {column.name: {
-        "mean": float(np.mean([f["columns"][i] for f in found])),
+        "mean": float(np.mean([one["columns"][i] for one in by_draw])),
         "floor": floor and float(floor["columns"][i])} for i, column in enumerate(columns(spec))}
     k = len(columns(spec))
     return {"one_way_tvd": entry("one_way_tvd") | {"columns": by_column},
@@ -75,39 +84,60 @@ def _distances(rows: Rows, truth: Rows, spec: TableSpec) -> dict[str, Any]:
 
 
 def one_way_tvd(a: np.ndarray, b: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
-    """Total variation distance of each column of the cells a [n, K] and b [n', K]: float [K].
+    """Compute the total variation distance of each column.
 
-    Half the L1 distance of the shares of each bin: `BINS` equal bins between the bounds of a
+    It is half the L1 distance of the shares of each bin: `BINS` equal bins between the bounds of a
     number, a bin for each category, and one for null.
+
+    Args:
+      a: Cells float64 [n, K].
+      b: Cells float64 [n', K].
+      columns: The K columns.
+
+    Returns:
+      float64 [K], in [0, 1].
     """
     a, b, sizes = _binned(a, columns), _binned(b, columns), _sizes(columns)
     return np.array([_tvd(a[:, i], b[:, i], size) for i, size in enumerate(sizes)])
 
 
 def two_way_tvd(a: np.ndarray, b: np.ndarray, columns: Sequence[Column]) -> float:
-    """The mean total variation distance of the joint bins of pairs of columns; as `one_way_tvd`."""
+    """Compute the mean total variation distance of the joint bins of pairs of columns.
+
+    The bins and the arguments are those of `one_way_tvd`.
+    """
     return float(np.mean(_joint(a, b, columns, _pairs(len(columns)))))
 
 
 def pairwise(a: np.ndarray, b: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
-    """float [K, K], symmetric: the distance of `two_way_tvd` for all pairs of columns, and on the
-    diagonal that of `one_way_tvd`."""
+    """Compute the total variation distances of all pairs of columns.
+
+    Args:
+      a: Cells float64 [n, K].
+      b: Cells float64 [n', K].
+      columns: The K columns.
+
+    Returns:
+      float64 [K, K], symmetric; on the diagonal the distances of `one_way_tvd`.
+    """
     k = len(columns)
     pairs = list(itertools.combinations_with_replacement(range(k), 2))
-    found = np.empty((k, k))
+    distances = np.empty((k, k))
     for (i, j), distance in zip(pairs, _joint(a, b, columns, pairs), strict=True):
-        found[i, j] = found[j, i] = distance
-    return found
+        distances[i, j] = distances[j, i] = distance
+    return distances
 
 
 def _joint(a: np.ndarray, b: np.ndarray, columns: Sequence[Column], pairs: list[tuple[int, int]]
            ) -> list[float]:
+    """Return the distance of the joint bins of each pair of columns."""
     a, b, sizes = _binned(a, columns), _binned(b, columns), _sizes(columns)
     return [_tvd(a[:, i] * sizes[j] + a[:, j], b[:, i] * sizes[j] + b[:, j], sizes[i] * sizes[j])
             for i, j in pairs]
 
 
 def _pairs(k: int) -> list[tuple[int, int]]:
+    """Return all pairs of k columns, or `MAX_PAIRS` of them, without a list of all."""
     total = k * (k - 1) // 2
     if total <= MAX_PAIRS:
         return list(itertools.combinations(range(k), 2))
@@ -119,22 +149,23 @@ def _pairs(k: int) -> list[tuple[int, int]]:
 
 
 def _sizes(columns: Sequence[Column]) -> list[int]:
-    """Bins of each column, the last of which is null."""
+    """Return the number of bins of each column, the last of which is null."""
     return [(len(column.categories) or BINS) + 1 for column in columns]
 
 
 def _binned(cells: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
-    """The bin of each cell: int64 [n, K]."""
-    places = cells.copy()
+    """Return the bin of each cell: int64 [n, K]."""
+    bins = cells.copy()
     for i, (column, size) in enumerate(zip(columns, _sizes(columns), strict=True)):
         if not column.categories:
-            places[:, i] = (cells[:, i] - column.low) / (column.high - column.low or 1) * BINS
-        places[:, i] = np.where(np.isnan(cells[:, i]), size - 1,
-                                np.clip(np.floor(places[:, i]), 0, size - 2))
-    return places.astype(np.int64)
+            bins[:, i] = (cells[:, i] - column.low) / (column.high - column.low or 1) * BINS
+        bins[:, i] = np.where(np.isnan(cells[:, i]), size - 1,
+                              np.clip(np.floor(bins[:, i]), 0, size - 2))
+    return bins.astype(np.int64)
 
 
 def _tvd(a: np.ndarray, b: np.ndarray, size: int) -> float:
+    """Return the total variation distance of bins a [n] and b [n'], integers below `size`."""
     if size > DENSE:
         a, b = np.split(np.unique(np.concatenate([a, b]), return_inverse=True)[1], [len(a)])
         size = int(max(a.max(), b.max())) + 1
@@ -143,12 +174,18 @@ def _tvd(a: np.ndarray, b: np.ndarray, size: int) -> float:
 
 
 def correlation_difference(x: np.ndarray, truth: np.ndarray) -> float:
-    """Mean absolute difference, in [0, 2], of the Pearson correlations of pairs of features.
+    """Compute the mean absolute difference of the Pearson correlations of pairs of features.
 
-    x [n, F], truth [n', F]: encoded rows. Features that are constant in `truth` are left out; one
-    that is constant in x alone has correlation 0 there, so that a generator which makes the same
-    row again and again gains nothing by it. Of more than `MAX_FEATURES` features some are drawn
-    with a fixed seed. 0 where fewer than two features are left.
+    Features that are constant in `truth` are left out; one that is constant in x alone has
+    correlation 0 there, so that a generator which makes the same row again and again gains nothing
+    by it. Of more than `MAX_FEATURES` features some are picked with a fixed seed.
+
+    Args:
+      x: Encoded rows float [n, F].
+      truth: Encoded real rows float [n', F].
+
+    Returns:
+      A number in [0, 2]; 0 where fewer than two features are left.
     """
     if x.shape[1] > MAX_FEATURES:
         picked = np.sort(np.random.default_rng(0).choice(x.shape[1], MAX_FEATURES, replace=False))
@@ -162,8 +199,14 @@ def correlation_difference(x: np.ndarray, truth: np.ndarray) -> float:
 
 
 def correlations(x: np.ndarray) -> np.ndarray:
-    """The Pearson correlations float [F, F] of encoded rows x [n, F]; 0 with a constant feature,
-    its own place on the diagonal too."""
+    """Compute the Pearson correlations of features.
+
+    Args:
+      x: Encoded rows float [n, F].
+
+    Returns:
+      float64 [F, F]; 0 in the row and column of a constant feature, on the diagonal too.
+    """
     centred = x - x.mean(0, dtype=np.float64)
     norms = np.sqrt((centred**2).sum(0))
     centred /= np.where(np.ptp(x, 0) > 0, norms, np.inf)  # rounding leaves no exact zero norm
@@ -171,16 +214,23 @@ def correlations(x: np.ndarray) -> np.ndarray:
 
 
 def schema_violations(cells: np.ndarray, columns: Sequence[Column]) -> float:
-    """The fraction of cells [n, K] that break the schema; a release must have none.
+    """Compute the fraction of cells that break the schema; a release must have none.
 
-    Broken is a number outside its bounds, an integer that is not one, a place that no category has,
-    and a null in a column that has none.
+    Such a cell is a number outside its bounds, an integer that is not one, an index that no
+    category has, or a null in a column that has none.
+
+    Args:
+      cells: float64 [n, K].
+      columns: The K columns.
+
+    Returns:
+      A number in [0, 1].
     """
     return float(np.mean([_broken(cells[:, i], column) for i, column in enumerate(columns)]))
 
 
 def _broken(values: np.ndarray, column: Column) -> np.ndarray:
-    """bool [n]"""
+    """Return which values [n] of a column break the schema: bool [n]."""
     if column.categories:
         wrong = ~np.isin(values, np.arange(len(column.categories)))
     else:

@@ -1,4 +1,4 @@
-"""Classifiers as networks: trained with a fixed schedule, judged after the last epoch.
+"""Classifiers as networks: trained with a fixed schedule, and tested after the last epoch.
 
 Images are uint8 or float in [0, 1], [n, H, W, ch]; labels are int32 from 0.
 """
@@ -9,8 +9,9 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,11 +19,12 @@ import optax
 import optax.contrib
 from jax import lax
 
+from dpgen_jax.core.types import Array
 from dpgen_jax.evaluation.scores import pick
 from dpgen_jax.nets import classifiers as nets
 
 CHUNK = 256
-"""Images judged at once."""
+"""Images that a trained network classifies at once."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,15 +49,19 @@ class Schedule:
     """'cosine' to zero over all steps; 'warm', cosine after a rise over the first tenth of them; or
     'constant'."""
     smoothing: float = 0.0
-    """share of each label that is spread over all classes (Szegedy et al., 2016, section 7)"""
+    """Share of each label that is spread over all classes (Szegedy et al., 2016, section 7)."""
 
-    def epochs_for(self, net: Any, steps_per_epoch: int) -> int:
-        """Epochs that are run."""
+    def epochs_for(self, net: nn.Module, steps_per_epoch: int) -> int:
+        """Return the number of epochs that a network is trained for."""
         epochs = max(self.epochs, math.ceil(self.min_steps / steps_per_epoch))
         return epochs * (self.mlp_times if isinstance(net, nets.MLP) else 1)
 
     def build(self, steps: int) -> optax.GradientTransformation:
-        """The optimiser. Errors: UserError for an unknown name."""
+        """Build the optimiser, with its learning rate decayed over `steps` steps.
+
+        Raises:
+          UserError: There is no such `optimiser` or `decay`.
+        """
         peak, rise = self.learning_rate, max(1, steps // 10)
         rates = {"cosine": lambda: optax.cosine_decay_schedule(peak, steps),
                  "warm": lambda: optax.warmup_cosine_decay_schedule(peak / 5, peak, rise, steps,
@@ -76,43 +82,58 @@ FAST = Schedule("fast", epochs=2, min_steps=140)
 FULL = Schedule("full", epochs=4, min_steps=1200, mlp_times=3, learning_rate=2e-3)
 
 
-def fit_classifier(net: Any, x: np.ndarray, y: np.ndarray, schedule: Schedule, seed: int) -> Any:
-    """The weights after the last epoch. x [n, H, W, ch], y int32 [n] in 0..net.classes-1."""
+def fit_classifier(net: nn.Module, x: np.ndarray, y: np.ndarray, schedule: Schedule, seed: int
+                   ) -> Any:
+    """Train a network from scratch; the same arguments give the same weights.
+
+    Args:
+      net: A classifier, called as net(pixels, train=...).
+      x: Images [n, H, W, ch], uint8 or float in [0, 1].
+      y: Labels int32 [n] in 0..net.classes-1.
+      schedule: How long and how it is trained.
+      seed: The seed of the weights, of the order of the images and of dropout.
+
+    Returns:
+      The variables of the network after the last epoch.
+    """
     batch = min(schedule.batch, len(y))
     steps_per_epoch = len(y) // batch
     epochs = schedule.epochs_for(net, steps_per_epoch)
     epoch, init = _training(net, schedule, epochs * steps_per_epoch, batch)
     # This generator is several times faster than the default one at dropout's masks on CPUs.
     key = jax.random.key(seed % 2**32, impl="rbg")
-    x, y = jnp.asarray(x), jnp.asarray(y)
-    state = init(jax.random.fold_in(key, epochs), x[:1])
+    images, labels = jnp.asarray(x), jnp.asarray(y)
+    state = init(jax.random.fold_in(key, epochs), images[:1])
     for i in range(epochs):
-        state = epoch(state, jax.random.fold_in(key, i), x, y)
+        state = epoch(state, jax.random.fold_in(key, i), images, labels)
     return state[0]
 
 
 @functools.lru_cache(maxsize=8)
-def _training(net: Any, schedule: Schedule, steps: int, batch: int) -> tuple[Callable, Callable]:
-    """(epoch, init), compiled once for all seeds."""
+def _training(net: nn.Module, schedule: Schedule, steps: int, batch: int
+              ) -> tuple[Callable, Callable]:
+    """Return the compiled functions (epoch, init), the same for all seeds."""
     optimiser = schedule.build(steps)
 
     @jax.jit
-    def init(key, x):
+    def init(key: Array, x: Array) -> tuple[Any, optax.OptState]:
         params = net.init(key, _pixels(x), train=False)
         return params, optimiser.init(params)
 
-    def loss(params, key, x, y):
-        logits = net.apply(params, _pixels(x), train=True, rngs={"dropout": key})
+    def loss(params: Any, key: Array, x: Array, y: Array) -> Array:
+        logits = cast(Array, net.apply(params, _pixels(x), train=True, rngs={"dropout": key}))
         labels = optax.smooth_labels(jax.nn.one_hot(y, logits.shape[-1]), schedule.smoothing)
         return jnp.mean(optax.softmax_cross_entropy(logits, labels))
 
     @jax.jit
-    def epoch(state, key, x, y):
+    def epoch(state: tuple[Any, optax.OptState], key: Array, x: Array, y: Array
+              ) -> tuple[Any, optax.OptState]:
         k_order, k_dropout = jax.random.split(key)
         steps = len(y) // batch
         order = jax.random.permutation(k_order, len(y))[:steps * batch].reshape(steps, batch)
 
-        def step(state, inputs):
+        def step(state: tuple[Any, optax.OptState], inputs: tuple[Array, Array]
+                 ) -> tuple[tuple[Any, optax.OptState], None]:
             params, moments = state
             rows, key = inputs
             grads = jax.grad(loss)(params, key, x[rows], y[rows])
@@ -124,11 +145,16 @@ def _training(net: Any, schedule: Schedule, steps: int, batch: int) -> tuple[Cal
     return epoch, init
 
 
-def predict(net: Any, params: Any, x: np.ndarray) -> np.ndarray:
-    """What the trained network says of images x [n, H, W, ch]: float32 [n, ...], such as logits.
+def predict(net: nn.Module, params: Any, x: np.ndarray) -> np.ndarray:
+    """Apply a trained network to images, compiled once for a shape of image, whatever n.
 
-    net: applied as net.apply(params, pixels, train=False). Compiled once for a shape of image,
-    whatever n.
+    Args:
+      net: The network, applied as net.apply(params, pixels, train=False).
+      params: Its variables.
+      x: Images [n, H, W, ch], uint8 or float in [0, 1].
+
+    Returns:
+      The network's outputs float32 [n, ...], such as logits.
     """
     pad = -len(x) % CHUNK
     chunks = np.pad(x, ((0, pad), *[(0, 0)] * 3)).reshape(-1, CHUNK, *x.shape[1:])
@@ -136,9 +162,10 @@ def predict(net: Any, params: Any, x: np.ndarray) -> np.ndarray:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _applied(net, params, x):
-    return net.apply(params, _pixels(x), train=False)
+def _applied(net: nn.Module, params: Any, x: Array) -> Array:
+    return cast(Array, net.apply(params, _pixels(x), train=False))
 
 
-def _pixels(x: jax.Array) -> jax.Array:
+def _pixels(x: Array) -> Array:
+    """Return images as float32 in [0, 1]."""
     return x.astype(jnp.float32) / 255 if x.dtype == jnp.uint8 else x

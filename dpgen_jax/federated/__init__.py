@@ -1,0 +1,1 @@
+"""The same run with clients in other processes, each of which adds its own noise."""

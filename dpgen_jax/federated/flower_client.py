@@ -1,9 +1,9 @@
-"""The ClientApp: a relay between Flower and the client's own process. It holds nothing.
+"""The ClientApp: a relay between Flower and the client's own process. It keeps nothing.
 
 A Flower node runs, for every message, a new process of the app that the server sent it. So what
-runs there is the server's word, and this file expects no more of it than of the server: records,
-critic, ledger and noise are behind the socket of `python -m dpgen_jax.join`, which hands out
-answers that are private as they stand, and answers for its own budget only.
+runs there is the server's code, and this file trusts it no more than the server: records, critic,
+ledger and noise are behind the socket of `python -m dpgen_jax.join`, which hands out answers that
+are private as they stand, and keeps within its own budget.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 from flwr.common.logger import log
 
-from dpgen_jax.errors import UserError
+from dpgen_jax.core.errors import UserError
 from dpgen_jax.federated import wire
 
 app = ClientApp()
@@ -23,27 +23,44 @@ app = ClientApp()
 
 @app.query("join")
 def join(message: Message, context: Context) -> Message:
-    """Which client this is, and on what terms."""
+    """Returns which client this is, and on what terms.
+
+    Args:
+        message: The server's message.
+        context: The node, with its configuration.
+    """
     return relay(message, context)
 
 
 @app.train()
 def answer(message: Message, context: Context) -> Message:
-    """The client's answer to a question, or its refusal."""
+    """Returns the client's answer to a question, or its refusal.
+
+    Args:
+        message: The server's message.
+        context: The node, with its configuration.
+    """
     return relay(message, context)
 
 
 def relay(message: Message, context: Context) -> Message:
-    """Carries a message to the socket that --node-config names, and brings the reply back."""
+    """Carries a message to the socket that --node-config names, and brings the reply back.
+
+    Args:
+        message: The server's message.
+        context: The node, with its configuration.
+
+    Returns:
+        The client's reply; a refusal where no client answers.
+    """
     about = dict(message.content["about"])
-    arrays = {name: array.numpy() for name, array in
-              message.content.get("arrays", ArrayRecord()).items()}
+    arrays = record_arrays(message.content, "arrays")
     try:
         path = context.node_config.get("socket")
         if path is None:
             raise UserError("--node-config lacks socket: the one that the client's own process "
                             "named")
-        about, arrays = wire.request(Path(path), about, arrays)
+        about, arrays = wire.request(Path(str(path)), about, arrays)
     except UserError as error:
         log(ERROR, "%s", error)
         about, arrays = {"turn": about.get("turn", -1), "refused": "no client"}, {}
@@ -51,6 +68,27 @@ def relay(message: Message, context: Context) -> Message:
 
 
 def content(about: wire.About, arrays: wire.Arrays) -> RecordDict:
-    """A message's content: `about` and `arrays`."""
+    """Returns the content of a message.
+
+    Args:
+        about: The header.
+        arrays: The arrays, by name.
+    """
     return RecordDict({"about": ConfigRecord(about), "arrays": ArrayRecord(
         {name: Array(array) for name, array in arrays.items()})})
+
+
+def record_arrays(content: RecordDict, name: str) -> wire.Arrays:
+    """Returns the arrays of a message by name; none where it has no such record.
+
+    Args:
+        content: The content of the message.
+        name: The record of arrays in it.
+
+    Raises:
+        TypeError: The record is not one of arrays.
+    """
+    record = content.get(name, ArrayRecord())
+    if not isinstance(record, ArrayRecord):
+        raise TypeError(f"{name} is no record of arrays")
+    return {key: array.numpy() for key, array in record.items()}

@@ -10,12 +10,12 @@ from pathlib import Path
 from flwr.app import Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
-from dpgen_jax.api import Run
-from dpgen_jax.config import Budget
+from dpgen_jax.core.config import Budget
+from dpgen_jax.core.console import tell
 from dpgen_jax.federated import server, wire
-from dpgen_jax.federated.flower_client import content
+from dpgen_jax.federated.flower_client import content, record_arrays
 from dpgen_jax.federated.messages import Question, Reply, Terms
-from dpgen_jax.run.progress import tell
+from dpgen_jax.run.request import Request
 
 POLL_SECONDS = 0.5
 JOIN, ANSWER = "query.join", "train"
@@ -26,25 +26,40 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Waits for the clients, then runs with the options that the app holds."""
+    """Waits for the clients, then runs with the options that the app holds.
+
+    Args:
+        grid: Flower's connection to the nodes.
+        context: The app, with its options.
+    """
     options = context.run_config
-    terms = Terms.from_text(options["terms"])
-    asked = Run(terms.method, options["preset"], terms.config,
-                Budget(float(options["epsilon"]), float(options["delta"])),
-                out=Path(options["out"]), resume=options["resume"], seed=options.get("seed"))
-    exchange = Exchange(grid, terms, options["seconds"])
-    exchange.gather(options["wait"])
-    server.run(asked, terms.spec, exchange)
+    terms = Terms.from_text(str(options["terms"]))
+    seed = options.get("seed")
+    request = Request(terms.method, str(options["preset"]), terms.config,
+                      Budget(float(options["epsilon"]), float(options["delta"])),
+                      out=Path(str(options["out"])), resume=bool(options["resume"]),
+                      seed=None if seed is None else int(seed))
+    exchange = Exchange(grid, terms, float(options["seconds"]))
+    exchange.gather(float(options["wait"]))
+    server.run(request, terms.spec, exchange)
 
 
 class Exchange:
-    """The clients behind a grid of Flower nodes; see `server.Exchange`.
+    """The clients behind a grid of Flower nodes; see `rounds.Exchange`.
 
-    seconds: for which a turn waits for its answers. sent, received: bytes of the records of all
-    messages, without the transport's own.
+    Attributes:
+        sent: Bytes of the records of all messages so far, without the transport's own.
+        received: Likewise.
     """
 
     def __init__(self, grid: Grid, terms: Terms, seconds: float):
+        """Connects to nobody yet.
+
+        Args:
+            grid: Flower's connection to the nodes.
+            terms: The terms of the federation.
+            seconds: The time for which a round waits for its answers.
+        """
         self._grid, self._terms, self._seconds = grid, terms, seconds
         self._nodes: dict[int, int] = {}  # client -> node
         self._met: set[int] = set()
@@ -52,23 +67,29 @@ class Exchange:
         self.sent = self.received = 0
 
     def gather(self, seconds: float) -> None:
-        """Lets nodes join as they appear, until all clients are there or the time is up."""
-        end, wanted = time.monotonic() + seconds, self._terms.build().mechanism.n_units
-        while len(self.members()) < wanted and time.monotonic() < end:
+        """Lets nodes join as they appear, until all clients are there or the time is up.
+
+        Args:
+            seconds: The longest wait.
+        """
+        end, expected = time.monotonic() + seconds, self._terms.build().mechanism.n_units
+        while len(self.members()) < expected and time.monotonic() < end:
             time.sleep(POLL_SECONDS)
-        tell(f"{len(self._nodes)} of {wanted} clients have joined")
+        tell(f"{len(self._nodes)} of {expected} clients have joined")
 
     def members(self) -> set[int]:
-        """Those that are there; nodes that are new are asked who they are, and join by the time
-        that they have said so. A number that two nodes give stays with the first, for as long as
-        that one is there."""
+        """Returns the numbers of the clients that are there.
+
+        A new node is asked which client it is, and joins once it has answered. A number that two
+        nodes give stays with the first, for as long as that one is there.
+        """
         online = set(self._grid.get_node_ids())
         new = sorted(online - self._met)
         self._met |= set(new)
         self._joining |= self._push(new, JOIN, {"turn": 0, "terms": self._terms.digest}, {},
                                     JOIN_SECONDS)
-        for node, said in self._pull(self._joining):
-            about = _about(said)
+        for node, answer in self._pull(self._joining):
+            about = _about(answer)
             number = about.get("client")
             if about.get("terms") != self._terms.digest or not isinstance(number, int):
                 why = "cannot join: no client's process, or other terms; see its own output"
@@ -80,29 +101,40 @@ class Exchange:
         return {number for number, node in self._nodes.items() if node in online}
 
     def ask(self, question: Question, clients: Sequence[int]) -> Iterator[Reply]:
-        about = {"turn": question.turn, "step": question.step, "terms": question.terms}
+        """Sends a question and yields the replies that come back in time.
+
+        Args:
+            question: The question.
+            clients: The numbers of the clients that are queried.
+
+        Yields:
+            The replies, unchecked.
+        """
+        about = {"turn": question.round, "step": question.step, "terms": question.terms}
         numbers = {self._nodes[number]: number for number in clients}
         waiting = self._push(numbers, ANSWER, about, dict(question.arrays), self._seconds)
         end, over = time.monotonic() + self._seconds, False
         while waiting and not over:
-            over = time.monotonic() >= end  # read first: what has come by the end counts
-            for node, said in self._pull(waiting):
-                yield _reply(numbers[node], said)
+            over = time.monotonic() >= end  # before the pull: what came until the end counts
+            for node, answer in self._pull(waiting):
+                yield _reply(numbers[node], answer)
             if waiting and not over:
                 time.sleep(POLL_SECONDS)
 
     def _push(self, nodes: Iterable[int], kind: str, about: wire.About, arrays: wire.Arrays,
               seconds: float) -> set[str]:
-        """The ids of the messages. One that is not answered within `seconds` expires, and so does
-        its reply."""
-        held = content(about, arrays)
-        messages = [Message(held, node, kind, ttl=seconds, group_id=str(about["turn"]))
+        """Sends a message to nodes, and returns the ids of the messages.
+
+        One that is not answered within `seconds` expires, and so does its reply.
+        """
+        body = content(about, arrays)
+        messages = [Message(body, node, kind, ttl=seconds, group_id=str(about["turn"]))
                     for node in nodes]
-        self.sent += len(messages) * _size(held)
+        self.sent += len(messages) * _size(body)
         return set(filter(None, self._grid.push_messages(messages)))
 
     def _pull(self, waiting: set[str]) -> Iterator[tuple[int, RecordDict]]:
-        """(node, content) of the replies that have come; these are no longer waited for."""
+        """Yields (node, content) of the replies that came, and takes them out of `waiting`."""
         for message in self._grid.pull_messages(waiting) if waiting else ():
             waiting.discard(message.metadata.reply_to_message_id)
             if message.has_content():
@@ -110,24 +142,27 @@ class Exchange:
                 yield message.metadata.src_node_id, message.content
 
 
-def _size(held: RecordDict) -> int:
-    return sum(record.count_bytes() for record in held.values())
+def _size(body: RecordDict) -> int:
+    """Returns the bytes of a message's records."""
+    return sum(record.count_bytes() for record in body.values())
 
 
-def _about(said: RecordDict) -> wire.About:
-    """What a node says of its message, or nothing."""
-    return dict(said.get("about", {}))
+def _about(body: RecordDict) -> wire.About:
+    """Returns the header of a node's message, empty if there is none."""
+    return dict(body.get("about", {}))
 
 
-def _reply(number: int, said: RecordDict) -> Reply:
-    """A reply, whatever the node sent: what cannot be read is a text that says so."""
+def _reply(number: int, body: RecordDict) -> Reply:
+    """Returns the reply in a node's message, whatever it is; a text where it cannot be read."""
     try:
-        about = _about(said)
-        turn = operator.index(about["turn"])
+        about = _about(body)
+        number_of_round = operator.index(about["turn"])
         if "refused" in about:
-            return Reply(number, turn, f"is missing: {str(about['refused'])[:20]!r}", "")
+            missing = f"is missing: {str(about['refused'])[:20]!r}"
+            return Reply(number, number_of_round, missing, "")
         if about["client"] != number:
             raise ValueError("another client's")
-        return Reply(number, turn, said["arrays"]["values"].numpy(), about["noise"])
+        values = record_arrays(body, "arrays")["values"]
+        return Reply(number, number_of_round, values, about["noise"])
     except Exception as error:  # bytes from outside: no kind of damage may stop the others
         return Reply(number, -1, f"cannot be read ({type(error).__name__})", "")

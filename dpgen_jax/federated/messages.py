@@ -1,7 +1,7 @@
-"""What server and clients say to each other: the terms, a question, an answer. All of it public.
+"""The messages between server and clients: terms, questions and answers. All of it is public.
 
-A question is what `Method.ask` returns, sent as plain arrays by their path in it; both sides build
-the same method from the same terms, so both know its form.
+A question is the query that `Method.ask` returns, sent as plain arrays by their path in it; both
+sides build the same method from the same terms, so both know its form.
 """
 
 from __future__ import annotations
@@ -15,21 +15,29 @@ from typing import Any
 import jax
 import numpy as np
 
-from dpgen_jax import config as configs
 from dpgen_jax import methods
 from dpgen_jax.aggregation.local import LocalMechanism
-from dpgen_jax.config import Runtime, from_json, to_json
-from dpgen_jax.run import contents
+from dpgen_jax.core import config as configs
+from dpgen_jax.core.config import Runtime, from_json, to_json
+from dpgen_jax.core.types import Method, PyTree, Spec, UserError
+from dpgen_jax.release import contents
 from dpgen_jax.run.folder import parse_json
-from dpgen_jax.types import Method, Spec, UserError
 
-MOST_TURNS = 2**31
+MAX_ROUNDS = 2**31
 
 
 @dataclasses.dataclass(frozen=True)
 class Terms:
-    """What is computed, on which both sides must agree: method, config, spec. None of it can harm a
-    client, whose own code derives from them what an answer costs its own budget."""
+    """The computation that both sides agree on.
+
+    None of it can harm a client, whose own code derives from it what an answer costs its own
+    budget.
+
+    Attributes:
+        method: The name of the method.
+        config: Its configuration, complete; of the class `Config` of the method's module.
+        spec: The public schema of the clients' records.
+    """
 
     method: str
     config: Any
@@ -37,87 +45,156 @@ class Terms:
 
     @property
     def digest(self) -> str:
+        """The SHA-256 of the terms, in hex."""
         return configs.digest(self)
 
     def to_text(self) -> str:
+        """Returns the terms as JSON."""
         return json.dumps(to_json(self), indent=1)
 
     @classmethod
     def from_text(cls, text: str) -> Terms:
-        """Errors: UserError for a text that is not that of terms."""
+        """Reads the terms that `to_text` writes.
+
+        Args:
+            text: JSON.
+
+        Returns:
+            The terms.
+
+        Raises:
+            UserError: For a text that is not that of terms.
+        """
         try:
-            held = parse_json(text.encode())
-            method = from_json(str, held["method"], "method")
-            config = from_json(methods.get(method).Config, held["config"], "config")
-            return cls(method, config, contents.spec(held["spec"]))
+            terms = parse_json(text.encode())
+            method = from_json(str, terms["method"], "method")
+            config = from_json(methods.get(method).Config, terms["config"], "config")
+            return cls(method, config, contents.spec(terms["spec"]))
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"the terms of the federation are damaged ({error}); write the app "
                             "anew with python -m dpgen_jax.federate") from None
 
     def build(self, runtime: Runtime = Runtime()) -> Method:
-        """Errors: UserError where noise would not be added at the clients."""
-        method = methods.get(self.method).build(self.config, self.spec, runtime)
-        return require_local(method)
+        """Builds the method.
+
+        Args:
+            runtime: Decides speed alone.
+
+        Returns:
+            The method, whose mechanism is a `LocalMechanism`.
+
+        Raises:
+            UserError: Where noise would not be added at the clients.
+        """
+        method: Method = methods.get(self.method).build(self.config, self.spec, runtime)
+        local_mechanism(method)
+        return method
 
 
-def require_local(method: Method) -> Method:
-    """The method. Errors: UserError unless its answers are private before they leave a client."""
+def local_mechanism(method: Method) -> LocalMechanism:
+    """Returns the mechanism of a method, whose answers are private before they leave a client.
+
+    Args:
+        method: A method.
+
+    Raises:
+        UserError: The method adds its noise at the server.
+    """
     if not isinstance(method.mechanism, LocalMechanism):
         raise UserError("these terms add noise at the server, so that answers would leave the "
                         "clients bare; a federation needs --federated")
-    return method
+    return method.mechanism
 
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """turn: counts all questions, lost ones too; step: those that the generator learnt from;
-    arrays: the leaves of the query, by path."""
+    """One query of the server, as a client receives it.
+
+    Attributes:
+        terms: The digest of the terms.
+        round: Counts all questions, lost ones too; from 0.
+        step: Counts those that the generator learnt from; from 0.
+        arrays: The leaves of the query, by path.
+    """
 
     terms: str
-    turn: int
+    round: int
     step: int
     arrays: Mapping[str, np.ndarray]
 
+    @classmethod
+    def received(cls, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Question:
+        """Returns the question of a message as it came; nothing in it is checked yet.
+
+        Args:
+            about: The header of the message.
+            arrays: The arrays of the message.
+        """
+        return cls(about.get("terms", ""), about.get("turn", -1), about["step"], arrays)
+
     @property
     def digest(self) -> str:
-        """SHA-256 of all of it: a question asked twice is known by it."""
-        held = hashlib.sha256(f"{self.terms} {self.turn} {self.step}".encode())
+        """The SHA-256 of all of it, by which a question that is asked again is recognised."""
+        digest = hashlib.sha256(f"{self.terms} {self.round} {self.step}".encode())
         for name in sorted(self.arrays):
             array = np.asarray(self.arrays[name], order="C")
-            held.update(repr((name, array.dtype.str, array.shape)).encode())
-            held.update(array.tobytes())
-        return held.hexdigest()
+            digest.update(repr((name, array.dtype.str, array.shape)).encode())
+            digest.update(array.tobytes())
+        return digest.hexdigest()
 
 
 @dataclasses.dataclass(frozen=True)
 class Reply:
-    """client: its number; values: int32 [B, D] if it is sound; noise: where its bits came from."""
+    """A client's reply to a question, as it came: `rounds.fault` checks all of it.
+
+    Attributes:
+        client: The number of the client.
+        round: The round of the question.
+        values: int32 [B, D] if it is sound; a text where there is no answer.
+        noise: The source of the bits of the client's noise.
+    """
 
     client: int
-    turn: int
-    values: Any
+    round: int
+    values: np.ndarray | str
     noise: str
 
 
-def form(method: Method) -> Any:
-    """Shapes and dtypes of a query."""
+def form(method: Method) -> PyTree:
+    """Returns the shapes and dtypes of a query, as a pytree of `jax.ShapeDtypeStruct`.
+
+    Args:
+        method: The method of the federation.
+    """
     key = jax.random.key(0)
     return jax.eval_shape(lambda: method.ask(key, method.init(key)))
 
 
-def pack(query: Any) -> dict[str, np.ndarray]:
-    """The leaves of a query by their path."""
+def pack(query: PyTree) -> dict[str, np.ndarray]:
+    """Returns the leaves of a query by their path.
+
+    Args:
+        query: A pytree of arrays.
+    """
     leaves, _ = jax.tree_util.tree_flatten_with_path(query)
     return {_name(path): np.asarray(leaf) for path, leaf in leaves}
 
 
-def unpack(wanted: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """The inverse of `pack` for a query of the form `wanted`.
+def unpack(expected: PyTree, arrays: Mapping[str, np.ndarray]) -> PyTree:
+    """Inverts `pack`.
 
-    Errors: UserError naming the array that is missing, too many, of another shape or type, or not
-    finite: a client refuses such a question before it costs anything.
+    Args:
+        expected: The form of the query, as `form` returns it.
+        arrays: The leaves by their path.
+
+    Returns:
+        The query.
+
+    Raises:
+        UserError: Naming the array that is missing, too many, of another shape or type, or not
+            finite: a client refuses such a question before it costs anything.
     """
-    leaves, structure = jax.tree_util.tree_flatten_with_path(wanted)
+    leaves, structure = jax.tree_util.tree_flatten_with_path(expected)
     names = [_name(path) for path, _ in leaves]
     if odd := sorted(set(names) ^ set(arrays)):
         raise UserError(f"the question has no array {odd[0]!r}" if odd[0] in names
@@ -132,5 +209,6 @@ def unpack(wanted: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     return jax.tree.unflatten(structure, [arrays[name] for name in names])
 
 
-def _name(path: tuple) -> str:
+def _name(path: tuple[Any, ...]) -> str:
+    """Returns the name of a leaf by its path."""
     return jax.tree_util.keystr(path, simple=True, separator="/") or "query"

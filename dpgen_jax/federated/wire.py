@@ -1,7 +1,7 @@
-"""Between a client and whatever carries its messages: one request and one reply over a Unix socket.
+"""The socket between a client and the carrier of its messages: one request, one reply.
 
-Both are safetensors, so nothing that is read here can run anything. This file needs neither JAX
-nor the records, and so neither does a relay: see `flower_client`.
+It is a Unix socket. Both messages are safetensors, so reading one executes nothing. This
+file needs neither JAX nor the records, and so neither does a relay: see `flower_client`.
 """
 
 from __future__ import annotations
@@ -16,37 +16,69 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
-from dpgen_jax.errors import UserError
+from dpgen_jax.core.errors import UserError
 
-MOST_BYTES = 2**31
+MAX_BYTES = 2**31
 PATIENCE = 60.0
-"""seconds within which a relay must have sent what it has to say"""
+"""The seconds within which a relay must have sent its request."""
 ABOUT = "about"
 
 About = dict[str, Any]
+"""The header of a message, as JSON can hold it."""
 Arrays = dict[str, np.ndarray]
+"""The arrays of a message, by name."""
+Handler = Callable[[About, Arrays], tuple[About, Arrays]]
+"""Makes the header and the arrays of a reply."""
 
 
 def encode(about: About, arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Returns the bytes of a message.
+
+    Args:
+        about: The header.
+        arrays: The arrays.
+    """
     note = np.frombuffer(json.dumps(about).encode(), np.uint8)
     return safetensors.numpy.save({ABOUT: note} | {
         f"array/{name}": np.asarray(array, order="C") for name, array in arrays.items()})
 
 
 def decode(data: bytes) -> tuple[About, Arrays]:
-    """Errors: ValueError for anything that `encode` does not write."""
+    """Inverts `encode`.
+
+    Args:
+        data: The bytes of a message.
+
+    Returns:
+        The header and the arrays.
+
+    Raises:
+        ValueError: For anything that `encode` does not write.
+    """
     try:
-        held = safetensors.numpy.load(data)
-        about = json.loads(held.pop(ABOUT).tobytes())
+        members = safetensors.numpy.load(data)
+        about = json.loads(members.pop(ABOUT).tobytes())
         if not isinstance(about, dict):
             raise TypeError("not an object")
-        return about, {name.removeprefix("array/"): array for name, array in held.items()}
+        return about, {name.removeprefix("array/"): array for name, array in members.items()}
     except Exception as error:  # safetensors has exceptions of its own, none of them a ValueError
         raise ValueError(f"not a message: {type(error).__name__}") from None
 
 
 def request(path: Path, about: About, arrays: Mapping[str, np.ndarray]) -> tuple[About, Arrays]:
-    """What the client behind this socket replies. Errors: UserError where nobody listens."""
+    """Sends a message to a client's own process and waits for its reply.
+
+    Args:
+        path: The client's socket.
+        about: The header of the message.
+        arrays: Its arrays.
+
+    Returns:
+        The header and the arrays of the reply.
+
+    Raises:
+        UserError: Where no client listens.
+    """
     with socket.socket(socket.AF_UNIX) as link:
         try:
             link.connect(str(path))
@@ -58,12 +90,19 @@ def request(path: Path, about: About, arrays: Mapping[str, np.ndarray]) -> tuple
                             "dpgen_jax.join") from None
 
 
-def listen(path: Path, reply: Callable[[About, Arrays], tuple[About, Arrays]],
-           ready: Callable[[], None] = lambda: None) -> None:
+def listen(path: Path, reply: Handler, ready: Callable[[], None] = lambda: None) -> None:
     """Answers one request after the other, until the process is interrupted.
 
     The socket (mode 0660) is made anew and removed at the end. A request that is damaged, or does
-    not come to its end, is dropped. Errors: UserError where there can be no socket.
+    not come to its end, is dropped.
+
+    Args:
+        path: The socket.
+        reply: Makes the reply to a request.
+        ready: Called once requests are accepted.
+
+    Raises:
+        UserError: Where there can be no socket.
     """
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as server:
@@ -84,19 +123,20 @@ def listen(path: Path, reply: Callable[[About, Arrays], tuple[About, Arrays]],
             path.unlink(missing_ok=True)
 
 
-def _serve(link: socket.socket, reply: Callable) -> None:
+def _serve(link: socket.socket, reply: Handler) -> None:
+    """Answers one request."""
     try:
         link.settimeout(PATIENCE)
-        asked = decode(_read(link))
-        link.sendall(encode(*reply(*asked)))
+        link.sendall(encode(*reply(*decode(_read(link)))))
     except (OSError, ValueError):
-        pass  # the relay is gone, or talks nonsense: what was answered can be asked for again
+        pass  # the relay is gone, or its request is damaged: it can ask for the same answer again
 
 
 def _read(link: socket.socket) -> bytes:
+    """Reads until the other side has sent all."""
     data = bytearray()
     while part := link.recv(2**20):
         data += part
-        if len(data) > MOST_BYTES:
+        if len(data) > MAX_BYTES:
             raise ValueError("too long")
     return bytes(data)

@@ -1,23 +1,36 @@
-"""One file per system: `Config`, `mechanism(config, spec)`, `build(config, spec, runtime)`."""
+"""The registry of methods, one file for each.
 
-import difflib
+A method's file has `Config`, `mechanism(config, spec)` and `build(config, spec, runtime)`, and,
+where its paper has another accounting, `published(config, delta)`. A new method adds its file, a
+file of presets, a file of tests, and its name below.
+"""
+
 import importlib
 from types import ModuleType
+from typing import Any
 
-from dpgen_jax.types import UserError
+from dpgen_jax.accountant.published_formula import Published
+from dpgen_jax.core.errors import UserError, nearest
 
 NAMES = ("datalens", "gpate", "gswgan", "dpac", "pategan", "dpgan", "dpcgan", "dpmerf", "dpmerf_ae",
-         "fedavg_gan", "dcgan", "topagg_sgd", "projected_dpgan")
+         "fedavg_gan", "dcgan", "topagg_sgd", "projected_dpgan", "dpsinkhorn")
 
 
 def get(name: str) -> ModuleType:
-    """The module of a method. Errors: UserError naming the nearest known name."""
+    """Returns the module of a method.
+
+    Raises:
+        UserError: for an unknown name, with the nearest known one.
+    """
     if name not in NAMES:
         raise UserError(f"unknown method {name!r}{nearest(name, NAMES)}; known: {', '.join(NAMES)}")
     return importlib.import_module(f"dpgen_jax.methods.{name}")
 
 
-def nearest(name: str, known: tuple[str, ...] | list[str]) -> str:
-    """', did you mean X?' or nothing."""
-    close = difflib.get_close_matches(name, known, 1)
-    return f", did you mean {close[0]!r}?" if close else ""
+def published(name: str, config: Any, delta: float) -> Published | None:
+    """Returns the accounting of a method's paper for a complete configuration.
+
+    It is None for a method or a configuration that no paper has accounted.
+    """
+    formula = getattr(get(name), "published", None)
+    return None if formula is None else formula(config, delta)

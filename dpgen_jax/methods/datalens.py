@@ -3,7 +3,7 @@
 Unit: a teacher discriminator. It learns to tell its own records from public fakes, and answers
 with the top-k stochastic signs of the direction in which each queried fake would look more real.
 The votes are summed with Gaussian noise, thresholded, and the generator is fitted to its fakes
-moved by the result. `_skeleton` names the departures from the published code.
+moved by the result. `shared.teachers` names the departures from the published code.
 
 `aggregate` chooses between the paper's compression and the two that it compares with (Table 5,
 appendix C.2), which are made sound here: D2P-Fed rotates gradients, rounds them to few levels and
@@ -16,27 +16,31 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import jax.numpy as jnp
 
+from dpgen_jax.accountant import published as formulas
+from dpgen_jax.accountant.published_formula import Published
 from dpgen_jax.aggregation import hadamard, sketch
 from dpgen_jax.aggregation.clip import GridMean
 from dpgen_jax.aggregation.levels import KLevels
-from dpgen_jax.aggregation.mechanism import Bound, Mechanism
+from dpgen_jax.aggregation.mechanism import Bound, SumMechanism
 from dpgen_jax.aggregation.noise import gaussian
-from dpgen_jax.aggregation.schedule import Everyone
+from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.aggregation.sketch import CountSketch, SketchedSigns
 from dpgen_jax.aggregation.threshold import Mean, Threshold
+from dpgen_jax.aggregation.topagg import TopAggMechanism
 from dpgen_jax.aggregation.topk_sign import TopKSign
-from dpgen_jax.config import Runtime
-from dpgen_jax.methods._skeleton import TeacherConfig, converse, features
-from dpgen_jax.types import Array, Method, Spec
+from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.types import Array, Method, Spec
+from dpgen_jax.methods.shared.config import require_positive
+from dpgen_jax.methods.shared.teachers import TeacherConfig, build_gan, features
 
 
 @dataclasses.dataclass(frozen=True)
 class Config(TeacherConfig):
-    """What DataLens computes."""
+    """The configuration of DataLens."""
 
     aggregate: Literal["topk", "d2p", "fetchsgd"] = "topk"
     """topk: the paper's sum of top-k signs; d2p: of rotated gradients, rounded to few levels;
@@ -53,39 +57,62 @@ class Config(TeacherConfig):
     sketch_columns: int = 256
     """fetchsgd: sums in each row of a sketch"""
     decode: Literal["threshold", "mean"] = "threshold"
-    """what is made of the noisy votes: the paper's threshold, or the votes over teachers"""
+    """how the noisy votes are decoded: by the paper's threshold, or as votes over teachers"""
     threshold: float = 0.7
     """share of the teachers that must agree"""
     step_size: float = 1e-3
     """how far a fake is moved"""
 
-    positive = (*TeacherConfig.positive, "top_k", "step_size", "clip", "levels", "sketch_rows",
-                "sketch_columns")
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(top_k=self.top_k, step_size=self.step_size, clip=self.clip,
+                         levels=self.levels, sketch_rows=self.sketch_rows,
+                         sketch_columns=self.sketch_columns)
 
 
-def mechanism(config: Config, spec: Spec) -> Mechanism:
-    """A noisy sum of bounded messages. Unit: a record, through its teacher; replace-one; the
-    sensitivity is that of the bound: for topk 2 sqrt(k B)."""
+def mechanism(config: Config, spec: Spec) -> SumMechanism:
+    """Returns the mechanism: a noisy sum of bounded messages.
+
+    Guarantee:
+        Unit: a record, through its teacher. Relation: replace-one. The sensitivity is that of the
+        bound; for topk it is 2 sqrt(k B). One step is one Gaussian release.
+
+    Source:
+        Wang et al., CCS 2021, Theorem 3, where the batch is counted as well.
+    """
     bound, columns, decode = _BOUNDS[config.aggregate](config, spec)
-    return Mechanism(bound=bound, noise=gaussian(config.sigma), schedule=Everyone(),
-                     n_units=config.teachers, shape=(config.batch, columns), decode=decode)
+    fields: dict[str, Any] = {
+        "noise": gaussian(config.sigma), "schedule": FullParticipation(),
+        "n_units": config.teachers, "shape": (config.batch, columns)}
+    if isinstance(bound, TopKSign) and isinstance(decode, Threshold):
+        return TopAggMechanism(bound=bound, decode=decode, **fields)
+    return SumMechanism(bound=bound, decode=decode, **fields)
+
+
+Decode = Callable[[Array, float], Array]
+Bounded = tuple[Bound, int, Decode]
+"""A bound, the columns of a bounded message, and the decoder of the noisy sum."""
 
 
 def _votes(config: Config, spec: Spec) -> TopKSign:
+    """The bound of top-k signs."""
     return TopKSign(min(config.top_k, features(spec)), rows=config.batch, clip=config.clip)
 
 
-def _topk(config: Config, spec: Spec) -> tuple[Bound, int, Callable]:
-    decode = Threshold(config.threshold) if config.decode == "threshold" else Mean()
+def _topk(config: Config, spec: Spec) -> Bounded:
+    """The paper's sum of top-k signs."""
+    decode: Decode = Threshold(config.threshold) if config.decode == "threshold" else Mean()
     return _votes(config, spec), features(spec), decode
 
 
-def _d2p(config: Config, spec: Spec) -> tuple[Bound, int, Callable]:
+def _d2p(config: Config, spec: Spec) -> Bounded:
+    """A sum of rotated gradients, rounded to few levels."""
     bound = KLevels(config.levels, hadamard.width(features(spec)), config.batch)
     return bound, bound.columns, GridMean(bound.grid)
 
 
-def _fetchsgd(config: Config, spec: Spec) -> tuple[Bound, int, Callable]:
+def _fetchsgd(config: Config, spec: Spec) -> Bounded:
+    """A sum of count sketches of top-k signs."""
     table = CountSketch(config.sketch_rows, config.sketch_columns, features(spec))
     return SketchedSigns(_votes(config, spec), table), table.size, Mean()
 
@@ -94,18 +121,20 @@ _BOUNDS = {"topk": _topk, "d2p": _d2p, "fetchsgd": _fetchsgd}
 
 
 def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
-    """The method for records of this schema."""
-    held = mechanism(config, spec)
-    functions = _FUNCTIONS[config.aggregate](config, spec, held.bound)
-    return converse(config, spec, runtime, held, **functions)
+    """Returns the method for records of this schema."""
+    released_by = mechanism(config, spec)
+    functions = _FUNCTIONS[config.aggregate](config, spec, released_by.bound)
+    return build_gan(config, spec, runtime, released_by, **functions)
 
 
-def _as_it_is(config: Config, spec: Spec, bound: TopKSign) -> dict[str, Callable]:
+def _unchanged(config: Config, spec: Spec, bound: Bound) -> dict[str, Callable[..., Any]]:
+    """Gradients as they are, of which the bound takes signs."""
     return {"message": lambda _, gradients: gradients,
             "direction": lambda _, released: config.step_size * released}
 
 
-def _rotated(config: Config, spec: Spec, bound: KLevels) -> dict[str, Callable]:
+def _rotated(config: Config, spec: Spec, bound: Bound) -> dict[str, Callable[..., Any]]:
+    """Gradients, clipped and rotated."""
     columns, agreed = features(spec), _agreed(config)
 
     def message(signs: Array, gradients: Array) -> Array:
@@ -121,7 +150,9 @@ def _rotated(config: Config, spec: Spec, bound: KLevels) -> dict[str, Callable]:
             "message": message, "direction": direction}
 
 
-def _sketched(config: Config, spec: Spec, bound: SketchedSigns) -> dict[str, Callable]:
+def _sketched(config: Config, spec: Spec, bound: Bound) -> dict[str, Callable[..., Any]]:
+    """Gradients in an order that is shuffled in public, since the sketch's hashes are fixed."""
+    assert isinstance(bound, SketchedSigns)
     agreed = _agreed(config)
 
     def direction(shuffle: tuple[Array, Array], released: Array) -> Array:
@@ -131,7 +162,7 @@ def _sketched(config: Config, spec: Spec, bound: SketchedSigns) -> dict[str, Cal
             "message": sketch.shuffled, "direction": direction}
 
 
-_FUNCTIONS = {"topk": _as_it_is, "d2p": _rotated, "fetchsgd": _sketched}
+_FUNCTIONS = {"topk": _unchanged, "d2p": _rotated, "fetchsgd": _sketched}
 
 
 def _agreed(config: Config) -> Callable[[Array], Array]:
@@ -140,3 +171,10 @@ def _agreed(config: Config) -> Callable[[Array], Array]:
         return lambda votes: votes
     share = Threshold(config.threshold).beta
     return lambda votes: jnp.where(jnp.abs(votes) >= share, jnp.sign(votes), 0)
+
+
+def published(config: Config, delta: float) -> Published | None:
+    """Returns the paper's own accounting; None for another aggregation than the paper's."""
+    if config.aggregate != "topk":
+        return None
+    return formulas.datalens(config.top_k, config.batch, config.sigma or 0.0, delta)

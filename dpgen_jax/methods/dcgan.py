@@ -2,48 +2,49 @@
 
 One unit holds all records and trains one discriminator on them; its gradient at the queried fakes
 reaches the generator bare. Networks, losses and the generator's step are those of the private
-systems, whose conversations (`_skeleton` for G-PATE and DataLens, `_critics` for GS-WGAN) it has
-with a single teacher, so that what is compared is the cost of privacy. Source: Radford, Metz and
-Chintala, "Unsupervised Representation Learning with Deep Convolutional Generative Adversarial
-Networks", ICLR 2016, as the DataLens and GS-WGAN papers use it for their non-private rows.
+systems: it trains as these do (`shared.teachers` as G-PATE and DataLens, `shared.critics` as
+GS-WGAN), with a single teacher, so that the difference is the cost of privacy. Source: Radford,
+Metz and Chintala, "Unsupervised Representation Learning with Deep Convolutional Generative
+Adversarial Networks", ICLR 2016, as the DataLens and GS-WGAN papers use it for their non-private
+rows.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 
-from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import NoNoise
 from dpgen_jax.aggregation.plain import Unbounded, as_float
-from dpgen_jax.aggregation.schedule import Everyone
-from dpgen_jax.config import Runtime
-from dpgen_jax.methods import _critics, _skeleton
-from dpgen_jax.methods._config import MethodConfig
-from dpgen_jax.methods._critic_config import CriticConfig
+from dpgen_jax.aggregation.schedule import FullParticipation
+from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.types import Array, Method, PyTree, Records, Spec, UserError
+from dpgen_jax.methods.shared import critics, teachers
+from dpgen_jax.methods.shared.config import MethodConfig
+from dpgen_jax.methods.shared.critic_config import CriticConfig, images_only
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.critic import CriticNet
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.resnet import ResNetNet
-from dpgen_jax.types import Array, Method, Records, Spec, UserError
 
 
 @dataclasses.dataclass(frozen=True)
 class Config(MethodConfig):
-    """What the GAN computes."""
+    """The configuration of the GAN."""
 
     networks: Literal["published", "paper", "gs-wgan"] = "published"
-    """of the G-PATE and DataLens codes, as the G-PATE paper prints them, or of GS-WGAN, with its
-    Wasserstein loss; of tables there is the first"""
+    """networks of the G-PATE and DataLens codes, those that the G-PATE paper prints, or those of
+    GS-WGAN with its Wasserstein loss; for tables the first"""
     batch: int = 32
-    """fakes of a generator step, and records and fakes of a discriminator step"""
+    """fakes in a generator step, and records and fakes in a discriminator step"""
     steps: int = 1000
     """generator steps"""
     sigma: float | None = None
-    """none: there is no noise"""
+    """always left out: there is no noise"""
     d_steps: int = 1
     """discriminator steps for each step of the generator"""
     penalty: float = 10.0
@@ -51,7 +52,7 @@ class Config(MethodConfig):
     g_final_rate: float = 1.0
     """the generator's learning rate falls linearly to this share of itself; 1: constant"""
     ema: float = 0.0
-    """the generator that is released is a moving average of the weights; 0: the last ones"""
+    """the released generator is a moving average of the weights; 0: the last weights"""
     generator: GeneratorNet = GeneratorNet()
     discriminator: DiscriminatorNet = DiscriminatorNet()
     resnet: ResNetNet = ResNetNet()
@@ -61,51 +62,77 @@ class Config(MethodConfig):
     d_optimiser: Adam = Adam()
     g_optimiser: Adam = Adam()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.sigma:
             raise UserError("dcgan adds no noise and gives no privacy, its epsilon is infinite: "
                             "leave out --epsilon and --sigma, or take a private method")
-        self.conversation()  # which checks what it takes over
+        # The private system checks the fields that it has as well.
+        self.as_critics() if self.networks == "gs-wgan" else self.as_teachers()
 
-    def conversation(self) -> _skeleton.TeacherConfig | CriticConfig:
-        """The fields as those of the private system. Errors: UserError for what it refuses."""
-        shared = {name: getattr(self, name) for name in (
-            "batch", "steps", "g_final_rate", "ema", "d_optimiser", "g_optimiser")}
-        if self.networks == "gs-wgan":
-            return CriticConfig(
-                critics=1, warm_steps=0, critic_steps=self.d_steps, critic_steps_first=self.d_steps,
-                records_per_step=self.batch, pool=self.batch, penalty=self.penalty,
-                generator=self.resnet, critic=self.critic, **shared)
-        return _skeleton.TeacherConfig(
+    def as_critics(self) -> CriticConfig:
+        """Returns the configuration of GS-WGAN with one critic.
+
+        Raises:
+            UserError: for a field that is out of range.
+        """
+        return CriticConfig(
+            critics=1, warm_steps=0, critic_steps=self.d_steps, critic_steps_first=self.d_steps,
+            records_per_step=self.batch, pool=self.batch, penalty=self.penalty,
+            generator=self.resnet, critic=self.critic, batch=self.batch, steps=self.steps,
+            g_final_rate=self.g_final_rate, ema=self.ema, d_optimiser=self.d_optimiser,
+            g_optimiser=self.g_optimiser)
+
+    def as_teachers(self) -> teachers.TeacherConfig:
+        """Returns the configuration of G-PATE and DataLens with one teacher.
+
+        Raises:
+            UserError: for a field that is out of range.
+        """
+        return teachers.TeacherConfig(
             teachers=1, sigma=0.0, d_steps=self.d_steps, d_steps_first=self.d_steps,
-            layers=self.networks, generator=self.generator, discriminator=self.discriminator,
-            **shared)
+            layers="paper" if self.networks == "paper" else "published", generator=self.generator,
+            discriminator=self.discriminator, batch=self.batch, steps=self.steps,
+            g_final_rate=self.g_final_rate, ema=self.ema, d_optimiser=self.d_optimiser,
+            g_optimiser=self.g_optimiser)
 
 
-def mechanism(config: Config, spec: Spec) -> Mechanism:
-    """The gradient at each fake, as it is. NO guarantee: every step is a NonPrivateEvent."""
+def mechanism(config: Config, spec: Spec) -> SumMechanism:
+    """Returns the mechanism: the gradient at each fake, as it is.
+
+    Guarantee:
+        None: every step is a NonPrivateEvent.
+    """
     rows, columns = config.batch, math.prod(spec.shape)
-    return Mechanism(bound=Unbounded(rows, columns), noise=NoNoise(), schedule=Everyone(),
-                     n_units=1, shape=(rows, columns), decode=as_float)
+    return SumMechanism(
+        bound=Unbounded(rows, columns),
+        noise=NoNoise(),
+        schedule=FullParticipation(),
+        n_units=1,
+        shape=(rows, columns),
+        decode=as_float,
+    )
 
 
 def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
-    """The method for records of this schema. Errors: UserError for a table with the networks of
-    images."""
-    conversation, held = config.conversation(), mechanism(config, spec)
+    """Returns the method for records of this schema.
+
+    Raises:
+        UserError: for a table with the networks of images.
+    """
+    released_by = mechanism(config, spec)
     if config.networks == "gs-wgan":
-        method = _critics.converse(conversation, spec, runtime, _critics.Extra())
+        method = critics.build_gan(config.as_critics(), images_only(spec), runtime, critics.Extra())
     else:
         # Each fake moves by its own gradient, of the sum of losses: numbers of a fair size.
-        method = _skeleton.converse(conversation, spec, runtime, held,
+        method = teachers.build_gan(config.as_teachers(), spec, runtime, released_by,
                                     message=lambda _, gradients: config.batch * gradients,
                                     direction=lambda _, released: released)
 
-    def learn(key: Array, unit: Any, records: Records, query: Any) -> Any:
-        """From a few records, drawn with replacement: teachers look at all of theirs, and these
-        are all there are."""
-        k_some, k_learn = jax.random.split(key)
-        some = jax.random.randint(k_some, (config.d_steps * config.batch,), 0, len(records.y))
-        return method.learn(k_learn, unit, jax.tree.map(lambda a: a[some], records), query)
+    def learn(key: Array, unit: PyTree, records: Records, query: PyTree) -> PyTree:
+        # Teachers read all of their records in each step, and these are all that there are: a few
+        # are drawn, with replacement.
+        k_rows, k_learn = jax.random.split(key)
+        rows = jax.random.randint(k_rows, (config.d_steps * config.batch,), 0, len(records.y))
+        return method.learn(k_learn, unit, jax.tree.map(lambda a: a[rows], records), query)
 
-    return dataclasses.replace(method, mechanism=held, learn=learn)
+    return dataclasses.replace(method, mechanism=released_by, learn=learn)

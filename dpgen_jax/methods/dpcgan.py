@@ -12,66 +12,91 @@ from __future__ import annotations
 
 import dataclasses
 
-import jax
-import jax.numpy as jnp
 import optax
 
-from dpgen_jax.aggregation.mechanism import Mechanism
-from dpgen_jax.config import Runtime
-from dpgen_jax.methods._dpsgd import GanConfig, converse, dpsgd, length
+from dpgen_jax.accountant import published as formulas
+from dpgen_jax.accountant.published_formula import Published
+from dpgen_jax.aggregation.mechanism import SumMechanism
+from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.types import Array, Method, PyTree, Spec
+from dpgen_jax.methods.shared.config import require_positive
+from dpgen_jax.methods.shared.dpsgd import GanConfig, build_gan, dpsgd, length
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.pair import Generator, released
 from dpgen_jax.nets.plain import Mlp, MlpGenerator, MlpNet
-from dpgen_jax.types import Method, Spec
 
 
 @dataclasses.dataclass(frozen=True)
 class Sgd:
-    """Plain gradient descent whose learning rate falls linearly."""
+    """Settings of plain gradient descent whose learning rate falls linearly."""
 
     learning_rate: float = 0.1
+    """learning rate of the first step"""
     final_rate: float = 0.052
     """learning rate after `decay_steps`"""
     decay_steps: int = 10_000
+    """steps in which the learning rate falls"""
 
-    def init(self, params):
-        """The number of steps done."""
-        return jnp.zeros((), jnp.int32)
+    def transformation(self) -> optax.GradientTransformation:
+        """Returns optax's gradient descent, with the bare count of steps as its state.
 
-    def update(self, params, grads, done):
-        """One step: new parameters and their state."""
-        rate = optax.linear_schedule(self.learning_rate, self.final_rate, self.decay_steps)(done)
-        return jax.tree.map(lambda p, g: p - rate * g, params, grads), done + 1
+        Checkpoints hold the state in this form.
+        """
+        rate = optax.linear_schedule(self.learning_rate, self.final_rate, self.decay_steps)
+        descent = optax.scale_by_schedule(lambda count: -rate(count))
+
+        def init(params: PyTree) -> Array:
+            return descent.init(params).count
+
+        def update(grads: PyTree, count: Array, params: PyTree = None) -> tuple[PyTree, Array]:
+            updates, state = descent.update(grads, optax.ScaleByScheduleState(count), params)
+            return updates, state.count
+
+        return optax.GradientTransformation(init, update)
 
 
 @dataclasses.dataclass(frozen=True)
 class Config(GanConfig):
-    """What DP-CGAN computes."""
+    """The configuration of DP-CGAN."""
 
     generator: MlpNet = MlpNet()
     hidden: tuple[int, ...] = (128,)
     """hidden layers of the discriminator"""
     label_weight: float = 1.0
-    """what the discriminator's one-hot labels are multiplied by; at 1 they are a small share of its
-    input beside hundreds of pixels, and few noisy steps teach it nothing of them"""
+    """factor of the discriminator's one-hot labels; at 1 they are a small share of its input beside
+    hundreds of pixels, and few noisy steps teach it nothing of them"""
     d_optimiser: Sgd = Sgd()
     g_optimiser: Adam = Adam(1e-3, 0.9, 0.999)
 
-    positive = (*GanConfig.positive, "label_weight")
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(label_weight=self.label_weight)
 
 
-def mechanism(config: Config, spec: Spec) -> Mechanism:
-    """The noisy mean of the clipped gradients: `_dpsgd.dpsgd`. Unit: a record."""
+def mechanism(config: Config, spec: Spec) -> SumMechanism:
+    """Returns the mechanism: the noisy mean of the clipped gradients.
+
+    Guarantee:
+        That of `shared.dpsgd.dpsgd`; the unit is a record.
+    """
     return dpsgd(config, length(_scorer(config, spec)))
 
 
 def _scorer(config: Config, spec: Spec) -> Mlp:
+    """The discriminator."""
     return Mlp(config.hidden, spec, leak=0.0, label_weight=config.label_weight)
 
 
 def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
-    """The method for records of this schema."""
+    """Returns the method for records of this schema."""
     del runtime
     net_g = Generator(MlpGenerator(config.generator, spec), released(spec))
-    return converse(config, spec, net_g, _scorer(config, spec), config.d_optimiser,
-                    config.g_optimiser)
+    return build_gan(config, spec, net_g, _scorer(config, spec),
+                     config.d_optimiser.transformation(), config.g_optimiser.transformation())
+
+
+def published(config: Config, delta: float) -> Published | None:
+    """Returns the paper's own accounting; None while the number of records is not known."""
+    if not config.records:
+        return None
+    return formulas.dpcgan(config.records, config.batch, config.clip, config.sigma or 0.0, delta)

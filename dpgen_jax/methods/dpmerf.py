@@ -1,6 +1,7 @@
-"""DP-MERF: a generator fitted to one noisy mean embedding (Harder, Adamczewski and Park, "DP-MERF:
-Differentially Private Mean Embeddings with Random Features for Practical Privacy-Preserving Data
-Generation", AISTATS 2021, arXiv 2002.11603).
+"""DP-MERF: a generator fitted to one noisy mean embedding.
+
+Source: Harder, Adamczewski and Park, "DP-MERF: Differentially Private Mean Embeddings with Random
+Features for Practical Privacy-Preserving Data Generation", AISTATS 2021, arXiv 2002.11603.
 
 Unit: a record. There is one release. Each record answers with its random features, phi(x) of norm
 1, in the block of its class; the noisy mean over the records says where each class lies in feature
@@ -17,109 +18,139 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
 import optax
 
+from dpgen_jax.accountant import published as formulas
+from dpgen_jax.accountant.published_formula import Published
 from dpgen_jax.aggregation.clip import GradientL2, GridMean, gradient_levels
-from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import gaussian
-from dpgen_jax.aggregation.schedule import Everyone
-from dpgen_jax.config import Runtime
-from dpgen_jax.methods._config import MethodConfig
-from dpgen_jax.methods._dpsgd import stateless, values
+from dpgen_jax.aggregation.schedule import FullParticipation
+from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.types import (
+    Array,
+    Method,
+    Metrics,
+    PostTraining,
+    PyTree,
+    Records,
+    Spec,
+    UserError,
+)
+from dpgen_jax.methods.shared.config import RecordUnits, require_decay, require_positive
+from dpgen_jax.methods.shared.dpsgd import values
 from dpgen_jax.nets import merf
-from dpgen_jax.nets.adam import Adam
+from dpgen_jax.nets.adam import Adam, descend
 from dpgen_jax.nets.fourier import RandomFeatures
 from dpgen_jax.nets.image import GeneratorNet
 from dpgen_jax.nets.pair import Generator
-from dpgen_jax.types import Array, Method, Polish, Records, Spec, UserError
 
 FINAL_RATE = 0.02
 """what the generator's learning rate falls to, as a share of itself"""
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(MethodConfig):
-    """What DP-MERF computes. `sigma` may be None: found from the budget."""
+class Config(RecordUnits):
+    """The configuration of DP-MERF. `sigma` may be None: it is found from the budget."""
 
     records: int | None = None
-    """number of records, public; the data set's if left out"""
+    """number of records, which is public; that of the data set if left out"""
     features: int = 2000
-    """cosines and sines that a record is embedded by"""
+    """cosines and sines that embed a record"""
     windows: tuple[int, ...] = (0,)
-    """what features read, in turn: squares of so many pixels a side, or so many columns of a table;
-    0: all of a record"""
+    """sizes of the part of a record that features read, in turn: squares of so many pixels a side,
+    or so many columns of a table; 0: the whole record"""
     bandwidths: tuple[float, ...] = (0.134,)
-    """of the Gaussian kernels, squared and per pixel or column that is read; one, or one for each
-    window"""
+    """bandwidths of the Gaussian kernels, squared and per pixel or column that is read; one, or one
+    for each window"""
     constant: float = 0.05
     """share of the constant, from which class sizes are read, in the squared norm of phi"""
     onehots: float = 0.4
     """tables: share of the one-hots"""
     sigma: float | None = None
     """noise multiplier: standard deviation of the noise on the mean embedding over its sensitivity,
-    2 / records; found from the budget if left out; 0: none, epsilon is infinite"""
+    2 / records; found from the budget if left out; 0: no noise, epsilon is infinite"""
     steps: int = 1
     """releases: one"""
     batch: int = 200
-    """fakes of a training step of the generator, of each class equally many"""
+    """fakes in a training step of the generator, of each class equally many"""
     generator_steps: int = 1000
     """training steps after the release, which cost no privacy"""
     ema: float = 0.95
-    """the generator that is released is a moving average of the weights; 0: the last ones"""
+    """the released generator is a moving average of the weights; 0: the last weights"""
     generator: GeneratorNet = merf.PUBLISHED
     g_optimiser: Adam = Adam(1e-2)
 
-    positive, decays = ("batch", "generator_steps"), ("ema",)
-    of_records = True
-
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
+        require_positive(batch=self.batch, generator_steps=self.generator_steps)
+        require_decay(ema=self.ema)
         if self.steps != 1:
             raise UserError(f"steps is {self.steps}; this method releases once, and trains its "
                             "generator for --generator-steps after that")
 
 
 def random_features(config: Config, spec: Spec) -> RandomFeatures:
+    """Returns the features by which records of this schema are embedded."""
     return RandomFeatures(spec, config.features, config.windows, config.bandwidths,
                           config.constant, config.onehots)
 
 
-def mechanism(config: Config, spec: Spec) -> Mechanism:
-    """The noisy mean embedding. Unit: a record; replace-one.
+def mechanism(config: Config, spec: Spec) -> SumMechanism:
+    """Returns the mechanism: the noisy mean embedding.
 
-    Guarantee: a record's message is its features in the block of its label, a vector of norm at
-    most 1 whatever the record is, and clipped to that: replacing the record moves the sum by at
-    most 2. The noise has a standard deviation of 2 sigma per coordinate of the sum, so the release
-    is one Gaussian mechanism with mu = 1 / sigma.
+    Guarantee:
+        Unit: a record. Relation: replace-one. A record's message is its features in the block of
+        its label, a vector of norm at most 1 whatever the record is, and clipped to that: replacing
+        the record moves the sum by at most 2. The noise has a standard deviation of 2 sigma per
+        coordinate of the sum, so the release is one Gaussian mechanism with mu = 1 / sigma.
+
+    Source:
+        Harder et al., AISTATS 2021, Algorithm 1.
     """
     records = config.n_records
     columns, sigma = spec.classes * random_features(config, spec).columns, config.sigma or 0.0
     levels = gradient_levels(2 * sigma, columns, records)
     bound = GradientL2(1.0, columns, levels)
-    return Mechanism(bound=bound, noise=gaussian(2 * levels * sigma), schedule=Everyone(),
-                     n_units=records, shape=(1, columns), decode=GridMean(bound.grid))
+    return SumMechanism(
+        bound=bound,
+        noise=gaussian(2 * levels * sigma),
+        schedule=FullParticipation(),
+        n_units=records,
+        shape=(1, columns),
+        decode=GridMean(bound.grid),
+    )
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Public:
-    """frequencies: of the features, drawn before any record is read; embedding float32 [C, D]: of
-    each class, as released."""
+    """The public state.
+
+    Attributes:
+        frequencies: float32 [F, features / 2], drawn before any record is read.
+        embedding: float32 [C, D], of each class, as released.
+    """
 
     frequencies: Array
     embedding: Array
 
 
 def embedding_loss(features: RandomFeatures, public: Public, fakes: Array, noise: float) -> Array:
-    """An unbiased estimate of sum_c |mu_c / p_c - E phi(fakes of c)|^2, but for a constant.
+    """Estimates sum_c |mu_c / p_c - E phi(fakes of c)|^2 without bias, but for a constant.
 
-    fakes [m, C, ...]: m of each class; p_c: its size, from the embedding's constant; noise: the
-    standard deviation of an entry of the embedding. A class that is smaller than what its size's
-    noise may be is taken to be so large, and what is known of it weighs the less.
+    The size p_c of class c is read from the embedding's constant. A class that is smaller than the
+    noise of its size may be is taken to be so large, and its part weighs the less.
+
+    Args:
+        features: the embedding.
+        public: frequencies and the released embedding.
+        fakes: [m, C, ...], m of each class.
+        noise: standard deviation of an entry of the embedding.
     """
     m, classes = fakes.shape[:2]
     each = features.embed(public.frequencies, fakes.reshape(-1, *fakes.shape[2:]))
@@ -133,7 +164,11 @@ def embedding_loss(features: RandomFeatures, public: Public, fakes: Array, noise
 
 
 def of_each_class(name: str, fakes: int, classes: int) -> int:
-    """Fakes of each class in a training step. Errors: UserError for fewer than a pair."""
+    """Returns the fakes of each class in a training step.
+
+    Raises:
+        UserError: for fewer than a pair; `name` is the field that holds the number of fakes.
+    """
     if fakes < 2 * classes:
         raise UserError(f"{name} is {fakes}, less than two fakes for each of {classes} classes; "
                         f"it must be {2 * classes} or above")
@@ -143,56 +178,84 @@ def of_each_class(name: str, fakes: int, classes: int) -> int:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """A generator on its way to what was released, `public`; average: of its weights so far."""
+    """The state of the training after the release.
 
-    public: Any
-    params: Any
-    optimiser: Any
-    average: Any
+    Attributes:
+        public: the public state after the last release.
+        params: of the generator.
+        optimiser: state of optax's Adam.
+        average: moving average of the parameters, shaped as they are.
+    """
+
+    public: PyTree
+    params: PyTree
+    optimiser: PyTree
+    average: PyTree
 
 
-def fitting(net: Generator, features: RandomFeatures, noise: float, of_class: int, config: Any
-            ) -> Polish:
-    """Trains a generator of records, or of codes, on the released embedding, down `embedding_loss`.
+class FitConfig(Protocol):
+    """The fields of a configuration that `fitting` reads."""
+
+    @property
+    def generator_steps(self) -> int:
+        """Training steps after the release."""
+
+    @property
+    def ema(self) -> float:
+        """Decay of the moving average."""
+
+    @property
+    def g_optimiser(self) -> Adam:
+        """The generator's optimiser."""
+
+
+def fitting(net: Generator, features: RandomFeatures, noise: float, of_class: int,
+            config: FitConfig) -> PostTraining:
+    """Returns the training of a generator, of records or of codes, on the released embedding.
+
+    Args:
+        net: the generator.
+        features: the embedding; the loss is `embedding_loss`.
+        noise: standard deviation of an entry of the embedding.
+        of_class: fakes of each class in a step.
+        config: steps, moving average and optimiser.
     """
     classes, g = features.spec.classes, config.g_optimiser
     rate = optax.cosine_decay_schedule(g.learning_rate, config.generator_steps, FINAL_RATE)
     adam = optax.adam(rate, g.beta1, g.beta2, g.epsilon)
     labels = jnp.tile(jnp.arange(classes), of_class)
 
-    def loss(params, key, public):
+    def loss(params: PyTree, key: Array, public: PyTree) -> Array:
         fakes = net.generate(params, net.latents(key, len(labels)), labels)
         fakes = fakes.reshape(of_class, classes, *features.spec.shape)
         return embedding_loss(features, public, fakes, noise)
 
-    def init(key: Array, public: Any) -> Fit:
+    def init(key: Array, public: PyTree) -> Fit:
         params = net.init(keys(key)[0])
         return Fit(public, params, adam.init(params), params)
 
     def step(key: Array, fit: Fit, i: Array) -> tuple[Fit, dict[str, Array]]:
         value, grads = jax.value_and_grad(loss)(
             fit.params, jax.random.fold_in(keys(key)[1], i), fit.public)
-        updates, optimiser = adam.update(grads, fit.optimiser)
-        params = optax.apply_updates(fit.params, updates)
+        params, optimiser = descend(adam, fit.params, grads, fit.optimiser)
         average = jax.tree.map(lambda a, p: config.ema * a + (1 - config.ema) * p, fit.average,
                                params)
         return Fit(fit.public, params, optimiser, average), {"embedding_loss": value}
 
-    return Polish(config.generator_steps, init, step)
+    return PostTraining(config.generator_steps, init, step)
 
 
 def keys(key: Array) -> Array:
-    """Of the generator's initial weights, of its training, and of its statistics."""
+    """Returns the keys of the generator's initial weights, of its training and its statistics."""
     return jax.random.split(key, 3)
 
 
 def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
-    """The method for records of this schema."""
+    """Returns the method for records of this schema."""
     del runtime
     features, net = random_features(config, spec), merf.generator(config.generator, spec)
-    held = mechanism(config, spec)
     of_class = of_each_class("batch", config.batch, spec.classes)
-    noise = 2 * (config.sigma or 0.0) / config.records
+    noise = 2 * (config.sigma or 0.0) / config.n_records
 
     def init(key: Array) -> Public:
         return Public(features.draw(key), jnp.zeros((spec.classes, features.columns)))
@@ -201,10 +264,6 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
         del key
         return public.frequencies
 
-    def learn(key: Array, unit: Array, records: Records, query: Array) -> Array:
-        del key, records, query
-        return unit
-
     def answer(key: Array, unit: Array, records: Records, query: Array) -> Array:
         """The features in the block of the label; of several records their mean: [1, C D]."""
         del key, unit
@@ -212,13 +271,21 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
         blocks = onehot[:, :, None] * features.embed(query, values(records, spec))[:, None]
         return blocks.mean(0).reshape(1, -1)
 
-    def absorb(key: Array, public: Public, query: Array, released: Array):
+    def absorb(key: Array, public: Public, query: Array, released: Array
+               ) -> tuple[Public, Metrics]:
         del key, query
         embedding = released.reshape(public.embedding.shape)
         return Public(public.frequencies, embedding), {"norm": jnp.linalg.norm(embedding)}
 
-    def refine(key: Array, fit: Fit) -> Any:
+    def finalize(key: Array, fit: Fit) -> PyTree:
         return net.settle(fit.average, keys(key)[2], spec.classes)
 
-    return Method(held, init, stateless, ask, learn, answer, absorb, refine, net.draw,
-                  polish=fitting(net, features, noise, of_class, config))
+    return Method(
+        mechanism=mechanism(config, spec), init=init, ask=ask, answer=answer, absorb=absorb,
+        finalize=finalize, sample=net.draw,
+        post_training=fitting(net, features, noise, of_class, config))
+
+
+def published(config: Config, delta: float) -> Published:
+    """Returns the paper's own accounting."""
+    return formulas.dpmerf(config.sigma or 0.0, delta)

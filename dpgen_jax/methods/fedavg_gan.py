@@ -7,8 +7,8 @@ server adds the noisy mean of that to the weights and trains the generator again
 touches no record.
 
 Unit: a client, with all its records. Different here: networks without normalisation by batch, whose
-statistics would have to be released as well; labels, by which fakes are asked for; one public pool
-of fakes for all clients of a round, instead of the generator itself; Adam for the generator; and
+statistics would have to be released as well; fakes conditional on labels; one public pool of fakes
+for all clients of a round, instead of the generator itself; Adam for the generator; and
 noise that is accounted (the published run has a hundredth of the clip, an epsilon of millions).
 """
 
@@ -16,42 +16,62 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Self
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax.flatten_util import ravel_pytree
 
+from dpgen_jax.accountant import published_sampling as formulas
+from dpgen_jax.accountant.published_formula import Published
 from dpgen_jax.aggregation.clip import GradientL2, GridMean, gradient_levels
 from dpgen_jax.aggregation.local import LocalMechanism
-from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import gaussian
-from dpgen_jax.aggregation.schedule import Everyone, PoissonDraw, Rotation
-from dpgen_jax.config import Runtime
-from dpgen_jax.methods._config import MethodConfig
-from dpgen_jax.methods._dpsgd import Scorer, length, stateless, values
-from dpgen_jax.nets.adam import Adam, moving_average
+from dpgen_jax.aggregation.sampling import PoissonSampling
+from dpgen_jax.aggregation.schedule import FullParticipation, RoundRobin
+from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.terms import Unit
+from dpgen_jax.core.types import (
+    Array,
+    ImageSpec,
+    Method,
+    Metrics,
+    PyTree,
+    Records,
+    Spec,
+    UserError,
+)
+from dpgen_jax.methods.shared.config import (
+    MethodConfig,
+    require_decay,
+    require_not_negative,
+    require_positive,
+)
+from dpgen_jax.methods.shared.dpsgd import Scorer, length, values
+from dpgen_jax.nets.adam import Adam, descend, moving_average
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.pair import pair
 from dpgen_jax.nets.plain import Conv, ConvNet, Mlp
 from dpgen_jax.nets.wasserstein import critic_loss
-from dpgen_jax.types import Array, ImageSpec, Method, Records, Spec, UserError
 
 
 @dataclasses.dataclass(frozen=True)
 class Config(MethodConfig):
-    """What Fed-Avg GAN does. `steps` or `sigma` may be None: found from the budget."""
+    """The configuration of Fed-Avg GAN. `steps` or `sigma` may be None: found from the budget."""
 
-    critics: int = 1000
-    """clients, each with a discriminator of its own for a round; a public number. Of a data set
-    that does not name its clients the records are split over so many"""
+    # Files of runs and releases have held this number under another name from the start.
+    clients: int = dataclasses.field(default=1000, metadata={"key": "critics"})
+    """clients, each with its own discriminator for a round; a public number. The records of a data
+    set that does not name its clients are split over so many"""
     clients_per_round: int = 0
-    """clients of a round: on average, drawn in secret; in a public rotation where federated;
+    """clients of a round: on average, sampled in secret; in a public rotation where federated;
     0: all of them"""
     federated: bool = False
     """clients add the noise themselves and trust no server; else it is added to their sum"""
     client_records: int = 64
-    """records of a client that it learns from; of a larger client's some are left out"""
+    """records from which a client learns; a larger client leaves some out"""
     client_steps: int = 6
     """steps of a client in a round"""
     client_batch: int = 32
@@ -70,96 +90,142 @@ class Config(MethodConfig):
     steps: int | None = None
     """rounds; found from the budget and sigma if left out"""
     server_rate: float = 1.0
-    """by which the mean answer is multiplied before it is added to the weights"""
+    """factor of the mean answer, before it is added to the weights"""
     g_steps: int = 6
+    """steps of the generator in a round"""
     g_batch: int = 32
-    """steps of the generator in a round, and their fakes"""
+    """fakes in a generator step"""
     ema: float = 0.0
-    """the generator that is released is a moving average, over rounds; 0: the last one"""
+    """the released generator is a moving average over rounds; 0: the last generator"""
     generator: GeneratorNet = GeneratorNet()
     discriminator: ConvNet = ConvNet()
-    """of images"""
+    """the discriminator of images"""
     hidden: tuple[int, ...] = (128, 64)
     """hidden layers of the discriminator of tables"""
     g_optimiser: Adam = Adam()
 
-    positive = ("critics", "client_records", "client_steps", "client_batch", "client_rate", "pool",
-                "clip", "server_rate", "g_steps", "g_batch")
-    not_negative, decays = ("clients_per_round", "penalty"), ("ema",)
-    of_clients = True
+    units_are_clients = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(
+            clients=self.clients, client_records=self.client_records,
+            client_steps=self.client_steps, client_batch=self.client_batch,
+            client_rate=self.client_rate, pool=self.pool, clip=self.clip,
+            server_rate=self.server_rate, g_steps=self.g_steps, g_batch=self.g_batch)
+        require_not_negative(clients_per_round=self.clients_per_round, penalty=self.penalty)
+        require_decay(ema=self.ema)
+
+    @property
+    def n_clients(self) -> int:
+        """The number of clients."""
+        return self.clients
+
+    def with_clients(self, clients: int) -> Self:
+        """Returns the configuration for this number of clients."""
+        return dataclasses.replace(self, clients=clients)
 
 
 def scorer(config: Config, spec: Spec) -> Scorer:
-    """The discriminator."""
+    """Returns the discriminator for records of this schema."""
     return (Conv(config.discriminator, spec) if isinstance(spec, ImageSpec)
             else Mlp(config.hidden, spec))
 
 
-def mechanism(config: Config, spec: Spec) -> Mechanism | LocalMechanism:
-    """The noisy mean of how far clients moved the weights, in one round.
+def schedule(config: Config) -> FullParticipation | RoundRobin | PoissonSampling:
+    """Returns the schedule by which clients answer.
 
-    Guarantee: unit: a client; replace-one: all its records change, their number too. A client's
-    answer is a vector of L2 norm at most clip, whatever it holds, a function of its own records and
-    of the public query alone; replaced, it moves the sum by at most 2 clip. The noise has a
-    standard deviation of sigma clip for each weight. With an aggregator that is trusted, a client
-    is drawn with chance clients_per_round / critics, in secret and anew for each round: one
-    Poisson-subsampled Gaussian release. Where federated the noise is each client's own, and a
-    public rotation says whose turn it is: a Gaussian release for each visit, without amplification.
+    Raises:
+        UserError: for more clients in a round than there are.
     """
-    clients, heard = config.critics, config.clients_per_round or config.critics
-    if heard > clients:
-        raise UserError(f"clients_per_round is {heard}, of {clients} clients; it must be {clients} "
-                        "or fewer, or 0 for all")
+    clients, answering = config.clients, config.clients_per_round or config.clients
+    if answering > clients:
+        raise UserError(f"clients_per_round is {answering}, of {clients} clients; it must be "
+                        f"{clients} or fewer, or 0 for all")
+    if answering == clients:
+        return FullParticipation()
+    if config.federated:
+        return RoundRobin(-(-clients // answering))
+    return PoissonSampling(clients, answering)
+
+
+def mechanism(config: Config, spec: Spec) -> SumMechanism | LocalMechanism:
+    """Returns the mechanism: the noisy mean of how far clients moved the weights, in one round.
+
+    Guarantee:
+        Unit: a client. Relation: replace-one: all its records change, their number too. A client's
+        answer is a vector of L2 norm at most clip, whatever its records are, a function of these
+        and of the public query alone; replacing it moves the sum by at most 2 clip. The noise has a
+        standard deviation of sigma clip for each weight. With an aggregator that is trusted, a
+        client is sampled with probability clients_per_round / clients, in secret and anew for each
+        round: one Poisson-subsampled Gaussian release. Where federated the noise is each client's
+        own and the schedule is a public rotation: one Gaussian release for each participation,
+        without amplification.
+
+    Raises:
+        UserError: for more clients in a round than there are.
+    """
     columns, sigma = length(scorer(config, spec)), config.sigma or 0.0
-    if heard == clients:
-        schedule = Everyone()
-    elif config.federated:
-        schedule = Rotation(-(-clients // heard))
-    else:
-        schedule = PoissonDraw(clients, heard)
-    # Each client's noise takes its room in the sum, where it is the client's own.
-    room = math.ceil(clients * (1 + 12 * sigma)) if config.federated else clients
+    # Where the noise is the clients' own, it takes its room in the sum.
+    room = math.ceil(config.clients * (1 + 12 * sigma)) if config.federated else config.clients
     levels = gradient_levels(sigma, columns, room)
-    bound = GradientL2(config.clip, columns, levels, unit="client")
-    shared = {"bound": bound, "noise": gaussian(levels * sigma), "schedule": schedule,
-              "n_units": clients, "shape": (1, columns), "decode": GridMean(bound.grid)}
-    return LocalMechanism(**shared) if config.federated else Mechanism(**shared, unit="client")
+    bound = GradientL2(config.clip, columns, levels, unit=Unit.CLIENT)
+    noise, rounds = gaussian(levels * sigma), schedule(config)
+    shape, decode = (1, columns), GridMean(bound.grid)
+    if config.federated and not isinstance(rounds, PoissonSampling):
+        return LocalMechanism(bound=bound, noise=noise, schedule=rounds, n_units=config.clients,
+                              shape=shape, decode=decode)
+    return SumMechanism(bound=bound, noise=noise, schedule=rounds, n_units=config.clients,
+                        shape=shape, decode=decode, unit=Unit.CLIENT)
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Public:
-    """Both networks, the generator's optimiser and its moving average: a function of released
-    values and public keys alone."""
+    """The public state: a function of released values and public keys alone.
 
-    d: Any
-    g: Any
-    g_optimiser: Any
-    average: Any
+    Attributes:
+        d: parameters of the discriminator.
+        g: parameters of the generator.
+        g_optimiser: state of its optimiser.
+        average: moving average of the generator, shaped like g.
+        step: int32 [], the rounds so far.
+    """
+
+    d: PyTree
+    g: PyTree
+    g_optimiser: PyTree
+    average: PyTree
     step: Array
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Query:
-    """d: the discriminator's weights; pool [C, P, *spec.shape]: fakes of each class; key uint32:
-    that of all clients' draws, so that an answer does not depend on who else is asked."""
+    """A query.
 
-    d: Any
+    Attributes:
+        d: parameters of the discriminator.
+        pool: float32 [C, P, *spec.shape], fakes of each class.
+        key: uint32 [2], the key of all clients' draws, so that an answer does not depend on which
+            other clients are queried.
+    """
+
+    d: PyTree
     pool: Array
     key: Array
 
 
 def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
-    """The method for records of this schema."""
+    """Returns the method for records of this schema."""
     del runtime
     net_g, net_d = pair(spec, config.generator, DiscriminatorNet())[0], scorer(config, spec)
-    held = mechanism(config, spec)
+    g_adam, client_descent = config.g_optimiser.transformation(), optax.sgd(config.client_rate)
 
     def init(key: Array) -> Public:
         k_d, k_g = jax.random.split(key)
         g = net_g.init(k_g)
-        return Public(net_d.init(k_d), g, config.g_optimiser.init(g), g, jnp.zeros((), jnp.int32))
+        return Public(net_d.init(k_d), g, g_adam.init(g), g, jnp.zeros((), jnp.int32))
 
     def ask(key: Array, public: Public) -> Query:
         k_z, k_clients = jax.random.split(key)
@@ -176,36 +242,37 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
         batch = min(config.client_batch, n)
         order = jax.random.permutation(key, n)
 
-        def step(i, d):
+        def step(i: Array, d: PyTree) -> PyTree:
             k_fakes, k_penalty = jax.random.split(jax.random.fold_in(key, i))
-            own = order[(i * batch + jnp.arange(batch)) % n]  # one pass after the other
-            chosen = jax.tree.map(lambda a: a[own], records)
-            real, labels = values(chosen, spec), chosen.y
+            rows = order[(i * batch + jnp.arange(batch)) % n]  # one pass after the other
+            part = jax.tree.map(lambda a: a[rows], records)
+            real, labels = values(part, spec), part.y
             fake = query.pool[labels, jax.random.randint(k_fakes, (batch,), 0, config.pool)]
 
-            def loss(d):
-                return critic_loss(lambda x, y: net_d.score(d, x, y), k_penalty, real, fake, labels,
+            def loss(d: PyTree) -> Array:
+                return critic_loss(lambda x, y: net_d.apply(d, x, y), k_penalty, real, fake, labels,
                                    config.penalty, drift=0.0)
 
-            return jax.tree.map(lambda w, g: w - config.client_rate * g, d, jax.grad(loss)(d))
+            return descend(client_descent, d, jax.grad(loss)(d), client_descent.init(d))[0]
 
         d = jax.lax.fori_loop(0, config.client_steps, step, query.d)
         return ravel_pytree(jax.tree.map(jnp.subtract, d, query.d))[0][None]
 
-    def absorb(key: Array, public: Public, query: Query, released: Array):
+    def absorb(key: Array, public: Public, query: Query, released: Array
+               ) -> tuple[Public, Metrics]:
         flat, unravel = ravel_pytree(query.d)
         d = unravel(flat + config.server_rate * released[0])
 
-        def g_step(i, state):
+        def g_step(i: Array, state: PyTree) -> PyTree:
             g, adam, _ = state
             key_i = jax.random.fold_in(key, i)
 
-            def loss(g):
-                return -jnp.mean(net_d.score(d, *net_g.fakes(g, key_i, config.g_batch,
+            def loss(g: PyTree) -> Array:
+                return -jnp.mean(net_d.apply(d, *net_g.fakes(g, key_i, config.g_batch,
                                                              spec.classes)))
 
             value, grads = jax.value_and_grad(loss)(g)
-            return *config.g_optimiser.update(g, grads, adam), value
+            return *descend(g_adam, g, grads, adam), value
 
         g, adam, value = jax.lax.fori_loop(0, config.g_steps, g_step,
                                            (public.g, public.g_optimiser, jnp.zeros(())))
@@ -213,8 +280,17 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
         metrics = {"generator_loss": value, "released_norm": jnp.linalg.norm(released)}
         return Public(d, g, adam, average, public.step + 1), metrics
 
-    def refine(key: Array, public: Public) -> Any:
+    def finalize(key: Array, public: Public) -> PyTree:
         return net_g.settle(public.average, key, spec.classes)
 
-    return Method(held, init, stateless, ask, lambda key, unit, records, query: unit, answer,
-                  absorb, refine, net_g.draw)
+    return Method(
+        mechanism=mechanism(config, spec), init=init, ask=ask, answer=answer, absorb=absorb,
+        finalize=finalize, sample=net_g.draw)
+
+
+def published(config: Config, delta: float) -> Published | None:
+    """Returns the paper's own accounting; None where federated, or where all clients answer."""
+    if not config.clients_per_round or config.federated:
+        return None
+    return formulas.fedavg_gan(config.clients, config.clients_per_round, config.sigma or 0.0,
+                               delta)

@@ -4,12 +4,12 @@ Unit: a teacher discriminator. It answers with the direction in which each queri
 more real, projected by a public random matrix that is drawn anew for every fake. Each projected
 coordinate is a vote for one of a few bins; the bin with most noisy votes is released where enough
 teachers agree (Confident-GNMax), its midpoint is projected back, and the generator is fitted to
-its fakes so moved. `_skeleton` names the departures from the published code.
+its fakes so moved. `shared.teachers` names the departures from the published code.
 
 Beyond the paper, `aggregate` chooses what is released, at the same price for the same noise or
 less: the whole noisy histogram and its mean; a noisy sum of clipped projections; or, without
-projection, the top-k signs of DataLens. Under data-independent accounting the arg max throws away
-what was paid for.
+projection, the top-k signs of DataLens. Under data-independent accounting the arg max throws
+most of what was paid for away.
 """
 
 from __future__ import annotations
@@ -19,30 +19,33 @@ import math
 from collections.abc import Callable
 from typing import Literal
 
+from dpgen_jax.accountant import published as formulas
+from dpgen_jax.accountant.published_formula import Published
 from dpgen_jax.accountant.smooth_sensitivity import Sanitiser
 from dpgen_jax.aggregation import projection
 from dpgen_jax.aggregation.clip import GridMean, RowL2
 from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
 from dpgen_jax.aggregation.histogram import HistogramMean, OneHot
-from dpgen_jax.aggregation.mechanism import Bound, Mechanism, Releases
+from dpgen_jax.aggregation.mechanism import Bound, Mechanism, SumMechanism
 from dpgen_jax.aggregation.noise import gaussian
-from dpgen_jax.aggregation.schedule import Everyone
+from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.aggregation.threshold import Mean
 from dpgen_jax.aggregation.topk_sign import TopKSign
-from dpgen_jax.config import Runtime
-from dpgen_jax.methods._skeleton import TeacherConfig, converse, features
-from dpgen_jax.types import Array, Method, Spec, UserError
+from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.types import Array, Method, Spec, UserError
+from dpgen_jax.methods.shared.config import require_positive
+from dpgen_jax.methods.shared.teachers import TeacherConfig, build_gan, features
 
 
 @dataclasses.dataclass(frozen=True)
 class Config(TeacherConfig):
-    """What G-PATE computes."""
+    """The configuration of G-PATE."""
 
     aggregate: Literal["gnmax", "mean", "sum", "topk"] = "gnmax"
     """gnmax: the paper's noisy arg max behind a noisy threshold; mean: of the noisy histogram; sum:
     noisy sum of clipped projections; topk: noisy sum of top-k signs, without projection"""
     projection: int = 10
-    """k: coordinates that a gradient is projected to; 0: not projected; with topk: votes on one
+    """k: coordinates to which a gradient is projected; 0: no projection; with topk: votes on one
     fake, without projection"""
     bins: int = 10
     """B: of each coordinate's histogram"""
@@ -56,30 +59,39 @@ class Config(TeacherConfig):
     sanitiser: Sanitiser = Sanitiser(20.0, 0.01, 10.0, 30.0, 3.0)
     """by which `account RUN --sanitise` may publish a data-dependent bound; fixed with the run"""
     d_steps: int = 1
+    """discriminator steps before each answer"""
     d_steps_first: int = 1
+    """discriminator steps before the first answer"""
 
-    positive = (*TeacherConfig.positive, "bins", "clip", "sigma_ratio")
-
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
+        require_positive(bins=self.bins, clip=self.clip, sigma_ratio=self.sigma_ratio)
         if self.projection < 0:
             raise UserError(f"projection is {self.projection}; it must be 0 (none) or above")
 
     @property
     def sigma_threshold(self) -> float | None:
-        """sigma_1, the noise of the threshold test; sigma is sigma_2."""
+        """The noise of the threshold test, sigma_1 in the paper, where sigma is sigma_2."""
         return None if self.sigma is None else self.sigma_ratio * self.sigma
 
 
 LEVELS = 32
-"""of the grid that clipped projections are put on, at least; its step is a unit of sigma"""
+"""The least number of levels of the grid of clipped projections; its step is a unit of sigma."""
 
 
-def mechanism(config: Config, spec: Spec) -> Releases:
-    """What is released of the votes. Unit: a record, through its teacher; replace-one.
+def mechanism(config: Config, spec: Spec) -> Mechanism:
+    """Returns the mechanism of `config.aggregate`.
 
-    Errors: UserError for a projection to more coordinates than a record has, and for more bins
-    than votes.
+    Guarantee:
+        Unit: a record, through its teacher. Relation: replace-one. The sensitivity is that of the
+        bound, see `ConfidentGNMax`, `OneHot`, `RowL2` and `TopKSign`.
+
+    Source:
+        Long et al., NeurIPS 2021, Algorithm 3 (gnmax).
+
+    Raises:
+        UserError: for a projection to more coordinates than a record has, and for more bins than
+            votes.
     """
     if config.projection > features(spec):
         raise UserError(f"projection is {config.projection}; the records have only "
@@ -88,53 +100,76 @@ def mechanism(config: Config, spec: Spec) -> Releases:
 
 
 def _gnmax(config: Config, columns: int, spec: Spec) -> ConfidentGNMax:
+    """The paper's noisy arg max behind a noisy threshold."""
     return ConfidentGNMax(
-        bound=_votes(config, columns), noise=gaussian(config.sigma), threshold=config.threshold,
-        test_noise=gaussian(config.sigma_threshold), schedule=Everyone(), n_units=config.teachers)
+        bound=_votes(config, columns),
+        noise=gaussian(config.sigma),
+        threshold=config.threshold,
+        test_noise=gaussian(config.sigma_threshold),
+        schedule=FullParticipation(),
+        n_units=config.teachers,
+    )
 
 
-def _mean(config: Config, columns: int, spec: Spec) -> Mechanism:
+def _mean(config: Config, columns: int, spec: Spec) -> SumMechanism:
+    """The noisy histograms, of which the mean is decoded."""
     bound = _votes(config, columns)
     return _sum_of(config, bound, columns * config.bins, HistogramMean(bound))
 
 
 def _votes(config: Config, columns: int) -> OneHot:
+    """The bound of one vote on each histogram."""
     if config.bins > config.teachers:
         raise UserError(f"{config.bins} bins for {config.teachers} votes; use fewer bins or more "
                         "teachers")
     return OneHot(config.bins, columns, config.batch, config.clip)
 
 
-def _sum(config: Config, columns: int, spec: Spec) -> Mechanism:
+def _sum(config: Config, columns: int, spec: Spec) -> SumMechanism:
+    """The noisy sum of clipped projections."""
     bound = RowL2(config.clip, columns, config.batch,
                   levels=max(LEVELS, math.ceil(8 * math.sqrt(columns))))
     return _sum_of(config, bound, columns, GridMean(bound.grid))
 
 
-def _topk(config: Config, columns: int, spec: Spec) -> Mechanism:
+def _topk(config: Config, columns: int, spec: Spec) -> SumMechanism:
+    """The noisy sum of top-k signs."""
     return _sum_of(config, TopKSign(columns, config.batch, config.clip), features(spec), Mean())
 
 
-_AGGREGATES = {"gnmax": _gnmax, "mean": _mean, "sum": _sum, "topk": _topk}
+_AGGREGATES: dict[str, Callable[[Config, int, Spec], Mechanism]] = {
+    "gnmax": _gnmax, "mean": _mean, "sum": _sum, "topk": _topk}
 
 
-def _sum_of(config: Config, bound: Bound, columns: int, decode: Callable) -> Mechanism:
-    return Mechanism(bound=bound, noise=gaussian(config.sigma), schedule=Everyone(),
-                     n_units=config.teachers, shape=(config.batch, columns), decode=decode)
+def _sum_of(config: Config, bound: Bound, columns: int, decode: Callable[[Array, float], Array]
+            ) -> SumMechanism:
+    """A noisy sum over all teachers."""
+    return SumMechanism(bound=bound, noise=gaussian(config.sigma), schedule=FullParticipation(),
+                        n_units=config.teachers, shape=(config.batch, columns), decode=decode)
 
 
 def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
-    """The method for records of this schema."""
-    held = mechanism(config, spec)
-    if config.aggregate == "topk":  # signs carry no length: they are moved by the clip
-        return converse(config, spec, runtime, held, message=lambda _, gradients: gradients,
-                        direction=lambda _, released: config.clip * released)
+    """Returns the method for records of this schema."""
+    released_by = mechanism(config, spec)
+    if config.aggregate == "topk":  # signs carry no length: fakes move by the clip
+        return build_gan(config, spec, runtime, released_by,
+                         message=lambda _, gradients: gradients,
+                         direction=lambda _, released: config.clip * released)
     if not config.projection:
-        return converse(config, spec, runtime, held, message=lambda _, gradients: gradients,
-                        direction=lambda _, released: released)
+        return build_gan(config, spec, runtime, released_by,
+                         message=lambda _, gradients: gradients,
+                         direction=lambda _, released: released)
 
     def question(key: Array) -> Array:
         return projection.matrices(key, config.batch, features(spec), config.projection)
 
-    return converse(config, spec, runtime, held, question=question, message=projection.project,
-                    direction=projection.reconstruct)
+    return build_gan(config, spec, runtime, released_by, question=question,
+                     message=projection.project, direction=projection.reconstruct)
+
+
+def published(config: Config, delta: float) -> Published | None:
+    """Returns the paper's own accounting; None for another aggregation than the paper's."""
+    if config.aggregate != "gnmax" or not config.projection:
+        return None
+    return formulas.gpate(config.batch, config.projection, config.sigma or 0.0,
+                          config.sigma_threshold or 0.0, delta)

@@ -3,7 +3,7 @@
 Unit: a teacher discriminator, which learns to tell its own records from public fakes and answers
 each queried fake with one vote: real or fake. The noisy count of votes labels the fake; a public
 student discriminator learns from fakes so labelled and from nothing else, and the generator learns
-from the student. The conversation between teachers and public pool is that of `_skeleton`.
+from the student. Teachers learn from the public pool as in `shared.teachers`.
 
 Beyond the paper, at the same price: `decode` "share" gives the student the noisy share of the votes
 instead of its majority, `vote` "rank" has a teacher say which of the fakes of a class are more real
@@ -16,40 +16,45 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
-import optax
 
+from dpgen_jax.accountant import published as formulas
+from dpgen_jax.accountant.published_formula import Published
 from dpgen_jax.aggregation.label_votes import LabelMechanism, LabelVotes, Majority, Share
 from dpgen_jax.aggregation.laplace import DiscreteLaplace
 from dpgen_jax.aggregation.noise import gaussian
-from dpgen_jax.aggregation.schedule import Everyone
-from dpgen_jax.config import Runtime
-from dpgen_jax.methods import _skeleton
-from dpgen_jax.nets.adam import Adam, AdamState, moving_average
+from dpgen_jax.aggregation.schedule import FullParticipation
+from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.types import Array, Method, Metrics, PyTree, Records, Spec, UserError
+from dpgen_jax.methods.shared import teachers
+from dpgen_jax.methods.shared.config import require_positive
+from dpgen_jax.nets.adam import Adam, AdamState, descend, moving_average
 from dpgen_jax.nets.blocks import leaky_relu
 from dpgen_jax.nets.losses import generator_loss
 from dpgen_jax.nets.pair import pair
-from dpgen_jax.types import Array, Method, Records, Spec, UserError
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(_skeleton.TeacherConfig):
-    """What PATE-GAN computes. `sigma` is the standard deviation of Gaussian noise on a count of
-    votes, or the scale of Laplace noise, 1 / lambda in the paper."""
+class Config(teachers.TeacherConfig):
+    """The configuration of PATE-GAN.
+
+    `sigma` is the standard deviation of Gaussian noise on a count of votes, or the scale of Laplace
+    noise, 1 / lambda in the paper.
+    """
 
     noise: Literal["gaussian", "laplace"] = "gaussian"
-    """on the count of votes; Gaussian noise composes better, the paper's is Laplace"""
+    """noise on the count of votes; Gaussian noise composes better, the paper's is Laplace"""
     decode: Literal["majority", "share"] = "share"
-    """what the student is told: the paper's majority, whose votes are kept in private/ for
+    """the student's labels: the paper's majority, whose votes are kept in private/ for
     data-dependent accounting, or the noisy share of the teachers"""
     vote: Literal["real", "rank"] = "rank"
-    """real: the paper's, a teacher's own opinion; rank: whether a fake is more real than the mean
+    """real: the paper's, whether a fake looks real; rank: whether it looks more real than the mean
     of the queried fakes of its class"""
     abstain: bool = True
-    """teachers toss a coin for fakes of a class of which they hold no record"""
+    """teachers toss a coin for fakes of a class of which they have no record"""
     memory: int = 20
     """queries from which the student learns: the last ones"""
     s_steps: int = 20
@@ -57,41 +62,50 @@ class Config(_skeleton.TeacherConfig):
     g_steps: int = 10
     """generator steps after each query"""
     d_steps: int = 2
+    """discriminator steps before each answer"""
     d_steps_first: int = 5
+    """discriminator steps before the first answer"""
     jitter: float = 0.1
     """standard deviation of the public noise by which queried fakes are moved, so that their labels
-    tell of more than what the generator makes already"""
+    say more than how good the present fakes are"""
     s_hidden: int = 64
     """hidden units of the student"""
     s_optimiser: Adam = Adam(2e-3)
 
-    positive = (*_skeleton.TeacherConfig.positive, "memory", "s_steps", "g_steps", "s_hidden")
-
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
+        require_positive(memory=self.memory, s_steps=self.s_steps, g_steps=self.g_steps,
+                         s_hidden=self.s_hidden)
         if not 0 <= self.jitter < math.inf:
             raise UserError(f"jitter is {self.jitter}; it must be 0 (none) or above")
 
 
 def mechanism(config: Config, spec: Spec) -> LabelMechanism:
-    """The noisy count of teachers that call a fake real. Unit: a record, through its teacher;
-    replace-one; each of the B counts of a step moves by at most 1."""
-    laplace = config.noise == "laplace" and config.sigma
+    """Returns the mechanism: the noisy count of teachers that call a fake real.
+
+    Guarantee:
+        Unit: a record, through its teacher. Relation: replace-one. Each of the B counts of a step
+        moves by at most 1.
+
+    Source:
+        Jordon et al., ICLR 2019, Algorithm 1.
+    """
+    laplace = DiscreteLaplace(config.sigma) if config.noise == "laplace" and config.sigma else None
     return LabelMechanism(
-        bound=LabelVotes(config.batch), schedule=Everyone(), n_units=config.teachers,
+        bound=LabelVotes(config.batch), schedule=FullParticipation(), n_units=config.teachers,
         shape=(config.batch, 1),
-        noise=DiscreteLaplace(config.sigma) if laplace else gaussian(config.sigma),
+        noise=laplace or gaussian(config.sigma),
         decode=Majority() if config.decode == "majority" else Share())
 
 
 @dataclasses.dataclass(frozen=True)
 class Student:
-    """The public discriminator: for each class a linear function of the D features of a record, and
-    one hidden layer for all classes.
+    """The public discriminator.
 
-    Fakes of one class lie close together, and what is asked is in which way they differ. So it
-    reads how far a fake lies from the centre of its class in the query it belongs to: `rank` votes
-    compare fakes of one query, and say nothing of how two queries differ.
+    It is a linear function of the D features of a record for each class, and one hidden layer for
+    all classes. Fakes of one class lie close together, and their labels say in which way they
+    differ. So it reads how far a fake lies from the centre of its class in the query it belongs to:
+    `rank` votes compare fakes of one query, and say nothing of how two queries differ.
     """
 
     hidden: int
@@ -99,7 +113,7 @@ class Student:
     classes: int
 
     def init(self, key: Array) -> dict[str, Array]:
-        """The weights."""
+        """Draws the weights."""
         width = self.features + self.classes
         return {"linear": jnp.zeros((self.classes, self.features)),
                 "hidden": jax.random.normal(key, (width, self.hidden)) / math.sqrt(width),
@@ -107,29 +121,36 @@ class Student:
                 "label": jnp.zeros(self.classes)}
 
     def apply(self, params: dict[str, Array], away: Array, labels: Array) -> Array:
-        """Logits [N] of fakes away [N, D] from their centre, with labels int [N]."""
+        """Returns the logits [N] of fakes away [N, D] from their centre, with labels int [N]."""
         onehot = jax.nn.one_hot(labels, self.classes)
         h = leaky_relu(jnp.concatenate([away, onehot], 1) @ params["hidden"] + params["bias"])
         linear = jnp.sum(away * params["linear"][labels], 1) / math.sqrt(self.features)
         return linear + h @ params["out"] + params["label"][labels]
 
     def centres(self, x: Array, labels: Array, before: Array) -> Array:
-        """[C, D]: the mean of x [N, D] of each class; of a class without any, the one before."""
+        """Returns the mean [C, D] of x [N, D] of each class; of an empty class, that before."""
         onehot = jax.nn.one_hot(labels, self.classes)
-        held = onehot.sum(0)[:, None]
-        return jnp.where(held > 0, onehot.T @ x / jnp.maximum(held, 1), before)
+        sizes = onehot.sum(0)[:, None]
+        return jnp.where(sizes > 0, onehot.T @ x / jnp.maximum(sizes, 1), before)
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Public:
-    """The generator's side as in `_skeleton`, the student with its optimiser, the centres [C, D] of
-    the last query, and the memory of R queries: how far fakes lay from their centre [R, B, D],
-    labels [R, B], and told [R, B], what the teachers were heard to say of them. All of it is a
-    function of released values and public keys alone."""
+    """The public state: a function of released values and public keys alone.
 
-    generator: _skeleton.Public
-    student: Any
+    Attributes:
+        generator: the generator's part, as in `shared.teachers`.
+        student: parameters of the student.
+        optimiser: state of the student's optimiser.
+        centres: float32 [C, D], of the fakes of each class in the last query.
+        away: float32 [R, B, D], how far the fakes of the last R queries lay from their centres.
+        labels: int32 [R, B], their classes.
+        told: float32 [R, B], the released share or majority of the teachers that call them real.
+    """
+
+    generator: teachers.Public
+    student: PyTree
     optimiser: AdamState
     centres: Array
     away: Array
@@ -138,12 +159,15 @@ class Public:
 
     @property
     def step(self) -> Array:
+        """The queries so far, int32 []."""
         return self.generator.step
 
 
 def coarse_noise(key: Array, shape: tuple[int, ...]) -> Array:
-    """Standard normal noise [B, F], or [B, H, W, ch] in squares of 2 x 2 pixels: a quarter of the
-    directions, about each of which votes tell four times as much."""
+    """Draws standard normal noise [B, F], or [B, H, W, ch] in squares of 2 x 2 pixels.
+
+    These are a quarter of the directions, about each of which votes say four times as much.
+    """
     if len(shape) == 2:
         return jax.random.normal(key, shape)
     b, height, width, channels = shape
@@ -152,105 +176,112 @@ def coarse_noise(key: Array, shape: tuple[int, ...]) -> Array:
 
 
 def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
-    """The method for records of this schema."""
-    held = mechanism(config, spec)
-    # Teachers learn and the generator samples as in the skeleton; its answers are gradients, and
-    # its generator is fitted to moved fakes: those two are PATE-GAN's own.
-    base = _skeleton.converse(config, spec, runtime, held, message=lambda question, gradients: (),
+    """Returns the method for records of this schema."""
+    # Teachers learn and the generator samples as in `shared.teachers`. Answers there are gradients,
+    # and the generator is fitted to moved fakes; PATE-GAN replaces both.
+    base = teachers.build_gan(config, spec, runtime, mechanism(config, spec),
+                              message=lambda question, gradients: gradients,
                               direction=lambda question, released: released)
     net_g, net_d = pair(spec, config.generator, config.discriminator, config.layers)
-    columns = _skeleton.features(spec)
+    columns = teachers.features(spec)
     net_s = Student(config.s_hidden, columns, spec.classes)
-    g = config.g_optimiser
-    rate = optax.linear_schedule(g.learning_rate, g.learning_rate * config.g_final_rate,
-                                 config.g_steps * (config.steps or 1))
-    g_adam = optax.adam(rate, g.beta1, g.beta2, g.epsilon)
+    s_adam = config.s_optimiser.transformation()
+    g_adam = config.g_optimiser.scheduled(config.g_final_rate,
+                                          config.g_steps * (config.steps or 1))
 
     def init(key: Array) -> Public:
         k_generator, k_student = jax.random.split(key)
-        student, kept = net_s.init(k_student), (config.memory, config.batch)
-        return Public(base.init(k_generator), student, config.s_optimiser.init(student),
-                      jnp.zeros((spec.classes, columns)), jnp.zeros((*kept, columns)),
-                      jnp.zeros(kept, jnp.int32), jnp.zeros(kept))
+        student, memory = net_s.init(k_student), (config.memory, config.batch)
+        return Public(base.init(k_generator), student, s_adam.init(student),
+                      jnp.zeros((spec.classes, columns)), jnp.zeros((*memory, columns)),
+                      jnp.zeros(memory, jnp.int32), jnp.zeros(memory))
 
-    def ask(key: Array, public: Public) -> _skeleton.Query:
+    def ask(key: Array, public: Public) -> teachers.Query:
         k_base, k_jitter = jax.random.split(key)
         query = base.ask(k_base, public.generator)
         moved = query.fakes + config.jitter * coarse_noise(k_jitter, query.fakes.shape)
         return dataclasses.replace(query, fakes=jnp.clip(moved, 0, 1))
 
-    def answer(key: Array, unit: Any, records: Records, query: _skeleton.Query) -> Array:
+    def answer(key: Array, unit: PyTree, records: Records, query: teachers.Query) -> Array:
         params, _ = unit
         score = net_d.apply(params, query.fakes[None], query.labels[None])[0]
         if config.vote == "rank":
             same = query.labels[:, None] == query.labels
             score = score - same @ score / same.sum(1)
         coin = jax.random.rademacher(key, score.shape, jnp.float32)
-        holds = jnp.any(records.y[:, None] == query.labels, 0) | (not config.abstain)
-        return jnp.where(holds, score, coin)[:, None]
+        votes = jnp.any(records.y[:, None] == query.labels, 0) | (not config.abstain)
+        return jnp.where(votes, score, coin)[:, None]
 
-    def student_step(key: Array, state: tuple[Any, AdamState, Array], public: Public,
-                     known: Array, unit: Array):
-        """One step on remembered fakes; known: queries there are; unit: of distances."""
+    def student_step(key: Array, state: tuple[PyTree, AdamState, Array], public: Public,
+                     n_queries: Array, scale: Array) -> tuple[PyTree, AdamState, Array]:
+        """One step on remembered fakes of n_queries; distances are divided by scale."""
         k_query, k_fake = jax.random.split(key)
-        chosen = (jax.random.randint(k_query, (config.batch,), 0, known),
-                  jax.random.randint(k_fake, (config.batch,), 0, config.batch))
-        away, labels, told = (a[chosen] for a in (public.away, public.labels, public.told))
+        rows = (jax.random.randint(k_query, (config.batch,), 0, n_queries),
+                jax.random.randint(k_fake, (config.batch,), 0, config.batch))
+        away, labels, shares = (a[rows] for a in (public.away, public.labels, public.told))
 
-        def loss(params):
-            logits = net_s.apply(params, away / unit, labels)
-            return jnp.mean(jax.nn.softplus(logits) - told * logits)
+        def loss(params: PyTree) -> Array:
+            logits = net_s.apply(params, away / scale, labels)
+            return jnp.mean(jax.nn.softplus(logits) - shares * logits)
 
         value, grads = jax.value_and_grad(loss)(state[0])
-        return *config.s_optimiser.update(state[0], grads, state[1]), value
+        return *descend(s_adam, state[0], grads, state[1]), value
 
-    def generator_step(key: Array, state: tuple[_skeleton.Public, Array], public: Public,
-                       unit: Array):
+    def generator_step(key: Array, state: tuple[teachers.Public, Array], public: Public,
+                       scale: Array) -> tuple[teachers.Public, Array]:
         k_z, k_labels = jax.random.split(key)
         labels = jax.random.randint(k_labels, (config.batch,), 0, spec.classes)
         z, side = net_g.latents(k_z, config.batch), state[0]
 
-        def loss(params):
+        def loss(params: PyTree) -> Array:
             fakes = net_g.generate(params, z, labels).reshape(config.batch, columns)
-            away = (fakes - public.centres[labels]) / unit
+            away = (fakes - public.centres[labels]) / scale
             return jnp.mean(generator_loss(net_s.apply(public.student, away, labels)))
 
         value, grads = jax.value_and_grad(loss)(side.params)
-        updates, optimiser = g_adam.update(grads, side.optimiser)
-        params = optax.apply_updates(side.params, updates)
+        params, optimiser = descend(g_adam, side.params, grads, side.optimiser)
         return dataclasses.replace(side, params=params, optimiser=optimiser), value
 
-    def remember(public: Public, query: _skeleton.Query, told: Array) -> Public:
+    def remember(public: Public, query: teachers.Query, shares: Array) -> Public:
         at, x = public.step % config.memory, query.fakes.reshape(config.batch, columns)
         centres = net_s.centres(x, query.labels, public.centres)
         return dataclasses.replace(
             public, centres=centres, away=public.away.at[at].set(x - centres[query.labels]),
-            labels=public.labels.at[at].set(query.labels), told=public.told.at[at].set(told))
+            labels=public.labels.at[at].set(query.labels), told=public.told.at[at].set(shares))
 
-    def repeat(key: Array, times: int, step: Callable, state: Any, *given: Any) -> Any:
+    def repeat(key: Array, times: int, step: Callable[..., PyTree], state: PyTree, *args: PyTree
+               ) -> PyTree:
         return jax.lax.fori_loop(
-            0, times, lambda i, s: step(jax.random.fold_in(key, i), s, *given), state)
+            0, times, lambda i, s: step(jax.random.fold_in(key, i), s, *args), state)
 
-    def absorb(key: Array, public: Public, query: _skeleton.Query, released: Array):
+    def absorb(key: Array, public: Public, query: teachers.Query, released: Array
+               ) -> tuple[Public, Metrics]:
         k_student, k_generator = jax.random.split(key)
-        told = released[:, 0]
-        public = remember(public, query, told)
-        known = jnp.minimum(public.step + 1, config.memory)
-        unit = jnp.sqrt(jnp.sum(public.away**2) / (known * config.batch * columns) + 1e-6)
+        shares = released[:, 0]
+        public = remember(public, query, shares)
+        n_queries = jnp.minimum(public.step + 1, config.memory)
+        scale = jnp.sqrt(jnp.sum(public.away**2) / (n_queries * config.batch * columns) + 1e-6)
         student, optimiser, s_loss = repeat(
             k_student, config.s_steps, student_step,
-            (public.student, public.optimiser, jnp.zeros(())), public, known, unit)
+            (public.student, public.optimiser, jnp.zeros(())), public, n_queries, scale)
         public = dataclasses.replace(public, student=student, optimiser=optimiser)
         new, g_loss = repeat(k_generator, config.g_steps, generator_step,
-                             (public.generator, jnp.zeros(())), public, unit)
+                             (public.generator, jnp.zeros(())), public, scale)
         average = moving_average(new.average, new.params, config.ema, public.step + 1)
         new = dataclasses.replace(new, average=average, step=new.step + 1)
-        metrics = {"student_loss": s_loss, "generator_loss": g_loss, "told_mean": jnp.mean(told),
-                   "told_deviation": jnp.std(told)}
+        metrics = {"student_loss": s_loss, "generator_loss": g_loss, "told_mean": jnp.mean(shares),
+                   "told_deviation": jnp.std(shares)}
         return dataclasses.replace(public, generator=new), metrics
 
-    def refine(key: Array, public: Public) -> Any:
-        return base.refine(key, public.generator)
+    def finalize(key: Array, public: Public) -> PyTree:
+        return base.finalize(key, public.generator)
 
     return dataclasses.replace(base, init=init, ask=ask, answer=answer, absorb=absorb,
-                               refine=refine)
+                               finalize=finalize)
+
+
+def published(config: Config, delta: float) -> Published | None:
+    """Returns the paper's own accounting; None for another noise or decoder than the paper's."""
+    if config.noise != "laplace" or config.decode != "majority":
+        return None
+    return formulas.pategan(config.batch, config.sigma or 0.0, delta)

@@ -1,5 +1,7 @@
-"""DP-GAN with projected, discretised gradients: G-PATE without its teachers (Long et al., NeurIPS
-2021, arXiv 1906.09338, section 6.2, "Ablation Study on the Use of PATE").
+"""DP-GAN with projected, discretised gradients: G-PATE without its teachers.
+
+Source: Long et al., NeurIPS 2021, arXiv 1906.09338, section 6.2, "Ablation Study on the Use of
+PATE".
 
 Unit: a record. There is one discriminator, and it is public: a function of released values. Each
 record answers with the gradient of the discriminator's loss on itself, with respect to all weights,
@@ -20,76 +22,88 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from dpgen_jax.aggregation.histogram import HistogramMean, OneHot
-from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import gaussian
-from dpgen_jax.aggregation.schedule import Everyone
-from dpgen_jax.config import Runtime
-from dpgen_jax.methods._config import MethodConfig
-from dpgen_jax.methods._dpsgd import stateless, values
-from dpgen_jax.methods._skeleton import features
-from dpgen_jax.nets.adam import Adam, moving_average
+from dpgen_jax.aggregation.schedule import FullParticipation
+from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.types import Array, Method, Metrics, PyTree, Records, Spec
+from dpgen_jax.methods.shared.config import RecordUnits, require_decay, require_positive
+from dpgen_jax.methods.shared.dpsgd import values
+from dpgen_jax.methods.shared.teachers import features
+from dpgen_jax.nets.adam import Adam, descend, moving_average
 from dpgen_jax.nets.blocks import leaky_relu
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.losses import generator_loss
 from dpgen_jax.nets.pair import pair
-from dpgen_jax.types import Array, Method, Records, Spec
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(MethodConfig):
-    """What projected DP-GAN computes. `steps` or `sigma` may be None: found from the budget."""
+class Config(RecordUnits):
+    """The configuration of projected DP-GAN.
+
+    `steps` or `sigma` may be None: it is found from the budget.
+    """
 
     records: int | None = None
-    """number of records, which is public; the data set's if left out"""
+    """number of records, which is public; that of the data set if left out"""
     batch: int = 500
-    """fakes of a discriminator step, and of the generator step after it"""
+    """fakes in a discriminator step, and in the generator step after it"""
     projection: int = 1000
-    """k: coordinates that a gradient is projected to"""
+    """k: coordinates to which a gradient is projected"""
     bins: int = 3
     """B: of each coordinate's histogram"""
     clip: float = 0.1
     """c: projected gradients are clipped to +- this"""
     sigma: float | None = None
-    """standard deviation of the noise, in votes; found from the budget and steps if left out; 0:
-    none, epsilon is infinite"""
+    """standard deviation of the noise, in votes; found from the budget and steps if left out; 0: no
+    noise, epsilon is infinite"""
     steps: int | None = None
     """discriminator steps; found from the budget and sigma if left out"""
     hidden: int = 64
     """units of each of the discriminator's two hidden layers"""
     ema: float = 0.0
-    """the generator that is released is a moving average of the weights; 0: the last ones"""
+    """the released generator is a moving average of the weights; 0: the last weights"""
     generator: GeneratorNet = GeneratorNet()
     d_optimiser: Adam = Adam()
     g_optimiser: Adam = Adam()
 
-    positive, decays = ("batch", "projection", "clip", "hidden"), ("ema",)
-    of_records = True
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(batch=self.batch, projection=self.projection, clip=self.clip,
+                         hidden=self.hidden)
+        require_decay(ema=self.ema)
 
 
-def mechanism(config: Config, spec: Spec) -> Mechanism:
-    """The noisy histograms of one step. Unit: a record; replace-one.
+def votes(config: Config) -> OneHot:
+    """Returns the bound: one vote on each of the k histograms."""
+    return OneHot(config.bins, config.projection, 1, config.clip)
 
-    Guarantee: a record casts one vote on each of the k histograms, whatever it is; replacing it
-    takes one vote from each and gives one: squared sensitivity 2 k.
+
+def mechanism(config: Config, spec: Spec) -> SumMechanism:
+    """Returns the mechanism: the noisy histograms of one step.
+
+    Guarantee:
+        Unit: a record. Relation: replace-one. A record casts one vote on each of the k histograms,
+        whatever it is; replacing it takes one vote from each and gives one, so the squared
+        sensitivity is 2 k. One step is one Gaussian release.
     """
-    bound = OneHot(config.bins, config.projection, 1, config.clip)
-    return Mechanism(bound=bound, noise=gaussian(config.sigma), schedule=Everyone(),
-                     n_units=config.n_records, shape=(1, config.projection * config.bins),
-                     decode=HistogramMean(bound))
+    bound = votes(config)
+    return SumMechanism(bound=bound, noise=gaussian(config.sigma), schedule=FullParticipation(),
+                        n_units=config.n_records, shape=(1, config.projection * config.bins),
+                        decode=HistogramMean(bound))
 
 
 Weights = Sequence[Array]
-"""Of each layer [in + C + 1, out]: it acts on its input, the one-hot label and a constant 1."""
+"""One matrix [in + C + 1, out] a layer: it reads its input, the one-hot label and a constant 1."""
 
 
 def initial_weights(key: Array, spec: Spec, hidden: int) -> list[Array]:
-    """Glorot normal: fully connected, two hidden layers, one logit."""
+    """Draws Glorot normal weights: fully connected, two hidden layers, one logit."""
     widths = (features(spec), hidden, hidden, 1)
     draw = jax.nn.initializers.glorot_normal()
     return [draw(jax.random.fold_in(key, i), (widths[i] + spec.classes + 1, widths[i + 1]))
@@ -97,9 +111,18 @@ def initial_weights(key: Array, spec: Spec, hidden: int) -> list[Array]:
 
 
 def forward(weights: Weights, x: Array, onehot: Array,
-            shifts: Sequence[Any] = (0, 0, 0)) -> tuple[Array, list[Array]]:
-    """x [m, F], onehot [m, C] -> logits [m], and the input [m, in + C + 1] of each layer; shifts
-    are added before the activations (leaky ReLU 0.2)."""
+            shifts: Sequence[Array | float] = (0, 0, 0)) -> tuple[Array, list[Array]]:
+    """Runs the discriminator (leaky ReLU 0.2).
+
+    Args:
+        weights: of each layer.
+        x: [m, F].
+        onehot: [m, C].
+        shifts: added before the activations, by layer.
+
+    Returns:
+        Logits [m], and the input [m, in + C + 1] of each layer.
+    """
     inputs, h = [], x
     joined = jnp.concatenate([onehot, jnp.ones((len(x), 1))], 1)
     for w, shift in zip(weights, shifts, strict=True):
@@ -110,13 +133,14 @@ def forward(weights: Weights, x: Array, onehot: Array,
 
 
 Gradients = Sequence[tuple[Array, Array]]
-"""Of each layer (a [m, in], d [m, out]): record i's gradient is the outer product of a_i and d_i,
-and is never written out."""
+"""One pair (a [m, in], d [m, out]) a layer: record i's gradient is the outer product of a_i and
+d_i, and is never written out."""
 
 
-def gradients(weights: Weights, x: Array, onehot: Array, loss: Callable) -> Gradients:
-    """Each record's gradient of loss(logit) with respect to all weights."""
-    def total(shifts):
+def gradients(weights: Weights, x: Array, onehot: Array, loss: Callable[[Array], Array]
+              ) -> Gradients:
+    """Returns each record's gradient of loss(logit) with respect to all weights."""
+    def total(shifts: Sequence[Array]) -> tuple[Array, list[Array]]:
         z, inputs = forward(weights, x, onehot, shifts)
         return jnp.sum(loss(z)), inputs
 
@@ -126,117 +150,132 @@ def gradients(weights: Weights, x: Array, onehot: Array, loss: Callable) -> Grad
 
 
 Projection = Sequence[tuple[Array, Array]]
-"""Of each layer signs (r [in, k], s [out, k]). Column j of R is the outer product of r_j and s_j
-over sqrt k: entries +-1 / sqrt k, E[R R^T] = 1. Source: the Khatri-Rao product of Sun, Guo, Tropp
-and Udell, "Tensor Random Projection for Low Memory Dimension Reduction" (2021). A gradient that is
-an outer product is projected at the cost of its two sides, and R is never written out either."""
+"""One pair of signs (r [in, k], s [out, k]) a layer. Column j of R is the outer product of r_j and
+s_j over sqrt k: entries +-1 / sqrt k, E[R R^T] = 1. Source: the Khatri-Rao product of Sun, Guo,
+Tropp and Udell, "Tensor Random Projection for Low Memory Dimension Reduction" (2021). A gradient
+that is an outer product is projected at the cost of its two sides, and R is never written out
+either."""
 
 
 def draw_projection(key: Array, weights: Weights, k: int) -> Projection:
-    """Public, and drawn anew for every step: projecting costs no privacy."""
-    def signs(i, w):
-        drawn = jax.random.rademacher(jax.random.fold_in(key, i), (sum(w.shape), k), jnp.float32)
-        return drawn[:len(w)], drawn[len(w):]
+    """Draws a projection, in public and anew for every step: projecting costs no privacy."""
+    def signs(i: int, w: Array) -> tuple[Array, Array]:
+        both = jax.random.rademacher(jax.random.fold_in(key, i), (sum(w.shape), k), jnp.float32)
+        return both[:len(w)], both[len(w):]
 
     return [signs(i, w) for i, w in enumerate(weights)]
 
 
-def project(drawn: Projection, of_records: Gradients) -> Array:
-    """R^T g of each record: [m, k]."""
-    k = drawn[0][0].shape[1]
-    return sum((a @ r) * (d @ s) for (r, s), (a, d) in zip(drawn, of_records, strict=True)
-               ) / math.sqrt(k)
+def project(projection: Projection, per_record: Gradients) -> Array:
+    """Returns R^T g of each record: [m, k]."""
+    k = projection[0][0].shape[1]
+    parts = [(a @ r) * (d @ s) for (r, s), (a, d) in zip(projection, per_record, strict=True)]
+    return sum(parts, start=jnp.zeros(())) / math.sqrt(k)
 
 
-def reconstruct(drawn: Projection, u: Array) -> list[Array]:
-    """R u, shaped as the weights, of u [k]: the transpose, not the inverse."""
-    return [(r * u) @ s.T / math.sqrt(len(u)) for r, s in drawn]
+def reconstruct(projection: Projection, u: Array) -> list[Array]:
+    """Returns R u, shaped as the weights, of u [k]: the transpose, not the inverse."""
+    return [(r * u) @ s.T / math.sqrt(len(u)) for r, s in projection]
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Public:
-    """Both networks with their optimisers, and the generator's moving average: a function of
-    released values and public keys alone."""
+    """The public state: a function of released values and public keys alone.
 
-    d: Any
-    d_adam: Any
-    g: Any
-    g_adam: Any
-    average: Any
+    Attributes:
+        d: the discriminator, one matrix a layer.
+        d_adam: state of its optimiser.
+        g: parameters of the generator.
+        g_adam: state of its optimiser.
+        average: moving average of the generator, shaped like g.
+        step: int32 [], the steps so far.
+    """
+
+    d: PyTree
+    d_adam: PyTree
+    g: PyTree
+    g_adam: PyTree
+    average: PyTree
     step: Array
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Query:
-    """The discriminator, the projection, and fakes [B, F] with their labels."""
+    """A query.
 
-    d: Any
-    drawn: Any
+    Attributes:
+        d: the discriminator, one matrix a layer.
+        drawn: the projection, one pair of signs a layer.
+        fakes: float32 [B, F].
+        labels: int32 [B].
+    """
+
+    d: PyTree
+    drawn: PyTree
     fakes: Array
     labels: Array
 
 
 def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
-    """The method for records of this schema."""
+    """Returns the method for records of this schema."""
     del runtime
     net_g, _ = pair(spec, config.generator, DiscriminatorNet())
-    held = mechanism(config, spec)
+    released_by, bound = mechanism(config, spec), votes(config)
+    d_adam, g_adam = config.d_optimiser.transformation(), config.g_optimiser.transformation()
 
-    def onehot(labels):
+    def onehot(labels: Array) -> Array:
         return jax.nn.one_hot(labels, spec.classes)
 
-    def fakes_of(params, key):
+    def fakes_of(params: PyTree, key: Array) -> tuple[Array, Array]:
         fakes, labels = net_g.fakes(params, key, config.batch, spec.classes)
         return fakes.reshape(config.batch, -1), labels
 
     def init(key: Array) -> Public:
         k_d, k_g = jax.random.split(key)
         d, g = initial_weights(k_d, spec, config.hidden), net_g.init(k_g)
-        return Public(d, config.d_optimiser.init(d), g, config.g_optimiser.init(g), g,
+        return Public(d, d_adam.init(d), g, g_adam.init(g), g,
                       jnp.zeros((), jnp.int32))
 
     def ask(key: Array, public: Public) -> Query:
-        k_drawn, k_fakes = jax.random.split(key)
-        drawn = draw_projection(k_drawn, public.d, config.projection)
-        return Query(public.d, drawn, *fakes_of(public.g, k_fakes))
-
-    def learn(key: Array, unit: Array, records: Records, query: Query) -> Array:
-        del key, records, query
-        return unit
+        k_projection, k_fakes = jax.random.split(key)
+        projection = draw_projection(k_projection, public.d, config.projection)
+        return Query(public.d, projection, *fakes_of(public.g, k_fakes))
 
     def answer(key: Array, unit: Array, records: Records, query: Query) -> Array:
-        """The projected gradient of D's loss on the record: [1, k]."""
+        """The projected gradient of the discriminator's loss on the record: [1, k]."""
         del key, unit
         x = values(records, spec).reshape(len(records.y), -1)
         # BCE(., 1) is the discriminator's loss on a record as well as the generator's on a fake.
-        of_each = gradients(query.d, x, onehot(records.y), generator_loss)
-        return jnp.mean(project(query.drawn, of_each), 0, keepdims=True)
+        per_record = gradients(query.d, x, onehot(records.y), generator_loss)
+        return jnp.mean(project(query.drawn, per_record), 0, keepdims=True)
 
     def of_fakes(key: Array, query: Query) -> Array:
-        """[1, k]: what the records' votes would come to if these fakes were all the records."""
+        """The mean [1, k] that the votes would have if these fakes were all the records."""
         bce_0 = jax.nn.softplus
-        of_each = gradients(query.d, query.fakes, onehot(query.labels), bce_0)
-        votes = held.bound.project(key, project(query.drawn, of_each)).sum(0, keepdims=True)
-        return held.decode(votes, config.batch)
+        per_fake = gradients(query.d, query.fakes, onehot(query.labels), bce_0)
+        counts = bound.project(key, project(query.drawn, per_fake)).sum(0, keepdims=True)
+        return released_by.decode(counts, config.batch)
 
-    def absorb(key: Array, public: Public, query: Query, released: Array):
+    def absorb(key: Array, public: Public, query: Query, released: Array
+               ) -> tuple[Public, Metrics]:
         both = released + of_fakes(key, query)
-        d, d_adam = config.d_optimiser.update(public.d, reconstruct(query.drawn, both[0]),
-                                              public.d_adam)
+        d, d_state = descend(d_adam, public.d, reconstruct(query.drawn, both[0]), public.d_adam)
 
-        def loss(g):
+        def loss(g: PyTree) -> Array:
             fakes, labels = fakes_of(g, key)
             return jnp.mean(generator_loss(forward(d, fakes, onehot(labels))[0]))
 
         value, grads = jax.value_and_grad(loss)(public.g)
-        g, g_adam = config.g_optimiser.update(public.g, grads, public.g_adam)
+        g, g_state = descend(g_adam, public.g, grads, public.g_adam)
         average = moving_average(public.average, g, config.ema, public.step + 1)
         metrics = {"generator_loss": value, "released_rms": jnp.sqrt(jnp.mean(released**2))}
-        return Public(d, d_adam, g, g_adam, average, public.step + 1), metrics
+        return Public(d, d_state, g, g_state, average, public.step + 1), metrics
 
-    def refine(key: Array, public: Public) -> Any:
+    def finalize(key: Array, public: Public) -> PyTree:
         return net_g.settle(public.average, key, spec.classes)
 
-    return Method(held, init, stateless, ask, learn, answer, absorb, refine, net_g.draw)
+    return Method(
+        mechanism=released_by, init=init, ask=ask, answer=answer, absorb=absorb, finalize=finalize,
+        sample=net_g.draw)

@@ -1,57 +1,75 @@
 """TopAgg for DP-SGD: a classifier, trained on the largest entries of each record's gradient.
 
 Source: Algorithm 4 and Appendix A of DataLens (Wang et al. 2021, arXiv 2103.11109). Unit: a record.
-Each drawn record answers with its gradient of the cross-entropy, clipped to C as one vector, of
+Each sampled record answers with its gradient of the cross-entropy, clipped to C as one vector, of
 which NormTopK keeps the largest entries up to a share kappa of the squared norm. What is left is no
 longer than sqrt(kappa) C, and so is the noise that it needs. The noisy mean moves the classifier,
 which is a function of released values alone: it is what is released.
 
 What departs from the paper: epsilon is that of replace-one, by default, and covers draws that do
-not fit their places; the network has fewer parameters than the paper's on MNIST, since each one is
-noised.
+not fit their places. The default network of images has fewer parameters than the paper's on MNIST,
+since each one is noised; `--network opacus` is the paper's, on pixels in [-1, 1] where the paper
+subtracts the mean of the training images, which are private.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import optax
+import tyro
 from jax.flatten_util import ravel_pytree
 
-from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.norm_topk import dimension_topk, norm_topk
-from dpgen_jax.config import Runtime
-from dpgen_jax.methods._dpsgd import DpSgd, dpsgd, length, stateless, values
-from dpgen_jax.nets.classifiers import CNN_MIN_SIDE, Conv3x3, max_pool
-from dpgen_jax.types import Array, ImageSpec, Method, Records, Spec, UserError
+from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.types import (
+    Array,
+    ImageSpec,
+    Method,
+    Metrics,
+    PyTree,
+    Records,
+    Spec,
+    UserError,
+)
+from dpgen_jax.methods.shared.config import require_decay, require_positive
+from dpgen_jax.methods.shared.dpsgd import DpSgd, dpsgd, length, values
+from dpgen_jax.nets.adam import descend
+from dpgen_jax.nets.classifiers import CNN_MIN_SIDE, max_pool
+from dpgen_jax.nets.convolution import Conv3x3
 
 
 @dataclasses.dataclass(frozen=True)
 class Config(DpSgd):
-    """What TopAgg-SGD computes."""
+    """The configuration of TopAgg-SGD."""
 
     kappa: float = 0.8
     """share of each gradient that is kept; 1: all of it, which is DP-SGD"""
     keep: Literal["norm", "dimension"] = "norm"
-    """what it is a share of: the squared norm, which lowers the noise to sqrt(kappa), or the number
-    of entries, which does not"""
-    network: Literal["cnn", "mlp"] = "cnn"
-    """of images; the mlp for rows of a table and for features laid out as images"""
-    channels: tuple[int, ...] = (16, 32)
-    """of the two convolutions of the cnn"""
+    """norm: kappa is a share of the squared norm, which lowers the noise to sqrt(kappa); dimension:
+    of the number of entries, which does not"""
+    network: Literal["cnn", "opacus", "mlp"] = "cnn"
+    """cnn: of images; opacus: that of Opacus' MNIST example, which the paper took; mlp: of rows of
+    a table, and of features of a public network"""
+    channels: Annotated[tuple[int, ...], tyro.conf.arg(name="network-channels")] = (16, 32)
+    """output channels of the two convolutions of the cnn"""
     hidden: tuple[int, ...] = ()
     """hidden layers of the mlp; none: a linear classifier"""
     learning_rate: float = 0.1
+    """learning rate of the gradient descent"""
     momentum: float = 0.0
+    """momentum of the gradient descent; 0: none"""
 
-    positive, decays = (*DpSgd.positive, "learning_rate"), ("momentum",)
-
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
+        require_positive(learning_rate=self.learning_rate)
+        require_decay(momentum=self.momentum)
         if not 0 < self.kappa <= 1:
             raise UserError(f"kappa is {self.kappa}; it must lie in 0 < kappa <= 1")
         if len(self.channels) != 2 or min(*self.channels, *self.hidden) < 1:
@@ -60,21 +78,83 @@ class Config(DpSgd):
 
 
 class Cnn(nn.Module):
-    """Two valid 3x3 convolutions, 2x2 maxima (where there are as many) and tanh after each, and a
-    linear layer. Bounded activations suit clipped gradients (Papernot et al., "Tempered Sigmoid
-    Activations for Deep Learning with Differential Privacy", AAAI 2021)."""
+    """Two valid 3x3 convolutions and a linear layer.
+
+    After each convolution come 2x2 maxima (where there are as many pixels) and tanh. Bounded
+    activations suit clipped gradients (Papernot et al., "Tempered Sigmoid Activations for Deep
+    Learning with Differential Privacy", AAAI 2021).
+    """
 
     channels: tuple[int, ...]
     classes: int
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        """x [n, H, W, ch] in [0, 1] -> logits [n, classes]."""
+        """Maps x [n, H, W, ch] in [0, 1] to logits [n, classes]."""
         h = 2 * x - 1
         for width in self.channels:
             h = Conv3x3(width)(h)
             h = nn.tanh(max_pool(h) if min(h.shape[1:3]) > 1 else h)
         return nn.Dense(self.classes, kernel_init=nn.initializers.zeros)(h.reshape(len(h), -1))
+
+
+class Linear(nn.Module):
+    """A linear layer that begins as PyTorch's does: all uniform, up to 1 / sqrt(inputs)."""
+
+    features: int
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """Maps x [..., inputs] to [..., features]."""
+        def uniform(key: Array, shape: tuple[int, ...]) -> Array:
+            return jax.random.uniform(key, shape, minval=-1, maxval=1) / math.sqrt(x.shape[-1])
+
+        kernel = self.param("kernel", uniform, (x.shape[-1], self.features))
+        return x @ kernel + self.param("bias", uniform, (self.features,))
+
+
+def patches(x: Array, size: int, stride: int) -> Array:
+    """Lays the `size` x `size` pixels that a valid convolution reads side by side.
+
+    Args:
+        x: maps [n, H, W, c].
+        size: pixels on a side of the kernel.
+        stride: pixels between two of its places.
+
+    Returns:
+        [n, (H - size) // stride + 1, (W - size) // stride + 1, size * size * c].
+    """
+    height, width = ((side - size) // stride * stride + 1 for side in x.shape[1:3])
+    return jnp.concatenate([x[:, i:i + height:stride, j:j + width:stride]
+                            for i in range(size) for j in range(size)], -1)
+
+
+class Opacus(nn.Module):
+    """Two strided convolutions, 8x8 and 4x4, and two linear layers, with ReLU between them.
+
+    After each convolution come 2x2 maxima, a pixel apart. For MNIST it has 26,010 parameters.
+
+    Source: `SampleConvNet` of examples/mnist.py in the repository of Opacus (pytorch/opacus).
+    """
+
+    classes: int
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """Maps x [n, H, W, ch] in [0, 1] to logits [n, classes]."""
+        def largest(h: Array) -> Array:
+            h = jnp.maximum(h[:, 1:], h[:, :-1])
+            return jnp.maximum(h[:, :, 1:], h[:, :, :-1])
+
+        h = jnp.pad(2 * x - 1, ((0, 0), (3, 3), (3, 3), (0, 0)))
+        h = largest(nn.relu(Linear(16)(patches(h, 8, 2))))
+        h = largest(nn.relu(Linear(32)(patches(h, 4, 2))))
+        h = nn.relu(Linear(32)(h.reshape(len(h), -1)))
+        return Linear(self.classes)(h)
+
+
+SMALLEST = {"cnn": CNN_MIN_SIDE, "opacus": 14}
+"""Pixels on a side that the networks of images need."""
 
 
 class Mlp(nn.Module):
@@ -85,7 +165,7 @@ class Mlp(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        """x [n, ...] in [0, 1] -> logits [n, classes]."""
+        """Maps x [n, ...] in [0, 1] to logits [n, classes]."""
         h = 2 * x.reshape(len(x), -1) - 1
         for width in self.hidden:
             h = nn.tanh(nn.Dense(width)(h))
@@ -94,42 +174,54 @@ class Mlp(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Classifier:
-    """The network of this configuration for records of this schema. Errors: UserError for images
-    that are too small for the cnn."""
+    """The network of this configuration for records of this schema.
+
+    Raises:
+        UserError: for images that are too small for the network.
+    """
 
     config: Config
     spec: Spec
 
-    def __post_init__(self):
-        if self.module is Cnn and min(self.spec.shape[:2]) < CNN_MIN_SIDE:
-            raise UserError(f"the cnn needs images of at least {CNN_MIN_SIDE} x {CNN_MIN_SIDE} "
-                            f"pixels, got {self.spec.height} x {self.spec.width}; pass --network "
-                            "mlp")
+    def __post_init__(self) -> None:
+        if not isinstance(self.spec, ImageSpec) or self.config.network == "mlp":
+            return
+        height, width = self.spec.height, self.spec.width
+        side = SMALLEST[self.config.network]
+        if min(height, width) < side:
+            raise UserError(f"the network {self.config.network} needs images of at least {side} x "
+                            f"{side} pixels, got {height} x {width}; pass --network mlp")
 
     @property
-    def module(self) -> type[nn.Module]:
-        images = isinstance(self.spec, ImageSpec)
-        return Cnn if images and self.config.network == "cnn" else Mlp
+    def module(self) -> nn.Module:
+        """The flax module."""
+        if not isinstance(self.spec, ImageSpec) or self.config.network == "mlp":
+            return Mlp(self.config.hidden, self.spec.classes)
+        if self.config.network == "opacus":
+            return Opacus(self.spec.classes)
+        return Cnn(self.config.channels, self.spec.classes)
 
-    @property
-    def net(self) -> nn.Module:
-        widths = self.config.channels if self.module is Cnn else self.config.hidden
-        return self.module(widths, self.spec.classes)
+    def init(self, key: Array) -> PyTree:
+        """Draws the parameters."""
+        return self.module.init(key, jnp.zeros((1, *self.spec.shape)))["params"]
 
-    def init(self, key: Array) -> Any:
-        return self.net.init(key, jnp.zeros((1, *self.spec.shape)))["params"]
-
-    def logits(self, params: Any, x: Array) -> Array:
-        """x float [n, *spec.shape] in [0, 1] -> [n, classes]."""
-        return self.net.apply({"params": params}, x)
+    def apply(self, params: PyTree, x: Array) -> Array:
+        """Maps x float [n, *spec.shape] in [0, 1] to logits [n, classes]."""
+        logits: PyTree = self.module.apply({"params": params}, x)
+        return logits
 
 
-def mechanism(config: Config, spec: Spec) -> Mechanism:
-    """The noisy mean of the clipped and compressed gradients: `_dpsgd.dpsgd`. Unit: a record.
+def mechanism(config: Config, spec: Spec) -> SumMechanism:
+    """Returns the mechanism: the noisy mean of the clipped and compressed gradients.
 
-    Guarantee: a drawn record adds a vector of L2 norm at most sqrt(kappa) clip where a share of the
-    squared norm is kept, and at most clip where a share of the entries is, which may hold all of
-    it. The bound checks this in integers, whatever the floats of NormTopK did.
+    Guarantee:
+        That of `shared.dpsgd.dpsgd`; the unit is a record. A sampled record adds a vector of L2
+        norm at most sqrt(kappa) clip where a share of the squared norm is kept, and at most clip
+        where a share of the entries is, which may have all of the norm. The bound checks this in
+        integers, whatever the floats of NormTopK did.
+
+    Source:
+        Wang et al. 2021, Algorithm 4 and Appendix A.
     """
     share = math.sqrt(config.kappa) if config.keep == "norm" else 1.0
     return dpsgd(config, length(Classifier(config, spec)), share * config.clip)
@@ -138,45 +230,53 @@ def mechanism(config: Config, spec: Spec) -> Mechanism:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Public:
-    """The classifier and its momentum: a function of released values and public keys alone."""
+    """The public state: a function of released values and public keys alone.
 
-    params: Any
-    velocity: Any
+    Attributes:
+        params: of the classifier.
+        velocity: sum of past gradients, each weighted by its momentum, shaped like params.
+    """
+
+    params: PyTree
+    velocity: PyTree
 
 
 def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
-    """The method for records of this schema."""
+    """Returns the method for records of this schema."""
     del runtime
     net = Classifier(config, spec)
     flat = jax.eval_shape(net.init, jax.random.key(0))
     unravel = ravel_pytree(jax.tree.map(lambda a: jnp.zeros(a.shape), flat))[1]
+    momentum, descent = optax.trace(config.momentum), optax.sgd(config.learning_rate)
     compress = norm_topk if config.keep == "norm" else dimension_topk
 
     def init(key: Array) -> Public:
         params = net.init(key)
         return Public(params, jax.tree.map(jnp.zeros_like, params))
 
-    def answer(key: Array, unit: Array, records: Records, params: Any) -> Array:
-        """What is kept of the clipped gradient of the cross-entropy on the record: [1, D]."""
+    def answer(key: Array, unit: Array, records: Records, params: PyTree) -> Array:
+        """The compressed and clipped gradient of the cross-entropy on the record: [1, D]."""
         del key, unit
 
-        def loss(params):
-            logits = jax.nn.log_softmax(net.logits(params, values(records, spec)))
+        def loss(params: PyTree) -> Array:
+            logits = jax.nn.log_softmax(net.apply(params, values(records, spec)))
             return -jnp.mean(jnp.take_along_axis(logits, records.y[:, None], 1))
 
         gradient = ravel_pytree(jax.grad(loss)(params))[0][None]
         norm = jnp.linalg.norm(gradient, axis=-1, keepdims=True)
         return compress(gradient / jnp.maximum(1, norm / config.clip), config.kappa)
 
-    def absorb(key: Array, public: Public, params: Any, released: Array):
+    def absorb(key: Array, public: Public, params: PyTree, released: Array
+               ) -> tuple[Public, Metrics]:
         """A step of gradient descent."""
-        velocity = jax.tree.map(lambda v, g: config.momentum * v + g, public.velocity,
-                                unravel(released[0]))
-        params = jax.tree.map(lambda p, v: p - config.learning_rate * v, params, velocity)
+        del key
+        velocity, _ = momentum.update(unravel(released[0]), optax.TraceState(public.velocity))
+        params, _ = descend(descent, params, velocity, descent.init(params))
         metrics = {"released_norm": jnp.linalg.norm(released),
                    "weights_norm": jnp.linalg.norm(ravel_pytree(params)[0])}
         return Public(params, velocity), metrics
 
-    return Method(mechanism(config, spec), init, stateless, lambda key, public: public.params,
-                  lambda key, unit, records, query: unit, answer, absorb,
-                  lambda key, public: public.params, predict=net.logits)
+    return Method(
+        mechanism=mechanism(config, spec), init=init, ask=lambda key, public: public.params,
+        answer=answer, absorb=absorb, finalize=lambda key, public: public.params,
+        predict=net.apply)

@@ -1,25 +1,25 @@
-"""Adam for units that are stacked by the thousand: its moments can be kept at half the memory.
+"""Adam as an optax transformation whose moments can be stored in half the memory.
 
-Written for one unit; vmap over units. Source: Kingma and Ba 2015; the published G-PATE and
-DataLens codes use learning rate 1e-3, beta1 0.5, beta2 0.999 for both networks.
+Units are stacked by the thousand, so their optimiser states are most of a run's memory. A bfloat16
+moment is stored as its 16 bits in a uint16, which CPUs convert faster than the bfloat16 type. The
+first moment is rounded to nearest. The second moment changes by about 0.1 % a step, less than half
+the spacing of bfloat16, so rounding to nearest would freeze it: it is rounded stochastically, up
+with the probability that makes the expectation exact.
 
-A bfloat16 moment is stored as its 16 bits in a uint16, which CPUs convert faster than the
-bfloat16 type. The first moment is rounded to nearest. The second moment changes by about 0.1 % a
-step, less than half the spacing of bfloat16, so rounding to nearest would freeze it: it is rounded
-stochastically, up with the probability that makes the expectation exact.
+Source: Kingma and Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax import lax
 
-from dpgen_jax.types import Array, UserError
+from dpgen_jax.core.types import Array, UserError
 
 _STORED = {"float32": jnp.float32, "bfloat16": jnp.uint16}
 
@@ -27,7 +27,14 @@ _STORED = {"float32": jnp.float32, "bfloat16": jnp.uint16}
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class AdamState:
-    """What Adam remembers of one unit: moments shaped like the parameters, and an int32 count."""
+    """The state of Adam for one unit.
+
+    Attributes:
+        first: average of the gradients, shaped like the parameters; float32, or uint16 for the bits
+            of a bfloat16.
+        second: average of the squared gradients, likewise.
+        count: int32 [], the steps so far.
+    """
 
     first: Any
     second: Any
@@ -36,54 +43,76 @@ class AdamState:
 
 @dataclasses.dataclass(frozen=True)
 class Adam:
-    """Adam's settings; the defaults are the published ones for G-PATE and DataLens."""
+    """Adam's settings; the defaults are those of the published G-PATE and DataLens codes."""
 
     learning_rate: float = 1e-3
     beta1: float = 0.5
     beta2: float = 0.999
     epsilon: float = 1e-8
 
-    def init(self, params: Any, moments: str = "float32") -> AdamState:
-        """The state of one unit before its first step; `moments` is 'float32' or 'bfloat16'."""
+    def transformation(self, moments: str = "float32") -> optax.GradientTransformation:
+        """Returns Adam with the constant learning rate, for one unit.
+
+        Args:
+            moments: "float32" or "bfloat16", the precision in which the moments are stored.
+
+        Returns:
+            An optax transformation, whose state is an `AdamState`.
+
+        Raises:
+            UserError: for another precision.
+        """
         if moments not in _STORED:
             raise UserError(f"moments: '{moments}' is not one of {', '.join(_STORED)}")
-        zeros = jax.tree.map(lambda p: jnp.zeros(p.shape, _STORED[moments]), params)
-        return AdamState(zeros, zeros, jnp.zeros((), jnp.int32))
+        dtype, adam = _STORED[moments], optax.scale_by_adam(self.beta1, self.beta2, self.epsilon)
 
-    def update(self, params: Any, grads: Any, state: AdamState) -> tuple[Any, AdamState]:
-        """One step of one unit: new parameters and new state, in the state's own precision."""
-        count = state.count + 1
-        # Both bias corrections folded into two scalars, so nothing is raised to a power per weight.
-        correction1, correction2 = (-jnp.expm1(count * math.log(b)) if b > 0 else jnp.float32(1)
-                                    for b in (self.beta1, self.beta2))
-        rate = self.learning_rate * jnp.sqrt(correction2) / correction1
-        epsilon = self.epsilon * jnp.sqrt(correction2)
+        def init(params: Any) -> AdamState:
+            zeros = jax.tree.map(lambda p: jnp.zeros(p.shape, dtype), params)
+            return AdamState(zeros, zeros, jnp.zeros((), jnp.int32))
 
-        def leaf(salt, p, g, first, second):
-            first = _store_nearest(self.beta1 * _load(first) + (1 - self.beta1) * g, first.dtype)
-            second = _store_random(self.beta2 * _load(second) + (1 - self.beta2) * g * g,
-                                   second.dtype, g, salt)
-            # The barrier has each moment computed once, in place, and the step read the result.
-            first, second = lax.optimization_barrier((first, second))
-            p = p - rate * _load(first) / (jnp.sqrt(_load(second)) + epsilon)
-            return p, first, second
+        def update(grads: Any, state: AdamState, params: Any = None) -> tuple[Any, AdamState]:
+            del params
+            first, second = jax.tree.map(_load, (state.first, state.second))
+            scaled, new = adam.update(grads, optax.ScaleByAdamState(state.count, first, second))
+            state = AdamState(jax.tree.map(lambda m: _store_nearest(m, dtype), new.mu),
+                              _store_second(new.nu, grads, new.count, dtype), new.count)
+            return jax.tree.map(lambda u: -self.learning_rate * u, scaled), state
 
-        leaves, tree = jax.tree.flatten(params)
-        others = (tree.flatten_up_to(t) for t in (grads, state.first, state.second))
-        new = [leaf(count * len(leaves) + i, *arrays)
-               for i, arrays in enumerate(zip(leaves, *others, strict=True))]
-        params, first, second = (tree.unflatten(column) for column in zip(*new, strict=True))
-        return params, AdamState(first, second, count)
+        return optax.GradientTransformation(init, update)
+
+    def scheduled(self, final_rate: float, steps: int) -> optax.GradientTransformation:
+        """Returns optax's Adam, whose learning rate falls linearly to a share of itself.
+
+        Args:
+            final_rate: the share of the learning rate that is left after `steps` steps.
+            steps: steps in which it falls.
+        """
+        rate = optax.linear_schedule(self.learning_rate, self.learning_rate * final_rate, steps)
+        return optax.adam(rate, self.beta1, self.beta2, self.epsilon)
+
+
+def descend(optimiser: optax.GradientTransformation, params: Any, grads: Any, state: Any
+            ) -> tuple[Any, Any]:
+    """Takes one step of an optimiser: returns the new parameters and the new state."""
+    updates, state = optimiser.update(grads, state, params)
+    return optax.apply_updates(params, updates), state
 
 
 def moving_average(average: Any, params: Any, decay: float, count: Array) -> Any:
-    """The average of weights that goes on with `params`, the count-th of them: a plain mean at
-    first, then each moves it by 1 - decay."""
+    """Continues a moving average of parameters.
+
+    Args:
+        average: the average so far.
+        params: the new parameters.
+        decay: of the average; at first, while it is longer than the history, a plain mean is taken.
+        count: how many parameters there were, these included.
+    """
     keep = jnp.minimum(decay, 1 - 1 / count)
     return jax.tree.map(lambda a, p: keep * a + (1 - keep) * p, average, params)
 
 
 def _load(stored: Array) -> Array:
+    """The float32 value of a stored moment."""
     if stored.dtype != jnp.uint16:
         return stored
     return lax.bitcast_convert_type(stored.astype(jnp.uint32) << 16, jnp.float32)
@@ -97,11 +126,19 @@ def _store_nearest(value: Array, dtype: Any) -> Array:
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(jnp.uint16)
 
 
+def _store_second(second: Any, grads: Any, count: Array, dtype: Any) -> Any:
+    """Stores each leaf with a salt of its own, which changes with every step."""
+    leaves, tree = jax.tree.flatten(second)
+    return jax.tree.unflatten(tree, [
+        _store_random(value, dtype, g, count * len(leaves) + i)
+        for i, (value, g) in enumerate(zip(leaves, jax.tree.leaves(grads), strict=True))])
+
+
 def _store_random(value: Array, dtype: Any, g: Array, salt: Array) -> Array:
     """Rounds a non-negative value up with probability (value - lower) / spacing.
 
-    The uniform 16 bits are a hash of the gradient and the salt, which changes with every step:
-    they protect nothing and need only be spread evenly, and a hash is cheaper than a generator.
+    The uniform 16 bits are a hash of the gradient and the salt: they protect nothing and need only
+    be spread evenly, and a hash is cheaper than a generator.
     """
     if dtype != jnp.uint16:
         return value

@@ -1,12 +1,11 @@
-"""Strided convolutions and deconvolutions of small images as matrix products.
+"""Strided convolutions of small images in blocks: the layout, the gathers and the label's part.
 
-All convolutions here are 5x5, stride 2, SAME on an even size: output i reads inputs 2i-1 .. 2i+3.
-Compilers for CPUs have no fast form of a convolution with weights per unit, nor of the gradients
-of a deconvolution: hence this file. Two convolutions in a row turn each 4x4 block of pixels into
-one position, so an image is h x w blocks (h = H/4, w = W/4) and the map between the two is h x w
-blocks of 2x2 positions, stored as one vector (row, column, channel) of a block. Label maps are
-constant, so what they add depends on a position only through which of its 25 taps fall inside:
-it lies at the first place, the last or between them along each axis.
+The strided convolutions of this package are 5x5, stride 2, SAME on an even size: output i reads the
+inputs 2i - 1 .. 2i + 3. Two of them in a row turn each 4x4 block of pixels into one position. So an
+image is h x w blocks (h = H / 4, w = W / 4), and the map between the two is h x w blocks of 2x2
+positions, each stored as one vector (row, column, channel). Label maps are constant, so what they
+add depends on a position only through which of its 25 taps fall inside: whether it lies at the
+first place, the last or between them along each axis.
 """
 
 from __future__ import annotations
@@ -17,24 +16,45 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpgen_jax.types import Array
+from dpgen_jax.core.types import Array
 
 
 def leaky_relu(x: Array) -> Array:
-    """x where positive, else 0.2 x."""
+    """Returns x where it is positive, else 0.2 x."""
     # where, not max: the gradient of max shares ties between its arguments, which costs more.
     return jnp.where(x > 0, x, 0.2 * x)
 
 
 def batch_norm(x: Array, scale: Array, offset: Array) -> Array:
-    """x [G, n, c] -> the same, normalised over n with the group's own statistics."""
+    """Normalises x [G, n, c] over n with the statistics of each group g of the call."""
     centred = x - jnp.mean(x, 1, keepdims=True)
     variance = jnp.mean(centred * centred, 1, keepdims=True)
     return centred * (scale * jax.lax.rsqrt(variance + 1e-5)) + offset
 
 
+def to_blocks(x: Array) -> Array:
+    """Lays maps [n, 2 h, 2 w, c] out in blocks [n, h, w, 4 c]."""
+    n, height, width, c = x.shape
+    x = x.reshape(n, height // 2, 2, width // 2, 2, c)
+    return x.transpose(0, 1, 3, 2, 4, 5).reshape(n, height // 2, width // 2, 4 * c)
+
+
+def from_blocks(x: Array) -> Array:
+    """Lays blocks [n, h, w, 4 c] out as maps [n, 2 h, 2 w, c]."""
+    n, h, w, c = x.shape
+    x = x.reshape(n, h, w, 2, 2, c // 4).transpose(0, 1, 3, 2, 4, 5)
+    return x.reshape(n, 2 * h, 2 * w, c // 4)
+
+
 def windows(x: Array) -> Array:
-    """x [..., H, W, ch] -> [..., h * w, 64 ch]: the 8x8 window, from -1 to 6, of each 4x4 block."""
+    """Gathers what the first strided convolution reads of an image.
+
+    Args:
+        x: [..., H, W, ch].
+
+    Returns:
+        [..., h * w, 64 ch]: the 8x8 window, from -1 to 6, of each 4x4 block.
+    """
     *lead, height, width, ch = x.shape
     h, w = height // 4, width // 4
     x = jnp.pad(x.reshape(-1, height, width, ch), ((0, 0), (1, 3), (1, 3), (0, 0)))
@@ -45,97 +65,29 @@ def windows(x: Array) -> Array:
 
 
 def first_kernel(kernel: Array) -> Array:
-    """[5, 5, ch, c] -> [64 ch, 4 c]: from a window to the 2x2 outputs of its block."""
+    """Rewrites [5, 5, ch, c] as [64 ch, 4 c]: from a window to the 2x2 outputs of its block."""
     ch, c = kernel.shape[2:]
     outputs = [jnp.pad(kernel, ((2 * a, 3 - 2 * a), (2 * b, 3 - 2 * b), (0, 0), (0, 0)))
                for a in (0, 1) for b in (0, 1)]
     return jnp.stack(outputs, 3).reshape(64 * ch, 4 * c)
 
 
-@jax.custom_vjp
-def convolve(x: Array, kernel: Array) -> Array:
-    """Blocks x [n, h, w, 4 c], kernel [5, 5, c, out] -> [n, h, w, out].
+def mirrored(kernel: Array) -> Array:
+    """Rewrites [5, 5, c, out] as [9 out, 4 c]: how a block is read by its neighbours.
 
-    Its backward pass is written out: with respect to x it is again a gather and a matrix product,
-    where the derivative of a gather would be a scatter of nine overlapping arrays.
+    The kernel is padded to 6 taps along each axis; tap 0 is none.
     """
-    return _convolve(x, kernel)[0]
-
-
-def _convolve(x, kernel):
-    n, h, w, _ = x.shape
-    read = _taps(x)
-    rows = [kernel[i, j].reshape(-1, kernel.shape[-1]) for i in _NEIGHBOUR for j in _NEIGHBOUR]
-    return (read @ jnp.concatenate(rows)).reshape(n, h, w, -1), (read, kernel)
-
-
-def _convolve_back(saved, g):
-    read, kernel = saved
-    grads = _join_taps(read.T @ g.reshape(-1, g.shape[-1]), kernel.shape[2])
-    return _adjoint(g, kernel), grads
-
-
-convolve.defvjp(_convolve, _convolve_back)
-
-
-@jax.custom_vjp
-def _adjoint(g: Array, kernel: Array) -> Array:
-    """`convolve` backwards: [n, h, w, out] -> blocks [n, h, w, 4 c]. Its own backward pass, for a
-    penalty on gradients, reads 25 taps of a block again and not all 36 pixels around it."""
-    return convolve3(g, _mirrored(kernel))
-
-
-def _adjoint_back(saved, blocks):
-    g, kernel = saved
-    out, (read, _) = _convolve(blocks, kernel)
-    return out, _join_taps(read.T @ g.reshape(-1, g.shape[-1]), kernel.shape[2])
-
-
-_adjoint.defvjp(lambda g, kernel: (_adjoint(g, kernel), (g, kernel)), _adjoint_back)
-
-
-def deconvolve(x: Array, kernel: Array) -> Array:
-    """x [n, h, w, c], kernel [5, 5, out, c] -> [n, 2 h, 2 w, out]: the adjoint of a convolution
-    by that kernel, which is the published deconvolution (5x5, stride 2, SAME)."""
-    n, h, w, _ = x.shape
-    y = convolve3(x, _mirrored(kernel)).reshape(n, h, w, 2, 2, -1)
-    return y.transpose(0, 1, 3, 2, 4, 5).reshape(n, 2 * h, 2 * w, -1)
-
-
-@jax.custom_vjp
-def convolve3(x: Array, kernel: Array) -> Array:
-    """The plain 3x3 convolution: x [n, h, w, c], kernel [9 c, out] -> [n, h, w, out]."""
-    return _convolve3(x, kernel)[0]
-
-
-def _convolve3(x, kernel):
-    read = _neighbours(x)
-    return (read @ kernel).reshape(*x.shape[:3], -1), (read, kernel)
-
-
-def _convolve3_back(saved, g):
-    read, kernel = saved
-    out = g.shape[-1]
-    flipped = kernel.reshape(9, -1, out)[::-1].transpose(0, 2, 1).reshape(9 * out, -1)
-    return convolve3(g, flipped), read.T @ g.reshape(-1, out)
-
-
-convolve3.defvjp(_convolve3, _convolve3_back)
-
-
-def _mirrored(kernel: Array) -> Array:
-    """[5, 5, c, out] -> [9 out, 4 c]: how a block is read by its neighbours (tap 0 of 6: none)."""
     c, out = kernel.shape[2:]
     kernel = jnp.pad(kernel, ((1, 0), (1, 0), (0, 0), (0, 0))).reshape(3, 2, 3, 2, c, out)
     return kernel[::-1, :, ::-1].transpose(0, 2, 5, 1, 3, 4).reshape(9 * out, 4 * c)
 
 
 # The taps of the 5x5 kernel that lie in the block before, in the block itself and after it.
-_NEIGHBOUR = (slice(0, 1), slice(1, 3), slice(3, 5))
+NEIGHBOUR = (slice(0, 1), slice(1, 3), slice(3, 5))
 
 
-def _taps(x: Array) -> Array:
-    """x [n, h, w, 4 c] -> [n * h * w, 25 c]: what one output reads of a block's neighbourhood."""
+def taps(x: Array) -> Array:
+    """Gathers from blocks [n, h, w, 4 c] the [n * h * w, 25 c] that each output reads."""
     n, h, w, c = x.shape
     x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))).reshape(n, h + 2, w + 2, 2, 2, c // 4)
     # Of the block before, only the second row (column) is read.
@@ -144,8 +96,8 @@ def _taps(x: Array) -> Array:
     return jnp.concatenate(parts, -1).reshape(n * h * w, -1)
 
 
-def _join_taps(rows: Array, c: int) -> Array:
-    """Rows [25 c, out] in the order of `_taps` -> kernel [5, 5, c, out]."""
+def join_taps(rows: Array, c: int) -> Array:
+    """Rewrites rows [25 c, out], in the order of `taps`, as a kernel [5, 5, c, out]."""
     sizes = (1, 2, 2)
     ends = np.cumsum([a * b * c for a in sizes for b in sizes])
     parts = [part.reshape(sizes[i // 3], sizes[i % 3], c, -1)
@@ -153,8 +105,8 @@ def _join_taps(rows: Array, c: int) -> Array:
     return jnp.concatenate([jnp.concatenate(parts[i:i + 3], 1) for i in (0, 3, 6)])
 
 
-def _neighbours(x: Array) -> Array:
-    """x [n, h, w, c] -> [n * h * w, 9 c]: each position with its eight neighbours."""
+def neighbours(x: Array) -> Array:
+    """Gathers from x [n, h, w, c] each position with its eight neighbours: [n * h * w, 9 c]."""
     n, h, w, c = x.shape
     x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
     shifted = [x[:, i:i + h, j:j + w] for i in range(3) for j in range(3)]
@@ -162,33 +114,36 @@ def _neighbours(x: Array) -> Array:
 
 
 def label_maps(kernel: Array, bias: Array, height: int, width: int) -> Array:
-    """[5, 5, classes, c], bias [c] -> [classes, height, width, c]: all that a class's constant
-    label map adds to a convolution's output, and the bias (added here, it costs nothing)."""
+    """Computes all that a class's constant label map adds to a strided convolution's output.
+
+    Args:
+        kernel: [5, 5, classes, c], the part of the kernel that reads the label.
+        bias: [c], which is added as well: here it costs nothing.
+        height: of the output.
+        width: of the output.
+
+    Returns:
+        [classes, height, width, c].
+    """
     classes, c = kernel.shape[2:]
-    taps, place = _borders(height, width)
-    maps = (taps @ kernel.reshape(25, classes * c)).reshape(-1, classes, c) + bias
+    inside, place = _borders(height, width)
+    maps = (inside @ kernel.reshape(25, classes * c)).reshape(-1, classes, c) + bias
     maps = (place @ maps.reshape(-1, classes * c)).reshape(height, width, classes, c)
     return maps.transpose(2, 0, 1, 3)
 
 
-def blocks(maps: Array, h: int, w: int) -> Array:
-    """maps [n, 2 h, 2 w, c] -> [n, h * w * 4 c], in the order of the blocks."""
-    n, _, _, c = maps.shape
-    return maps.reshape(n, h, 2, w, 2, c).transpose(0, 1, 3, 2, 4, 5).reshape(n, h * w * 4 * c)
-
-
 @functools.cache
 def _borders(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """For an output of this size: taps inside [types, 25], and the type of each position, one-hot
-    [height * width, types]."""
+    """Taps inside [types, 25], and the type of each position, one-hot [height * width, types]."""
     rows, row_type = _borders_of_axis(height)
     cols, col_type = _borders_of_axis(width)
-    taps = np.einsum("ai,bj->abij", rows, cols).reshape(len(rows) * len(cols), 25)
+    inside = np.einsum("ai,bj->abij", rows, cols).reshape(len(rows) * len(cols), 25)
     types = (row_type[:, None] * len(cols) + col_type).reshape(-1)
-    return taps, np.eye(len(taps), dtype=np.float32)[types]
+    return inside, np.eye(len(inside), dtype=np.float32)[types]
 
 
 def _borders_of_axis(outputs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Taps inside [types, 5] along one axis, and the type of each output."""
     read = 2 * np.arange(outputs)[:, None] - 1 + np.arange(5)
     inside = ((read >= 0) & (read < 2 * outputs)).astype(np.float32)
     types, place = np.unique(inside, axis=0, return_inverse=True)

@@ -12,49 +12,24 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from dpgen_jax.types import Array, UserError
+from dpgen_jax.core.types import Array, UserError
+from dpgen_jax.nets.convolution import Conv3x3
 
 CNN_MIN_SIDE = 8
 
 
-class Conv3x3(nn.Module):
-    """A valid 3x3 convolution as one matrix product.
-
-    On CPUs this trains more than ten times as fast as the convolution of XLA inside a compiled
-    loop. What is cheapest to copy depends on the channels: few are gathered into patches of 3x3;
-    of many only the three pixels of a row are, which are multiplied by all rows of the kernel at
-    once, and the three results are added one line apart.
-    """
-
-    features: int
-
-    @nn.compact
-    def __call__(self, x: Array) -> Array:
-        """x [N, H, W, ch] -> [N, H - 2, W - 2, features]."""
-        n, height, width, ch = x.shape
-        height, width = height - 2, width - 2
-        kernel = self.param("kernel", nn.initializers.lecun_normal(), (3, 3, ch, self.features))
-        bias = self.param("bias", nn.initializers.zeros, (self.features,))
-        rows = jnp.concatenate([x[:, :, j:j + width] for j in range(3)], -1)
-        if 9 * ch <= self.features:
-            patches = jnp.concatenate([rows[:, i:i + height] for i in range(3)], -1)
-            out = patches.reshape(-1, 9 * ch) @ kernel.reshape(9 * ch, -1)
-            return out.reshape(n, height, width, self.features) + bias
-        by_line = rows.reshape(-1, 3 * ch) @ kernel.transpose(1, 2, 0, 3).reshape(3 * ch, -1)
-        by_line = by_line.reshape(n, height + 2, width, 3, self.features)
-        return sum(by_line[:, i:i + height, :, i] for i in range(3)) + bias
-
-
 class Dropout(nn.Module):
-    """Dropout whose masks are drawn as bytes, so `rate` is kept to 1/256: on CPUs five times as
-    fast as drawing a float for each number, which takes a third of the CNN's training.
+    """Dropout whose masks are drawn as bytes, so `rate` is rounded to a multiple of 1/256.
+
+    On CPUs this is five times as fast as drawing a float for each number, which takes a third of
+    the CNN's training.
     """
 
     rate: float
 
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
-        """x [N, ...], unchanged without `train`, which reads the key 'dropout'."""
+        """Masks x [N, ...] by the key "dropout"; without `train`, returns it unchanged."""
         if not train:
             return x
         kept = round(256 * (1 - self.rate))
@@ -64,7 +39,7 @@ class Dropout(nn.Module):
 
 
 def max_pool(x: Array) -> Array:
-    """x [N, H, W, c] -> [N, H // 2, W // 2, c]: the largest of each 2x2; an odd edge is dropped."""
+    """Takes the maximum of each 2x2: [N, H, W, c] -> [N, H // 2, W // 2, c]; drops an odd edge."""
     n, height, width, c = x.shape
     x = x[:, :height // 2 * 2, :width // 2 * 2].reshape(n, height // 2, 2, width // 2, 2, c)
     return functools.reduce(jnp.maximum, [x[:, :, i, :, j] for i in range(2) for j in range(2)])
@@ -77,9 +52,17 @@ class CNN(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
-        """x float [N, H, W, ch] in [0, 1] -> logits [N, classes].
+        """Classifies images.
 
-        With `train`, dropout reads the key 'dropout'. Errors: UserError below 8x8 pixels.
+        Args:
+            x: float [N, H, W, ch] in [0, 1].
+            train: whether dropout is on, which then reads the key "dropout".
+
+        Returns:
+            Logits [N, classes].
+
+        Raises:
+            UserError: for images below 8x8 pixels.
         """
         if min(x.shape[1:3]) < CNN_MIN_SIDE:
             raise UserError(f"the CNN needs images of at least {CNN_MIN_SIDE} x {CNN_MIN_SIDE} "
@@ -100,6 +83,6 @@ class MLP(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
-        """x float [N, H, W, ch] in [0, 1] -> logits [N, classes]; `train` changes nothing."""
+        """Maps x float [N, H, W, ch] in [0, 1] to logits [N, classes]; `train` changes nothing."""
         h = nn.relu(nn.Dense(100)(x.reshape(len(x), -1)))
         return nn.Dense(self.classes)(h)

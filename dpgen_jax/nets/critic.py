@@ -18,11 +18,12 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
+from dpgen_jax.core.types import Array, ImageSpec
 from dpgen_jax.nets import spectral
-from dpgen_jax.nets.blocks import convolve, first_kernel, windows
-from dpgen_jax.nets.image import Shapes, _check_widths, check_size
+from dpgen_jax.nets.blocks import to_blocks
+from dpgen_jax.nets.convolution import convolve, convolve_image
+from dpgen_jax.nets.image import Shapes, check_size, check_widths
 from dpgen_jax.nets.spectral import Arrays
-from dpgen_jax.types import Array, ImageSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,23 +33,26 @@ class CriticNet:
     width: int = 64
     """The three convolutions have width, 2 width and 4 width channels."""
 
-    def __post_init__(self):
-        _check_widths(self)
+    def __post_init__(self) -> None:
+        check_widths(self)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Network:
-    """What critic and classifier share. Raises UserError unless height and width are multiples
-    of 4."""
+    """The part that critic and classifier share.
+
+    Raises:
+        UserError: unless height and width are multiples of 4.
+    """
 
     net: CriticNet
     spec: ImageSpec
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_size(self.spec)
 
     def normalise(self, weights: Arrays, vectors: Arrays) -> tuple[Arrays, Arrays]:
-        """`spectral.normalise`: one power iteration, biases pass through."""
+        """Takes one power iteration, `spectral.normalise`; biases pass through."""
         return spectral.normalise(weights, vectors)
 
 
@@ -56,14 +60,26 @@ class Critic(_Network):
     """A projection discriminator: linear(h) + <embedding of the label, h>, h the last maps."""
 
     def init(self, key: Array) -> tuple[Arrays, Arrays]:
-        """(weights, vectors): `conv1..3` [5, 5, in, out], `linear` [flat, 1], `embedding`
-        [flat, C], and `<layer>_bias` of each but the embedding; a vector of each of the five."""
+        """Returns (weights, vectors).
+
+        The weights are `conv1..3` [5, 5, in, out], `linear` [flat, 1], `embedding` [flat, C], and
+        `<layer>_bias` of each but the embedding; each of the five layers has a vector.
+        """
         layers = _layers(self.net, self.spec, outputs=1)
         flat = layers["linear"][0]
         return spectral.init(key, layers, {"embedding": (flat, self.spec.classes)})
 
-    def score(self, normalised: Arrays, x: Array, labels: Array) -> Array:
-        """x float [m, H, W, ch] in [0, 1], labels int [m] -> scores [m]."""
+    def apply(self, normalised: Arrays, x: Array, labels: Array) -> Array:
+        """Scores records.
+
+        Args:
+            normalised: weights as `normalise` returns them.
+            x: float [m, H, W, ch] in [0, 1].
+            labels: int [m].
+
+        Returns:
+            Scores [m].
+        """
         heads = normalised["linear"] + normalised["embedding"]
         scores = _maps(normalised, x) @ heads + normalised["linear_bias"]
         return jnp.sum(scores * jax.nn.one_hot(labels, self.spec.classes), -1)
@@ -73,16 +89,16 @@ class Classifier(_Network):
     """DPAC's auxiliary classifier: the critic's convolutions and a linear layer to the classes."""
 
     def init(self, key: Array) -> tuple[Arrays, Arrays]:
-        """(weights, vectors): `conv1..3` [5, 5, in, out], `linear` [flat, C], and their biases."""
+        """Returns (weights, vectors): `conv1..3` [5, 5, in, out], `linear` [flat, C], biases."""
         return spectral.init(key, _layers(self.net, self.spec, self.spec.classes), {})
 
-    def logits(self, normalised: Arrays, x: Array) -> Array:
-        """x float [m, H, W, ch] in [0, 1] -> [m, C]."""
+    def apply(self, normalised: Arrays, x: Array) -> Array:
+        """Maps x float [m, H, W, ch] in [0, 1] to logits [m, C], with normalised weights."""
         return _maps(normalised, x) @ normalised["linear"] + normalised["linear_bias"]
 
 
 def class_score(logits: Array, labels: Array) -> Array:
-    """logits [m, C], labels int [m] -> the label's logit minus the mean of the others, [m]."""
+    """Returns the label's logit minus the mean of the others, [m], of logits [m, C]."""
     classes = logits.shape[-1]
     at_label = jax.nn.one_hot(labels, classes)
     return jnp.sum(logits * (at_label - (1 - at_label) / max(classes - 1, 1)), -1)
@@ -91,24 +107,17 @@ def class_score(logits: Array, labels: Array) -> Array:
 def _layers(net: CriticNet, spec: ImageSpec, outputs: int) -> Shapes:
     """Three convolutions, each of which rounds half a size up, and a linear layer."""
     sizes = (spec.channels, net.width, 2 * net.width, 4 * net.width)
-    layers = {f"conv{i + 1}": (5, 5, *sizes[i:i + 2]) for i in range(3)}
+    layers: Shapes = {f"conv{i + 1}": (5, 5, *sizes[i:i + 2]) for i in range(3)}
     flat = -(-spec.height // 8) * -(-spec.width // 8) * sizes[3]
-    return layers | {"linear": (flat, outputs)}
+    return {**layers, "linear": (flat, outputs)}
 
 
 def _maps(p: Arrays, x: Array) -> Array:
-    """x [m, H, W, ch] -> the features [m, flat], mirrored."""
-    m, h, w = len(x), x.shape[1] // 4, x.shape[2] // 4
-    y = windows(x[:, ::-1, ::-1]).reshape(m * h * w, -1) @ first_kernel(p["conv1"])
-    y = jax.nn.relu(y + jnp.tile(p["conv1_bias"], 4)).reshape(m, h, w, -1)
+    """Maps x [m, H, W, ch] to the features [m, flat], mirrored."""
+    y = convolve_image(x[:, ::-1, ::-1], p["conv1"])
+    y = jax.nn.relu(y + jnp.tile(p["conv1_bias"], 4))
     y = jax.nn.relu(convolve(y, p["conv2"]) + p["conv2_bias"])
-    y = jax.nn.relu(convolve(_in_blocks(y), p["conv3"]) + p["conv3_bias"])
-    return y.reshape(m, -1)
-
-
-def _in_blocks(x: Array) -> Array:
-    """x [m, h, w, c] -> blocks [m, ceil(h / 2), ceil(w / 2), 4 c], with zeros in front."""
-    m, h, w, c = x.shape
-    x = jnp.pad(x, ((0, 0), (h % 2, 0), (w % 2, 0), (0, 0)))
-    x = x.reshape(m, -(-h // 2), 2, -(-w // 2), 2, c)
-    return x.transpose(0, 1, 3, 2, 4, 5).reshape(m, -(-h // 2), -(-w // 2), 4 * c)
+    h, w = y.shape[1:3]
+    y = jnp.pad(y, ((0, 0), (h % 2, 0), (w % 2, 0), (0, 0)))
+    y = jax.nn.relu(convolve(to_blocks(y), p["conv3"]) + p["conv3_bias"])
+    return y.reshape(len(x), -1)

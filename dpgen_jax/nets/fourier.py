@@ -18,18 +18,29 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpgen_jax.types import Array, Spec, TableSpec, UserError
+from dpgen_jax.core.types import Array, ImageSpec, Spec, TableSpec, UserError
 
 
 @dataclasses.dataclass(frozen=True)
 class RandomFeatures:
-    """phi(x) of a record x, of Euclidean norm 1: a constant, so that a mean of phi tells how many
-    records there were; the places of all one-hots of a table; and `count` cosines and sines.
+    """The random features phi(x) of a record x, a vector of Euclidean norm 1.
 
-    windows, bandwidths: features take these in turn. A window is a side in pixels, or a number of
-    columns; 0: the whole record. A bandwidth is per pixel or column read: the kernel on a window of
-    k of them is exp(-|x - x'|^2 / (2 bandwidth k)). constant, onehots: their shares of the squared
-    norm; a table without categories gives that of the one-hots to the cosines and sines.
+    It consists of a constant, so that a mean of phi tells how many records there were; the places
+    of all one-hots of a table; and cosines and sines.
+
+    Attributes:
+        spec: schema of the records.
+        count: cosines and sines.
+        windows: sides in pixels, or numbers of columns, that features take in turn; 0: the whole
+            record.
+        bandwidths: likewise, per pixel or column read: the kernel on a window of k of them is
+            exp(-|x - x'|^2 / (2 bandwidth k)).
+        constant: share of the constant in the squared norm.
+        onehots: share of the one-hots; a table without categories gives it to the cosines and
+            sines.
+
+    Raises:
+        UserError: for fields that are out of range.
     """
 
     spec: Spec
@@ -39,7 +50,7 @@ class RandomFeatures:
     constant: float
     onehots: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.count < 2 or self.count % 2:
             raise UserError(f"features is {self.count}; it must be an even number of 2 or above")
         if not self.windows or min(self.windows) < 0:
@@ -54,59 +65,66 @@ class RandomFeatures:
     @property
     def _categories(self) -> np.ndarray:
         """Places of one-hots among the features of a row."""
-        if not isinstance(self.spec, TableSpec):
-            return np.zeros(0, int)
-        return np.concatenate([np.zeros(0, int), *(
-            np.arange(a, b) for a, b in self.spec.blocks if b - a > 1)])
+        onehots = [np.arange(a, b) for a, b in _blocks(self.spec) if b - a > 1]
+        return np.concatenate([np.zeros(0, int), *onehots])
 
     @property
     def columns(self) -> int:
-        """D: of phi(x)."""
+        """D, the length of phi(x)."""
         return 1 + len(self._categories) + self.count
 
     def draw(self, key: Array) -> Array:
-        """The frequencies [F, count / 2], F the numbers of a record."""
+        """Draws the frequencies [F, count / 2], F the numbers of a record."""
         k_normal, k_window = jax.random.split(key)
         n = self.count // 2
         which = np.arange(n) % len(self.windows)
         window = np.array(self.windows)[which]
         bandwidth = np.array(self.bandwidths)[which % len(self.bandwidths)]
-        of = self._columns if isinstance(self.spec, TableSpec) else self._squares
-        mask, read = of(k_window, window)
+        if isinstance(self.spec, ImageSpec):
+            mask, read = _squares(k_window, window, self.spec)
+        else:
+            mask, read = _columns(k_window, window, self.spec)
         normal = jax.random.normal(k_normal, (math.prod(self.spec.shape), n))
         return mask * normal / np.sqrt(bandwidth * read)
 
-    def _squares(self, key: Array, window: np.ndarray) -> tuple[Array, np.ndarray]:
-        """bool [F, n] of squares at random places, and the numbers in each."""
-        height, width, channels = self.spec.shape
-        inside, sizes = [], []
-        for k, length in zip(jax.random.split(key), (height, width), strict=True):
-            size = np.where((window == 0) | (window > length), length, window)
-            first = jax.random.randint(k, size.shape, 0, length - size + 1)
-            place = np.arange(length)[:, None]
-            inside.append((place >= first) & (place < first + size))
-            sizes.append(size)
-        mask = inside[0][:, None, None] & inside[1][None, :, None] & np.ones((channels, 1), bool)
-        return mask.reshape(-1, len(window)), sizes[0] * sizes[1] * channels
-
-    def _columns(self, key: Array, window: np.ndarray) -> tuple[Array, np.ndarray]:
-        """bool [F, n] of random columns, and how many each reads: a one-hot is one."""
-        blocks = self.spec.blocks
-        read = np.where((window == 0) | (window > len(blocks)), len(blocks), window)
-        order = jnp.argsort(jax.random.uniform(key, (len(blocks), len(window))), axis=0)
-        rank = jnp.argsort(order, axis=0)
-        return jnp.repeat(rank < read, np.array([b - a for a, b in blocks]), axis=0), read
-
     def embed(self, frequencies: Array, x: Array) -> Array:
-        """x [N, *spec.shape] in [0, 1] -> phi(x) [N, D]."""
+        """Maps x [N, *spec.shape] in [0, 1] to phi(x) [N, D]."""
         x = x.reshape(len(x), -1)
         phase = x @ frequencies
         categories = self._categories
         parts = [jnp.full((len(x), 1), math.sqrt(self.constant))]
         left = 1 - self.constant
         if categories.size:
-            held = sum(b - a > 1 for a, b in self.spec.blocks)
-            parts.append(math.sqrt(self.onehots / held) * x[:, categories])
+            n_onehots = sum(b - a > 1 for a, b in _blocks(self.spec))
+            parts.append(math.sqrt(self.onehots / n_onehots) * x[:, categories])
             left -= self.onehots
         scale = math.sqrt(left / phase.shape[1])
         return jnp.concatenate([*parts, scale * jnp.cos(phase), scale * jnp.sin(phase)], 1)
+
+
+def _blocks(spec: Spec) -> tuple[tuple[int, int], ...]:
+    """The blocks of a table's features; an image has none."""
+    return spec.blocks if isinstance(spec, TableSpec) else ()
+
+
+def _squares(key: Array, window: np.ndarray, spec: ImageSpec) -> tuple[Array, np.ndarray]:
+    """A mask bool [F, n] of squares at random places, and how many numbers each holds."""
+    inside, sizes = [], []
+    for k, length in zip(jax.random.split(key), (spec.height, spec.width), strict=True):
+        size = np.where((window == 0) | (window > length), length, window)
+        first = jax.random.randint(k, size.shape, 0, length - size + 1)
+        place = np.arange(length)[:, None]
+        inside.append(jnp.asarray((place >= first) & (place < first + size)))
+        sizes.append(size)
+    channels = np.ones((spec.channels, 1), bool)
+    mask: Array = inside[0][:, None, None] & inside[1][None, :, None] & channels
+    return mask.reshape(-1, len(window)), sizes[0] * sizes[1] * spec.channels
+
+
+def _columns(key: Array, window: np.ndarray, spec: TableSpec) -> tuple[Array, np.ndarray]:
+    """A mask bool [F, n] of random columns, and how many each reads; a one-hot is one."""
+    blocks = spec.blocks
+    read = np.where((window == 0) | (window > len(blocks)), len(blocks), window)
+    order = jnp.argsort(jax.random.uniform(key, (len(blocks), len(window))), axis=0)
+    rank = jnp.argsort(order, axis=0)
+    return jnp.repeat(rank < read, np.array([b - a for a, b in blocks]), axis=0), read

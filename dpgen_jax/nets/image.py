@@ -12,30 +12,32 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Literal, get_args
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from dpgen_jax.core.config import later
+from dpgen_jax.core.types import Array, ImageSpec, UserError
 from dpgen_jax.nets.blocks import (
     batch_norm,
-    blocks,
-    convolve,
-    deconvolve,
     first_kernel,
     label_maps,
     leaky_relu,
+    to_blocks,
     windows,
 )
-from dpgen_jax.types import Array, ImageSpec, UserError
+from dpgen_jax.nets.convolution import convolve, deconvolve
 
 _INIT = nn.initializers.normal(0.02)
+LatentDistribution = Literal["uniform", "gaussian"]
 
 
 @dataclasses.dataclass(frozen=True)
 class GeneratorNet:
-    """Widths of a generator; the defaults are the published ones (latent 50 or 100)."""
+    """A generator; the default widths are the published ones (latent 50 or 100)."""
 
     latent: int = 50
     hidden: int = 1024
@@ -43,12 +45,21 @@ class GeneratorNet:
     """Images only: channels of the inner maps, at a quarter and at half of the image's size."""
     warp: float = 0.0
     """Images only: each image is turned, sheared, scaled and moved by an affine map whose entries
-    are up to this far from the identity's (`nets.warp`); 0: not"""
+    are up to this far from the identity's (`nets.warp`); 0: images are not moved"""
+    latent_distribution: LatentDistribution = later("uniform")
+    """uniform: between -1 and 1, as in the published codes; gaussian: standard normal, as in the
+    DataLens paper"""
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not 0 <= self.warp < 1:
             raise UserError(f"warp is {self.warp}; it must lie in 0 <= warp < 1")
-        _check_widths(self)
+        if self.latent_distribution not in get_args(LatentDistribution):
+            raise UserError(f"latent_distribution is '{self.latent_distribution}'; it must be "
+                            "uniform or gaussian")
+        if self.warp and self.latent_distribution != "uniform":
+            raise UserError(f"warp is {self.warp}, and its maps are read off bounded latents; set "
+                            "latent_distribution to uniform, or warp to 0")
+        check_widths(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,16 +74,17 @@ class DiscriminatorNet:
     the G-PATE paper has none."""
     hidden: int = 256
 
-    def __post_init__(self):
-        _check_widths(self)
+    def __post_init__(self) -> None:
+        check_widths(self)
 
     def resolve(self, spec: ImageSpec) -> tuple[int, int, int]:
-        """(channels1, channels2, hidden) for these data."""
+        """Returns (channels1, channels2, hidden) for records of this schema."""
         return (self.channels1 or spec.channels + spec.classes,
                 self.channels2 or 32 + spec.classes, self.hidden)
 
 
-def _check_widths(net: GeneratorNet | DiscriminatorNet) -> None:
+def check_widths(net: object) -> None:
+    """Raises UserError unless all whole numbers among the fields are 1 or above."""
     for name, width in vars(net).items():
         if isinstance(width, int) and width < 1:
             raise UserError(f"{name} is {width}; it must be 1 or above")
@@ -99,13 +111,25 @@ class Generator(nn.Module):
 
     @nn.compact
     def __call__(self, z: Array, labels: Array, train: bool) -> Array:
-        """z float [N, latent] in (-1, 1), labels int [N] -> images [N, H, W, ch] in [0, 1]."""
+        """Generates images.
+
+        Args:
+            z: float [N, latent], as `latents` draws them.
+            labels: int [N].
+            train: whether batch normalisation takes (and keeps) the statistics of this call.
+
+        Returns:
+            Images [N, H, W, ch] in [0, 1].
+
+        Raises:
+            UserError: unless height and width are multiples of 4.
+        """
         check_size(self.spec)
         net, spec = self.net, self.spec
         height, width = spec.height // 4, spec.width // 4
         onehot = jax.nn.one_hot(labels, spec.classes)
 
-        def normed(h):
+        def normed(h: Array) -> Array:
             return nn.relu(nn.BatchNorm(use_running_average=not train, momentum=0.0, epsilon=1e-5,
                                         use_fast_variance=False)(h))
 
@@ -117,30 +141,52 @@ class Generator(nn.Module):
 
 
 def join(x: Array, onehot: Array) -> Array:
-    """x [N, ..., c] with the label [N, classes] as further channels, constant over each map."""
+    """Joins the label to x as further channels, constant over each map.
+
+    Args:
+        x: [N, ..., c].
+        onehot: [N, classes].
+
+    Returns:
+        [N, ..., c + classes].
+    """
     maps = onehot.reshape(len(onehot), *[1] * (x.ndim - 2), onehot.shape[-1])
     return jnp.concatenate([x, jnp.broadcast_to(maps, (*x.shape[:-1], onehot.shape[-1]))], -1)
 
 
 class _Deconv(nn.Module):
-    """x [N, h, w, c] -> [N, 2 h, 2 w, features]: 5x5, stride 2, SAME."""
+    """A transposed convolution, 5x5, stride 2, SAME: [N, h, w, c] -> [N, 2 h, 2 w, features].
+
+    The name of the class is part of the names of released arrays.
+    """
 
     features: int
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
+        """Applies it to x [N, h, w, c]."""
         kernel = self.param("kernel", _INIT, (5, 5, self.features, x.shape[-1]))
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
         return deconvolve(x, kernel) + bias
 
 
-Shapes = dict[str, tuple[int, ...]]
+Shapes = Mapping[str, tuple[int, ...]]
 
 
 def initial_weights(key: Array, convolutional: Shapes, linear: Shapes, zeros: Shapes,
                     ones: Shapes) -> dict[str, Array]:
-    """Weights by name, as published: kernels of convolutions truncated normal 0.02, those of linear
-    layers normal 0.02, offsets 0, scales 1."""
+    """Draws weights as published, from shapes by name.
+
+    Args:
+        key: of all draws.
+        convolutional: kernels that are truncated normal with scale 0.02.
+        linear: kernels that are normal with standard deviation 0.02.
+        zeros: offsets.
+        ones: scales.
+
+    Returns:
+        All arrays by name.
+    """
     # Two draws for all kernels: a draw for each takes as long to compile as the training step.
     k_conv, k_linear = jax.random.split(key)
     truncated = functools.partial(jax.random.truncated_normal, lower=-2.0, upper=2.0)
@@ -149,17 +195,22 @@ def initial_weights(key: Array, convolutional: Shapes, linear: Shapes, zeros: Sh
             | {name: jnp.ones(shape) for name, shape in ones.items()})
 
 
-def _cut(key: Array, draw: Callable, shapes: Shapes) -> dict[str, Array]:
-    """Arrays of these shapes, cut from one draw, with standard deviation (or scale) 0.02."""
+def _cut(key: Array, draw: Callable[..., Array], shapes: Shapes) -> dict[str, Array]:
+    """Cuts arrays of these shapes from one draw, with standard deviation (or scale) 0.02."""
     ends = list(itertools.accumulate(math.prod(shape) for shape in shapes.values()))
     flat = 0.02 * draw(key, shape=(ends[-1],))
     pieces = jnp.split(flat, ends[:-1])
     return {name: piece.reshape(shapes[name]) for name, piece in zip(shapes, pieces, strict=True)}
 
 
-def latents(key: Array, n: int, net: GeneratorNet) -> Array:
-    """z [n, latent], uniform on (-1, 1) as in the published codes."""
-    return jax.random.uniform(key, (n, net.latent), minval=-1.0, maxval=1.0)
+_DRAWS: dict[str, Callable[..., Array]] = {
+    "uniform": functools.partial(jax.random.uniform, minval=-1.0, maxval=1.0),
+    "gaussian": jax.random.normal}
+
+
+def latents(key: Array, n: int, width: int, distribution: LatentDistribution) -> Array:
+    """Draws z float32 [n, width]: uniform on (-1, 1), or standard normal."""
+    return _DRAWS[distribution](key, (n, width))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,11 +231,11 @@ class Discriminator:
     net: DiscriminatorNet
     spec: ImageSpec
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_size(self.spec)
 
     def init(self, key: Array) -> dict[str, Array]:
-        """The weights: kernels (truncated) normal 0.02, offsets 0, scales 1.
+        """Draws the weights: kernels (truncated) normal 0.02, offsets 0, scales 1.
 
         `conv1`, `conv2` [5, 5, in, out] and `linear1`, `linear2` [in, out] act on the image
         features, `label1..4` are the rows of the same layer that act on the one-hot label.
@@ -202,34 +253,39 @@ class Discriminator:
         return initial_weights(key, convolutional, linear, zeros, ones)
 
     def apply(self, params: dict[str, Array], x: Array, labels: Array) -> Array:
-        """x [G, m, H, W, ch], labels int [G, m] -> logits [G, m]; statistics per g."""
+        """Maps x [G, m, H, W, ch], labels int [G, m] to logits [G, m]; statistics per g."""
         return self.apply_patches(params, self.patches(x), labels)
 
     def features(self, x: Array) -> Array:
-        """`patches` of sealed records x, uint8 [..., H, W, ch]."""
+        """Returns the `patches` of sealed records x, uint8 [..., H, W, ch]."""
         return self.patches(x.astype(jnp.float32) / 255)
 
     def patches(self, x: Array) -> Array:
-        """Images x [..., H, W, ch] in [0, 1] -> [..., H/4 * W/4, 64 ch]: what the first layer reads
-        of each block.
+        """Gathers what the first layer reads of each block.
 
-        Depends on the images alone, so it can be computed once for many steps.
+        It depends on the images alone, so it can be computed once for many steps.
+
+        Args:
+            x: images [..., H, W, ch] in [0, 1].
+
+        Returns:
+            [..., H/4 * W/4, 64 ch].
         """
         return windows(x)
 
     def apply_patches(self, params: dict[str, Array], patches: Array, labels: Array) -> Array:
-        """`apply` from `patches(x)` [G, m, H/4 * W/4, 64 ch]."""
+        """Does as `apply`, from `patches(x)` [G, m, H/4 * W/4, 64 ch]."""
         groups, m, area, _ = patches.shape
-        n, p = groups * m, params
-        height, width = self.spec.height // 4, self.spec.width // 4
-        c1, c2, hidden = self.net.resolve(self.spec)
-        onehot = jax.nn.one_hot(labels.reshape(n), self.spec.classes)
+        n, p, spec = groups * m, params, self.spec
+        height, width = spec.height // 4, spec.width // 4
+        c1, c2, hidden = self.net.resolve(spec)
+        onehot = jax.nn.one_hot(labels.reshape(n), spec.classes)
 
-        maps = blocks(label_maps(p["label1"], p["bias1"], 2 * height, 2 * width), height, width)
+        maps = to_blocks(label_maps(p["label1"], p["bias1"], 2 * height, 2 * width))
         h = patches.reshape(n * area, -1) @ first_kernel(p["conv1"])
-        h = leaky_relu(h + (onehot @ maps).reshape(n * area, 4 * c1))
+        h = leaky_relu(h + (onehot @ maps.reshape(spec.classes, -1)).reshape(n * area, 4 * c1))
 
-        maps = label_maps(p["label2"], p["bias2"], height, width).reshape(self.spec.classes, -1)
+        maps = label_maps(p["label2"], p["bias2"], height, width).reshape(spec.classes, -1)
         h = convolve(h.reshape(n, height, width, 4 * c1), p["conv2"])
         h = (h.reshape(n, -1) + onehot @ maps).reshape(groups, m * area, c2)
         h = leaky_relu(batch_norm(h, p["scale2"], p["offset2"]))

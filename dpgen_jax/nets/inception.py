@@ -16,7 +16,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from dpgen_jax.types import Array
+from dpgen_jax.core.types import Array
 
 SIDE = 299
 FEATURES = 2048
@@ -40,7 +40,7 @@ class Conv(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        """x [n, h, w, in] -> [n, h', w', features]."""
+        """Maps x [n, h, w, in] to [n, h', w', features]."""
         shape = (*self.kernel, x.shape[-1], self.features)
         kernel = self.param("kernel", nn.initializers.he_normal(), shape)
         zeros, ones = nn.initializers.zeros, nn.initializers.ones
@@ -53,24 +53,25 @@ class Conv(nn.Module):
 
 
 def through(x: Array, *steps: Callable[[Array], Array]) -> Array:
-    """x after all steps, the first one first."""
+    """Takes x through all steps, the first one first."""
     for step in steps:
         x = step(x)
     return x
 
 
 def join(*branches: Array) -> Array:
-    """Channels of all branches side by side."""
+    """Lays the channels of all branches side by side."""
     return jnp.concatenate(branches, -1)
 
 
 class MixedA(nn.Module):
-    """[n, h, w, c] -> [n, h, w, 224 + pool]."""
+    """A block of branches: [n, h, w, c] -> [n, h, w, 224 + pool]."""
 
     pool: int
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
+        """Applies the block to x [n, h, w, c]."""
         return join(
             Conv(64, name="branch1x1")(x),
             through(x, Conv(48, name="branch5x5_1"), Conv(64, (5, 5), name="branch5x5_2")),
@@ -80,10 +81,11 @@ class MixedA(nn.Module):
 
 
 class MixedB(nn.Module):
-    """[n, h, w, c] -> [n, (h - 1) // 2, (w - 1) // 2, 480 + c]."""
+    """A block of branches: [n, h, w, c] -> [n, (h - 1) // 2, (w - 1) // 2, 480 + c]."""
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
+        """Applies the block to x [n, h, w, c]."""
         return join(
             Conv(384, (3, 3), 2, "VALID", name="branch3x3")(x),
             through(x, Conv(64, name="branch3x3dbl_1"), Conv(96, (3, 3), name="branch3x3dbl_2"),
@@ -92,12 +94,13 @@ class MixedB(nn.Module):
 
 
 class MixedC(nn.Module):
-    """[n, h, w, c] -> [n, h, w, 768]; `narrow` channels inside the branches of 7x7."""
+    """A block of branches: [n, h, w, c] -> [n, h, w, 768]; `narrow` channels within 7x7 ones."""
 
     narrow: int
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
+        """Applies the block to x [n, h, w, c]."""
         c = self.narrow
         return join(
             Conv(192, name="branch1x1")(x),
@@ -110,10 +113,11 @@ class MixedC(nn.Module):
 
 
 class MixedD(nn.Module):
-    """[n, h, w, c] -> [n, (h - 1) // 2, (w - 1) // 2, 512 + c]."""
+    """A block of branches: [n, h, w, c] -> [n, (h - 1) // 2, (w - 1) // 2, 512 + c]."""
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
+        """Applies the block to x [n, h, w, c]."""
         return join(
             through(x, Conv(192, name="branch3x3_1"),
                     Conv(320, (3, 3), 2, "VALID", name="branch3x3_2")),
@@ -124,12 +128,13 @@ class MixedD(nn.Module):
 
 
 class MixedE(nn.Module):
-    """[n, h, w, c] -> [n, h, w, 2048]; `pool` comes before the last branch."""
+    """A block of branches: [n, h, w, c] -> [n, h, w, 2048]; `pool` comes before the last branch."""
 
     pool: Callable[[Array], Array]
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
+        """Applies the block to x [n, h, w, c]."""
         single = Conv(384, name="branch3x3_1")(x)
         double = through(x, Conv(448, name="branch3x3dbl_1"),
                          Conv(384, (3, 3), name="branch3x3dbl_2"))
@@ -147,7 +152,7 @@ class Inception(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        """x float [n, 299, 299, 3] in [-1, 1] -> features [n, 2048], never negative."""
+        """Maps x float [n, 299, 299, 3] in [-1, 1] to features [n, 2048], never negative."""
         x = through(
             x, Conv(32, (3, 3), 2, "VALID", name="Conv2d_1a_3x3"),
             Conv(32, (3, 3), padding="VALID", name="Conv2d_2a_3x3"),

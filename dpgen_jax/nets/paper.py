@@ -18,12 +18,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from dpgen_jax.core.types import Array, ImageSpec
 from dpgen_jax.nets.blocks import (
     batch_norm,
-    blocks,
     first_kernel,
     label_maps,
     leaky_relu,
+    to_blocks,
     windows,
 )
 from dpgen_jax.nets.image import (
@@ -34,7 +35,6 @@ from dpgen_jax.nets.image import (
     initial_weights,
     join,
 )
-from dpgen_jax.types import Array, ImageSpec
 
 
 class PaperGenerator(nn.Module):
@@ -48,13 +48,13 @@ class PaperGenerator(nn.Module):
 
     @nn.compact
     def __call__(self, z: Array, labels: Array, train: bool) -> Array:
-        """z float [N, latent] in (-1, 1), labels int [N] -> images [N, H, W, ch] in [0, 1]."""
+        """Generates images as `image.Generator` does."""
         check_size(self.spec)
         height, width = self.spec.height // 4, self.spec.width // 4
         maps = max(1, round(self.net.hidden / (height * width)))
         onehot = jax.nn.one_hot(labels, self.spec.classes)
 
-        def normed(h):
+        def normed(h: Array) -> Array:
             return leaky_relu(nn.BatchNorm(use_running_average=not train, momentum=0.0,
                                            epsilon=1e-5, use_fast_variance=False)(h))
 
@@ -76,15 +76,19 @@ class PaperDiscriminator:
     net: DiscriminatorNet
     spec: ImageSpec
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_size(self.spec)
 
     def _widths(self) -> tuple[int, int]:
+        """(channels of the convolution, hidden units)."""
         return self.net.channels1 or 32, self.net.hidden
 
     def init(self, key: Array) -> dict[str, Array]:
-        """The weights: `conv1` [5, 5, in, out] and `linear1`, `linear2` [in, out] act on the image
-        features, `label1..3` are the rows of the same layer that act on the one-hot label."""
+        """Draws the weights.
+
+        `conv1` [5, 5, in, out] and `linear1`, `linear2` [in, out] act on the image features,
+        `label1..3` are the rows of the same layer that act on the one-hot label.
+        """
         (c1, hidden), spec = self._widths(), self.spec
         flat = spec.height // 2 * (spec.width // 2) * c1
         return initial_weights(
@@ -97,26 +101,27 @@ class PaperDiscriminator:
             ones={"scale1": (c1,), "scale2": (hidden,)})
 
     def apply(self, params: dict[str, Array], x: Array, labels: Array) -> Array:
-        """x [G, m, H, W, ch], labels int [G, m] -> logits [G, m]; statistics per g."""
+        """Maps x [G, m, H, W, ch], labels int [G, m] to logits [G, m]; statistics per g."""
         return self.apply_patches(params, self.patches(x), labels)
 
     def features(self, x: Array) -> Array:
-        """`patches` of sealed records x, uint8 [..., H, W, ch]."""
+        """Returns the `patches` of sealed records x, uint8 [..., H, W, ch]."""
         return self.patches(x.astype(jnp.float32) / 255)
 
     def patches(self, x: Array) -> Array:
-        """x [..., H, W, ch] in [0, 1] -> [..., H/4 * W/4, 64 ch], as `image.Discriminator`."""
+        """Gathers [..., H/4 * W/4, 64 ch] from x [..., H, W, ch], as `image.Discriminator`."""
         return windows(x)
 
     def apply_patches(self, params: dict[str, Array], patches: Array, labels: Array) -> Array:
-        """`apply` from `patches(x)` [G, m, H/4 * W/4, 64 ch]."""
+        """Does as `apply`, from `patches(x)` [G, m, H/4 * W/4, 64 ch]."""
         groups, m, area, _ = patches.shape
         n, p = groups * m, params
         height, width = self.spec.height // 4, self.spec.width // 4
         c1, hidden = self._widths()
         onehot = jax.nn.one_hot(labels.reshape(n), self.spec.classes)
 
-        maps = blocks(label_maps(p["label1"], p["bias1"], 2 * height, 2 * width), height, width)
+        maps = to_blocks(label_maps(p["label1"], p["bias1"], 2 * height, 2 * width))
+        maps = maps.reshape(self.spec.classes, -1)
         h = patches.reshape(n * area, -1) @ first_kernel(p["conv1"])
         h = h + (onehot @ maps).reshape(n * area, 4 * c1)
         h = batch_norm(h.reshape(groups, m * area * 4, c1), p["scale1"], p["offset1"])

@@ -18,13 +18,12 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
+from dpgen_jax.core.types import Array, ImageSpec, UserError
 from dpgen_jax.nets import spectral
-from dpgen_jax.nets.blocks import convolve3
-from dpgen_jax.nets.image import _check_widths, join
+from dpgen_jax.nets.convolution import convolve3, convolve3_doubled, convolve3_few, double
+from dpgen_jax.nets.image import check_widths, join
 from dpgen_jax.nets.spectral import Arrays
-from dpgen_jax.types import Array, ImageSpec, UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,35 +31,43 @@ class ResNetNet:
     """Widths of the generator; the defaults are the published ones."""
 
     latent: int = 10
+    """Bits of a latent."""
     width: int = 256
     """Channels of all inner maps."""
 
-    def __post_init__(self):
-        _check_widths(self)
+    def __post_init__(self) -> None:
+        check_widths(self)
 
 
 @dataclasses.dataclass(frozen=True)
 class ResNet:
-    """The generator as functions of a dict of weights. Raises UserError for images below 4x4."""
+    """The generator as functions of a dict of weights.
+
+    Raises:
+        UserError: for images below 4x4.
+    """
 
     net: ResNetNet
     spec: ImageSpec
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if min(self.spec.height, self.spec.width) < 4:
             raise UserError(f"images: {self.spec.height} x {self.spec.width} pixels are too small "
                             "for a ResNet generator; it needs 4 x 4 or more")
 
     @property
     def doublings(self) -> int:
-        """Blocks: as many as lead from about 4 pixels to the longer side; 3 for 28 and 32."""
+        """The number of blocks: from about 4 pixels to the longer side; 3 for 28 and 32."""
         return max(1, round(math.log2(max(self.spec.height, self.spec.width) / 4)))
 
     def init(self, key: Array) -> dict[str, Arrays]:
-        """{"weights": by layer, "vectors": of the power iteration, by layer}: PyTorch's default
-        initialisation, as published (`spectral.init`)."""
+        """Draws {"weights": by layer, "vectors": of the power iteration, by layer}.
+
+        PyTorch's default initialisation, as published (`spectral.init`).
+        """
         width, (h, w) = self.net.width, self._base()
-        layers = {"linear": (self.net.latent + self.spec.classes, h * w * width)}
+        layers: dict[str, tuple[int, ...]] = {
+            "linear": (self.net.latent + self.spec.classes, h * w * width)}
         for i in range(self.doublings):
             layers |= {f"first{i}": (3, 3, width, width), f"second{i}": (3, 3, width, width),
                        f"shortcut{i}": (width, width)}
@@ -70,90 +77,77 @@ class ResNet:
 
     def _base(self) -> tuple[int, int]:
         """Height and width of the first maps; doubled, they cover the image."""
-        return tuple(-(-side // 2**self.doublings) for side in self.spec.shape[:2])
+        cover = 2**self.doublings
+        return -(-self.spec.height // cover), -(-self.spec.width // cover)
 
     def latents(self, key: Array, n: int) -> Array:
-        """z float32 [n, latent], each entry 0 or 1 with probability 1/2."""
+        """Draws z float32 [n, latent], each entry 0 or 1 with probability 1/2."""
         return jax.random.bernoulli(key, 0.5, (n, self.net.latent)).astype(jnp.float32)
 
     def generate(self, weights: Arrays, vectors: Arrays, z: Array, labels: Array) -> Array:
-        """z [n, latent], labels int [n] -> images [n, H, W, ch] in (0, 1), for training.
+        """Generates images for training.
 
         The weights are divided by their largest singular values as one power iteration from the
         stored vectors finds them; the vectors are constants of the gradient.
+
+        Args:
+            weights: as `init` returns them.
+            vectors: likewise.
+            z: [n, latent].
+            labels: int [n].
+
+        Returns:
+            Images [n, H, W, ch] in (0, 1).
         """
         return self.sample(spectral.normalise(weights, vectors)[0], z, labels)
 
     def iterate(self, weights: Arrays, vectors: Arrays) -> Arrays:
-        """The vectors after one power iteration."""
+        """Returns the vectors after one power iteration."""
         return spectral.normalise(weights, vectors)[1]
 
     def freeze(self, weights: Arrays, vectors: Arrays) -> Arrays:
-        """The model that is released: the weights divided by their singular values, found with
-        twenty further power iterations."""
+        """Returns the model that is released: the weights divided by their singular values.
+
+        These are found with twenty further power iterations.
+        """
         vectors = jax.lax.fori_loop(0, 20, lambda _, v: self.iterate(weights, v), vectors)
         return spectral.normalise(weights, vectors)[0]
 
     def sample(self, model: Arrays, z: Array, labels: Array) -> Array:
-        """z [n, latent], labels int [n] -> images [n, H, W, ch] in (0, 1)."""
+        """Generates images [n, H, W, ch] in (0, 1) from z [n, latent] and labels int [n]."""
         onehot = jax.nn.one_hot(labels, self.spec.classes)
         h = join(z, onehot) @ model["linear"] + model["linear_bias"]
         h = pixel_norm(jax.nn.relu(h.reshape(len(z), *self._base(), self.net.width)))
         for i in range(self.doublings):
             h = _block(model, i, h)
-        return jax.nn.sigmoid(_last(h, model["last"], self.spec) + model["last_bias"])
+        h = _cropped(convolve3_few(h, model["last"]), self.spec)
+        return jax.nn.sigmoid(h + model["last_bias"])
 
 
 def pixel_norm(x: Array) -> Array:
-    """x [..., c] -> the same with a mean square of 1 over the channels of each pixel."""
+    """Scales x [..., c] to a mean square of 1 over the channels of each pixel."""
     return x * jax.lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + 1e-10)
 
 
 def _block(p: Arrays, i: int, x: Array) -> Array:
-    """x [n, h, w, c] -> [n, 2 h, 2 w, c]."""
+    """One residual block: maps [n, h, w, c] -> [n, 2 h, 2 w, c]."""
     c = x.shape[-1]
-    h = doubled_convolve(pixel_norm(x), p[f"first{i}"]) + p[f"first{i}_bias"]
+    h = _convolve3_doubled(pixel_norm(x), p[f"first{i}"]) + p[f"first{i}_bias"]
     h = jax.nn.relu(pixel_norm(h))
     h = _convolve3(h, p[f"second{i}"].reshape(9 * c, c)) + p[f"second{i}_bias"]
     return h + double(x @ p[f"shortcut{i}"] + p[f"shortcut{i}_bias"])
 
 
-# Keeps the map for the backward pass and not its nine shifted copies.
+# These keep the map for the backward pass and not its shifted copies.
 _convolve3 = jax.checkpoint(convolve3)
+_convolve3_doubled = jax.checkpoint(convolve3_doubled)
 
 
-def double(x: Array) -> Array:
-    """x [n, h, w, c] -> [n, 2 h, 2 w, c], each pixel four times."""
-    n, h, w, c = x.shape
-    return jnp.broadcast_to(x[:, :, None, :, None], (n, h, 2, w, 2, c)).reshape(n, 2 * h, 2 * w, c)
+def _cropped(x: Array, spec: ImageSpec) -> Array:
+    """Crops maps [n, h, w, ch] to the image.
 
-
-# How three taps read a doubled row: [parity of the output, which of the two rows it reads, tap].
-_FOLD = np.array([[[1, 0, 0], [0, 1, 1]], [[1, 1, 0], [0, 0, 1]]], np.float32)
-
-
-@jax.checkpoint
-def doubled_convolve(x: Array, kernel: Array) -> Array:
-    """`double(x)` convolved with kernel [3, 3, c, out]: x [n, h, w, c] -> [n, 2 h, 2 w, out]."""
-    n, h, w, c = x.shape
-    x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
-    corners = jnp.concatenate([x[:, r:r + h + 1, s:s + w + 1] for r in (0, 1) for s in (0, 1)], -1)
-    folded = jnp.einsum("art,bsu,tuco->rscabo", _FOLD, _FOLD, kernel).reshape(4 * c, -1)
-    y = (corners @ folded).reshape(n, h + 1, w + 1, 2, 2, -1)
-    # Outputs of parity (a, b) around pixel (i, j) read the four pixels at corner (i + a, j + b).
-    rows = [jnp.stack([y[:, a:a + h, b:b + w, a, b] for b in (0, 1)], 3) for a in (0, 1)]
-    return jnp.stack(rows, 2).reshape(n, 2 * h, 2 * w, -1)
-
-
-def _last(x: Array, kernel: Array, spec: ImageSpec) -> Array:
-    """The 3x3 convolution of x [n, h, w, c], cropped to the image.
-
-    On an axis with two pixels to spare it is the published one without padding, which starts at
-    pixel 1. The product comes first and the shifts after, because there are fewer outputs than c.
+    On an axis with two pixels to spare the published convolution has no padding, so the image
+    starts at pixel 1.
     """
-    n, h, w, c = x.shape
-    y = (x @ kernel.transpose(2, 0, 1, 3).reshape(c, -1)).reshape(n, h, w, 9, -1)
-    y = jnp.pad(y, ((0, 0), (1, 1), (1, 1), (0, 0), (0, 0)))
-    top, left = int(h >= spec.height + 2), int(w >= spec.width + 2)
-    return sum(y[:, top + i:top + i + spec.height, left + j:left + j + spec.width, 3 * i + j]
-               for i in range(3) for j in range(3))
+    top, left = int(x.shape[1] >= spec.height + 2), int(x.shape[2] >= spec.width + 2)
+    return x[:, top:top + spec.height, left:left + spec.width]

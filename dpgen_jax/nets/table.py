@@ -9,15 +9,17 @@ last two, so that a discriminator's gradient reaches the generator; a released r
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpgen_jax.core.types import Array, TableSpec
 from dpgen_jax.nets.blocks import leaky_relu
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet, join
-from dpgen_jax.types import Array, TableSpec
 
 _INIT = nn.initializers.glorot_normal()
 FIRST_SCALE = 0.25
@@ -37,11 +39,11 @@ class TableGenerator(nn.Module):
 
     @nn.compact
     def __call__(self, z: Array, labels: Array, train: bool) -> Array:
-        """z float [N, latent] in (-1, 1), labels int [N] -> fake rows [N, F] in [0, 1]."""
+        """Generates fake rows [N, F] in [0, 1] from z float [N, latent], labels int [N]."""
         onehot = jax.nn.one_hot(labels, self.spec.classes)
 
-        def dense(h, width, scale=1.0):
-            def init(key, shape, dtype):
+        def dense(h: Array, width: int, scale: float = 1.0) -> Array:
+            def init(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
                 return (scale * _INIT(key, shape, dtype)).at[h.shape[-1]:].set(0)
 
             return nn.Dense(width, kernel_init=init)(join(h, onehot))
@@ -55,7 +57,7 @@ class TableGenerator(nn.Module):
 
 
 def probabilities(logits: Array, spec: TableSpec) -> Array:
-    """[N, F] -> [N, F]: the softmax over each one-hot, the sigmoid of values and null flags."""
+    """Maps logits [N, F] to a softmax over each one-hot, and a sigmoid of values and null flags."""
     block, is_onehot, _ = _layout(spec)
     highest = jax.lax.stop_gradient(_over_blocks(jax.ops.segment_max, logits, block))
     exp = jnp.exp(logits - highest)
@@ -64,8 +66,16 @@ def probabilities(logits: Array, spec: TableSpec) -> Array:
 
 
 def hard_rows(key: Array, fakes: Array, spec: TableSpec) -> Array:
-    """Fake rows [N, F] -> encoded rows [N, F]: each one-hot and each null flag drawn with its
-    probabilities, values as they are."""
+    """Draws encoded rows from fake ones.
+
+    Args:
+        key: of the draws.
+        fakes: [N, F] in [0, 1].
+        spec: the schema.
+
+    Returns:
+        [N, F]: each one-hot and each null flag drawn with its probabilities, values as they are.
+    """
     block, is_onehot, is_flag = _layout(spec)
     k_onehot, k_flag = jax.random.split(key)
     score = jnp.log(fakes) + jax.random.gumbel(k_onehot, fakes.shape)
@@ -78,8 +88,7 @@ def hard_rows(key: Array, fakes: Array, spec: TableSpec) -> Array:
 
 
 def _layout(spec: TableSpec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each feature [F]: the number of its block; whether it is a place of a one-hot; whether it
-    is a null flag."""
+    """For each feature [F] its block, and whether it is part of a one-hot, or a null flag."""
     sorts = [sort for column in spec.columns for sort in (
         ["onehot"] * column.width if column.kind == "categorical"
         else ["value", "flag"][:column.width])]
@@ -87,8 +96,8 @@ def _layout(spec: TableSpec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return block, np.array(sorts) == "onehot", np.array(sorts) == "flag"
 
 
-def _over_blocks(reduce, x: Array, block: np.ndarray) -> Array:
-    """[N, F] -> [N, F]: x reduced over its block, at each feature of the block."""
+def _over_blocks(reduce: Callable[..., Array], x: Array, block: np.ndarray) -> Array:
+    """Reduces x [N, F] over each block, and gives each feature its block's value: [N, F]."""
     reduced = reduce(x.T, block, num_segments=int(block[-1]) + 1, indices_are_sorted=True)
     return reduced[block].T
 
@@ -108,10 +117,10 @@ class TableDiscriminator:
     spec: TableSpec
 
     def init(self, key: Array) -> dict[str, Array]:
-        """The weights: `linear1..3` [in, out] act on the features, `label1..3` on the label."""
+        """Draws the weights: `linear1..3` [in, out] read the features, `label1..3` the label."""
         (rows,), classes, hidden = self.spec.shape, self.spec.classes, self.net.hidden
         widths = (2 * rows, hidden, max(1, hidden // 2), 1)
-        params = {}
+        params: dict[str, Array] = {}
         for i, k in enumerate(jax.random.split(key, 3), 1):
             into, out = widths[i - 1:i + 1]
             kernel = _INIT(k, (into + classes, out))
@@ -120,19 +129,19 @@ class TableDiscriminator:
         return params
 
     def apply(self, params: dict[str, Array], x: Array, labels: Array) -> Array:
-        """x [G, m, F], labels int [G, m] -> logits [G, m]; statistics per g."""
+        """Maps x [G, m, F], labels int [G, m] to logits [G, m]; statistics per g."""
         return self.apply_patches(params, x, labels)
 
     def features(self, x: Array) -> Array:
-        """Sealed rows, float32 [..., F], are what the first layer reads."""
+        """Returns sealed rows, float32 [..., F], as they are: the first layer reads them."""
         return x
 
     def patches(self, x: Array) -> Array:
-        """So are fake rows [..., F]."""
+        """Returns fake rows [..., F] as they are."""
         return x
 
     def apply_patches(self, params: dict[str, Array], patches: Array, labels: Array) -> Array:
-        """`apply` from `patches(x)` [G, m, F]."""
+        """Does as `apply`, from `patches(x)` [G, m, F]."""
         p, onehot = params, jax.nn.one_hot(labels, self.spec.classes)
         h = 2 * patches - 1
         # The constant keeps the gradient of the root finite where all rows of a group are equal.

@@ -12,8 +12,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from dpgen_jax.core.types import Array, Spec, TableSpec, UserError
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.types import Array, Spec, TableSpec, UserError
 
 ENTRIES = 6
 SHIFT = 0.25
@@ -21,26 +21,35 @@ SHIFT = 0.25
 
 
 class Warped(nn.Module):
-    """A generator of images whose images are moved by `affine`: the first six latents, times
-    net.warp, are the entries in which the map differs from the identity. The generator sees these
-    latents too, so shape and place may depend on each other."""
+    """A generator of images whose images are moved by `affine`.
+
+    The first six latents, times net.warp, are the entries in which the map differs from the
+    identity. The generator sees these latents too, so shape and place may depend on each other.
+
+    Raises:
+        UserError: for fewer than six latents.
+    """
 
     net: GeneratorNet
     images: nn.Module
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.net.latent < ENTRIES:
             raise UserError(f"latent is {self.net.latent}; warp takes {ENTRIES} latents: make it "
                             f"{ENTRIES} or more, or set warp to 0")
         super().__post_init__()
 
     def __call__(self, z: Array, labels: Array, train: bool) -> Array:
-        """z float [N, latent] in (-1, 1), labels int [N] -> images [N, H, W, ch] in [0, 1]."""
+        """Generates images [N, H, W, ch] in [0, 1] from z float [N, latent], labels int [N]."""
         return affine(self.images(z, labels, train), self.net.warp * z[:, :ENTRIES])
 
 
 def moved(net: GeneratorNet, module: nn.Module, spec: Spec) -> nn.Module:
-    """The generator `module`, `Warped` where net.warp asks for it. Raises UserError for a table."""
+    """Returns the generator `module`, `Warped` where net.warp is above 0.
+
+    Raises:
+        UserError: for a table with net.warp above 0.
+    """
     if not net.warp:
         return module
     if isinstance(spec, TableSpec):
@@ -49,13 +58,22 @@ def moved(net: GeneratorNet, module: nn.Module, spec: Spec) -> nn.Module:
 
 
 def affine(images: Array, entries: Array) -> Array:
-    """images [N, H, W, ch] and entries [N, 6] -> images moved: the pixel at (y, x), in halves of
-    the sides from the centre, is read bilinearly at (y, x) + A (y, x) + SHIFT b, where A is the
-    first four entries, row by row, and b the other two; 0 is read outside."""
+    """Moves images by affine maps.
+
+    The pixel at (y, x), in halves of the sides from the centre, is read bilinearly at
+    (y, x) + A (y, x) + SHIFT b; 0 is read outside.
+
+    Args:
+        images: [N, H, W, ch].
+        entries: [N, 6]: A, row by row, and b.
+
+    Returns:
+        [N, H, W, ch].
+    """
     _, height, width, _ = images.shape
     y, x = jnp.meshgrid(jnp.linspace(-1, 1, height), jnp.linspace(-1, 1, width), indexing="ij")
 
-    def one(image, e):
+    def one(image: Array, e: Array) -> Array:
         rows = (1 + e[0]) * y + e[1] * x + SHIFT * e[4]
         columns = e[2] * y + (1 + e[3]) * x + SHIFT * e[5]
         at = [(rows + 1) * (height - 1) / 2, (columns + 1) * (width - 1) / 2]

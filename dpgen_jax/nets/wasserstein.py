@@ -13,18 +13,25 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from dpgen_jax.types import Array
+from dpgen_jax.core.types import Array
 
 Score = Callable[[Array, Array], Array]
 
 
 def critic_loss(score: Score, key: Array, real: Array, fake: Array, labels: Array,
                 penalty: float, drift: float) -> Array:
-    """mean score(fake) - mean score(real) + drift * mean score(real)^2 + penalty * the gradient
-    penalty at x = fake + e (real - fake), e uniform on (0, 1) for each pair.
+    """Returns mean score(fake) - mean score(real) + drift * mean score(real)^2 + penalty * P.
 
-    real, fake [m, H, W, ch] share the labels [m]. With penalty 0.0 (a Python float) the penalty is
-    not computed, and the key not used.
+    P is the gradient penalty at x = fake + e (real - fake), e uniform on (0, 1) for each pair.
+
+    Args:
+        score: of records, without coupling between them.
+        key: of e; not used where penalty is 0.0.
+        real: [m, H, W, ch].
+        fake: [m, H, W, ch], with the same labels.
+        labels: int [m].
+        penalty: weight of P; with 0.0 (a Python float) it is not computed.
+        drift: weight of the squared scores.
     """
     scores = score(jnp.concatenate([real, fake]), jnp.concatenate([labels, labels]))
     of_real, of_fake = jnp.split(scores, 2)
@@ -36,9 +43,14 @@ def critic_loss(score: Score, key: Array, real: Array, fake: Array, labels: Arra
 
 
 def classifier_loss(score: Score, x: Array, labels: Array, penalty: float, drift: float) -> Array:
-    """-mean score(x) + drift * mean score(x)^2 + penalty * the gradient penalty at x itself.
+    """Returns -mean score(x) + drift * mean score(x)^2 + penalty * the gradient penalty at x.
 
-    x [m, H, W, ch], labels [m]. With penalty 0.0 (a Python float) the penalty is not computed.
+    Args:
+        score: of records, without coupling between them.
+        x: [m, H, W, ch].
+        labels: int [m].
+        penalty: weight of the gradient penalty; with 0.0 (a Python float) it is not computed.
+        drift: weight of the squared scores.
     """
     scores = score(x, labels)
     loss = -jnp.mean(scores) + drift * jnp.mean(scores**2)
@@ -46,12 +58,12 @@ def classifier_loss(score: Score, x: Array, labels: Array, penalty: float, drift
 
 
 def gradient_penalty(score: Score, x: Array, labels: Array) -> Array:
-    """mean (|d score / dx| - 1)^2 over the records, with the L2 norm over each record.
+    """Returns the mean of (|d score / dx| - 1)^2 over the records, with the L2 norm over each.
 
     Where the gradient is 0, the penalty is 1 and its own derivative is taken as 0.
     """
     slopes = jax.grad(lambda x: jnp.sum(score(x, labels)))(x)
     squares = jnp.sum(slopes**2, range(1, x.ndim))
-    some = squares > 0
-    norms = jnp.where(some, jnp.sqrt(jnp.where(some, squares, 1.0)), 0.0)
+    positive = squares > 0
+    norms = jnp.where(positive, jnp.sqrt(jnp.where(positive, squares, 1.0)), 0.0)
     return jnp.mean((norms - 1)**2)

@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import sys
+from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
-from dpgen_jax.types import Column, Spec, TableSpec, UserError
+from dpgen_jax.core.types import Column, Spec, TableSpec, UserError
 
 
 @dataclasses.dataclass(frozen=True)
 class Preset:
-    """config; spec: the data it was made for; epsilon, delta: its target; records: of that data
-    set; source: paper table, command, or benchmark of this repository; class_epsilon: of epsilon,
-    for noisy class counts; dataset: the kind of data set for which it is the default; paper_steps:
-    those that the paper says it ran for this epsilon."""
+    """A named configuration.
+
+    Attributes:
+        config: the method's Config.
+        spec: schema of the data for which it was chosen.
+        epsilon: its target.
+        delta: its target.
+        records: of the data for which it was chosen.
+        source: paper table, command, or benchmark of this repository.
+        class_epsilon: part of epsilon for noisy class counts.
+        dataset: the kind of data set for which it is the default.
+        paper_steps: the steps that the paper says it ran for this epsilon.
+        differs: from the paper or code that `source` names, a line each; ("none",) where nothing
+            does, and empty where the settings are this library's.
+        kind: the kind of data set of which `options` are, as celeba.
+        options: how that data set is read: keywords of `data.load`; the size is that of `spec`.
+    """
 
     config: Any
     spec: Spec
@@ -25,28 +41,75 @@ class Preset:
     class_epsilon: float = 0.0
     dataset: str | None = None
     paper_steps: int | None = None
+    differs: tuple[str, ...] = ()
+    kind: str = ""
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def numbers(features: int) -> TableSpec:
-    """A table of numbers with two classes, for planning without data."""
+def stated(presets: Mapping[str, Preset], differs: Mapping[str, tuple[str, ...]]
+           ) -> dict[str, Preset]:
+    """Returns presets that say what all presets of their source have in common.
+
+    Args:
+        presets: by name.
+        differs: by source, lines that come before those of a preset itself.
+    """
+    return {name: dataclasses.replace(
+        preset, differs=(*differs.get(preset.source, ()), *preset.differs))
+        for name, preset in presets.items()}
+
+
+def listed(method: str) -> list[str]:
+    """Returns the presets of a method in words: a line of each, its source, and what differs."""
+    lines = []
+    for name, preset in all_of(method).items():
+        differs = [f"    differs: {line}" for line in preset.differs]
+        lines += [f"{name}: epsilon {preset.epsilon:g}, delta {preset.delta:.3g}, "
+                  f"{preset.records:,} records", f"    source: {preset.source}", *differs]
+    return lines
+
+
+def numbers(features: int, classes: int = 2) -> TableSpec:
+    """Returns the schema of a table of numbers, for planning without data."""
     columns = tuple(Column(f"column {i}", "continuous", 0.0, 1.0) for i in range(features))
-    return TableSpec(columns, Column("class", "categorical", categories=("0", "1")), features)
+    names = tuple(map(str, range(classes)))
+    return TableSpec(columns, Column("class", "categorical", categories=names), features)
+
+
+def _module(method: str) -> ModuleType:
+    """The module of a method's presets."""
+    return importlib.import_module(f"dpgen_jax.presets.{method}")
 
 
 def all_of(method: str) -> dict[str, Preset]:
-    """The presets of a method by name; the first is the default."""
-    return importlib.import_module(f"dpgen_jax.presets.{method}").PRESETS
+    """Returns the presets of a method by name; the first is the default."""
+    presets: dict[str, Preset] = _module(method).PRESETS
+    return presets
 
 
 def get(method: str, name: str | None = None, dataset: str = "") -> tuple[str, Preset]:
-    """(name, preset); without a name the default of the data set (KIND or KIND:PLACE), else the
-    first. Errors: UserError naming the nearest and all known presets."""
-    from dpgen_jax.methods import nearest
+    """Returns a preset and its name; an old name is reported on stderr.
+
+    Args:
+        method: name of the method.
+        name: of the preset, new or old (`RENAMED` of its module); the default of the data set,
+            else the first, if left out.
+        dataset: KIND or KIND:PLACE.
+
+    Raises:
+        UserError: for an unknown name, with the nearest and all known ones.
+    """
+    from dpgen_jax.core.console import tell
+    from dpgen_jax.core.errors import nearest
 
     presets = all_of(method)
     kind = dataset.partition(":")[0]
     fitting = [n for n, preset in presets.items() if kind and preset.dataset == kind]
     name = name or (fitting or list(presets))[0]
+    renamed: dict[str, str] = getattr(_module(method), "RENAMED", {})
+    if name in renamed:
+        tell(f"note: preset {name} of {method} is now {renamed[name]}", sys.stderr)
+        name = renamed[name]
     if name not in presets:
         raise UserError(f"unknown preset {name!r} of {method}{nearest(name, list(presets))}; "
                         f"known: {', '.join(presets)}")

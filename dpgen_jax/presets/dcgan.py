@@ -2,20 +2,21 @@
 
 `-published` and `-paper` have the networks of G-PATE and DataLens (their code's, the paper's),
 `-gswgan` those of GS-WGAN, at the published widths; the first, `-small` and the tables' are for a
-machine without an accelerator. No paper prints the settings of its non-private rows; these are
-ours.
+machine without an accelerator. `credit` is the GAN of Table 7 of the G-PATE paper: its networks and
+rates for tables, with one discriminator that sees all records. No paper prints the other settings
+of its rows without privacy; these are ours.
 """
 
 import dataclasses
 import math
 
+from dpgen_jax.core.types import ImageSpec, Spec
 from dpgen_jax.methods.dcgan import Config
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.critic import CriticNet
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.resnet import ResNetNet
-from dpgen_jax.presets import Preset, numbers
-from dpgen_jax.types import ImageSpec, Spec
+from dpgen_jax.presets import Preset, numbers, photographs
 
 OURS = "this library: the networks as published, the training chosen on glyphs"
 GLYPHS, MNIST = ImageSpec(12, 12, 1, 10), ImageSpec(28, 28, 1, 10)
@@ -32,6 +33,10 @@ _small_gswgan = dataclasses.replace(
 _rows = dataclasses.replace(_adversarial, batch=32, steps=2000, generator=GeneratorNet(16, 128),
                             discriminator=DiscriminatorNet(hidden=128))
 
+_credit = dataclasses.replace(_adversarial, networks="paper", batch=32, d_steps=1, steps=1000,
+                              ema=0.0, g_final_rate=1.0, generator=GeneratorNet(7, 29),
+                              discriminator=DiscriminatorNet(hidden=29))
+
 
 def _preset(config: Config, spec: Spec, records: int, dataset: str | None = None) -> Preset:
     return Preset(config, spec, math.inf, 1e-5, records, OURS, dataset=dataset)
@@ -46,7 +51,10 @@ PRESETS = {
     "glyphs": _preset(_small, GLYPHS, 30000, "glyphs"),
     "glyphs-gswgan": _preset(_small_gswgan, GLYPHS, 30000),
     **_images("mnist"), **_images("fashion"),
+    **{f"{name}-published": photographs.preset(_adversarial, data, math.inf, OURS)
+       for name, data in photographs.ALL.items()},
     "table": _preset(_rows, numbers(29), 45569, "csv"),
     "breast_cancer": _preset(_rows, numbers(30), 455, "breast_cancer"),
+    "credit": _preset(_credit, numbers(29), 284807),
     "adult": _preset(_rows, numbers(108), 32561, "adult"),
 }

@@ -1,11 +1,14 @@
-"""Named configurations of DP-MERF on codes. The paper's first version prints noise and steps alone,
-and its code is gone: all settings are this library's."""
+"""Named configurations of DP-MERF on codes.
+
+The paper's first version prints noise and steps alone, and its code is gone: all settings are this
+library's.
+"""
 
 import dataclasses
 
+from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods.dpmerf_ae import Config
 from dpgen_jax.presets import Preset
-from dpgen_jax.types import ImageSpec
 
 OURS = ("this library, for the autoencoder variant of Harder, Adamczewski and Park, "
         "arXiv 2002.11603v1, whose settings are lost")

@@ -10,11 +10,11 @@ cent.
 
 import dataclasses
 
+from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods.projected_dpgan import Config
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import GeneratorNet
 from dpgen_jax.presets import Preset
-from dpgen_jax.types import ImageSpec
 
 OURS = ("this library, for the ablation on PATE of Long et al. 2021, section 6.2, which prints no "
         "settings")

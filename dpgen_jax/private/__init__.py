@@ -1,0 +1,1 @@
+"""Private records and units: sealed, dealt, pretrained, queried and saved."""

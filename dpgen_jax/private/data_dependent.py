@@ -1,4 +1,4 @@
-"""What the votes of a finished run tell the data holder: agreement, and a data-dependent epsilon.
+"""Reads the votes of a finished run for the data holder: agreement, and a data-dependent epsilon.
 
 All of it is as private as the records. It decides nothing and is exported nowhere; `Reading` leaves
 this folder through `for_the_holder` alone, to be shown on the data holder's own terminal. The one
@@ -9,105 +9,258 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from dpgen_jax.accountant import pate
+from dpgen_jax.accountant import pate, pate_laplace
+from dpgen_jax.accountant.topagg import TopAgg
+from dpgen_jax.core.types import Private, unseal
 from dpgen_jax.private import votes
 from dpgen_jax.private.votes import Votes
-from dpgen_jax.types import Private, unseal
 
+Shown = TypeVar("Shown", "Reading", "Curve")
+"""the readings that the data holder may see"""
 ORDERS = np.concatenate([1 + np.geomspace(0.05, 1, 10), np.arange(2.5, 10, 0.5),
                          np.geomspace(10, 500, 25)])
 
 
 class Kind(Protocol):
-    """How the votes of a mechanism are read and what they cost: Renyi divergences at orders [A]."""
+    """The protocol of a mechanism's votes: how they are read and what they cost."""
 
-    mechanism: Any
+    @property
+    def mechanism(self) -> Any:
+        """The mechanism, of a kind that keeps votes."""
 
     def votes(self, path: Path) -> Private[Votes]:
-        """Those that a run kept. Errors: UserError where it kept none."""
+        """Returns the votes that a run kept, sealed.
 
-    def rdp(self, held: Votes, orders: np.ndarray) -> np.ndarray:
-        """[A]: of all queries together, for these votes."""
+        Args:
+            path: The file.
+
+        Raises:
+            UserError: The run kept none.
+        """
+
+    def rdp(self, kept: Votes, orders: np.ndarray) -> np.ndarray:
+        """Returns Renyi divergences [A] of all queries together, for these votes.
+
+        Args:
+            kept: The votes.
+            orders: float64 [A].
+        """
 
     def worst(self, orders: np.ndarray) -> np.ndarray:
-        """[A]: of one query, whatever its votes."""
+        """Returns Renyi divergences [A] of one round, whatever its votes.
+
+        Args:
+            orders: float64 [A].
+        """
+
+    def agreement(self, kept: Votes) -> dict[str, float]:
+        """Returns mean shares that say how far the units agreed, by name.
+
+        Args:
+            kept: The votes.
+        """
 
 
 @dataclasses.dataclass(frozen=True)
 class Confident:
-    """Of a `ConfidentGNMax` with noise: `pate.confident_gnmax_rdp`."""
+    """The votes of a `ConfidentGNMax` with noise: `pate.confident_gnmax_rdp`.
+
+    Attributes:
+        mechanism: The mechanism.
+    """
 
     mechanism: Any
 
     def votes(self, path: Path) -> Private[Votes]:
+        """Returns the votes that a run kept, sealed."""
         return votes.read(path, self.mechanism.queries, self.mechanism.bound.bins)
 
-    def rdp(self, held: Votes, orders: np.ndarray) -> np.ndarray:
-        ours = self.mechanism
-        return pate.confident_gnmax_rdp(held.counts, held.answered, ours.votes_needed,
-                                        ours.test_noise.sigma, ours.noise.sigma, orders)
+    def rdp(self, kept: Votes, orders: np.ndarray) -> np.ndarray:
+        """Returns Renyi divergences [A] of all queries together, for these votes."""
+        mechanism = self.mechanism
+        return pate.confident_gnmax_rdp(kept.counts, kept.answered, mechanism.votes_needed,
+                                        mechanism.test_noise.sigma, mechanism.noise.sigma, orders)
 
     def worst(self, orders: np.ndarray) -> np.ndarray:
+        """Returns Renyi divergences [A] of one round, whatever its votes."""
         test, vote = self.mechanism.test_noise.sigma, self.mechanism.noise.sigma
-        return orders * (1 / (2 * test**2) + 1 / vote**2)
+        return self.mechanism.queries * (orders * (1 / (2 * test**2) + 1 / vote**2))
+
+    def agreement(self, kept: Votes) -> dict[str, float]:
+        """Returns mean shares of the votes in the two largest bins, and of queries answered."""
+        return _of_bins(kept, self.mechanism.n_units)
 
 
 @dataclasses.dataclass(frozen=True)
 class Majority:
-    """Of a `LabelMechanism` with noise that releases majorities: `pate.count_test_rdp`."""
+    """The votes of a `LabelMechanism` of majorities with noise: `pate_laplace.count_test_rdp`.
+
+    Attributes:
+        mechanism: The mechanism.
+    """
 
     mechanism: Any
 
     def votes(self, path: Path) -> Private[Votes]:
+        """Returns the votes that a run kept, sealed."""
         return votes.read_labels(path, self.mechanism.queries, self.mechanism.n_units)
 
-    def rdp(self, held: Votes, orders: np.ndarray) -> np.ndarray:
-        times = np.bincount(held.counts[:, 1], minlength=self.mechanism.n_units + 1)
+    def rdp(self, kept: Votes, orders: np.ndarray) -> np.ndarray:
+        """Returns Renyi divergences [A] of all queries together, for these votes."""
+        times = np.bincount(kept.counts[:, 1], minlength=self.mechanism.n_units + 1)
         return times @ self._each(orders)
 
     def worst(self, orders: np.ndarray) -> np.ndarray:
-        return self._each(orders).max(0)
+        """Returns Renyi divergences [A] of one round, whatever its votes."""
+        return self.mechanism.queries * self._each(orders).max(0)
+
+    def agreement(self, kept: Votes) -> dict[str, float]:
+        """Returns mean shares of the votes for the two labels, and of queries answered."""
+        return _of_bins(kept, self.mechanism.n_units)
 
     def _each(self, orders: np.ndarray) -> np.ndarray:
-        """[n_units + 1, A]: of a query with so many votes."""
-        ours = self.mechanism
-        return pate.count_test_rdp(ours.votes_needed, ours.n_units, ours.noise.log_tail, orders)
+        """Returns [n_units + 1, A]: the divergences of a query with so many votes."""
+        mechanism = self.mechanism
+        return pate_laplace.count_test_rdp(mechanism.votes_needed, mechanism.n_units,
+                                   mechanism.noise.log_tail, orders)
+
+
+@dataclasses.dataclass(frozen=True)
+class Signs:
+    """The sums of a `TopAggMechanism` with noise: `accountant.topagg`.
+
+    Attributes:
+        mechanism: The mechanism.
+    """
+
+    mechanism: Any
+
+    @property
+    def row(self) -> TopAgg:
+        """The public numbers of the release of one row of sums."""
+        mechanism = self.mechanism
+        return TopAgg(mechanism.n_units, min(mechanism.bound.top_k, mechanism.shape[1]),
+                      mechanism.votes_needed, mechanism.noise.sigma)
+
+    def votes(self, path: Path) -> Private[Votes]:
+        """Returns the sums that a run kept, sealed."""
+        rows, columns = self.mechanism.shape
+        return votes.read_sums(path, rows, columns, self.mechanism.n_units)
+
+    def rdp(self, kept: Votes, orders: np.ndarray) -> np.ndarray:
+        """Returns Renyi divergences [A] of all rounds together, for these sums."""
+        return self.by_round(kept, orders).sum(0)
+
+    def by_round(self, kept: Votes, orders: np.ndarray) -> np.ndarray:
+        """Returns Renyi divergences [S, A] of each round, for these sums.
+
+        Args:
+            kept: The sums.
+            orders: float64 [A].
+        """
+        rows = self.row.by_entries(kept.counts, orders)
+        return rows.reshape(kept.steps, -1, len(orders)).sum(1)
+
+    def worst(self, orders: np.ndarray) -> np.ndarray:
+        """Returns Renyi divergences [A] of one round, whatever its sums."""
+        return self.mechanism.shape[0] * self.row.independent(orders)
+
+    def agreement(self, kept: Votes) -> dict[str, float]:
+        """Returns how far the votes of an entry agree, and how many pass the threshold."""
+        sums = np.abs(kept.counts)
+        return {"mean lead of an entry": float(sums.mean()) / self.mechanism.n_units,
+                "entries that pass without noise": float((sums >= self.row.needed).mean())}
 
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """epsilon: data-dependent, at the run's delta; order: of its Renyi bound; answered: share of
-    the queries; first, second: mean share of the votes in the most voted bin and in the next;
-    queries: that were kept; lost: steps that were charged and kept no votes."""
+    """A private reading of a finished run.
+
+    Attributes:
+        epsilon: Data-dependent, at the run's delta.
+        order: Of its Renyi bound.
+        agreement: Mean shares that say how far the units agreed, by name.
+        queries: Queries that were kept.
+        lost: Rounds that were charged and kept no votes.
+    """
 
     epsilon: float
     order: float
-    answered: float
-    first: float
-    second: float
+    agreement: dict[str, float]
     queries: int
     lost: int
 
 
 def read(sealed: Private[Votes], kind: Kind, delta: float, charged: int) -> Private[Reading]:
-    """The reading of a run of which `charged` steps stand in the ledger; those without votes count
-    at their worst."""
-    held, mechanism = unseal(sealed), kind.mechanism
-    lost = max(0, charged - held.steps)
-    rdp = kind.rdp(held, ORDERS) + lost * mechanism.queries * kind.worst(ORDERS)
+    """Returns the reading of a run; rounds without votes count at their worst.
+
+    Args:
+        sealed: The votes of the run.
+        kind: How they are read.
+        delta: The run's delta.
+        charged: Rounds that stand in the ledger.
+    """
+    kept = unseal(sealed)
+    lost = max(0, charged - kept.steps)
+    rdp = kind.rdp(kept, ORDERS) + lost * kind.worst(ORDERS)
     best = int(np.argmin([pate.epsilon_of(rdp[i:i + 1], ORDERS[i:i + 1], delta)
                           for i in range(len(ORDERS))]))
-    ordered = np.sort(held.counts, 1)[:, ::-1] / mechanism.n_units
-    first, second = ordered[:, :2].mean(0)
     return Private(Reading(pate.epsilon_of(rdp, ORDERS, delta), float(ORDERS[best]),
-                           float(held.answered.mean()), float(first), float(second),
-                           len(held.counts), lost))
+                           kind.agreement(kept), len(kept.counts), lost))
 
 
-def for_the_holder(reading: Private[Reading]) -> Reading:
-    """Opens a reading, for the data holder's own eyes."""
+def _of_bins(kept: Votes, n_units: int) -> dict[str, float]:
+    first, second = (np.sort(kept.counts, 1)[:, ::-1] / n_units)[:, :2].mean(0)
+    return {"most agreed bin": float(first), "second": float(second),
+            "answered": float(kept.answered.mean())}
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """What each round of TopAgg added, by three accountings: Figure 2 of DataLens.
+
+    Attributes:
+        independent: Epsilon after each round, whatever the votes [S].
+        theorem: Epsilon after each round by Theorems 4 and 5 [S]; inf where they say nothing.
+        entries: Epsilon after each round by the laws of the entries [S].
+        log_peak: ln of the largest probability that any row of a round had of its likeliest
+            outcome [S]: 1 - q of Theorem 5.
+    """
+
+    independent: list[float]
+    theorem: list[float]
+    entries: list[float]
+    log_peak: list[float]
+
+
+def curve(sealed: Private[Votes], kind: Signs, delta: float) -> Private[Curve]:
+    """Returns the data-dependent epsilons of TopAgg round by round, beside the data-independent.
+
+    Args:
+        sealed: The sums of the run.
+        kind: How they are read.
+        delta: The run's delta.
+    """
+    kept, row = unseal(sealed), kind.row
+    peak = row.laws(kept.counts).max(-1).sum(-1).reshape(kept.steps, -1)
+    theorem = row.theorem(row.log_q(kept.counts), ORDERS).reshape(kept.steps, -1, len(ORDERS))
+
+    def epsilons(rdp: np.ndarray) -> list[float]:
+        return [pate.epsilon_of(total, ORDERS, delta) for total in np.cumsum(rdp, 0)]
+
+    return Private(Curve(
+        epsilons(np.tile(kind.worst(ORDERS), (kept.steps, 1))), epsilons(theorem.sum(1)),
+        epsilons(kind.by_round(kept, ORDERS)), peak.max(1).tolist()))
+
+
+def for_the_holder(reading: Private[Shown]) -> Shown:
+    """Opens a reading, for the data holder's own eyes.
+
+    Args:
+        reading: As `read` or `curve` returns it.
+    """
     return unseal(reading)

@@ -1,32 +1,45 @@
-"""Stacked units to and from blocks of bounded size, so that saving them needs no second copy.
+"""Converts stacked units to and from blocks of bounded size.
 
-Blocks are ranges of unit ids: what is saved does not depend on devices, chunks or padding.
+So saving them needs no second copy. Blocks are ranges of unit ids: what is saved does not depend on
+devices, chunks or padding.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpgen_jax.core.types import Method, Private, unseal
 from dpgen_jax.private.teachers import Layout, Units, one_unit, unit_bytes
-from dpgen_jax.types import Method, Private, unseal
 
+T = TypeVar("T")
 BLOCK_BYTES = 2**28
+"""Bytes of one block, at most, where a unit has no more."""
 
 
 def block_size(method: Method) -> int:
-    """Units in one block."""
+    """Returns the number of units of one block.
+
+    Args:
+        method: The method whose units they are.
+    """
     return max(1, BLOCK_BYTES // unit_bytes(method))
 
 
-def blocks(units: Private[Units], layout: Layout, size: int) -> Iterator[Private[Units]]:
-    """The real units, `size` at a time, as host arrays with a leading unit axis."""
-    def take(leaf, first, last):
+def blocks(units: Private[T], layout: Layout, size: int) -> Iterator[Private[T]]:
+    """Yields the real units, `size` at a time, as host arrays with a leading unit axis.
+
+    Args:
+        units: Sealed units, or one sealed array of all units, on their devices.
+        layout: How they lie there.
+        size: Units of one block.
+    """
+    def take(leaf: jax.Array, first: int, last: int) -> np.ndarray:
         pieces = []
         for at, shard in _shards(leaf, layout):
             low, high = max(first - at, 0), min(last - at, _per_device(layout))
@@ -41,14 +54,22 @@ def blocks(units: Private[Units], layout: Layout, size: int) -> Iterator[Private
 
 
 def assemble(parts: Iterator[Private[Units]], method: Method, layout: Layout) -> Private[Units]:
-    """The inverse of `blocks`, for any layout: parts are written in place as they come."""
+    """Returns the units of blocks, for any layout: the inverse of `blocks`.
+
+    Blocks are written in place as they come.
+
+    Args:
+        parts: Blocks, in the order of unit ids.
+        method: The method whose units they are.
+        layout: How units shall lie on devices.
+    """
     unit = _unit(method)
     per = _per_device(layout)
     zeros = jax.jit(lambda: jax.tree.map(lambda a: jnp.zeros((per, *a.shape), a.dtype), unit))
-    held = []
+    per_device = []
     for device in layout.devices:
         with jax.default_device(device):
-            held.append(jax.device_put(zeros(), device))  # and it stays there
+            per_device.append(jax.device_put(zeros(), device))  # and it stays there
     first = 0
     for part in parts:
         rows = unseal(part)
@@ -56,53 +77,66 @@ def assemble(parts: Iterator[Private[Units]], method: Method, layout: Layout) ->
         for d, at in enumerate(range(0, layout.padded, per)):
             low, high = max(first, at), min(last, at + per)
             if low < high:
-                own = jax.tree.map(lambda a, f=low - first, t=high - first: a[f:t], rows)
-                held[d] = _write(held[d], jax.device_put(own, layout.devices[d]), low - at)
+                piece = jax.tree.map(lambda a, f=low - first, t=high - first: a[f:t], rows)
+                per_device[d] = _write(
+                    per_device[d], jax.device_put(piece, layout.devices[d]), low - at)
         first = last
     for d, at in enumerate(range(0, layout.padded, per)):
         ids = jax.device_put(np.arange(at, at + per, dtype=np.int32), layout.devices[d])
-        held[d] = dataclasses.replace(held[d], id=ids)
-    return Private(jax.tree.map(lambda *shards: _join(shards, layout), *held))
+        per_device[d] = dataclasses.replace(per_device[d], id=ids)
+    return Private(jax.tree.map(lambda *shards: _join(shards, layout), *per_device))
 
 
 def like(method: Method, count: int) -> Private[Units]:
-    """Shapes of a block of `count` units, as host arrays."""
+    """Returns host arrays of the shapes of a block.
+
+    Args:
+        method: The method whose units they are.
+        count: Units of the block.
+    """
     return Private(jax.tree.map(lambda a: np.empty((count, *a.shape), a.dtype), _unit(method)))
 
 
 def _unit(method: Method) -> Units:
-    """Shapes of one unit."""
-    def one(key):
+    """Returns the shapes of one unit."""
+    def one(key: jax.Array) -> Units:
         return one_unit(method, key, jnp.int32(0))
 
     return jax.eval_shape(one, jax.random.key(0))
 
 
 def warmed(units: Private[Units], layout: Layout) -> np.ndarray:
-    """bool [U]: which units have had their warm start: public."""
+    """Returns which units have had their pretraining, which is public: bool [U].
+
+    Args:
+        units: Sealed units.
+        layout: How they lie on devices.
+    """
     (block,) = blocks(Private(unseal(units).warm), layout, layout.n_units)
-    return unseal(block).astype(bool)
+    return np.asarray(unseal(block)).astype(bool)
 
 
 def _per_device(layout: Layout) -> int:
+    """Returns the number of units on one device, padding included."""
     return layout.padded // len(layout.devices)
 
 
 def _shards(leaf: jax.Array, layout: Layout) -> Iterator[tuple[int, jax.Array]]:
-    """(first unit, the single-device array) of each device."""
+    """Yields (first unit, the single-device array) of each device."""
     by_device = {shard.device: shard.data for shard in leaf.addressable_shards}
     for d, device in enumerate(layout.devices):
         yield d * _per_device(layout), by_device[device]
 
 
 @jax.jit(donate_argnums=0)
-def _write(held: Any, rows: Any, at: int) -> Any:
+def _write(units: Units, rows: Units, at: int) -> Units:
+    """Writes rows of units in place, from row `at` on; the first argument is used up."""
     return jax.tree.map(lambda a, new: jax.lax.dynamic_update_slice_in_dim(a, new, at, 0),
-                        held, rows)
+                        units, rows)
 
 
 def _join(shards: tuple[jax.Array, ...], layout: Layout) -> jax.Array:
-    """One sharded array from the devices' own arrays, without a copy."""
+    """Returns one sharded array made of the devices' own arrays, without a copy."""
     if layout.parallel == "pmap":
         shards = tuple(shard[None] for shard in shards)
     shape = (len(shards) * shards[0].shape[0], *shards[0].shape[1:])

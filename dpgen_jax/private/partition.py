@@ -1,8 +1,7 @@
-"""Which unit holds which record: a teacher by a keyed hash of the record's place in the list, a
-client what it brought.
+"""Deals records to units: teachers by a keyed hash, clients by what they brought.
 
 Guarantee of `assign` (replace-one record: the image and label behind one record change, n is
-public). The key is 32 uniform bytes of the operating system, kept in private/ and told to nobody.
+public). The key is 32 uniform bytes of the operating system, kept in private/ and given to nobody.
 So the order of the places by their keyed hash is a uniformly random permutation P of 0..n-1, up to
 the strength of BLAKE2b as a pseudorandom function, and independent of the records.
 
@@ -38,20 +37,25 @@ import hashlib
 
 import numpy as np
 
-from dpgen_jax.types import UserError
+from dpgen_jax.core.types import UserError
 
 # The writers of Federated EMNIST hold 198 records each on average (671,585 over 3,400). A wider row
 # makes every visit dearer, whatever a client holds.
 MOST = 512
+"""Records that a client may contribute, unless the user says another number."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Partition:
-    """index int64 [U, m]: the record ids of each unit, sizes int64 [U]: how many of them differ.
+    """The assignment of records to units.
 
-    They are the first ones of a row; a unit with fewer than m repeats its own records in turn, so
-    that shapes are equal and units stay disjoint. Sizes are public where `assign` dealt, and then
-    equal up to one; they are private where clients brought them.
+    The different records are the first ones of a row; a unit with fewer than m repeats its own
+    records in turn, so that shapes are equal and units stay disjoint. Sizes are public where
+    `assign` dealt, and then equal up to one; they are private where clients brought them.
+
+    Attributes:
+        index: int64 [U, m], the record ids of each unit.
+        sizes: int64 [U], how many of them differ.
     """
 
     index: np.ndarray
@@ -59,8 +63,17 @@ class Partition:
 
 
 def check(n_records: int, n_units: int) -> None:
-    """Errors: UserError when a unit would get no record, from the public counts alone: the number
-    of units is never adapted to the data."""
+    """Checks that every unit gets a record, from the public counts alone.
+
+    The number of units is never adapted to the data.
+
+    Args:
+        n_records: n.
+        n_units: U.
+
+    Raises:
+        UserError: A unit would get no record.
+    """
     if n_units < 1:
         raise UserError(f"teachers is {n_units}: at least 1 is needed")
     if n_records < n_units:
@@ -70,7 +83,23 @@ def check(n_records: int, n_units: int) -> None:
 
 
 def assign(n_records: int, n_units: int, key: bytes) -> Partition:
-    """Deals the ids 0..n-1, ordered by BLAKE2b(key, id), round the units. Errors: as `check`."""
+    """Deals the ids 0..n-1, ordered by BLAKE2b(key, id), round the units.
+
+    Args:
+        n_records: n.
+        n_units: U.
+        key: The secret partition key.
+
+    Guarantee:
+        Unit: a record. Relation: replace-one. The records of exactly one unit change; the proof
+        stands above.
+
+    Source:
+        This library's.
+
+    Raises:
+        UserError: A unit would get no record.
+    """
     check(n_records, n_units)
     digests = [hashlib.blake2b(i.to_bytes(8, "little"), key=key, digest_size=16).digest()
                for i in range(n_records)]
@@ -81,25 +110,43 @@ def assign(n_records: int, n_units: int, key: bytes) -> Partition:
 
 
 def simulated(n_records: int, n_clients: int, key: bytes, width: int) -> Partition:
-    """Deals the records to clients who do not exist: index int64 [U, width]; see `assign`.
+    """Deals the records to clients who do not exist, as `assign` does.
 
-    width: public, the records that a client may contribute; of a larger share the first ones
-    count, which are a random part of it. Errors: as `check`.
+    Args:
+        n_records: n.
+        n_clients: U.
+        key: The secret partition key.
+        width: m, public, the records that a client may contribute; of a larger share the first ones
+            count, which are a random part of it.
+
+    Raises:
+        UserError: A client would get no record.
     """
-    dealt = assign(n_records, n_clients, key)
-    sizes = np.minimum(dealt.sizes, width)
-    return Partition(np.take_along_axis(dealt.index, np.arange(width) % sizes[:, None], 1), sizes)
+    everyone = assign(n_records, n_clients, key)
+    sizes = np.minimum(everyone.sizes, width)
+    index = np.take_along_axis(everyone.index, np.arange(width) % sizes[:, None], 1)
+    return Partition(index, sizes)
 
 
 def by_client(clients: np.ndarray, n_clients: int, most: int = MOST) -> Partition:
-    """The records of each client in their given order: index int64 [U, most].
+    """Gives each client its own records, in their given order.
 
-    clients: int [n], the client 0..U-1 of each record. n_clients: U.
-    most: public. A client with more records contributes this many, evenly spaced in its own order
-      (the first ones would be of few classes where a client sorts by label). It is never the size
-      of the largest client: a batch is drawn from all places of a row, so that a width read off one
-      client would change what the others draw.
-    Errors: UserError, one line, when a client has no record, a record no client, or most < 1.
+    Args:
+        clients: int [n], the client 0..U-1 of each record.
+        n_clients: U.
+        most: m, public. A client with more records contributes this many, evenly spaced in its own
+            order (the first ones would be of few classes where a client sorts by label). It is
+            never the size of the largest client: a batch is drawn from all places of a row, so that
+            a width read off one client would change what the others draw.
+
+    Guarantee:
+        Unit: a client. Relation: replace-one. The records of exactly one unit change.
+
+    Source:
+        This library's.
+
+    Raises:
+        UserError: A client has no record, a record no client, or most < 1.
     """
     if clients.ndim != 1 or not np.issubdtype(clients.dtype, np.integer):
         raise UserError(f"clients are {clients.dtype} of shape {clients.shape}; give one integer "
@@ -110,10 +157,11 @@ def by_client(clients: np.ndarray, n_clients: int, most: int = MOST) -> Partitio
     if outside.size:
         raise UserError(f"record {outside[0]} is of client {clients[outside[0]]}, outside "
                         f"0..{n_clients - 1}; mend the record or give the number of clients")
-    held = np.bincount(clients.astype(np.int64), minlength=n_clients)
-    if not held.all():
-        raise UserError(f"client {held.argmin()} holds no records: leave it out of the federation")
+    sizes = np.bincount(clients.astype(np.int64), minlength=n_clients)
+    if not sizes.all():
+        raise UserError(f"client {sizes.argmin()} holds no records: leave it out of the federation")
     order = np.argsort(clients, kind="stable")
-    place, held = np.arange(most), held[:, None]
-    own = np.where(held <= most, place % held, place * held // most)
-    return Partition(order[np.cumsum(held)[:, None] - held + own], np.minimum(held[:, 0], most))
+    place, size = np.arange(most), sizes[:, None]
+    chosen = np.where(size <= most, place % size, place * size // most)
+    first = np.cumsum(sizes)[:, None] - size
+    return Partition(order[first + chosen], np.minimum(sizes, most))

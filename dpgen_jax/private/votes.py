@@ -1,9 +1,9 @@
 """The vote sums of a run, kept in private/ for data-dependent accounting by the data holder.
 
 One file of int32, appended a block at a time, before the block is settled in the ledger: for each
-step the counts [queries, bins], then which queries were answered [queries]; where all are, counts
-[queries] of one label alone. The file is as private as the records. What a crash cut off is dropped
-when it is read: those steps are charged at their worst.
+round the counts [queries, bins], then which queries were answered [queries]; where all are, counts
+[queries] of one label alone, or sums [queries] of signed votes. The file is as private as the
+records. What a crash cut off is dropped when it is read: those rounds are charged at their worst.
 """
 
 from __future__ import annotations
@@ -14,13 +14,19 @@ from pathlib import Path
 
 import numpy as np
 
-from dpgen_jax import reading
-from dpgen_jax.types import Array, Private, UserError, unseal
+from dpgen_jax.core import reading
+from dpgen_jax.core.types import Array, Private, UserError, unseal
 
 
 @dataclasses.dataclass(frozen=True)
 class Votes:
-    """counts int32 [Q, bins]; answered bool [Q]; steps that they come from."""
+    """The vote sums of a run.
+
+    Attributes:
+        counts: int32 [Q, bins].
+        answered: bool [Q].
+        steps: Rounds that they come from.
+    """
 
     counts: np.ndarray
     answered: np.ndarray
@@ -28,8 +34,13 @@ class Votes:
 
 
 def append(path: Path, votes: Private[Array], answered: np.ndarray) -> None:
-    """Adds the first len(answered) steps of votes int32 [S, B, D]; answered int32 [n, B, k], or
-    [n, 0] where every query is."""
+    """Adds the votes of some rounds to the file.
+
+    Args:
+        path: The file.
+        votes: Sealed int32 [S, B, D], of which the first n rounds count.
+        answered: int32 [n, B, k], or [n, 0] where every query is answered.
+    """
     n = len(answered)
     counts = np.asarray(unseal(votes))[:n].reshape(n, -1)
     rows = np.concatenate([counts, answered.reshape(n, -1)], 1).astype("<i4")
@@ -43,15 +54,34 @@ def append(path: Path, votes: Private[Array], answered: np.ndarray) -> None:
 
 
 def read(path: Path, queries: int, bins: int) -> Private[Votes]:
-    """All whole steps. Errors: UserError where there is no such file."""
+    """Reads all whole rounds.
+
+    Args:
+        path: The file.
+        queries: Of one round.
+        bins: Of one histogram.
+
+    Raises:
+        UserError: There is no such file.
+    """
     rows = _steps(path, queries * (bins + 1))
     counts, answered = rows[:, :queries * bins], rows[:, queries * bins:]
     return Private(Votes(counts.reshape(-1, bins), answered.reshape(-1).astype(bool), len(rows)))
 
 
 def read_labels(path: Path, queries: int, n_units: int) -> Private[Votes]:
-    """The same of votes for the second of two labels, where every query is answered and counts of
-    the first are what is missing to `n_units`. Errors: also for counts that cannot be."""
+    """Reads votes for the second of two labels, where every query is answered.
+
+    Counts of the first label are what is missing to `n_units`.
+
+    Args:
+        path: The file.
+        queries: Of one round.
+        n_units: U.
+
+    Raises:
+        UserError: There is no such file, or it has counts that cannot be.
+    """
     rows = _steps(path, queries)
     second = rows.reshape(-1)
     if np.any((second < 0) | (second > n_units)):
@@ -60,15 +90,47 @@ def read_labels(path: Path, queries: int, n_units: int) -> Private[Votes]:
                          len(rows)))
 
 
+def read_sums(path: Path, rows: int, columns: int, n_units: int) -> Private[Votes]:
+    """Reads sums of votes of +1 and -1, of which every entry is answered.
+
+    Args:
+        path: The file.
+        rows: B, of one round.
+        columns: D.
+        n_units: U.
+
+    Returns:
+        Sealed votes, counts int32 [Q, D]: one row for each queried fake of each round.
+
+    Raises:
+        UserError: There is no such file or no round in it, or it has sums that cannot be.
+    """
+    rounds = _steps(path, rows * columns)
+    if not len(rounds):
+        raise UserError(f"{path} has no whole round; this run kept no votes")
+    sums = rounds.reshape(-1, columns)
+    if np.any(np.abs(sums.astype(np.int64)) > n_units):
+        raise UserError(f"{path} is damaged: it has sums of more than {n_units} votes")
+    return Private(Votes(sums, np.ones(len(sums), bool), len(rounds)))
+
+
 def n_steps(path: Path, queries: int, bins: int = 0) -> int:
-    """Whole steps that are kept, of any start of the run; 0 where there is no file. bins: 0 where
-    counts of one label alone are kept. Errors: UserError."""
+    """Returns the number of whole rounds that are kept, of any start of the run; 0 without a file.
+
+    Args:
+        path: The file.
+        queries: Of one round.
+        bins: Of one histogram; 0 where single counts or sums are kept.
+
+    Raises:
+        UserError: It is no regular file.
+    """
     size = reading.require_regular(path).st_size if path.exists() else 0
     return size // (4 * queries * (bins + 1))
 
 
 def _steps(path: Path, width: int) -> np.ndarray:
-    """int32 [S, width]."""
+    """Returns int32 [S, width]."""
     try:
         data = reading.read_bytes(path)
     except UserError as error:

@@ -1,0 +1,1 @@
+"""A run: its stages, its loop and its folder."""

@@ -25,10 +25,10 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from dpgen_jax.reading import require_regular
+from dpgen_jax.core.reading import require_regular
+from dpgen_jax.core.types import UserError
 from dpgen_jax.run.folder import write_json
 from dpgen_jax.run.progress import reason
-from dpgen_jax.types import UserError
 
 # Orbax warns, once a leaf, of things that concern its own authors, and prints tracebacks of errors
 # that it also raises, before and after.
@@ -63,8 +63,10 @@ def save(folder: Path, step: int, parts: Iterable[tuple[str, Any]], note: dict[s
          keep: int) -> None:
     """Writes folder/STEP, then removes all but the newest `keep`.
 
-    parts: (name, pytree of arrays), taken one at a time; note: JSON values. Errors: UserError
-    when it cannot be written, the earlier checkpoints being intact.
+    parts: (name, pytree of arrays), taken one at a time; note: JSON values.
+
+    Raises:
+        UserError: When it cannot be written, the earlier checkpoints being intact.
     """
     unfinished = folder / f"{step}.unfinished"
     try:
@@ -89,8 +91,17 @@ def save(folder: Path, step: int, parts: Iterable[tuple[str, Any]], note: dict[s
 
 
 def thin(folder: Path, keep: int) -> int:
-    """Removes all but the newest `keep` checkpoints, and unfinished ones, to which orbax may write
-    a while after it failed. Returns how many."""
+    """Removes all but the newest `keep` checkpoints.
+
+    Unfinished ones go too, to which orbax may write a while after it failed.
+
+    Args:
+        folder: The folder of the checkpoints.
+        keep: How many are kept.
+
+    Returns:
+        How many were removed.
+    """
     old = [*(folder / str(step) for step in steps(folder)[:-keep]), *folder.glob("*.unfinished")]
     for path in old:
         shutil.rmtree(path, ignore_errors=True)
@@ -98,14 +109,20 @@ def thin(folder: Path, keep: int) -> int:
 
 
 def _owner_only(folder: Path) -> None:
-    """Files 0600 and folders 0700, whatever the umask that orbax wrote them under. Until here
-    private/ and the folder itself kept others out."""
+    """Makes files 0600 and folders 0700, whatever the umask that orbax wrote them under.
+
+    Until here private/ and the folder itself kept others out.
+    """
     for path in folder.rglob("*"):
         path.chmod(0o700 if path.is_dir() else 0o600)
 
 
 def note(folder: Path, step: int, *names: str) -> dict[str, Any]:
-    """These values of a checkpoint's note. Errors: UserError when it is damaged or lacks one."""
+    """These values of a checkpoint's note.
+
+    Raises:
+        UserError: When it is damaged or lacks one.
+    """
     with _damage_named(folder, step) as path:
         require_regular(path / "note.json")
         held = json.loads((path / "note.json").read_text())
@@ -116,14 +133,15 @@ def _checksum(tree: Any) -> int:
     """CRC-32 over the bytes of all arrays: against accidents, not against people."""
     total = 0
     for leaf in jax.tree.leaves(tree):
-        total = zlib.crc32(np.ascontiguousarray(leaf).reshape(-1).view(np.uint8), total)
+        total = zlib.crc32(np.ascontiguousarray(leaf).reshape(-1).view(np.uint8).data, total)
     return total
 
 
 def restore(folder: Path, step: int, name: str, like: Any) -> Any:
     """One part, as numpy arrays. like: its shapes and dtypes; floats are cast to its precision.
 
-    Errors: UserError naming the checkpoint when it is truncated, altered or of another shape.
+    Raises:
+        UserError: Naming the checkpoint when it is truncated, altered or of another shape.
     """
     with _damage_named(folder, step) as path:
         for file in (path / name).rglob("*"):

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dpgen_jax.config import to_json
-from dpgen_jax.run import checkpoint, pictures
-from dpgen_jax.run.bundle import Release, load
+from dpgen_jax.core.config import to_json
+from dpgen_jax.core.types import UserError
+from dpgen_jax.release import pictures
+from dpgen_jax.release.bundle import Release, load
+from dpgen_jax.run import checkpoint
 from dpgen_jax.run.folder import RunFolder
 from dpgen_jax.run.progress import Notices, reason
-from dpgen_jax.types import UserError
 
 PROMISE = ("guarantee", "epsilon", "delta", "relation", "unit", "noise_source", "package_version")
 
 
 def finish(files: RunFolder, release: Release, keep: Callable[[], None], notices: Notices
            ) -> Release:
-    """Writes the release, then the last checkpoint by `keep`, then the pictures. What fails after
-    the release costs itself alone, and a line. Returns the release that is there: an earlier one
-    of this run is kept where it comes of more steps, which it does if its last checkpoint failed.
+    """Writes the release, then the last checkpoint by `keep`, then the pictures.
 
-    Errors: UserError where the release cannot be written, after the checkpoint it can be made from.
+    What fails after the release costs itself alone, and a line. Returns the release that is there:
+    an earlier one of this run is kept where it comes of more steps, which it does if its last
+    checkpoint failed.
+
+    Raises:
+        UserError: Where the release cannot be written, after the checkpoint it can be made from.
     """
     if further := _of_more_steps(files, release):
         return further

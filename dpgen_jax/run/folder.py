@@ -1,4 +1,4 @@
-"""The run folder of interface.md: what lies where, and what may not be overwritten."""
+"""The run folder: what lies where, and what may not be overwritten."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from dpgen_jax import reading
-from dpgen_jax.run.atomic import sync
-from dpgen_jax.types import UserError
+from dpgen_jax.core import reading
+from dpgen_jax.core.atomic import sync
+from dpgen_jax.core.types import UserError
 from dpgen_jax.version import __version__
 
 # These decide what is computed and what it costs; the ledger's header holds their hash.
@@ -29,50 +29,70 @@ FIXED = (*MEANING, "seed", "data_notes")
 
 @dataclasses.dataclass(frozen=True)
 class RunFolder:
-    """DIR/{config.json, ledger.jsonl, metrics.jsonl, private/, release/}, and class_counts.json
-    where those were bought."""
+    """DIR/{config.json, ledger.jsonl, metrics.jsonl, private/, release/}.
+
+    There is also class_counts.json where those were bought.
+
+    Attributes:
+        root: The folder.
+    """
 
     root: Path
 
     @property
     def config(self) -> Path:
+        """The configuration of the run."""
         return self.root / "config.json"
 
     @property
     def ledger(self) -> Path:
+        """The ledger of the run."""
         return self.root / "ledger.jsonl"
 
     @property
     def metrics(self) -> Path:
+        """The public metrics, a line for each block of steps."""
         return self.root / "metrics.jsonl"
 
     @property
     def private(self) -> Path:
+        """The folder that only its owner may open."""
         return self.root / "private"
 
     @property
     def identity(self) -> Path:
+        """The key by which the records are dealt, and their fingerprint."""
         return self.private / "identity.json"
 
     @property
     def checkpoints(self) -> Path:
+        """The folder of the checkpoints."""
         return self.private / "checkpoints"
 
     @property
     def votes(self) -> Path:
+        """The sums of votes that the data holder keeps, of methods that have them."""
         return self.private / "votes.i4"
 
     @property
     def class_counts(self) -> Path:
+        """The noisy class counts that were bought."""
         return self.root / "class_counts.json"
 
     @property
     def release(self) -> Path:
+        """The release: all that may be shared."""
         return self.root / "release"
 
     def run_id(self) -> str:
-        """The random id of the run, 32 hex digits, by which the ledger, private/ and the journal
-        name it; nothing in a folder without a config.json. Errors: UserError."""
+        """Returns the random id of the run, 32 hex digits.
+
+        The ledger, private/ and the journal name the run by it. It is empty in a folder without a
+        config.json.
+
+        Raises:
+            UserError: Where config.json does not say it.
+        """
         if not self.config.exists():
             return ""
         held = read_json(self.config).get("run")
@@ -87,10 +107,12 @@ class RunFolder:
         return not begun and not _names(self.private)
 
     def traces(self) -> list[str]:
-        """What a run makes after its ledger, by path in the folder. In this order a first start
-        makes private/, config.json, private/identity.json and the ledger, each whole or not at all
-        but for the ledger's header; then it may charge, and then draw. So where there is anything
-        else, something may have been drawn."""
+        """Returns the paths in the folder of what a run makes after its ledger.
+
+        In this order a first start makes private/, config.json, private/identity.json and the
+        ledger, each whole or not at all but for the ledger's header; then it may charge, and then
+        draw. So where there is anything else, something may have been drawn.
+        """
         before = {"config.json", "config.json.tmp", "private", self.ledger.name}
         known = {self.identity.name, self.identity.name + ".tmp"}
         return sorted([*(_names(self.root) - before),
@@ -108,8 +130,12 @@ def default_root(method: str, dataset: str) -> Path:
 
 
 def create(root: Path, config: dict[str, Any]) -> RunFolder:
-    """A new run. Errors: UserError when the folder holds anything, which is left untouched; what
-    another start left that was killed before it wrote config.json is nothing."""
+    """A new run.
+
+    Raises:
+        UserError: When the folder holds anything, which is left untouched; what another start left
+            that was killed before it wrote config.json is nothing.
+    """
     folder = RunFolder(root)
     if root.exists() and not (root.is_dir() and folder.unused()):
         held = "a run" if (root / "config.json").exists() else "other files"
@@ -125,8 +151,9 @@ def create(root: Path, config: dict[str, Any]) -> RunFolder:
 def reopen(root: Path, config: dict[str, Any]) -> RunFolder:
     """An existing run to go on with.
 
-    Errors: UserError when there is none, or when a field that decides the meaning of the run
-    differs; the message lists the differences.
+    Raises:
+        UserError: When there is none, or when a field that decides the meaning of the run differs;
+            the message lists the differences.
     """
     folder = RunFolder(root)
     if not folder.config.is_file():
@@ -183,7 +210,9 @@ def write_json(path: Path, value: Any, mode: int = 0o644) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object, of finite numbers and at most `MAX_DEPTH` levels.
 
-    Errors: UserError naming the file when it is missing, no regular file, or no such object."""
+    Raises:
+        UserError: Naming the file when it is missing, no regular file, or no such object.
+    """
     data = reading.read_bytes(path, reading.JSON_BYTES)
     try:
         return parse_json(data)
@@ -192,7 +221,11 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def parse_json(data: bytes) -> dict[str, Any]:
-    """The object in the bytes. Errors: ValueError, as `read_json` says."""
+    """The object in the bytes.
+
+    Raises:
+        ValueError: As `read_json` says.
+    """
     try:
         value = json.loads(data, parse_constant=_number, parse_float=_number, parse_int=_whole,
                            object_pairs_hook=_each_once)
@@ -205,7 +238,7 @@ def parse_json(data: bytes) -> dict[str, Any]:
 
 
 def _number(text: str) -> float:
-    """Of JSON and of what Python writes beside it: NaN, and infinities, also as 1e400."""
+    """Parses a number, and refuses NaN and infinities, also as 1e400."""
     if not math.isfinite(value := float(text)):
         raise ValueError(f"{text[:40]} is no finite number")
     return value

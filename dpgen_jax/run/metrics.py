@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from dpgen_jax import reading
+from dpgen_jax.core import reading
+from dpgen_jax.core.types import UserError
 from dpgen_jax.run.folder import parse_json
-from dpgen_jax.types import UserError
 
 NOT_DRAWN = ("step", "charged", "epsilon", "seconds")
 """columns that are no metric of the method"""
@@ -29,9 +29,11 @@ class MetricsWriter:
 
     resume_step: the step a run goes on from; later rows are marked as superseded, for their steps
     will be written again. None leaves all rows as they are. A torn last line, as a crash leaves it,
-    goes either way.
-    tensorboard: a folder to mirror the scalars to. Errors: UserError where the file cannot be
-    read or written, or where tensorboard is asked for and tensorboardX is not installed.
+    goes either way. tensorboard: a folder to mirror the scalars to.
+
+    Raises:
+        UserError: Where the file cannot be read or written, or where tensorboard is asked for and
+            tensorboardX is not installed.
     """
 
     def __init__(self, path: str | Path, resume_step: int | None = None,
@@ -45,8 +47,14 @@ class MetricsWriter:
             raise UserError(f"cannot write {path}: {error.strerror}") from error
 
     def write(self, row: dict[str, Any]) -> None:
-        """One line. row: JSON values and scalars, `step` among them; NaN and infinities become
-        null. Errors: UserError for anything else, before a byte is written."""
+        """Writes one line.
+
+        Args:
+            row: JSON values and scalars, `step` among them; NaN and infinities become null.
+
+        Raises:
+            UserError: For anything else, before a byte is written.
+        """
         row = _strict(row)
         self._file.write(_line(row))
         self._file.flush()
@@ -61,6 +69,7 @@ class MetricsWriter:
             self._board.add_image(name, image, step, dataformats="HWC")
 
     def close(self) -> None:
+        """Closes the file."""
         self._file.close()
         if self._board:
             self._board.close()
@@ -68,19 +77,30 @@ class MetricsWriter:
     def __enter__(self) -> MetricsWriter:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 def read(path: str | Path) -> list[dict[str, Any]]:
-    """The rows that count, without superseded ones; a missing file has none, and a torn last line
-    is left out. Errors: UserError for a damaged line before the last, naming it."""
+    """Reads the rows that count, without superseded ones.
+
+    A missing file has none, and a torn last line is left out.
+
+    Args:
+        path: The file.
+
+    Raises:
+        UserError: For a damaged line before the last, naming it.
+    """
     return [row for row in _all(Path(path)) if not row.get("superseded")]
 
 
 def charged(path: str | Path) -> int:
     """The most steps that any row says were charged, superseded ones included; 0 if none does.
-    Errors: as `read`."""
+
+    Raises:
+        UserError: As `read`.
+    """
     return max((row.get("charged", 0) for row in _all(Path(path))), default=0)
 
 
@@ -149,7 +169,11 @@ def _board(folder: str | Path, resume_step: int | None) -> Any:
 
 
 def summary_writer() -> Any:
-    """The class that writes for TensorBoard. Errors: UserError where tensorboardX is missing."""
+    """The class that writes for TensorBoard.
+
+    Raises:
+        UserError: Where tensorboardX is missing.
+    """
     try:
         from tensorboardX import SummaryWriter
     except ImportError as error:

@@ -1,44 +1,52 @@
-"""What a person sees of a run, and how it is stopped."""
+"""Shows the progress of a run, and stops it."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import Any
 
 from tqdm import tqdm
 
+from dpgen_jax.core.console import Guarded, tell
+
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
                 if hasattr(signal, name))
-"""What asks a run to stop. Windows has no SIGHUP and sends SIGBREAK for CTRL_BREAK."""
+"""The signals that ask a run to stop. Windows has no SIGHUP and sends SIGBREAK for CTRL_BREAK."""
 BURST = 1.0
 """Seconds within which another signal is part of the first request: a terminal that closes sends
 SIGHUP twice, through the shell and by itself, and `timeout` sends SIGTERM twice."""
 
 
 class Stop:
-    """Whether a run was asked to stop, which it reads between blocks of steps. signal: by what."""
+    """A request to stop, which a run looks at between blocks of steps.
+
+    Attributes:
+        signal: The signal that asked; None: nobody did.
+    """
 
     def __init__(self) -> None:
         self.signal: int | None = None
         self._since = 0.0
 
     def __call__(self) -> bool:
+        """Returns whether the run was asked to stop."""
         return self.signal is not None
 
     @property
     def exit_code(self) -> int:
-        """Of a run that stopped as it was asked to: 143 after SIGTERM, 129 after SIGHUP. Ctrl-C is
-        a person's own wish, and no failure."""
+        """The exit code of a run that stopped as it was asked to.
+
+        It is 143 after SIGTERM and 129 after SIGHUP. Ctrl-C is a person's own wish, and no failure.
+        """
         return 0 if self.signal in (None, signal.SIGINT) else 128 + self.signal
 
     def note(self, number: int, _frame: Any) -> None:
-        """The handler of a signal."""
+        """Handles a signal."""
         if self.signal is None:
             self.signal, self._since = number, time.monotonic()
             tell("\nstopping after this step (Ctrl-C again to stop at once)", sys.stderr)
@@ -50,11 +58,16 @@ class Stop:
 
 @contextmanager
 def interruptible() -> Iterator[Stop]:
-    """The first Ctrl-C, SIGTERM, SIGHUP or CTRL_BREAK is noted; a second one stops at once. What
-    comes to its end after one that was not Ctrl-C raises SystemExit with the signal's exit code.
+    """Notes the first Ctrl-C, SIGTERM, SIGHUP or CTRL_BREAK; a second one stops at once.
 
     What the parent ignores, as `nohup` does SIGHUP, stays ignored. Outside the main thread (some
     notebooks) signals are left as they are.
+
+    Yields:
+        Whether the run was asked to stop.
+
+    Raises:
+        SystemExit: At the end, with the signal's exit code, after one that was not Ctrl-C.
     """
     stop, before = Stop(), {}
     with contextlib.suppress(ValueError):  # not the main thread
@@ -70,45 +83,11 @@ def interruptible() -> Iterator[Stop]:
         raise SystemExit(stop.exit_code)
 
 
-class Guarded:
-    """A stream whose reader may be gone, as a closed terminal is, or whose disk may be full: what
-    cannot be written is lost, and what comes after it as well."""
-
-    def __init__(self, stream: TextIO):
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> None:
-        self._safely(lambda: self._stream.write(text))
-
-    def flush(self) -> None:
-        self._safely(self._stream.flush)
-
-    def _safely(self, act: Callable[[], Any]) -> None:
-        try:
-            act()
-        except RuntimeError:  # a signal's handler came in the middle of another write
-            pass
-        except (OSError, ValueError):
-            # Also what is written at the end of the process, which would change its exit code.
-            with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nothing:
-                os.dup2(nothing.fileno(), self._stream.fileno())
-
-
-def tell(line: str, stream: TextIO | None = None) -> None:
-    """Prints a line at once, to stdout or `stream`, if anybody is there to read it."""
-    stream = sys.stdout if stream is None else stream
-    if stream is not None:  # as it is without a console
-        guarded = Guarded(stream)
-        guarded.write(line + "\n")
-        guarded.flush()
-
-
 class Notices:
-    """What the person who runs it is told beside the run's own lines, on stderr: what only the data
-    holder may read, and what failed without stopping the run. failures: the lines of the latter.
+    """Lines on stderr for the person who runs it: what only the data holder may read, and failures.
+
+    Attributes:
+        failures: The lines about what failed without stopping the run.
     """
 
     def __init__(self, write: Callable[[str], None] = lambda line: tell(line, sys.stderr)):
@@ -116,17 +95,18 @@ class Notices:
         self.failures: list[str] = []
 
     def private(self, line: str) -> None:
+        """Writes a line that only the data holder may read."""
         self._write(f"private: {line}")
 
     def failure(self, line: str) -> None:
-        """Said once, however often it happens."""
+        """Writes a line about a failure, once, however often it happens."""
         if line not in self.failures:
             self.failures.append(line)
             self._write(f"warning: {line}")
 
     @contextmanager
     def attempt(self, what: Any) -> Iterator[None]:
-        """What fails in here is named, and costs no more than itself."""
+        """Names what fails within, which costs no more than itself."""
         try:
             yield
         except Exception as error:  # of any kind: what was paid for must not hang on it
@@ -134,7 +114,7 @@ class Notices:
 
 
 def reason(error: Exception) -> str:
-    """Why, in a few words."""
+    """Returns why something failed, in a few words."""
     text = getattr(error, "strerror", None) or (str(error).splitlines() or [""])[0][:200]
     return text or type(error).__name__
 
@@ -151,26 +131,30 @@ class Bar:
                          "{elapsed} gone, {remaining} left{postfix}\n")
 
     def advance(self, steps: int, shown: dict[str, Any]) -> None:
+        """Moves the bar by some steps, and shows values by name beside it."""
         self._bar.set_postfix(shown, refresh=False)
         first = self._bar.n == self._bar.initial
         self._bar.mininterval = 0 if first else self._every  # the first step is shown at once
         self._bar.update(steps)
 
     def reach(self, share: float) -> None:
-        """Up to this share of the whole."""
+        """Moves the bar up to this share of the whole."""
         self.advance(int(share * self._bar.total) - self._bar.n, {})
 
     def close(self) -> None:
+        """Closes the bar."""
         self._bar.close()
 
 
 def clock() -> Callable[[], float]:
-    """Seconds since the call."""
+    """Returns a function that says how many seconds have gone since this call."""
     started = time.monotonic()
     return lambda: time.monotonic() - started
 
 
 def public_seconds(seconds: float) -> float:
-    """To a tenth, as files that may be shared hold times: finer digits help nobody who watches a
-    run, and could tell of the records that were computed on."""
+    """Returns seconds to a tenth, as files that may be shared hold times.
+
+    Finer digits help nobody who watches a run, and could tell of the records that were computed on.
+    """
     return round(seconds, 1)

@@ -3,10 +3,10 @@ from decimal import Decimal
 
 import pytest
 
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import gaussian, renyi
 from dpgen_jax.accountant.calibrate import check_budget, max_steps, sigma_for
 from dpgen_jax.accountant.events import EpsilonDeltaEvent, GaussianEvent, NonPrivateEvent
-from dpgen_jax.errors import BudgetExceeded, UserError
+from dpgen_jax.core.errors import BudgetExceeded, UserError
 
 DELTA = 1e-5
 DATALENS = GaussianEvent(sigma=5000, squared_sensitivity=4 * 200 * 15)
@@ -24,7 +24,7 @@ def test_max_steps(event, epsilon, steps):
     # the defining property, and an independent count from the scalar vector c
     assert gaussian.epsilon(((event, steps),), DELTA) <= epsilon
     assert gaussian.epsilon(((event, steps + 1),), DELTA) > epsilon
-    assert steps == int(2 * gaussian.zcdp_for(epsilon, DELTA) / event.mu_squared)
+    assert steps == int(2 * renyi.zcdp_for(epsilon, DELTA) / event.mu_squared)
 
 
 def test_max_steps_mutants_differ():

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpgen_jax.accountant import cross_check, gaussian
+from dpgen_jax.accountant import cross_check, gaussian, gdp
 from dpgen_jax.accountant.events import (
     EpsilonDeltaEvent,
     GaussianEvent,
     NonPrivateEvent,
     RenyiEvent,
 )
-from dpgen_jax.errors import UserError
+from dpgen_jax.core.errors import UserError
 
 DELTA = 1e-5
 VOTES = GaussianEvent(sigma=5000, squared_sensitivity=4 * 200 * 15)
@@ -41,7 +41,7 @@ def true_delta(events, epsilon):
                 losses = after
 
     def gaussian_delta(left):
-        return gaussian.delta_at(math.sqrt(mu), left) if mu else max(0.0, 1 - math.exp(left))
+        return gdp.delta_at(math.sqrt(mu), left) if mu else max(0.0, 1 - math.exp(left))
 
     rest = sum(p * gaussian_delta(epsilon - loss) for loss, p in losses.items())
     return told + (1 - told) * rest

@@ -12,7 +12,7 @@ from dpgen_jax.accountant import gaussian, ledger
 from dpgen_jax.accountant.calibrate import max_steps
 from dpgen_jax.accountant.events import EpsilonDeltaEvent, NonPrivateEvent, RenyiEvent
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.errors import BudgetExceeded, UserError
+from dpgen_jax.core.errors import BudgetExceeded, UserError
 
 
 def test_reserve_and_settle(path):

@@ -8,7 +8,7 @@ from ledgers import COUNTS, HEADER, OTHER, STEP, block, half_then_full, refuses_
 from dpgen_jax.accountant import chain, gaussian, ledger
 from dpgen_jax.accountant.events import GaussianEvent
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.errors import BudgetExceeded, UserError
+from dpgen_jax.core.errors import BudgetExceeded, UserError
 
 
 def test_missing_and_empty(path):

@@ -12,8 +12,9 @@ import pytest
 from ledgers import DELTA, HEADER, block, half_then_full
 
 from dpgen_jax.accountant import ledger
+from dpgen_jax.accountant.append_file import AppendOnlyFile
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.errors import UserError
+from dpgen_jax.core.errors import UserError
 
 
 @pytest.mark.parametrize("kept", [0, 1, 100])
@@ -94,15 +95,15 @@ def test_an_interrupt_in_an_append_is_not_followed_by_another(path, monkeypatch)
 
 
 def test_an_interrupt_after_the_write_is_not_followed_by_another(path, monkeypatch):
-    durably = Ledger._durably
+    append = AppendOnlyFile.append
 
-    def interrupted(book, line):
-        durably(book, line)
+    def interrupted(file, line):
+        append(file, line)
         raise KeyboardInterrupt
 
     with Ledger.create(path, HEADER) as book:
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(Ledger, "_durably", interrupted)
+            patch.setattr(AppendOnlyFile, "append", interrupted)
             book.reserve(block(3), 3)
         with pytest.raises(UserError, match="interrupted"):
             book.reserve(block(3), 3)
@@ -182,11 +183,12 @@ except ValueError as error:
 
 def test_a_forked_child_must_not_write(path):
     with Ledger.create(path, HEADER) as book:
-        book._pid += 1  # what a child sees
+        book._file._pid += 1  # what a child sees
         with pytest.raises(UserError, match="forked"):
             book.reserve(block(1), 1)
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_it_counts_all_that_was_drawn(path):
     """`kill -9` in a loop of reserve, draw (print), settle: three lives of one run."""
     code = f"""

@@ -21,7 +21,7 @@ from dpgen_jax.accountant.events import (
     merge,
     to_json,
 )
-from dpgen_jax.errors import UserError
+from dpgen_jax.core.errors import UserError
 
 DELTA = 1e-5
 STEPS, BATCH, UNITS = 20_000, 32, 1000
@@ -30,7 +30,7 @@ WHOLE = (2, 3, 4, 5, 8, 16, 33)
 
 def step(sigma, drawn=1, batch=BATCH, **more):
     """sigma in units of 2 C, the distance of two gradients clipped to C: B of them are 4 C^2 B."""
-    return SampledGaussianEvent(sigma, batch, UNITS, drawn, **more)
+    return SampledGaussianEvent(GaussianEvent(sigma, batch, **more), UNITS, drawn)
 
 
 def test_vectors_of_one_query():
@@ -61,7 +61,7 @@ def test_epsilon_agrees_with_the_package(sigma):
     assert package * 0.998 < gaussian.epsilon(events, DELTA) <= package * (1 + 1e-8)
     with pytest.raises(UserError, match="without replacement"):
         cross_check.pld_epsilon(events, DELTA)
-    free = ((SampledGaussianEvent(1.0, 0, 10, 1), 3),)
+    free = ((SampledGaussianEvent(GaussianEvent(1.0, 0), 10, 1), 3),)
     assert cross_check.dp_accounting_rdp_epsilon(free, DELTA) == gaussian.epsilon(free, DELTA) == 0
 
 
@@ -92,7 +92,7 @@ def test_the_bound_holds_for_real_pairs(q, t):
             parts.append(math.log1p(-q) - (x - others) ** 2 / 2)
         return np.logaddexp.reduce(parts) - math.log(2 * math.pi) / 2
 
-    event = SampledGaussianEvent(1 / t, 1, 1000, round(1000 * q))
+    event = SampledGaussianEvent(GaussianEvent(1 / t, 1), 1000, round(1000 * q))
     rdp = sampling.curve(((event, 1),))
     for a, b, c in ((t, 0, 0), (0, t, 0), (t / 2, -t / 2, 0), (t, 0, t / 2), (0, t, t)):
         for order in (1.5, 2, 3, 8, 24):
@@ -144,7 +144,7 @@ def test_drawing_helps_and_more_noise_too():
     for sigma in (1.0, 10.0, 100.0):
         costs = [cost(step(sigma, m)) for m in (1, 2, 10, 100, 500, 999, 1000)]
         assert costs == sorted(costs)
-        undrawn = cross_check.rdp_epsilon(((step(sigma).undrawn, 100),), DELTA)
+        undrawn = cross_check.rdp_epsilon(((step(sigma).gaussian, 100),), DELTA)
         assert costs[-1] == pytest.approx(undrawn, rel=0.02) and costs[-1] >= undrawn
         assert cost(step(2 * sigma)) < cost(step(sigma)) < cost(step(sigma), 101)
 
@@ -161,7 +161,7 @@ def test_beside_other_events():
     assert gaussian.epsilon((drawn, (NonPrivateEvent(), 1)), DELTA) == math.inf
     assert gaussian.epsilon((drawn, (EpsilonDeltaEvent(0.1, DELTA), 1)), DELTA) == math.inf
     # a draw that costs nothing leaves the exact number
-    free = (SampledGaussianEvent(1.0, 0, 10, 1), 5)
+    free = (SampledGaussianEvent(GaussianEvent(1.0, 0), 10, 1), 5)
     assert gaussian.epsilon((votes, free), DELTA) == gaussians
     with pytest.raises(UserError, match="not Gaussian"):
         gaussian.mu_squared((drawn,))
@@ -189,13 +189,14 @@ def test_the_drawn_noise_is_charged(tau):
     assert math.nextafter(charged, 0) < 7 * Fraction(tau) <= charged  # rounded up, and once
     hopeless = step(2.871, total_variation=DELTA)
     assert gaussian.epsilon(((hopeless, 1),), DELTA) == math.inf
-    silent = SampledGaussianEvent(1.0, 0, 10, 1, total_variation=DELTA)
+    silent = SampledGaussianEvent(GaussianEvent(1.0, 0, total_variation=DELTA), 10, 1)
     assert gaussian.epsilon(((silent, 1),), DELTA) == math.inf
 
 
 some_event = st.one_of(
-    st.builds(SampledGaussianEvent, st.floats(0.5, 1e3), st.integers(0, 1000), st.just(50),
-              st.integers(1, 50), total_variation=st.sampled_from([0.0, 1e-22, 1e-8])),
+    st.builds(SampledGaussianEvent, st.builds(
+        GaussianEvent, st.floats(0.5, 1e3), st.integers(0, 1000),
+        total_variation=st.sampled_from([0.0, 1e-22, 1e-8])), st.just(50), st.integers(1, 50)),
     st.builds(GaussianEvent, st.floats(0.5, 1e4), st.integers(0, 10_000)),
     st.builds(EpsilonDeltaEvent, st.floats(0.5, 2), st.sampled_from([0.0, 2e-6])),
     st.builds(RenyiEvent, st.sampled_from([1.4, 4.0, 4.7, 32.0]), st.floats(0, 2)))
@@ -222,8 +223,8 @@ def test_a_curve_is_computed_once():
 
 def test_in_a_ledger_and_a_statement(tmp_path):
     event = step(2.871, grid=0.5, total_variation=1e-25)
-    events = merge(((event, STEPS), (event, 5), (event.undrawn, 1)))
-    assert from_json(to_json(events)) == events == ((event, STEPS + 5), (event.undrawn, 1))
+    events = merge(((event, STEPS), (event, 5), (event.gaussian, 1)))
+    assert from_json(to_json(events)) == events == ((event, STEPS + 5), (event.gaussian, 1))
     assert to_json(events)[0]["kind"] == "sampled-gaussian"
     assert event.statement() == {"mechanism": "rounded-gaussian, secret draw", "sigma": 2.871,
                                  "sensitivity": math.sqrt(32), "population": 1000, "drawn": 1}
@@ -235,11 +236,25 @@ def test_in_a_ledger_and_a_statement(tmp_path):
 
 
 @pytest.mark.parametrize("slip", [
-    {"drawn": 0}, {"drawn": 11}, {"population": 0}, {"sigma": 0}, {"sigma": math.nan},
-    {"squared_sensitivity": -1}, {"grid": 0}, {"total_variation": 2}])
+    {"sample_size": 0}, {"sample_size": 11}, {"population": 0},
+    {"gaussian": NonPrivateEvent()}, {"gaussian": 3.0}])
 def test_impossible_events_are_refused(slip):
     with pytest.raises(UserError):
-        SampledGaussianEvent(**{"sigma": 1, "squared_sensitivity": 1, "population": 10, "drawn": 1,
-                                **slip})
+        SampledGaussianEvent(**{"gaussian": GaussianEvent(1, 1), "population": 10,
+                                "sample_size": 1, **slip})
     with pytest.raises(TypeError):
-        SampledGaussianEvent(1, 1, 10, 1.5)
+        SampledGaussianEvent(GaussianEvent(1, 1), 10, 1.5)
+
+
+def test_files_hold_the_fields_of_both_events_side_by_side():
+    """As in ledgers of before the events were nested."""
+    row = {"kind": "sampled-gaussian", "count": 2, "sigma": 2.5, "squared_sensitivity": 32,
+           "population": 1000, "drawn": 3, "grid": 0.5, "total_variation": 1e-25,
+           "mechanism": "rounded-gaussian, secret draw"}
+    event = SampledGaussianEvent(GaussianEvent(2.5, 32, 0.5, 1e-25), 1000, 3)
+    assert from_json([row]) == ((event, 2),) and to_json(((event, 2),)) == [row]
+    for slip in ({"sample_size": 3}, {"gaussian": {}}, {"rate": 0.1}):
+        with pytest.raises(TypeError):
+            from_json([row | slip])
+    with pytest.raises(TypeError):
+        from_json([{name: value for name, value in row.items() if name != "sigma"}])

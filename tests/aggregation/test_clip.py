@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpgen_jax.aggregation.clip import GridMean, RowL2, _squares_within
-from dpgen_jax.types import UserError
+from dpgen_jax.core.types import UserError
 
 DRAWS = 100_000
 PROJECT = jax.jit(RowL2.project, static_argnums=0)

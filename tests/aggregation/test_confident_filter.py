@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from test_confident_gnmax import queries
 
-from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import gaussian, gdp
 from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
 from dpgen_jax.aggregation.noise import RoundedGaussian
 
@@ -53,7 +53,7 @@ def check_filter(mechanism):
     ends = np.array(list(paths(mechanism)))
     mu, tau = math.sqrt(ends[:, 0].max()), ends[:, 1].max()
     assert ends[:, 1].max() > 2 * ends[:, 1].min() > 0, "the adversary changes nothing"
-    assert gaussian._exact(mu, tau, 1e-5) <= 1
+    assert gdp.exact_epsilon(mu, tau, 1e-5) <= 1
 
 
 COARSE = {"noise": Coarse(60.0), "test_noise": Coarse(150.0), "n_units": 400}
@@ -64,5 +64,5 @@ def test_no_answers_buy_more_than_the_filter_was_started_with():
 
 
 def test_a_distance_that_is_charged_as_drawn_is_caught():
-    with pytest.raises(AssertionError, match="_exact"):
+    with pytest.raises(AssertionError, match="exact_epsilon"):
         check_filter(queries(AsDrawn, **COARSE))

@@ -18,7 +18,7 @@ from dpgen_jax.aggregation.discrete_laplace import (
     sample,
     scale_for,
 )
-from dpgen_jax.types import Private, UserError
+from dpgen_jax.core.types import Private, UserError
 
 ALPHA = 1e-6
 

@@ -1,9 +1,9 @@
 """The integers that are checked are those that are added: read off the programs that run."""
 
+import as_in_a_run
 import jax
 import jax.numpy as jnp
 import numpy as np
-import production
 import pytest
 import test_battery
 
@@ -25,25 +25,28 @@ def test_rows_that_break_the_bound_become_zero_and_no_others():
     np.testing.assert_array_equal(stacked(rows[:, None][:2]), rows[:, None][:2])
 
 
+@pytest.mark.slow
 def test_every_bound_checks_the_integers_that_are_added():
     """Compiled with a run's flags, what is added to a sum comes from the check's loop and from
     integers alone; a label vote, a comparison that is 0 or 1 however it is computed, needs none."""
-    found = production.call("sources_of_bounds", "loop")
+    found = as_in_a_run.call("sources_of_bounds", "loop")
     assert found.pop("LabelVotes") == NO_CHECK
     assert len(found) == 7 and all(one == ONE_CHECK for one in found.values()), found
 
 
+@pytest.mark.slow
 def test_messages_that_are_rounded_again_after_the_check_are_caught():
-    found = production.call("sources_of_bounds", "inline", "GradientL2", "RowL2", "OneHot")
+    found = as_in_a_run.call("sources_of_bounds", "inline", "GradientL2", "RowL2", "OneHot")
     assert not [name for name, (floats, checks) in found.items() if checks or not floats], found
 
 
-def test_a_drawn_records_gradient_is_rounded_once_in_the_block_that_runs():
-    assert production.call("sources", "dpcgan", 2) == [ONE_CHECK]
-
-
 @pytest.mark.slow
+def test_a_drawn_records_gradient_is_rounded_once_in_the_block_that_runs():
+    assert as_in_a_run.call("sources", "dpcgan", 2) == [ONE_CHECK]
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("name", test_battery.PRIVATE)
 def test_every_method_checks_the_integers_that_are_added(name):
     wanted = NO_CHECK if name == "pategan" else ONE_CHECK
-    assert production.call("sources", name, 1, 2) == [wanted, wanted]
+    assert as_in_a_run.call("sources", name, 1, 2) == [wanted, wanted]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpgen_jax.aggregation.clip import GradientL2, gradient_levels
-from dpgen_jax.types import UserError
+from dpgen_jax.core.types import UserError
 
 PROJECT = jax.jit(lambda bound, m: jax.vmap(lambda row: bound.project(None, row[None])[0])(m),
                   static_argnums=0)
@@ -41,7 +41,7 @@ def adversarial(rng, bound):
 def check(project, bound, rows):
     entries = np.asarray(project(bound, rows))
     assert entries.dtype == np.int32 and entries.shape == rows.shape
-    assert squares(entries).max() <= bound.squared_norm()
+    assert squares(entries).max() <= bound.squared_norm
     assert not entries[~np.isfinite(rows).all(1)].any()
     return entries
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.aggregation.label_votes import LabelMechanism, LabelVotes, Majority, Share
 from dpgen_jax.aggregation.laplace import DiscreteLaplace
-from dpgen_jax.aggregation.mechanism import Mechanism, release
+from dpgen_jax.aggregation.mechanism import SumMechanism, release
 from dpgen_jax.aggregation.noise import NoNoise, RoundedGaussian
-from dpgen_jax.aggregation.schedule import Everyone
-from dpgen_jax.types import Private, UserError
+from dpgen_jax.aggregation.schedule import FullParticipation
+from dpgen_jax.core.types import Private, UserError
 
 KEY = jax.random.key(0)
 MAJORITY = Majority()
@@ -25,7 +25,7 @@ floats = st.floats(width=32, allow_nan=True, allow_infinity=True)
 
 
 def mechanism(noise, rows=3, units=10, decode=MAJORITY, kind=LabelMechanism):
-    return kind(bound=LabelVotes(rows), noise=noise, schedule=Everyone(), n_units=units,
+    return kind(bound=LabelVotes(rows), noise=noise, schedule=FullParticipation(), n_units=units,
                 shape=(rows, 1), decode=decode)
 
 
@@ -84,9 +84,9 @@ def test_gaussian_noise_is_charged_for_the_step_and_laplace_noise_for_every_vote
     noise = DiscreteLaplace(5.0)
     held = mechanism(noise)
     assert held.events(7) == ((noise.event(1, 1), 21),)
-    assert held.due(held.events(2), 2, 3) == ((noise.event(1, 1), 9),)
+    assert held.pending_charge(held.events(2), 2, 3) == ((noise.event(1, 1), 9),)
     with pytest.raises(ValueError, match="charged for each"):
-        mechanism(noise, kind=Mechanism).events(1)
+        mechanism(noise, kind=SumMechanism).events(1)
 
 
 @pytest.mark.parametrize("scale", [30.0, 400.0])
@@ -111,5 +111,5 @@ def test_no_rows_are_refused(rows):
 
 def test_add_or_remove_is_refused():
     with pytest.raises(UserError, match="add-remove"):
-        Mechanism(bound=LabelVotes(1), noise=NoNoise(), schedule=Everyone(), n_units=2,
-                  shape=(1, 1), decode=Majority(), relation="add-remove")
+        SumMechanism(bound=LabelVotes(1), noise=NoNoise(), schedule=FullParticipation(), n_units=2,
+                     shape=(1, 1), decode=Majority(), relation="add-remove")

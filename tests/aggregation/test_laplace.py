@@ -12,7 +12,7 @@ from scipy import stats
 
 from dpgen_jax.accountant.events import LaplaceEvent
 from dpgen_jax.aggregation.laplace import DiscreteLaplace, thresholds
-from dpgen_jax.types import UserError
+from dpgen_jax.core.types import UserError
 
 ALPHA = 1e-6
 SCALES = [0.1, 0.5, 1.0, 20.0, 300.0, 65536.0]

@@ -11,7 +11,7 @@ import pytest
 from dpgen_jax.aggregation import hadamard
 from dpgen_jax.aggregation.clip import GridMean
 from dpgen_jax.aggregation.levels import KLevels
-from dpgen_jax.types import UserError
+from dpgen_jax.core.types import UserError
 
 DRAWS = 50_000
 PROJECT = jax.jit(KLevels.project, static_argnums=0)
@@ -40,7 +40,7 @@ def check(project, bound, rows):
         spoken = entries.any(1)
         levels = range(-bound.levels + 1, bound.levels, 2)
         assert np.isin(entries[spoken], levels).all()
-        assert (entries.astype(np.int64) ** 2).sum(1).max() <= bound.squared_norm
+        assert (entries.astype(np.int64) ** 2).sum(1).max() <= bound.squared_row_norm
         assert not spoken[~np.isfinite(rows).all(1)].any() and not spoken[0]
 
 

@@ -4,14 +4,13 @@ import dataclasses
 import functools
 import math
 
+import adversary
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tiny
 from scipy import stats
 
-from dpgen_jax import loop
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.accountant.events import GaussianEvent, NonPrivateEvent
 from dpgen_jax.aggregation.bits import OsBits, SeededBits
@@ -19,24 +18,28 @@ from dpgen_jax.aggregation.clip import GridMean, RowL2
 from dpgen_jax.aggregation.local import LocalMechanism
 from dpgen_jax.aggregation.mechanism import release
 from dpgen_jax.aggregation.noise import NoNoise, RoundedGaussian
-from dpgen_jax.aggregation.schedule import Everyone, PublishedDraw, Rotation, SecretDraw
+from dpgen_jax.aggregation.sampling import FixedSizeSampling
+from dpgen_jax.aggregation.schedule import FullParticipation, PublishedSampling, RoundRobin
 from dpgen_jax.aggregation.topk_sign import TopKSign
+from dpgen_jax.core.types import Private, UserError, unseal
 from dpgen_jax.private import teachers
-from dpgen_jax.types import Private, UserError, unseal
+from dpgen_jax.run import loop
 
 CLIENTS, GROUPS = 5, 2
 SIGMA = 6.0
 
 
 def mechanism(**fields):
-    default = {"bound": TopKSign(tiny.TOP_K, tiny.ROWS), "noise": RoundedGaussian(SIGMA),
-               "schedule": Rotation(GROUPS), "n_units": CLIENTS, "shape": tiny.SHAPE,
+    default = {"bound": TopKSign(adversary.TOP_K, adversary.ROWS), "noise": RoundedGaussian(SIGMA),
+               "schedule": RoundRobin(GROUPS), "n_units": CLIENTS, "shape": adversary.SHAPE,
                "decode": lambda noised, n: noised.astype(jnp.float32) / n}
     return LocalMechanism(**default | fields)
 
 
 LOCAL = mechanism()
-WIDE = mechanism(bound=RowL2(1.0, 400, 20, 200), shape=(20, 400), n_units=8, schedule=Everyone())
+WIDE = mechanism(
+    bound=RowL2(1.0, 400, 20, 200), shape=(20, 400), n_units=8, schedule=FullParticipation()
+)
 
 
 def answer(key, unit, own, query):
@@ -44,7 +47,7 @@ def answer(key, unit, own, query):
     return own.x.reshape(-1, 8).astype(jnp.float32).sum(0) - 128 * len(own.y) + 0 * query.images
 
 
-METHOD = dataclasses.replace(tiny.build(answer=answer), mechanism=LOCAL)
+METHOD = dataclasses.replace(adversary.build(answer=answer), mechanism=LOCAL)
 
 
 # The noise.
@@ -58,7 +61,7 @@ def noises(built, secrets):
 
 def check_own_noise(built):
     """Independent from client to client and turn to turn: the sum over m has m sigma^2."""
-    sent = noises(built, built.secrets(SeededBits(0), np.zeros(4, np.int32), 0))
+    sent = noises(built, built.private_inputs(SeededBits(0), np.zeros(4, np.int32), 0))
     m, n, *_ = sent.shape
     flat = sent.reshape(m * n, -1).astype(float)
     assert sent.shape == (8, 4, 20, 400) and len(np.unique(flat, axis=0)) == m * n
@@ -78,16 +81,16 @@ def test_every_client_draws_noise_of_its_own():
 class Shared(LocalMechanism):
     """The mutant: one draw for all clients of a step."""
 
-    def secrets(self, source, turns, first):
-        bits = super().secrets(source, turns, first)
+    def private_inputs(self, source, turns, first):
+        bits = super().private_inputs(source, turns, first)
         return np.broadcast_to(bits[:1], bits.shape)
 
 
 class Kept(LocalMechanism):
     """The mutant: a client's noise is that of its first turn."""
 
-    def secrets(self, source, turns, first):
-        bits = super().secrets(source, turns, first)
+    def private_inputs(self, source, turns, first):
+        bits = super().private_inputs(source, turns, first)
         return np.broadcast_to(bits[:, :1], bits.shape)
 
 
@@ -107,34 +110,36 @@ def test_noise_that_is_not_the_clients_own_is_caught(kind):
 
 def test_what_leaves_a_client_is_bounded_and_noised():
     """Its projection plus the noise of its bits, and nothing is left for the server to add."""
-    message = np.random.default_rng(0).normal(size=tiny.SHAPE).astype(np.float32)
-    secret = LOCAL.secrets(OsBits(), np.zeros(1, np.int32), 0)[0, 0]
+    message = np.random.default_rng(0).normal(size=adversary.SHAPE).astype(np.float32)
+    secret = LOCAL.private_inputs(OsBits(), np.zeros(1, np.int32), 0)[0, 0]
     key = jax.random.key(1)
     sent = LOCAL.contribution(key, message, secret)
     np.testing.assert_array_equal(
         sent, LOCAL.bound.project(key, message) + LOCAL.noise.sample(secret))
     assert sent.dtype == jnp.int32 and np.abs(sent).max() <= LOCAL.largest
-    assert LOCAL.bits_shape == (0,) and secret.shape == (*tiny.SHAPE, 3)
-    total = np.arange(32, dtype=np.int32).reshape(tiny.SHAPE)
+    assert LOCAL.bits_shape == (0,) and secret.shape == (*adversary.SHAPE, 3)
+    total = np.arange(32, dtype=np.int32).reshape(adversary.SHAPE)
     value = release(LOCAL, jnp.zeros(0, jnp.uint32), Private(jnp.asarray(total)))
     np.testing.assert_allclose(value, total / (CLIENTS / GROUPS), rtol=1e-6)
 
 
 def test_seeded_bits_belong_to_the_client_and_the_turn():
     """Whatever the length of a block, and whoever else is visited with it."""
-    turns = LOCAL.schedule.turns(None, 3, 6)
-    whole = LOCAL.secrets(SeededBits(9), turns, 3)
-    assert whole.shape == (3, 6, *tiny.SHAPE, 3) and whole.dtype == np.uint32
-    parts = [LOCAL.secrets(SeededBits(9), turns[a:b], 3 + a) for a, b in ((0, 1), (1, 4), (4, 6))]
+    turns = LOCAL.schedule.cohorts(None, 3, 6)
+    whole = LOCAL.private_inputs(SeededBits(9), turns, 3)
+    assert whole.shape == (3, 6, *adversary.SHAPE, 3) and whole.dtype == np.uint32
+    parts = [
+        LOCAL.private_inputs(SeededBits(9), turns[a:b], 3 + a) for a, b in ((0, 1), (1, 4), (4, 6))
+    ]
     np.testing.assert_array_equal(whole, np.concatenate(parts, 1))
     for row, i in np.ndindex(3, 6):
         unit = row * GROUPS + turns[i]
-        alone = SeededBits(9).draw_for(np.array([[unit]]), 3 + i, (*tiny.SHAPE, 3))
+        alone = SeededBits(9).draw_for(np.array([[unit]]), 3 + i, (*adversary.SHAPE, 3))
         np.testing.assert_array_equal(whole[row, i], alone[0, 0])
     flat = {bits.tobytes() for bits in whole.reshape(18, -1)}
     assert len(flat) == 18
     for other in (SeededBits(8), SeededBits(9, 1), OsBits()):
-        drawn = LOCAL.secrets(other, turns, 3)
+        drawn = LOCAL.private_inputs(other, turns, 3)
         assert drawn.shape == whole.shape and not flat & {b.tobytes() for b in
                                                           drawn.reshape(18, -1)}
 
@@ -142,24 +147,29 @@ def test_seeded_bits_belong_to_the_client_and_the_turn():
 # What it costs.
 
 def test_a_visit_is_one_gaussian_release_of_one_client():
-    visit = GaussianEvent(SIGMA, 4 * tiny.TOP_K * tiny.ROWS,
+    visit = GaussianEvent(SIGMA, 4 * adversary.TOP_K * adversary.ROWS,
                           total_variation=RoundedGaussian(SIGMA).total_variation(32))
     for steps in (1, 2, 3, 7):
         assert LOCAL.events(steps) == ((visit, -(-steps // GROUPS)),)
-        assert mechanism(schedule=Everyone()).events(steps) == ((visit, steps),)
-    assert LOCAL.due(((visit, 1),), 1, 1) == () and LOCAL.due(((visit, 1),), 1, 2) == ((visit, 1),)
+        assert mechanism(schedule=FullParticipation()).events(steps) == ((visit, steps),)
+    assert LOCAL.pending_charge(((visit, 1),), 1, 1) == () and LOCAL.pending_charge(
+        ((visit, 1),), 1, 2
+    ) == ((visit, 1),)
     assert (LOCAL.unit, LOCAL.relation) == ("client", "replace-one")
-    charged = LOCAL.due((), 0, 3)
-    assert LOCAL.settled(np.zeros((3, 0)), charged) == charged
+    charged = LOCAL.pending_charge((), 0, 3)
+    assert LOCAL.actual_charge(np.zeros((3, 0)), charged) == charged
 
 
 def test_the_number_of_clients_does_not_change_the_cost():
     """No amplification, and no help from the noise of others."""
-    assert len({mechanism(n_units=n, schedule=Everyone()).events(3) for n in (2, 5, 1000)}) == 1
+    assert (
+        len({mechanism(n_units=n, schedule=FullParticipation()).events(3) for n in (2, 5, 1000)})
+        == 1
+    )
 
 
 def test_two_messages_are_no_further_apart_than_is_charged():
-    key, message = jax.random.key(0), jnp.ones(tiny.SHAPE)
+    key, message = jax.random.key(0), jnp.ones(adversary.SHAPE)
     move = LOCAL.bound.project(key, message) - LOCAL.bound.project(key, -message)
     ((event, _),) = LOCAL.events(1)
     assert int((move**2).sum()) == event.squared_sensitivity
@@ -175,14 +185,18 @@ def test_no_noise_is_never_private():
 @functools.cache
 def by_hand():
     """Every client by itself, with bits drawn for it alone: what the server sees, turn by turn."""
-    (held, key), source = tiny.fresh(CLIENTS), SeededBits(5)
-    public = jax.tree.map(jnp.asarray, tiny.transcript())
-    own = unseal(tiny.records.deal(tiny.records.seal(*tiny.neighbours()[0], tiny.SPEC),
-                                   tiny.dealt(CLIENTS)))
-    visit = jax.jit(functools.partial(teachers.visit_one, METHOD))
+    (held, key), source = adversary.fresh(CLIENTS), SeededBits(5)
+    public = jax.tree.map(jnp.asarray, adversary.transcript())
+    own = unseal(
+        adversary.records.deal(
+            adversary.records.seal(*adversary.neighbours()[0], adversary.SPEC),
+            adversary.dealt(CLIENTS),
+        )
+    )
+    visit = jax.jit(functools.partial(teachers.query_unit, METHOD))
     ask, held = jax.jit(METHOD.ask), [jax.tree.map(lambda a, u=u: a[u], held)
                                       for u in range(CLIENTS)]
-    for turn in range(tiny.STEPS):
+    for turn in range(adversary.STEPS):
         query, total = ask(jax.random.split(jax.random.fold_in(key, turn))[0], public), 0
         for u in range(turn % GROUPS, CLIENTS, GROUPS):
             bits = source.draw_for(np.array([[u]]), turn, LOCAL.client_bits_shape)[0, 0]
@@ -197,11 +211,11 @@ def by_hand():
 @pytest.mark.parametrize(("parts", "per_call"), [
     ((1, 1), 0), ((1, 1), 4), ((2, 1), 0), ((1, 2), 0), ((1, 8), 0), ((2, 2, "pmap"), 3)], ids=str)
 def test_a_run_is_its_clients_one_by_one(tmp_path, parts, per_call):
-    where = tiny.layout(*parts[:2], *parts[2:], units=CLIENTS, groups=GROUPS)
-    state, ledger = tiny.train(tmp_path / "ledger", METHOD, tiny.neighbours()[0], where,
-                               bits=SeededBits(5), steps_per_call=per_call)
+    where = adversary.layout(*parts[:2], *parts[2:], units=CLIENTS, n_cohorts=GROUPS)
+    state, ledger = adversary.train(tmp_path / "ledger", METHOD, adversary.neighbours()[0], where,
+                                    bits=SeededBits(5), steps_per_call=per_call)
     np.testing.assert_allclose(state.public.seen, by_hand(), rtol=1e-6)
-    assert ledger.spent() == LOCAL.events(tiny.STEPS) and np.any(by_hand())
+    assert ledger.spent() == LOCAL.events(adversary.STEPS) and np.any(by_hand())
 
 
 def test_a_long_message_makes_short_blocks():
@@ -216,8 +230,8 @@ def test_a_long_message_makes_short_blocks():
 
 @pytest.mark.parametrize(("fields", "text"), [
     ({"n_units": 1}, "a federation of 1 clients"), ({"n_units": 0}, "at least 2 are needed"),
-    ({"schedule": SecretDraw(5, 2)}, "a secret draw hides nothing from the server"),
-    ({"schedule": PublishedDraw(5)}, "public schedule"),
+    ({"schedule": FixedSizeSampling(5, 2)}, "a secret draw hides nothing from the server"),
+    ({"schedule": PublishedSampling(5)}, "public schedule"),
     ({"shape": (3, 8)}, "covers 4 rows, a message has 3"),
     ({"n_units": 2**31 // LOCAL.largest + 1}, "32-bit integers; use fewer clients")])
 def test_what_would_not_be_private_or_exact_is_refused(fields, text):

@@ -10,21 +10,28 @@ import pytest
 
 from dpgen_jax.accountant.events import GaussianEvent, NonPrivateEvent
 from dpgen_jax.aggregation.bits import draw_bits
-from dpgen_jax.aggregation.mechanism import Mechanism, release
-from dpgen_jax.aggregation.noise import NoNoise, RoundedGaussian, thresholds
-from dpgen_jax.aggregation.schedule import Everyone
+from dpgen_jax.aggregation.gaussian_table import thresholds
+from dpgen_jax.aggregation.mechanism import SumMechanism, release
+from dpgen_jax.aggregation.noise import NoNoise, RoundedGaussian
+from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.aggregation.threshold import Mean, Threshold
 from dpgen_jax.aggregation.topk_sign import TopKSign
-from dpgen_jax.types import Private
+from dpgen_jax.core.types import Private
 
 SHAPE = (15, 784)
 
 
 def vote(**fields):
     """DataLens on MNIST at epsilon 1, with fields of the mechanism replaced."""
-    default = {"bound": TopKSign(200, rows=15, clip=1e-5), "noise": RoundedGaussian(5000.0),
-               "schedule": Everyone(), "n_units": 4000, "shape": SHAPE, "decode": Threshold(0.7)}
-    return Mechanism(**(default | fields))
+    default = {
+        "bound": TopKSign(200, rows=15, clip=1e-5),
+        "noise": RoundedGaussian(5000.0),
+        "schedule": FullParticipation(),
+        "n_units": 4000,
+        "shape": SHAPE,
+        "decode": Threshold(0.7),
+    }
+    return SumMechanism(**(default | fields))
 
 
 def random_bits(mechanism, seed=0):
@@ -166,4 +173,4 @@ def test_a_sealed_sum_shows_its_shape_and_no_value():
 
 def test_mechanisms_are_plain_values():
     assert vote() == vote() and hash(vote()) == hash(vote())
-    assert vote().schedule.visits(149) == 149
+    assert vote().schedule.max_participations(149) == 149

@@ -8,13 +8,12 @@ import pytest
 from scipy.stats import binom, chisquare
 
 from dpgen_jax.accountant.events import GaussianEvent, NonPrivateEvent
-from dpgen_jax.aggregation import schedule as schedules
 from dpgen_jax.aggregation.bits import OsBits, SeededBits
 from dpgen_jax.aggregation.clip import GradientL2
-from dpgen_jax.aggregation.schedule import PoissonDraw
-from dpgen_jax.types import UserError
+from dpgen_jax.aggregation.sampling import OVERFLOW, PoissonSampling
+from dpgen_jax.core.types import UserError
 
-DRAW = PoissonDraw(40, 5)
+DRAW = PoissonSampling(40, 5)
 STEPS = 5_000
 BOUND = GradientL2(1.0, 10, 100)
 VISIT = GaussianEvent(30.0, BOUND.squared_sensitivity(), 0.01, 1e-9)
@@ -44,8 +43,8 @@ def check_independent(drawn, schedule, steps):
 
 
 def test_each_unit_is_drawn_on_its_own_at_the_charged_rate():
-    drawn = DRAW.shares(SeededBits(0), 40, 0, STEPS)
-    assert drawn.dtype == np.int32 and drawn.shape == (DRAW.places, STEPS)
+    drawn = DRAW.participation(SeededBits(0), 40, 0, STEPS)
+    assert drawn.dtype == np.int32 and drawn.shape == (DRAW.batch_capacity, STEPS)
     for column in drawn.T[:200]:
         own = column[column >= 0]
         assert len(set(own)) == len(own) and np.all(column[len(own):] == -1)
@@ -55,32 +54,32 @@ def test_each_unit_is_drawn_on_its_own_at_the_charged_rate():
 @pytest.mark.parametrize("mutant", ["fixed size", "same every step", "higher rate"])
 def test_other_draws_are_caught(mutant):
     rng = np.random.default_rng(0)
-    drawn = DRAW.shares(SeededBits(0), 40, 0, STEPS)
+    drawn = DRAW.participation(SeededBits(0), 40, 0, STEPS)
     if mutant == "fixed size":
         drawn = np.argsort(rng.random((40, STEPS)), 0)[:5].astype(np.int32)
     elif mutant == "same every step":
         drawn = np.repeat(drawn[:, ::2], 2, 1)
     else:
-        drawn = PoissonDraw(40, 6).shares(SeededBits(0), 40, 0, STEPS)
+        drawn = PoissonSampling(40, 6).participation(SeededBits(0), 40, 0, STEPS)
     with pytest.raises(AssertionError):
         check_independent(drawn, DRAW, STEPS)
 
 
 def test_the_rate_is_a_multiple_of_two_to_the_minus_32_and_never_below_what_was_asked():
     for units, expected in ((3, 1), (60_000, 600), (7, 0.5), (10**6, 1)):
-        drawn = PoissonDraw(units, expected)
+        drawn = PoissonSampling(units, expected)
         assert drawn.rate * 2**32 == drawn.chances
         assert 0 <= drawn.rate - expected / units <= 2**-32
-        assert drawn.answering(units) == pytest.approx(expected, rel=1e-6 * units / expected)
+        assert drawn.expected_answers(units) == pytest.approx(expected, rel=1e-6 * units / expected)
 
 
 def test_an_overflow_is_rarer_than_its_charge_and_charged():
     for units, expected in ((60_000, 600), (1_437, 200), (40, 5), (10, 9.9)):
-        drawn = PoissonDraw(units, expected)
-        chance = binom.sf(drawn.places, units, drawn.rate)
-        assert chance <= schedules.OVERFLOW
-        assert drawn.places == units or binom.sf(
-            drawn.places - 1, units, drawn.rate) > schedules.OVERFLOW
+        drawn = PoissonSampling(units, expected)
+        chance = binom.sf(drawn.batch_capacity, units, drawn.rate)
+        assert chance <= OVERFLOW
+        assert drawn.batch_capacity == units or binom.sf(
+            drawn.batch_capacity - 1, units, drawn.rate) > OVERFLOW
         event = drawn.event(VISIT, BOUND)
         assert event.total_variation == VISIT.total_variation + chance
         assert event.rate == drawn.rate and event.squared_norm == BOUND.levels**2
@@ -88,22 +87,22 @@ def test_an_overflow_is_rarer_than_its_charge_and_charged():
 
 def test_what_does_not_fit_is_left_out_at_random(monkeypatch):
     """With places for 3 of some 20, everybody is as likely to be kept."""
-    monkeypatch.setattr(PoissonDraw, "places", 3)
-    drawn = PoissonDraw(40, 20).shares(SeededBits(1), 40, 0, STEPS)
+    monkeypatch.setattr(PoissonSampling, "batch_capacity", 3)
+    drawn = PoissonSampling(40, 20).participation(SeededBits(1), 40, 0, STEPS)
     assert drawn.shape == (3, STEPS) and np.all(drawn >= 0)
     counts = included(drawn, 40).sum(1)
     assert chisquare(counts).pvalue > 1e-6
 
 
 def test_operating_system_bits_do():
-    first, second = (DRAW.shares(OsBits(), 40, 0, 50) for _ in range(2))
+    first, second = (DRAW.participation(OsBits(), 40, 0, 50) for _ in range(2))
     assert not np.array_equal(first, second)
 
 
 @pytest.mark.parametrize("expected", [0, 40, 41, -1, math.nan])
 def test_rates_that_draw_nobody_or_everybody_are_refused(expected):
     with pytest.raises(UserError, match="records are drawn a step"):
-        PoissonDraw(40, expected)
+        PoissonSampling(40, expected)
 
 
 def test_both_relations_are_charged_as_such():

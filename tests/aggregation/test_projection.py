@@ -12,7 +12,7 @@ from dpgen_jax.aggregation import projection
 from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
 from dpgen_jax.aggregation.histogram import OneHot
 from dpgen_jax.aggregation.noise import RoundedGaussian
-from dpgen_jax.aggregation.schedule import Everyone
+from dpgen_jax.aggregation.schedule import FullParticipation
 
 ROWS, DIMENSION, PROJECTED = 2, 6, 3
 
@@ -73,7 +73,7 @@ def test_the_aggregator_is_algorithm_2(rng):
     teachers, bins, clip, threshold = 40, 4, 0.5, 0.4
     mechanism = ConfidentGNMax(
         bound=OneHot(bins, PROJECTED, ROWS, clip), noise=RoundedGaussian(3.0),
-        test_noise=RoundedGaussian(6.0), schedule=Everyone(), n_units=teachers,
+        test_noise=RoundedGaussian(6.0), schedule=FullParticipation(), n_units=teachers,
         threshold=threshold)
     matrices = drawn()[0]
     bits = rng.integers(2**32, size=mechanism.bits_shape, dtype=np.uint32)

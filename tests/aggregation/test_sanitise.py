@@ -17,16 +17,16 @@ from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
 from dpgen_jax.aggregation.histogram import OneHot
 from dpgen_jax.aggregation.noise import RoundedGaussian, draw_one
-from dpgen_jax.aggregation.schedule import Everyone
+from dpgen_jax.aggregation.schedule import FullParticipation
+from dpgen_jax.core.types import Private, UserError, unseal
 from dpgen_jax.private.votes import Votes
-from dpgen_jax.types import Private, UserError, unseal
 
 SANITISER = Sanitiser(8.0, 0.025, 10.0, 12.0, 3.0)
 
 
 def mechanism(sigma=40.0, bins=4):
     return ConfidentGNMax(
-        bound=OneHot(bins, 3, 2, 1.0), noise=RoundedGaussian(sigma), schedule=Everyone(),
+        bound=OneHot(bins, 3, 2, 1.0), noise=RoundedGaussian(sigma), schedule=FullParticipation(),
         test_noise=RoundedGaussian(2 * sigma), n_units=300, threshold=0.55)
 
 

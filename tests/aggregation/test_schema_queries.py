@@ -15,7 +15,7 @@ from dpgen_jax.aggregation.schema_queries import (
     categories,
     categories_event,
 )
-from dpgen_jax.types import Private, UserError
+from dpgen_jax.core.types import Private, UserError
 
 REACH = 14  # of the noise that is enumerated, at scale 1
 
@@ -97,6 +97,7 @@ def test_only_the_noisy_counts_matter(noise, n):
     assert len(outcomes) > 5
 
 
+@pytest.mark.slow
 def test_bounds_are_private_on_a_grid_of_three_bins(noise, monkeypatch):
     """All neighbouring data sets of two records on {below, around, above zero, null}."""
     monkeypatch.setattr(schema_queries, "EDGES", np.array([1.0, 2.0]))

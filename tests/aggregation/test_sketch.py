@@ -17,7 +17,7 @@ from dpgen_jax.aggregation import sketch
 from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.aggregation.sketch import CountSketch, SketchedSigns
 from dpgen_jax.aggregation.topk_sign import TopKSign, magnitude_bits, select_top_k
-from dpgen_jax.types import UserError
+from dpgen_jax.core.types import UserError
 
 SKETCHES = [CountSketch(5, 16, 60), CountSketch(3, 7, 7), CountSketch(1, 4, 9),
             CountSketch(7, 97, 300)]
@@ -117,7 +117,7 @@ def test_usual_sketches_are_within_the_bound_whatever_the_vote():
         turned = sketch.shuffle(jax.random.key(2), 500, 784)
         table = PROJECT(bound, jax.random.key(3), sketch.shuffled(turned, np.float32(x)))
         found = squares(table)
-        assert found.max() <= bound.squared_norm and (found > 0).mean() > 0.995
+        assert found.max() <= bound.squared_row_norm and (found > 0).mean() > 0.995
         assert found[found > 0].mean() == pytest.approx(600, abs=12)
 
 
@@ -130,7 +130,7 @@ def unbounded(bound, message):
 def check_length(project, bound, message):
     table = project(message)
     assert table.dtype == jnp.int32 and table.shape == (len(message), bound.sketch.size)
-    assert squares(table).max() <= bound.squared_norm
+    assert squares(table).max() <= bound.squared_row_norm
     assert jnp.abs(table).max() <= bound.max_abs
 
 
@@ -146,7 +146,7 @@ def test_a_sketch_in_which_votes_meet_is_dropped_and_broken_rows_are_silent(rng)
     message[5, [0, 256, 512, 1, 257, 513, 2, 258]] = 1  # three, three and two in a place
     message[6, [0, 256, 11, 13, 15, 17, 19, 21]] = 1
     check_length(lambda m: PROJECT(bound, jax.random.key(0), m), bound, message)
-    assert squares(unbounded(bound, message))[5] > bound.squared_norm == 20
+    assert squares(unbounded(bound, message))[5] > bound.squared_row_norm == 20
     table = PROJECT(bound, jax.random.key(0), message)
     assert np.any(table, 1).tolist() == [False, True, True, False, False, False, True]
     with pytest.raises(AssertionError):
@@ -182,7 +182,7 @@ def test_the_whole_batch_is_charged_for_every_row_of_the_sketch():
     one = SketchedSigns(TopKSign(200, 1), CountSketch(3, 256, 784))
     batch = SketchedSigns(TopKSign(200, 15), CountSketch(3, 256, 784))
     assert batch.squared_sensitivity() == 15 * one.squared_sensitivity()
-    assert one.squared_norm == math.floor(600 + 800 * math.sqrt(6 / 256)) == 722
+    assert one.squared_row_norm == math.floor(600 + 800 * math.sqrt(6 / 256)) == 722
 
 
 @pytest.mark.parametrize(("fields", "text"), [

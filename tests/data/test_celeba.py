@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from dpgen_jax.core.types import EMPTY, ImageSpec, UserError
 from dpgen_jax.data import load
-from dpgen_jax.types import EMPTY, ImageSpec, UserError
 
 NAMES = ["5_o_Clock_Shadow", "Black_Hair", "Blond_Hair", "Brown_Hair", "Male", "Young"]
 # image -> partition, black, blond, brown, male; its colour is its number times 20
@@ -60,6 +60,28 @@ def test_hair(root):
     assert data.private_notes == (
         "3 of 8 images have none or several of the three hair colours",)
     assert not any("8" in note for note in data.notes)  # no count of private records
+
+
+def test_validation_part_may_be_trained_on(root):
+    data = load(f"celeba:{root}", split="train+val")
+    assert numbers(data.x_train) == [1, 2, 3, 4, 5, 6] and numbers(data.x_test) == [7, 8]
+    assert any("official training and validation parts" in note for note in data.notes)
+    assert load(f"celeba:{root}", split="train").notes == load(f"celeba:{root}").notes
+
+
+def test_stretching_keeps_what_cropping_cuts_off(root):
+    """An image with a white band at its top, which is above the centre square."""
+    image = Image.new("RGB", (178, 218))
+    image.paste((255, 255, 255), (0, 0, 178, 20))
+    image.save(root / "img_align_celeba" / name(1), quality=95)
+    cropped, stretched = (load(f"celeba:{root}", image_size=32, resize=resize)
+                          for resize in ("crop", "stretch"))
+    assert cropped.x_train[0].max() < 60 and stretched.x_train[0, 0].min() > 200
+    known = image.resize((32, 32), Image.Resampling.BICUBIC)
+    assert np.abs(stretched.x_train[0].astype(int) - np.asarray(known)).max() < 30  # JPEG
+    assert any("stretched" in note for note in stretched.notes)
+    assert not any("stretched" in note for note in cropped.notes)
+    assert cropped.notes == load(f"celeba:{root}").notes
 
 
 def test_folders_as_downloaded(tmp_path):
@@ -124,5 +146,9 @@ def test_options(root):
         load(f"celeba:{root}", attribute="hairs")
     with pytest.raises(UserError, match="celeba has 2 classes, --classes 3 was given"):
         load(f"celeba:{root}", classes=3)
+    with pytest.raises(UserError, match="--split val: CelebA is trained on by train or train.val"):
+        load(f"celeba:{root}", split="val")
+    with pytest.raises(UserError, match="--per-class does not apply to celeba"):
+        load(f"celeba:{root}", per_class=3)
     with pytest.raises(UserError, match="--schema does not apply to celeba"):
         load(f"celeba:{root}", schema="adult")

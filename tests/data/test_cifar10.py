@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.data import load
 from dpgen_jax.data.batches import read_batch
-from dpgen_jax.types import ImageSpec, UserError
 
 N = 3
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.data import from_arrays, load
 from dpgen_jax.data.base import Dataset
-from dpgen_jax.data.clients import flipped, named, split
+from dpgen_jax.data.clients import flipped, split, with_declared_clients
 from dpgen_jax.private.partition import by_client
-from dpgen_jax.types import Column, TableSpec, UserError
 
 CLASSES = 4
 ROWS = Dataset(
@@ -130,15 +130,15 @@ def test_a_split_that_cannot_be(clients, alpha, match):
 def test_named_clients_stay():
     data = federation(12, clients=NAMED)
     for clients in (None, 3):
-        dealt = named(data, clients, None)
+        dealt = with_declared_clients(data, clients, None)
         np.testing.assert_array_equal(dealt.clients, NAMED)
         assert "their number, 3, is public" in dealt.notes[-1]
     with pytest.raises(UserError, match="names 3 clients itself, --clients 4 was given"):
-        named(data, 4, None)
+        with_declared_clients(data, 4, None)
     with pytest.raises(UserError, match="alpha 0.5 does not apply"):
-        named(data, None, 0.5)
+        with_declared_clients(data, None, 0.5)
     with pytest.raises(UserError, match="one client is a central run"):
-        named(federation(12, clients=0 * NAMED), None, None)
+        with_declared_clients(federation(12, clients=0 * NAMED), None, None)
 
 
 def test_flipped_clients_are_inverted_and_no_others():

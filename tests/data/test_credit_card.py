@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from dpgen_jax.core.types import UserError
 from dpgen_jax.data import load
 from dpgen_jax.data.transform import decode
-from dpgen_jax.types import UserError
 
 NAMES = ["Time", *(f"V{i}" for i in range(1, 29)), "Amount", "Class"]
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.data import load
-from dpgen_jax.types import ImageSpec, UserError
 
 
 def draw(path, mode="L", size=(10, 8), value=100, **options):

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.data import load
-from dpgen_jax.types import ImageSpec, UserError
 
 SHARED = Path(os.environ.get("DPGEN_DATA", Path(__file__).parents[3] / "shared" / "data"))
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"

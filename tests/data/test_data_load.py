@@ -1,14 +1,14 @@
 """`load`: the specs, the checks common to all sources, and the embedded data sets."""
 
 
+import cpu_limit
 import numpy as np
-import pace
 import pytest
 
+from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.data import SPECS, load
 from dpgen_jax.data.base import assemble, fit, safe_name
 from dpgen_jax.data.glyphs import glyphs
-from dpgen_jax.types import ImageSpec, UserError
 
 
 def centroid_accuracy(data) -> float:
@@ -57,7 +57,7 @@ def test_digits_enlarged():
 
 @pytest.fixture(scope="module")
 def drawn():
-    with pace.at_most(15):
+    with cpu_limit.at_most(15):
         return load("glyphs")
 
 
@@ -109,7 +109,7 @@ X, Y = np.zeros((3, 4, 6, 1), np.uint8), np.array([0, 1, 1])
     (X, Y, 1, "label 1 in row 1 is outside the declared 0..0"),
     (X, np.array([0, -1, 0]), 2, "label -1 in row 1"),
     (X, Y.astype(float), 2, "labels are float64"),
-    (X, Y[:2], 2, r"3 images but labels of shape \(2,\)"),
+    (X, Y[:2], 2, r"3 records but labels of shape \(2,\)"),
     (X, Y, 0, "0 classes declared"),
     (X[:0], Y[:0], 2, "no records"),
     (X[:, :3], Y, 2, "images are 3 x 6 pixels, expected at least 4 x 4"),

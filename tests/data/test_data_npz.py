@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.data import load
-from dpgen_jax.types import ImageSpec, UserError
 
 X = np.arange(4 * 8 * 8 * 3, dtype=np.uint8).reshape(4, 8, 8, 3)
 Y = np.array([0, 1, 2, 1])
@@ -56,7 +56,7 @@ def test_float_outside_the_unit_interval(save, value):
 @pytest.mark.parametrize("change, match", [
     ({"y_train": Y.astype(np.float32)}, "labels are float32, expected integers 0..2"),
     ({"y_train": Y + 1}, "label 3 in row 2"),
-    ({"y_train": Y[:3]}, "4 images but labels"),
+    ({"y_train": Y[:3]}, "4 records but labels"),
     ({"y_train": Y[:, None]}, r"labels of shape \(4, 1\)"),
     ({"x_train": X.astype(np.int32)}, "images are int32"),
     ({"x_train": X.transpose(0, 3, 1, 2)}, "1 or 3 channels"),

@@ -1,14 +1,17 @@
 """`tfds:NAME`, on a data set that is prepared here without TensorFlow."""
 
+import io
 import os
+import shutil
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+from dpgen_jax.core import console
+from dpgen_jax.core.types import UserError
 from dpgen_jax.data import load, tfds
-from dpgen_jax.types import UserError
 
 pytest.importorskip("tensorflow_datasets")
 
@@ -57,13 +60,127 @@ def test_resizes():
 def test_no_such_data_set():
     with pytest.raises(UserError, match="not_there not found under .*TFDS_DATA_DIR"):
         load("tfds:not_there")
-    with pytest.raises(UserError, match="'train'"):
+    with pytest.raises(UserError, match="bad name! cannot be read .*; mend the name"):
         load("tfds:bad name!")
 
 
-def test_not_prepared_for_random_access():
-    with pytest.raises(UserError, match="random-access format; run .*array_record"):
+def prepared_as(folder, tmp_path, monkeypatch, file_format):
+    """The data set, said to be prepared in another format."""
+    shutil.copytree(folder / "tiny_tfds", tmp_path / "tiny_tfds")
+    described = tmp_path / "tiny_tfds/1.0.0/dataset_info.json"
+    described.write_text(described.read_text().replace('"array_record"', f'"{file_format}"'))
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+
+
+@pytest.mark.parametrize("file_format", ["tfrecord", "riegeli"])
+def test_a_format_whose_reader_is_not_installed(folder, tmp_path, monkeypatch, file_format):
+    prepared_as(folder, tmp_path, monkeypatch, file_format)
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    with pytest.raises(UserError, match=r"cannot be read \(split 'test'\) without the package "
+                                        "tensorflow; pip install tensorflow, or prepare it again"):
+        load("tfds:tiny_tfds")
+
+
+@pytest.mark.slow
+def test_tfrecord_is_read_with_tensorflow(folder, tmp_path, monkeypatch):
+    """As tensorflow-datasets prepares where nobody names a format: the same records."""
+    pytest.importorskip("tensorflow")
+    from tiny_tfds.tiny_tfds_dataset_builder import TinyTfds
+    TinyTfds(data_dir=tmp_path).download_and_prepare()
+    expected = load("tfds:tiny_tfds")
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    assert list(tmp_path.glob("tiny_tfds/1.0.0/*.tfrecord*"))
+    data = load("tfds:tiny_tfds")
+    assert data.spec == expected.spec
+    for name in ("x_train", "y_train", "x_test", "y_test"):
+        np.testing.assert_array_equal(getattr(data, name), getattr(expected, name))
+
+
+def test_files_that_do_not_hold_what_they_state(folder, tmp_path, monkeypatch):
+    prepared_as(folder, tmp_path, monkeypatch, "array_record")
+    for path in tmp_path.glob("tiny_tfds/1.0.0/*train.array_record*"):
+        path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(UserError, match="tfds:tiny_tfds.*prepare it again"):
+        load("tfds:tiny_tfds")
+
+
+# What is not prepared is downloaded, if the user agrees.
+
+@pytest.fixture
+def unprepared(tmp_path, monkeypatch):
+    """A data set whose code is known and whose files are not there."""
+    from tiny_tfds.tiny_tfds_dataset_builder import TinyTfds
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    monkeypatch.setattr(tfds, "_builder", lambda name: TinyTfds(data_dir=tmp_path))
+    return tmp_path
+
+
+def test_a_question_is_asked_once_and_names_the_size(unprepared):
+    questions = []
+
+    def agree(question):
+        questions.append(question)
+        return True
+
+    for _ in range(2):
+        data = tfds.tfds("tiny_tfds", None, None, confirm=agree)
+        assert sorted(data.x_train[:, 0, 0, 0]) == [20 * i for i in range(12)]
+    assert questions == [f"tfds:tiny_tfds is not prepared under {unprepared}. Download an unknown "
+                         "number of bytes and prepare it there?"]
+    assert list(unprepared.glob("tiny_tfds/1.0.0/*.array_record*"))
+
+
+@pytest.mark.parametrize("answer", [False, None])
+def test_without_agreement_nothing_is_downloaded(unprepared, answer):
+    with pytest.raises(UserError, match="is not prepared under .*; pass --download to download"):
+        tfds.tfds("tiny_tfds", None, None, confirm=lambda question: answer)
+    assert not list(unprepared.iterdir())
+
+
+def test_without_a_terminal_the_option_and_the_size_are_named():
+    """The size is that of the four files of MNIST, by their recorded checksums."""
+    with pytest.raises(UserError, match="mnist is not prepared .*--download to download 11.06 MiB"):
         load("tfds:mnist")
+
+
+def test_the_option_stands_for_the_answer(unprepared):
+    def never(question):
+        raise AssertionError(question)
+
+    assert len(tfds.tfds("tiny_tfds", None, None, True, never).x_train) == 12
+    with pytest.raises(UserError, match="--download does not apply to glyphs"):
+        load("glyphs", download=True)
+
+
+@pytest.mark.parametrize(("error", "text"), [
+    (ConnectionError("no route\nto host"), r"\(ConnectionError: no route\); prepare it where"),
+    (ModuleNotFoundError("No module named 'cv2.x'", name="cv2.x"), "the package cv2; pip install"),
+    (AssertionError(""), r"\(AssertionError\); prepare it where there is a network")])
+def test_what_cannot_be_prepared_is_one_line(unprepared, monkeypatch, error, text):
+    from tiny_tfds.tiny_tfds_dataset_builder import TinyTfds
+
+    def fail(self, **options):
+        raise error
+
+    monkeypatch.setattr(TinyTfds, "download_and_prepare", fail)
+    with pytest.raises(UserError, match=text) as found:
+        tfds.tfds("tiny_tfds", None, None, True)
+    assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize(("typed", "agreed"), [("y\n", True), ("YES\n", True), ("\n", False),
+                                               ("n\n", False), ("", False)])
+def test_a_question_at_a_terminal(monkeypatch, capsys, typed, agreed):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal(typed))
+    assert console.confirm("Download?") is None  # nobody would see the question
+    monkeypatch.setattr(sys, "stderr", shown := Terminal())
+    monkeypatch.setattr(sys, "stdin", Terminal(typed))
+    assert console.confirm("Download?") is agreed
+    assert shown.getvalue() == "Download? [y/N]\n"
 
 
 def test_not_images():

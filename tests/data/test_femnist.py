@@ -6,9 +6,9 @@ import h5py
 import numpy as np
 import pytest
 
+from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.data import load
-from dpgen_jax.data.clients import named
-from dpgen_jax.types import ImageSpec, UserError
+from dpgen_jax.data.clients import with_declared_clients
 
 WRITERS = {"f0003_42": [9, 0], "f0000_14": [3, 61, 5], "f0001_41": [7]}
 
@@ -33,7 +33,7 @@ def test_writers_are_clients(tmp_path):
     assert data.y_train.tolist() == [3, 61, 5, 7, 9, 0] and data.x_test is None
     np.testing.assert_array_equal(data.x_train[:, 0, 0, 0], 255 - data.y_train)
     assert (data.x_train[:, 1:] == 255).all()  # white paper stays white
-    assert named(data, None, None).clients.tolist() == data.clients.tolist()
+    assert with_declared_clients(data, None, None).clients.tolist() == data.clients.tolist()
     with pytest.raises(ValueError, match="read-only"):
         data.clients[0] = 1
 
@@ -57,6 +57,24 @@ def test_classes_come_from_the_name_and_never_from_the_labels(tmp_path):
         load(f"femnist:{path}")
     with pytest.raises(UserError, match="has 10 classes, --classes 62 was given"):
         load(f"femnist:{path}", classes=62)
+
+
+def test_36_classes_merge_the_case_of_letters(tmp_path):
+    path = write(tmp_path / "fed_emnist_train.h5", {"w": [0, 9, 10, 35, 36, 61]})
+    write(tmp_path / "fed_emnist_test.h5", {"w": [37]})
+    data = load(f"femnist:{path}", classes=36)
+    assert data.spec == ImageSpec(28, 28, 1, 36) and data.y_test.tolist() == [11]
+    assert data.y_train.tolist() == [0, 9, 10, 35, 10, 35]
+    assert data.notes[-1] == "a capital and a small letter are one class"
+    assert load(f"femnist:{path}").y_train.max() == 61  # not merged
+    with pytest.raises(UserError, match="has 62 classes, --classes 26 was given"):
+        load(f"femnist:{path}", classes=26)
+    write(path, {"w": [62]})
+    with pytest.raises(UserError, match="a label lies outside 0..61"):
+        load(f"femnist:{path}", classes=36)
+    write(tmp_path / "fed_emnist_digitsonly_train.h5", {"w": [3]})
+    with pytest.raises(UserError, match="has 10 classes, --classes 36 was given"):
+        load(f"femnist:{tmp_path / 'fed_emnist_digitsonly_train.h5'}", classes=36)
 
 
 @pytest.mark.parametrize(("change", "match"), [

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from dpgen_jax.data import cache, files, load
-from dpgen_jax.types import EMPTY, UserError
+from dpgen_jax.core.types import EMPTY, UserError
+from dpgen_jax.data import cache, decoding, files, load
 
 COUNT = 24
 
@@ -35,8 +35,8 @@ def many(tmp_path, monkeypatch):
 @pytest.fixture
 def decodes(monkeypatch):
     """Paths that were decoded."""
-    seen, inner = [], files._pixels
-    monkeypatch.setattr(files, "_pixels", lambda path, **rest: seen.append(path) or inner(
+    seen, inner = [], decoding.pixels
+    monkeypatch.setattr(decoding, "pixels", lambda path, **rest: seen.append(path) or inner(
         path, **rest))
     return seen
 

@@ -19,8 +19,8 @@ from test_cifar10 import write as write_cifar10
 from test_femnist import write as write_femnist
 
 from dpgen_jax import train
+from dpgen_jax.core.types import UserError
 from dpgen_jax.data import files, load
-from dpgen_jax.types import UserError
 
 X, Y = np.zeros((4, 8, 8), np.uint8), np.zeros(4, np.uint8)
 MB = 1e-3  # in GB, as max_gb takes it
@@ -258,7 +258,7 @@ def test_names_that_a_terminal_cannot_show(tmp_path):
     spec = pictures(tmp_path, **{"a\nb": b"", "c": Image.new("L", (8, 8))})
     refused(spec, r"a\\nb.png cannot be read")
     data = load(spec, skip_bad=True)
-    assert "\n" not in data.private_notes[0] and files.NAMED > 1
+    assert "\n" not in data.private_notes[0] and files.MAX_LISTED > 1
     bad = os.fsencode(tmp_path / "train") + b"/\xff"
     os.mkdir(bad)
     refused(spec, r"udcff' cannot be the name of a class", skip_bad=True)

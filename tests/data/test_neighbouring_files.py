@@ -9,18 +9,18 @@ import h5py
 import numpy as np
 import pytest
 import runs
+import small_datalens
 import test_celeba
 import test_cifar10
 import test_femnist
-import toy
 from PIL import Image
 
-from dpgen_jax import api
+from dpgen_jax.core.types import EMPTY, UserError, unseal
 from dpgen_jax.data import from_arrays, load
 from dpgen_jax.private import partition
 from dpgen_jax.private import records as sealing
-from dpgen_jax.run.statement import Protected
-from dpgen_jax.types import EMPTY, UserError, unseal
+from dpgen_jax.release.statement import Protected
+from dpgen_jax.run import planning
 
 N = 12
 
@@ -30,7 +30,7 @@ def public(data):
     asked = runs.asked(None)
     who = Protected("record", {"records": len(data.y_train)}, data.notes,
                     tuple(part.what for part in data.uncovered))
-    return json.dumps([api._public_config(asked, asked.config, data, who), data.notes])
+    return json.dumps([planning.public_config(asked, asked.config, data, who), data.notes])
 
 
 def draw(path, value=90, mode="L", size=(8, 8)):
@@ -79,6 +79,15 @@ def npz(root, change=lambda x, y: None):
     x, y = np.arange(N * 64.0).reshape(N, 8, 8) / (64 * N), np.arange(N) % 3
     change(x, y)
     np.savez(root / "a.npz", x_train=x, y_train=y, classes=3)
+    return f"npz:{root / 'a.npz'}"
+
+
+def features(root, change=lambda x, y: None):
+    x, y = np.arange(N * 6.0).reshape(N, 6) / (6 * N), np.arange(N) % 3
+    x[9] = 0
+    change(x, y)
+    np.savez(root / "a.npz", x_train=x, y_train=y, classes=3, features_bound=4.0,
+             features_empty=np.arange(N) == 9, features_notes=np.array(["public"]))
     return f"npz:{root / 'a.npz'}"
 
 
@@ -152,6 +161,8 @@ CASES = [
     (celeba, {"skip_bad": True}, lambda root: (root / FACE).write_bytes(b""), "same"),
     (celeba, {"attribute": "hair"}, say(  # 3 has brown hair, and then black hair too
         "list_attr_celeba.txt", "000003.jpg  -1  -1", "000003.jpg  -1   1"), "same"),
+    (celeba, {"split": "train+val", "resize": "stretch"},
+     say("list_attr_celeba.txt", " 1   1\n", "-1   1\n"), "same"),
     (places, NAMES, move(PLACE, "train/bedroom/04.jpg"), "same"),
     (places, NAMES, move(PLACE, "train/kitchen/04.jpg"), "same"),
     (places, NAMES, lambda root: draw(root / PLACE, 7, "RGB", (70, 90)), "same"),
@@ -159,6 +170,8 @@ CASES = [
     (places, NAMES, move(PLACE, "train/moon/04.jpg"), "refused"),
     (places, {}, move(PLACE, "train/moon/04.jpg"), "uncovered"),
     (places, {"attribute": "alley;bedroom"}, move(PLACE, "train/moon/04.jpg"), "uncovered"),
+    (places, {"attribute": "alley;bedroom", "per_class": 1}, move(PLACE, "train/moon/04.jpg"),
+     "uncovered"),
     (places_lists, {}, say("places365_train_standard.txt", "04.jpg 0", "04.jpg 2"), "same"),
     (places_lists, {"attribute": "alley;bedroom"},
      say("places365_train_standard.txt", "04.jpg 0", "04.jpg 2"), "uncovered"),
@@ -169,10 +182,14 @@ CASES = [
     (npz, {}, lambda root: npz(root, lambda x, y: y.__setitem__(4, 2)), "same"),
     (npz, {}, lambda root: npz(root, lambda x, y: y.__setitem__(4, EMPTY)), "refused"),
     (npz, {}, lambda root: npz(root, lambda x, y: x.__setitem__(4, np.nan)), "refused"),
+    (features, {}, lambda root: features(root, lambda x, y: x.__setitem__(4, 1.0)), "same"),
+    (features, {}, lambda root: features(root, lambda x, y: y.__setitem__(4, 2)), "same"),
+    (features, {}, lambda root: features(root, lambda x, y: x.__setitem__(4, 1.1)), "refused"),
     (cifar10, {}, at("c/data_batch_2.bin", 100, 255), "same"),
     (cifar10, {}, at("c/data_batch_2.bin", 0, 9), "same"),
     (cifar10, {}, at("c/data_batch_2.bin", 0, 10), "refused"),
     (femnist, {}, writer("pixels", 0.5), "same"), (femnist, {}, writer("label", 60), "same"),
+    (femnist, {"classes": 36}, writer("label", 10), "same"),
     (femnist, {}, writer("label", 62), "refused"), (femnist, {}, writer("label", -1), "refused"),
     *((csv, CSV, say("a.csv", "4,a", new), "same") for new in ("99999,a", "4,c")),
     (csv, CSV, say("a.csv", "4,a", "4,d"), "refused")]
@@ -224,7 +241,7 @@ def test_classes_that_are_read_off_labels_are_listed(labels, classes, expected):
 def test_a_spoilt_image_changes_one_unit_and_no_count(tmp_path):
     """The attack on --skip-bad: 60 records became 59, and every teacher was dealt anew."""
     spec = folder(tmp_path)
-    dealt = partition.assign(N, 4, toy.KEY)
+    dealt = partition.assign(N, 4, small_datalens.KEY)
 
     def units():
         data = load(spec, **SKIP)

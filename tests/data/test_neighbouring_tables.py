@@ -10,8 +10,8 @@ import gzip
 
 import pytest
 
+from dpgen_jax.core.types import UserError
 from dpgen_jax.data import load
-from dpgen_jax.types import UserError
 
 SCHEMA = """\
 label: grade
@@ -105,6 +105,15 @@ def test_rows_that_were_held_out_are_private_too(read, tmp_path):
     before = public(read(ROWS, test_csv=str(tmp_path / "test.csv")))
     (tmp_path / "test.csv").write_text("\n".join([HEADER, *with_cell(2, "age", "1000")]))
     assert public(read(ROWS, test_csv=str(tmp_path / "test.csv"))) == before
+
+
+@pytest.mark.parametrize("row", [0, 7, 11])
+def test_nothing_public_follows_where_a_share_is_held_out(read, row):
+    before = read(ROWS, test_fraction=0.25)
+    after = read(with_cell(row, "age", "55"), test_fraction=0.25)
+    assert public(after) == public(before) and len(before.y_train) == 9
+    for option in ({}, {"test_fraction": 0.5}):
+        assert public(read(ROWS, **option)) != public(before)  # what is public says which share
 
 
 def test_what_was_read_from_the_data_is_not_called_covered(read):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.data import load
-from dpgen_jax.types import ImageSpec, UserError
 
 CATEGORIES = ["/a/alley", "/b/bedroom", "/b/bus_station/indoor", "/k/kitchen"]
 FLAT = ["alley", "bedroom", "bus_station-indoor", "kitchen"]
@@ -95,6 +95,27 @@ def test_level_2_classes(flat):
     assert data.y_test.tolist() == [1, 0, 0]
     with pytest.raises(UserError, match="no training images of the class 'kitchen'"):
         load(f"places365:{flat}", attribute="indoor; kitchen")
+
+
+def test_images_per_class_are_spread_over_its_list(flat):
+    for i in range(2, 6):
+        draw(flat / "train" / "kitchen" / f"{i:08d}.jpg", 20 * i)
+    data = load(f"places365:{flat}", attribute="bedroom; kitchen", per_class=2)
+    assert np.bincount(data.y_train).tolist() == [2, 2]
+    kitchens = data.x_train[data.y_train == 1]
+    assert colours(kitchens) == [160, 60]  # the first and the fourth of six
+    (uncovered,) = data.uncovered
+    assert "which images of a class are taken" in uncovered.what
+    assert "--per-class" in uncovered.declare
+    every = load(f"places365:{flat}", per_class=1)
+    assert len(every.y_train) == 4 and len(every.uncovered) == 2  # the names of the classes too
+
+
+@pytest.mark.parametrize(("count", "match"), [
+    (3, "the class 'alley' has 2 training images; take fewer"), (0, "take 1 image of each class")])
+def test_no_such_number_of_images_per_class(flat, count, match):
+    with pytest.raises(UserError, match=match):
+        load(f"places365:{flat}", per_class=count)
 
 
 @pytest.mark.parametrize(("attribute", "match"), [

@@ -2,8 +2,8 @@
 
 import pytest
 
+from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.data import schema
-from dpgen_jax.types import Column, TableSpec, UserError
 
 GOOD = """\
 label: Class

@@ -9,10 +9,11 @@ import tracemalloc
 
 import pytest
 
-from dpgen_jax import init_schema, reading
-from dpgen_jax.data import load, parsing, schema, tables, transform, yaml_text
-from dpgen_jax.data.base import COMPARED, nearest
-from dpgen_jax.types import UserError
+from dpgen_jax import schema as schema_command
+from dpgen_jax.core import reading
+from dpgen_jax.core.errors import MAX_COMPARED, nearest
+from dpgen_jax.core.types import UserError
+from dpgen_jax.data import load, parsing, schema, schema_draft, tables, transform, yaml_text
 
 SCHEMA = """\
 label: y
@@ -58,9 +59,9 @@ def test_the_held_out_part_is_counted_too(place):
 
 def test_a_draft_reads_within_a_limit_too(place):
     (place / "b.csv").write_text("a,y\n" + "1,p\n2,q\n" * 5_000)
-    words = ["--init-schema", "b.csv", "--label", "y", "--out", "new.yaml", "--max-gb"]
-    refused("cells takes .*--max-gb", init_schema.command, [*words, "0.002"])
-    init_schema.command([*words, "1"])
+    words = ["b.csv", "--label", "y", "--out", "new.yaml", "--max-gb"]
+    refused("cells takes .*--max-gb", schema_command.command, [*words, "0.002"])
+    schema_command.command([*words, "1"])
 
 
 def test_what_the_cells_would_take_is_said_before_they_are_made(place):
@@ -117,10 +118,10 @@ def test_only_regular_files_are_read(place, name):
     refused("no regular file", load, f"csv:{name}", schema="s.yaml")
     refused("no regular file", load, "csv:a.csv", schema=name)
     refused("no regular file", load, "csv:a.csv", schema="s.yaml", test_csv=name)
-    refused("no regular file", init_schema.command,
-            ["--init-schema", name, "--label", "y", "--out", "new.yaml"])
-    refused("no regular file", init_schema.command, [
-        "--init-schema", "a.csv", "--schema", name, "--schema-epsilon", "1", "--out", "new.yaml"])
+    refused("no regular file", schema_command.command,
+            [name, "--label", "y", "--out", "new.yaml"])
+    refused("no regular file", schema_command.command, [
+        "a.csv", "--schema", name, "--schema-epsilon", "1", "--out", "new.yaml"])
 
 
 # --- YAML
@@ -206,7 +207,7 @@ def everything(columns: int, categories: int) -> None:
     found = parsing.coded(parsed, cells)
     decoded = transform.decode(parsed.spec, transform.encode(parsed.spec, found.codes))
     tables.cells(parsed.spec, decoded, found.y)
-    init_schema._render(json.loads(json.dumps(document(columns, min(categories, 10)))), "a.csv")
+    schema_draft.render(json.loads(json.dumps(document(columns, min(categories, 10)))), "a.csv")
 
 
 @pytest.mark.parametrize(("columns", "categories"), [((50, 500), (5, 5)), ((2, 2), (200, 2000))])
@@ -221,8 +222,8 @@ def test_ten_times_as_much_is_ten_times_the_work(columns, categories):
 
 
 def test_a_wrong_name_is_compared_with_some(place):
-    known = [f"v{i}" for i in range(100 * COMPARED)]
-    assert calls(nearest, "w77", known) < 3 * calls(nearest, "w77", known[:COMPARED])
+    known = [f"v{i}" for i in range(100 * MAX_COMPARED)]
+    assert calls(nearest, "w77", known) < 3 * calls(nearest, "w77", known[:MAX_COMPARED])
     assert nearest("v3O", known) and not nearest("v" * 10**5, ["v" * 10**5 + "v"])
 
 

@@ -5,13 +5,13 @@ import gzip
 import os
 from pathlib import Path
 
+import cpu_limit
 import numpy as np
-import pace
 import pytest
 
+from dpgen_jax.core.types import UserError
 from dpgen_jax.data import load, schema, tables
 from dpgen_jax.data.transform import decode
-from dpgen_jax.types import UserError
 
 SHARED = Path(os.environ.get("DPGEN_DATA", Path(__file__).parents[3] / "shared" / "data"))
 SCHEMA = """\
@@ -149,7 +149,7 @@ def test_undeclared_texts_count_as_other_where_the_schema_says_so(tmp_path):
 
 
 @pytest.mark.parametrize(("spec", "options", "match"), [
-    ("csv:a.csv", {}, "needs --schema FILE.yaml.*--init-schema a.csv --label COLUMN"),
+    ("csv:a.csv", {}, "needs --schema FILE.yaml.*dpgen_jax.schema a.csv --label COLUMN"),
     ("csv:a.csv", {"schema": "adult", "classes": 2}, "--classes does not apply to csv"),
     ("csv:a.csv", {"schema": "adult", "image_size": 8}, "--image-size does not apply to csv"),
     ("glyphs", {"schema": "adult"}, "--schema does not apply to glyphs; drop the option"),
@@ -274,7 +274,7 @@ def test_adult_real():
 
 def test_credit_card_real():
     folder = shared("creditcard_20pct")
-    with pace.at_most(6):  # about 1.2 s alone
+    with cpu_limit.at_most(6):  # about 1.2 s alone
         data = load(f"csv:{folder / 'train.csv.gz'}", schema="creditcard")
     assert data.x_train.shape == (45569, 29) and data.y_train.sum() == 78
     spread = np.subtract(*np.quantile(data.x_train[:, :28], [0.95, 0.05], axis=0))

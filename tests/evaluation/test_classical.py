@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from bars import bars, noise
 
+from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation import classical as c
-from dpgen_jax.types import UserError
+
+pytestmark = pytest.mark.slow
 
 USABLE = [name for name in c.CLASSIFIERS if c.installed(name)]
 
@@ -23,7 +25,7 @@ def test_the_names_are_those_of_the_report():
 
 
 def test_settings_are_those_of_the_published_code():
-    made = {name: c.CLASSIFIERS[name](0).get_params() for name in USABLE}
+    parameters = {name: c.CLASSIFIERS[name](0).get_params() for name in USABLE}
     published = {
         "adaboost": {"n_estimators": 100}, "bagging": {"max_samples": 0.1, "n_estimators": 20},
         "bernoulli_nb": {"binarize": 0.5}, "gaussian_nb": {},
@@ -34,7 +36,7 @@ def test_settings_are_those_of_the_published_code():
         "logistic_regression": {"solver": "lbfgs", "max_iter": 5000},
         "random_forest": {"n_estimators": 100, "class_weight": "balanced"},
         "xgboost": {"colsample_bytree": 0.1, "n_estimators": 50}}
-    for name, params in made.items():
+    for name, params in parameters.items():
         assert {key: params[key] for key in published[name]} == published[name]
 
 
@@ -64,15 +66,15 @@ def test_what_teaches_nothing_gives_the_commonest_class(name):
 def test_classes_that_were_never_shown_are_never_said(name):
     """Labels need not run from 0, which XGBoost alone would refuse."""
     x, y = bars(300)
-    said = c.fit(name, x[y % 2 == 1], y[y % 2 == 1], 0)(x)
-    assert {*said.tolist()} == {1, 3}
+    predicted = c.fit(name, x[y % 2 == 1], y[y % 2 == 1], 0)(x)
+    assert {*predicted.tolist()} == {1, 3}
 
 
 @pytest.mark.parametrize("name", ["decision_tree", "gaussian_nb", "logistic_regression"])
 def test_float_images_are_the_uint8_ones_over_255(name):
     x, y = bars(200)
-    said = [c.fit(name, images, y, 0)(images) for images in (x, (x / 255).astype(np.float32))]
-    np.testing.assert_array_equal(*said)
+    predicted = [c.fit(name, images, y, 0)(images) for images in (x, (x / 255).astype(np.float32))]
+    np.testing.assert_array_equal(*predicted)
 
 
 def test_a_seed_decides():

@@ -4,9 +4,11 @@ import warnings
 
 import numpy as np
 import pytest
-from people import SPEC, table
+from people_table import SPEC, table
 
 from dpgen_jax.evaluation import detection as d
+
+pytestmark = pytest.mark.slow
 
 
 def noise(n, seed=0):
@@ -15,31 +17,31 @@ def noise(n, seed=0):
 
 
 def test_rows_of_one_law_reach_a_half_and_the_null_of_pmse():
-    found = [d.detect(table(400, seed), table(400, 50 + seed), 2, seed) for seed in range(4)]
-    assert abs(np.mean([f["detection_auroc"] for f in found]) - 0.5) < 0.025
+    result = [d.detect(table(400, seed), table(400, 50 + seed), 2, seed) for seed in range(4)]
+    assert abs(np.mean([f["detection_auroc"] for f in result]) - 0.5) < 0.025
     x, y = table(400)
     features = np.column_stack([x, np.eye(2)[y]])
     null = np.linalg.matrix_rank(features - features.mean(0), tol=1e-3) / (4 * 800)
-    assert 0.6 * null < np.mean([f["pmse"] for f in found]) < 1.5 * null
+    assert 0.6 * null < np.mean([f["pmse"] for f in result]) < 1.5 * null
 
 
 def test_rows_of_few_values_of_one_law_reach_a_half_too():
     """Most rows have equals of either kind, by chance not equally many."""
     rng = np.random.default_rng(0)
-    found = [d.auroc(rng.integers(0, 4, (600, 3)) / 3, np.repeat([1, 0], 300), seed)
-             for seed in range(6)]
-    assert abs(np.mean(found) - 0.5) < 0.03
+    result = [d.auroc(rng.integers(0, 4, (600, 3)) / 3, np.repeat([1, 0], 300), seed)
+              for seed in range(6)]
+    assert abs(np.mean(result) - 0.5) < 0.03
 
 
 def test_noise_is_told_from_rows():
-    found = d.detect(noise(500), table(500, 1), 2)
-    assert found["detection_auroc"] > 0.98 and found["pmse"] > 20 * 6 / (4 * 1000)
+    result = d.detect(noise(500), table(500, 1), 2)
+    assert result["detection_auroc"] > 0.98 and result["pmse"] > 20 * 6 / (4 * 1000)
 
 
 def test_copies_of_the_very_rows_are_not_told_apart():
     x, y = table(300)
-    found = d.detect((x, y), (x[::-1], y[::-1]), 2)
-    assert found["detection_auroc"] < 0.52 and found["pmse"] == pytest.approx(0, abs=1e-6)
+    result = d.detect((x, y), (x[::-1], y[::-1]), 2)
+    assert result["detection_auroc"] < 0.52 and result["pmse"] == pytest.approx(0, abs=1e-6)
 
 
 def test_the_class_counts_and_so_does_how_it_goes_with_a_feature():
@@ -60,29 +62,29 @@ def test_pmse_by_hand():
     assert d.pmse(np.repeat([[0.0], [1.0]], 40, 0), truth) == pytest.approx(0.25, abs=1e-3)
 
 
-@pytest.mark.parametrize(("made", "real", "expected"), [(0.3, 0.3, 0.5), (0.3, 0.4, 1.0)])
-def test_constant_rows_do_no_harm(made, real, expected):
+@pytest.mark.parametrize(("value", "real", "expected"), [(0.3, 0.3, 0.5), (0.3, 0.4, 1.0)])
+def test_constant_rows_do_no_harm(value, real, expected):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = d.detect((np.full((50, 6), made), np.zeros(50, int)),
-                         (np.full((60, 6), real), np.zeros(60, int)), 2)
-    assert found["detection_auroc"] == expected
-    assert found["pmse"] == pytest.approx((expected - 0.5) / 2, abs=1e-3)
+        result = d.detect((np.full((50, 6), value), np.zeros(50, int)),
+                          (np.full((60, 6), real), np.zeros(60, int)), 2)
+    assert result["detection_auroc"] == expected
+    assert result["pmse"] == pytest.approx((expected - 0.5) / 2, abs=1e-3)
 
 
 def test_few_rows_are_too_few_to_learn_from():
     assert d.detect(noise(9), table(300), 2)["detection_auroc"] == 0.5
     for n in (1, 2, 10, 11):
-        found = d.detect(noise(n), table(n), 2)
-        assert 0 <= found["detection_auroc"] <= 1 and 0 <= found["pmse"] <= 0.25 + 1e-9
+        result = d.detect(noise(n), table(n), 2)
+        assert 0 <= result["detection_auroc"] <= 1 and 0 <= result["pmse"] <= 0.25 + 1e-9
 
 
 def test_fidelity_has_floors_and_uses_held_out_rows():
-    told = []
+    lines = []
     draws, test, real = [noise(200, s) for s in range(2)], table(200, 9), table(200, 8)
-    found = d.fidelity(draws, test, real, SPEC.classes, told.append)
-    assert tuple(found) == d.METRICS and len(told) == 2
-    for score in found.values():
+    result = d.fidelity(draws, test, real, SPEC.classes, lines.append)
+    assert tuple(result) == d.METRICS and len(lines) == 2
+    for score in result.values():
         assert len(score["values"]) == 2 and score["mean"] > 1.5 * score["floor"]
     assert d.fidelity(draws, test, None, 2)["pmse"]["floor"] is None
-    assert found["pmse"]["floor"] == d.detect(real, test, 2)["pmse"]
+    assert result["pmse"]["floor"] == d.detect(real, test, 2)["pmse"]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation import fidelity as f
-from dpgen_jax.types import UserError
 
 
 def cov(values, angle=0.0):
@@ -181,83 +181,96 @@ def clusters(n, seed, classes=(0, 1, 2, 3)):
     return x.reshape(n, 2, 2, 1), y
 
 
-def measure(synthetic, **options):
-    return f.fidelity(synthetic, clusters(300, 1), clusters(400, 2), Identity(), 2,
-                      **({"n_samples": 300} | options))
+def measure(synthetic, n=300, **options):
+    """Return the fidelity of two draws of a generator, or of the same images twice."""
+    draws = [synthetic(n, seed) if callable(synthetic) else synthetic for seed in range(2)]
+    return f.fidelity(draws, clusters(300, 1), clusters(400, 2), Identity(), **options)
 
 
 def test_a_perfect_generator_is_at_the_floor():
-    found = measure(lambda n, seed: clusters(n, 10 + seed))["fidelity"]
+    result = measure(lambda n, seed: clusters(n, 10 + seed))["fidelity"]
     for name in ("inception_score", "precision", "recall", "density", "coverage"):
-        assert found[name]["mean"] == pytest.approx(found[name]["floor"], abs=.12)
-    assert found["inception_score"]["mean"] > 3.9
-    assert found["fid_features"]["mean"] < .02 and found["fid_features"]["floor"] < .02
-    assert len(found["precision"]["values"]) == 2
+        assert result[name]["mean"] == pytest.approx(result[name]["floor"], abs=.12)
+    assert result["inception_score"]["mean"] > 3.9
+    assert result["fid_features"]["mean"] < .02 and result["fid_features"]["floor"] < .02
+    assert len(result["precision"]["values"]) == 2
 
 
 def test_copies_of_the_test_images():
-    found = measure(clusters(300, 1))["fidelity"]
-    assert found["fid_features"]["mean"] == pytest.approx(0, abs=1e-9)
+    result = measure(clusters(300, 1))["fidelity"]
+    assert result["fid_features"]["mean"] == pytest.approx(0, abs=1e-9)
     for name in ("precision", "recall", "coverage"):
-        assert found[name]["mean"] == 1
-    assert found["density"]["mean"] == pytest.approx(1.2, abs=1e-9)  # (k + 1) / k
+        assert result[name]["mean"] == 1
+    assert result["density"]["mean"] == pytest.approx(1.2, abs=1e-9)  # (k + 1) / k
 
 
 def test_noise():
     rng = np.random.default_rng(0)
-    found = measure((rng.uniform(0, 1, (300, 2, 2, 1)).round() * 1.0,
+    result = measure((rng.uniform(0, 1, (300, 2, 2, 1)).round() * 1.0,
                      np.zeros(300, int)))["fidelity"]
-    assert found["precision"]["mean"] == 0 and found["coverage"]["mean"] == 0
-    assert found["fid_features"]["mean"] > 20 * found["fid_features"]["floor"]
+    assert result["precision"]["mean"] == 0 and result["coverage"]["mean"] == 0
+    assert result["fid_features"]["mean"] > 20 * result["fid_features"]["floor"]
 
 
 def test_a_collapsed_generator():
     x, y = clusters(1, 3)
-    found = measure((np.repeat(x, 300, 0), np.repeat(y, 300)))["fidelity"]
-    assert found["inception_score"]["mean"] == pytest.approx(1)
-    assert found["recall"]["mean"] == 0 and found["coverage"]["mean"] < .1
+    result = measure((np.repeat(x, 300, 0), np.repeat(y, 300)))["fidelity"]
+    assert result["inception_score"]["mean"] == pytest.approx(1)
+    assert result["recall"]["mean"] == 0 and result["coverage"]["mean"] < .1
 
 
 def test_a_missing_class_is_seen_by_recall_and_coverage():
-    found = measure(lambda n, seed: clusters(n, 10 + seed, (0, 1, 2)))["fidelity"]
+    result = measure(lambda n, seed: clusters(n, 10 + seed, (0, 1, 2)))["fidelity"]
     for name in ("recall", "coverage"):
-        assert found[name]["mean"] < found[name]["floor"] - .15
-    assert found["precision"]["mean"] > found["precision"]["floor"] - .05
-    assert found["inception_score"]["mean"] == pytest.approx(3, abs=.1)
+        assert result[name]["mean"] < result[name]["floor"] - .15
+    assert result["precision"]["mean"] > result["precision"]["floor"] - .05
+    assert result["inception_score"]["mean"] == pytest.approx(3, abs=.1)
 
 
 def test_everything_is_named_and_counted():
-    said, seen = [], []
+    lines, seen = [], []
 
     def pool(x):
         seen.append(len(x))
         return x.reshape(len(x), -1)[:, :3]
 
-    found = measure(lambda n, seed: clusters(n, seed), n_samples=120, inception=pool,
-                    n_inception=50, say=said.append)
-    scores = found["fidelity"]
-    assert seen == [50] * 4 and len(said) == 3
+    result = measure(clusters, n=120, inception=pool, log=lines.append)
+    scores = result["fidelity"]
+    assert seen == [120] * 4 and len(lines) == 3
     assert scores["samples"] == {"synthetic": 120, "test": 120, "real": 120,
-                                 "neighbours": 120, "k": 5, "inception": 50}
+                                 "neighbours": 120, "k": 5, "inception": 120}
     assert scores["judge"]["net"] == "pixels"
     assert scores["fid"]["mean"] > 0 and scores["fid"]["floor"] > 0
     leaves = {name for name in scores if name != "samples"}
-    assert {f"fidelity.{name}" for name in leaves} == set(found["not_covered_by_epsilon"])
+    assert {f"fidelity.{name}" for name in leaves} == set(result["not_covered_by_epsilon"])
 
 
 def test_without_training_images_there_is_no_floor():
-    found = f.fidelity(clusters(50, 0), clusters(60, 1), None, Identity(), 1)["fidelity"]
-    assert found["precision"]["floor"] is None and "fid" not in found
-    assert found["samples"] == {"synthetic": 50, "test": 50, "real": 0, "neighbours": 50, "k": 5,
-                                "inception": None}
+    result = f.fidelity([clusters(50, 0)], clusters(60, 1), None, Identity())["fidelity"]
+    assert result["precision"]["floor"] is None and "fid" not in result
+    assert result["samples"] == {"synthetic": 50, "test": 50, "real": 0, "neighbours": 50, "k": 5,
+                                 "inception": None}
 
 
-@pytest.mark.parametrize(("synthetic", "words"), [
+@pytest.mark.parametrize(("limit", "count"), [(None, 60), (50, 50), (70, 60)])
+def test_inception_gets_all_images_unless_there_is_a_limit(limit, count):
+    seen = []
+
+    def pool(x):
+        seen.append(len(x))
+        return x.reshape(len(x), -1)[:, :3]
+
+    result = f.fidelity([clusters(60, 0)], clusters(80, 1), None, Identity(), pool,
+                        inception_images=limit)["fidelity"]
+    assert seen == [count] * 2 and result["samples"]["inception"] == count
+
+
+@pytest.mark.parametrize(("synthetic", "message"), [
     ((np.zeros((9, 4, 4, 1)), np.zeros(9, int)), "synthetic images are .4, 4, 1., test images"),
     ((np.zeros((5, 2, 2, 1)), np.zeros(5, int)), "5 synthetic images; at least 6"),
     ((np.full((9, 2, 2, 1), np.nan), np.zeros(9, int)), "the generator diverged")])
-def test_bad_images_are_refused(synthetic, words):
-    with pytest.raises(UserError, match=words):
+def test_bad_images_are_refused(synthetic, message):
+    with pytest.raises(UserError, match=message):
         measure(synthetic)
     with pytest.raises(UserError, match="seeds must be at least 1"):
-        f.fidelity(clusters(9, 0), clusters(9, 1), None, Identity(), 0)
+        f.fidelity([], clusters(9, 1), None, Identity())

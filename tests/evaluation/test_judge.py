@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation import judge as j
 from dpgen_jax.evaluation.networks import Schedule, predict
-from dpgen_jax.types import UserError
 
 QUICK = j.Course(Schedule("quick", epochs=2, min_steps=60, batch=64, learning_rate=2e-3))
 
@@ -33,6 +33,7 @@ def judge():
     return j.train(bars(900), bars(200, 1), QUICK)
 
 
+@pytest.mark.slow
 def test_separable_images_are_learned_and_random_labels_are_not(judge):
     assert judge.test_accuracy > .95
     x, _ = bars(900)
@@ -40,6 +41,7 @@ def test_separable_images_are_learned_and_random_labels_are_not(judge):
     assert abs(j.train((x, guess), (bars(300, 3)[0], guess[:300]), QUICK).test_accuracy - .5) < .15
 
 
+@pytest.mark.slow
 def test_features_and_probabilities_are_those_of_the_network(judge):
     x, y = bars(300, 4)
     features, chances = judge.see(x)
@@ -58,22 +60,22 @@ def test_bytes_and_floats_are_the_same_image(judge):
 
 
 def test_the_seed_decides_everything_and_progress_is_told(judge):
-    said = []
-    again = j.train(bars(900), bars(200, 1), QUICK, say=said.append)
+    lines = []
+    again = j.train(bars(900), bars(200, 1), QUICK, log=lines.append)
     jax.tree.map(np.testing.assert_array_equal, again.params, judge.params)
-    assert said == ["judge: 5 epochs of 900 real images",
-                    f"judge: accuracy {judge.test_accuracy:.4f} on 200 held-out images"]
+    assert lines == ["judge: 5 epochs of 900 real images",
+                     f"judge: accuracy {judge.test_accuracy:.4f} on 200 held-out images"]
     assert judge.info() == {"net": f"3 convolutions (32, 48, 96) and {j.FEATURES} features",
                             "test_accuracy": judge.test_accuracy, "features": j.FEATURES,
                             "epochs": 5}
 
 
 def test_a_course_may_use_some_of_the_images(judge, monkeypatch):
-    said, seen = [], []
+    lines, seen = [], []
     monkeypatch.setattr(j, "fit_classifier", lambda net, x, *_: seen.append(x) or judge.params)
     course = j.Course(Schedule("short", epochs=1, min_steps=1), images=50)
-    assert j.train(bars(900), bars(9, 1), course, say=said.append).epochs == 1
-    assert said[0] == "judge: 1 epochs of 50 real images"
+    assert j.train(bars(900), bars(9, 1), course, log=lines.append).epochs == 1
+    assert lines[0] == "judge: 1 epochs of 50 real images"
     (x,) = seen
     assert x.shape == (50, 8, 8, 1) and not np.array_equal(x, bars(900)[0][:50])
 
@@ -93,10 +95,10 @@ def test_it_is_defined_for_all_sizes(shape, classes):
 
 def test_a_shift_moves_whole_images_and_fills_with_black():
     x = np.arange(1, 13, dtype=np.float32).reshape(1, 3, 4, 1)
-    found = np.asarray(j.shifted(jax.random.key(0), np.repeat(x, 200, 0), 1))[..., 0]
+    result = np.asarray(j.shifted(jax.random.key(0), np.repeat(x, 200, 0), 1))[..., 0]
     padded = np.pad(x[0, ..., 0], 1)
     places = {padded[r:r + 3, c:c + 4].tobytes() for r in range(3) for c in range(3)}
-    assert {image.tobytes() for image in found} == places
+    assert {image.tobytes() for image in result} == places
 
 
 def test_training_moves_images_and_judging_does_not(judge):
@@ -111,16 +113,17 @@ def moved(params, x, key):
     return j.Classifier(2).apply(params, x / 255, train=True, rngs={"dropout": key})
 
 
-@pytest.mark.parametrize(("real", "test", "words"), [
+@pytest.mark.parametrize(("real", "test", "message"), [
     (bars(9, side=7), bars(9, side=7), "at least 8 x 8 pixels, got 7 x 7"),
     (bars(9), bars(9, side=9), "both need the same"),
     (bars(1), bars(9), "1 training images; at least 2"),
-    ((bars(9)[0], np.full(9, -1)), bars(9), "negative")])
-def test_bad_images_are_refused(real, test, words):
-    with pytest.raises(UserError, match=words):
+    ((bars(9)[0], np.full(9, -1)), bars(9), "label -1 in row 0 is outside")])
+def test_bad_images_are_refused(real, test, message):
+    with pytest.raises(UserError, match=message):
         j.train(real, test, QUICK)
 
 
+@pytest.mark.slow
 def test_smoothed_labels_leave_the_probabilities_as_they_are_meant():
     x, y = bars(600)
     course = dataclasses.replace(QUICK, schedule=dataclasses.replace(

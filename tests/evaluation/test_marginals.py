@@ -4,11 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
-from people import SPEC, table
+from people_table import SPEC, table
 
+from dpgen_jax.core.types import Column
 from dpgen_jax.data import transform
 from dpgen_jax.evaluation import marginals as m
-from dpgen_jax.types import Column
 
 A = Column("a", "categorical", categories=("p", "q"), nullable=True)
 B = Column("b", "continuous", 0.0, 20.0)
@@ -86,10 +86,10 @@ def test_bounds_and_null_where_declared_are_no_violation():
 
 def test_pairwise_holds_all_pairs_and_single_columns_on_the_diagonal():
     a, b = m.cells(SPEC, table(60)), m.cells(SPEC, table(50, 1, signal=0))
-    found = m.pairwise(a, b, m.columns(SPEC))
-    np.testing.assert_array_equal(found, found.T)
-    np.testing.assert_allclose(np.diag(found), m.one_way_tvd(a, b, m.columns(SPEC)))
-    assert found[np.triu_indices(5, 1)].mean() == pytest.approx(
+    result = m.pairwise(a, b, m.columns(SPEC))
+    np.testing.assert_array_equal(result, result.T)
+    np.testing.assert_allclose(np.diag(result), m.one_way_tvd(a, b, m.columns(SPEC)))
+    assert result[np.triu_indices(5, 1)].mean() == pytest.approx(
         m.two_way_tvd(a, b, m.columns(SPEC)))
 
 
@@ -97,6 +97,6 @@ def test_correlations_are_numpys_and_zero_for_a_constant():
     x = table(80)[0]
     np.testing.assert_allclose(m.correlations(x), np.corrcoef(x.T), atol=1e-6)
     stuck = np.column_stack([x, np.full(80, 0.1, np.float32)])
-    found = m.correlations(stuck)
-    np.testing.assert_array_equal(found[-1], 0)
-    np.testing.assert_allclose(found[:-1, :-1], m.correlations(x))
+    result = m.correlations(stuck)
+    np.testing.assert_array_equal(result[-1], 0)
+    np.testing.assert_allclose(result[:-1, :-1], m.correlations(x))

@@ -7,31 +7,31 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from dpgen_jax.core.types import Column
 from dpgen_jax.evaluation import marginals
-from dpgen_jax.types import Column
 
 
 @pytest.mark.parametrize("k", [2, 45, 46, 120])
 def test_pairs_are_those_of_the_list_of_all(k):
     every = list(itertools.combinations(range(k), 2))
-    found = marginals._pairs(k)
-    assert set(found) <= set(every) and found == sorted(found)
-    assert len(found) == min(len(every), marginals.MAX_PAIRS) == len(set(found))
+    result = marginals._pairs(k)
+    assert set(result) <= set(every) and result == sorted(result)
+    assert len(result) == min(len(every), marginals.MAX_PAIRS) == len(set(result))
     if len(every) > marginals.MAX_PAIRS:
         places = np.random.default_rng(0).choice(len(every), marginals.MAX_PAIRS, replace=False)
-        assert found == [every[i] for i in sorted(places)]
+        assert result == [every[i] for i in sorted(places)]
 
 
 def test_ten_thousand_columns_have_no_list_of_pairs():
     """There are 50 million."""
     tracemalloc.start()
     try:
-        found = marginals._pairs(10_000)
+        result = marginals._pairs(10_000)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert len(found) == marginals.MAX_PAIRS and peak < 10**7
-    assert all(0 <= i < j < 10_000 for i, j in found)
+    assert len(result) == marginals.MAX_PAIRS and peak < 10**7
+    assert all(0 <= i < j < 10_000 for i, j in result)
 
 
 def test_few_bins_of_very_many_are_counted(monkeypatch):

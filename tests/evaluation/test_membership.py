@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
+from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation import attacks as a
 from dpgen_jax.evaluation import membership as m
-from dpgen_jax.types import UserError
 
 STATEMENT = {"epsilon": 1.0, "delta": 1e-5, "relation": "replace-one", "unit": "record",
              "noise_source": "os-entropy"}
@@ -53,9 +53,9 @@ def memoriser(members, noise=0.0, share=1.0, fresh=None):
 
 
 def auroc(synthetic, population, seeds=2, n=400, statement=STATEMENT):
-    found, _ = m.membership(synthetic, population(n, 1), population(2 * n, 2), statement, seeds,
-                            n_synthetic=2 * n)
-    return found
+    draws = [synthetic(2 * n, seed) for seed in range(seeds)]
+    result, _ = m.membership(draws, population(n, 1), population(2 * n, 2), statement)
+    return result
 
 
 # What attacks find.
@@ -63,22 +63,22 @@ def auroc(synthetic, population, seeds=2, n=400, statement=STATEMENT):
 @pytest.mark.parametrize("population", [images, rows])
 @pytest.mark.parametrize("noise", [0.0, 0.01])
 def test_a_memoriser_is_found_and_flagged(population, noise):
-    found = auroc(memoriser(population(400, 1), noise), population)
-    best = found["attacks"][found["strongest"]]
+    result = auroc(memoriser(population(400, 1), noise), population)
+    best = result["attacks"][result["strongest"]]
     assert best["auroc"]["mean"] > 0.9 and best["advantage"]["mean"] > 0.7
     assert best["tpr_at_1_percent_fpr"]["mean"] > 0.6
-    assert found["exceeds_guarantee"] and "SOMETHING IS WRONG" in found["sentence"]
+    assert result["exceeds_guarantee"] and "SOMETHING IS WRONG" in result["sentence"]
 
 
 @pytest.mark.parametrize("population", [images, rows])
 def test_an_honest_generator_is_not(population):
-    found = auroc(lambda n, seed: population(n, 50 + seed), population, seeds=3)
-    for scores in found["attacks"].values():
+    result = auroc(lambda n, seed: population(n, 50 + seed), population, seeds=3)
+    for scores in result["attacks"].values():
         assert abs(scores["auroc"]["mean"] - 0.5) < 0.05
         assert abs(scores["advantage"]["mean"]) < 0.06
         assert scores["tpr_at_1_percent_fpr"]["mean"] < 0.04
-    assert not found["exceeds_guarantee"]
-    assert "0.5 is guessing" in found["sentence"] and "proves nothing" in found["sentence"]
+    assert not result["exceeds_guarantee"]
+    assert "0.5 is guessing" in result["sentence"] and "proves nothing" in result["sentence"]
 
 
 @pytest.mark.parametrize("population", [images, rows])
@@ -87,8 +87,8 @@ def test_an_overfit_generator_lies_between(population):
         synthetic = memoriser(population(400, 1), 0.0, share, population)
         return auroc(synthetic, population, 1)["attacks"]["closest_record"]["auroc"]["mean"]
 
-    none, some, most = (at(share) for share in (0.0, 0.15, 0.8))
-    assert none + 0.04 < some < most - 0.1
+    none, some, much = (at(share) for share in (0.0, 0.15, 0.8))
+    assert none + 0.04 < some < much - 0.1
 
 
 def test_the_reference_takes_out_what_is_typical():
@@ -101,19 +101,18 @@ def test_the_reference_takes_out_what_is_typical():
 
 
 def test_a_class_that_is_never_drawn_and_records_without_spread_do_no_harm():
-    members, held = rows(60, 1), rows(120, 2)
+    members, others = rows(60, 1), rows(120, 2)
     for x in (rows(200, 3)[0], np.full((200, 10), 0.5)):
-        made, _ = m.membership(lambda n, seed, x=x: (x, np.zeros(200, int)), members, held,
-                               STATEMENT, 1)
-        assert all(0 <= s["auroc"]["mean"] <= 1 for s in made["attacks"].values())
+        result, _ = m.membership([(x, np.zeros(200, int))], members, others, STATEMENT)
+        assert all(0 <= s["auroc"]["mean"] <= 1 for s in result["attacks"].values())
 
 
 # How scores are measured.
 
 def test_thresholds_are_not_chosen_on_the_records_that_they_are_judged_on():
     rng = np.random.default_rng(0)
-    found = [m.measured(*rng.normal(size=(2, 100))) for _ in range(100)]
-    assert abs(np.mean([f["advantage"] for f in found])) < 0.02  # the best of all gives 0.1
+    result = [m.measured(*rng.normal(size=(2, 100))) for _ in range(100)]
+    assert abs(np.mean([f["advantage"] for f in result])) < 0.02  # the best of all gives 0.1
     wide = [m.measured(*rng.normal(size=(2, 300)))["tpr_at_1_percent_fpr"] for _ in range(100)]
     assert 0.004 < np.mean(wide) < 0.012
 
@@ -185,17 +184,17 @@ def test_large_epsilons_do_not_overflow(epsilon, steps):
     ({"relation": "edge-level"}, "no bound is known"), ({"unit": "family"}, "no bound is known")])
 def test_where_nothing_is_promised_nothing_is_allowed(change, why):
     assert why in m.guarantee(STATEMENT | change)
-    found = auroc(memoriser(rows(40, 1)), rows, 1, 40, STATEMENT | change)
-    assert found["allowed"] is None and not found["exceeds_guarantee"]
-    assert "no guarantee holds" in found["sentence"] and why in found["sentence"]
+    result = auroc(memoriser(rows(40, 1)), rows, 1, 40, STATEMENT | change)
+    assert result["allowed"] is None and not result["exceeds_guarantee"]
+    assert "no guarantee holds" in result["sentence"] and why in result["sentence"]
 
 
 @pytest.mark.parametrize(("relation", "unit", "steps"), [
     ("replace-one", "record", 1), ("replace-one", "client", 1), ("add-remove", "record", 2),
     ("zero-out", "record", 2)])
 def test_relations_and_units(relation, unit, steps):
-    found = m.guarantee(STATEMENT | {"relation": relation, "unit": unit})
-    assert found == m.Guarantee(1.0, 1e-5, steps)
+    result = m.guarantee(STATEMENT | {"relation": relation, "unit": unit})
+    assert result == m.Guarantee(1.0, 1e-5, steps)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -207,49 +206,51 @@ def test_an_attack_at_the_bound_is_not_flagged_and_one_beyond_it_is(seed):
     def flagged(epsilon):
         right = math.exp(epsilon) / (1 + math.exp(epsilon))
         scores = m.measured((rng.random(2000) < right) * 1.0, (rng.random(2000) > right) * 1.0)
-        found = {"x": {name: m.summary([value]) for name, value in scores.items()}}
-        return m._result(found, bound(1.0), 2000)["exceeds_guarantee"]
+        result = {"x": {name: m.summary([value]) for name, value in scores.items()}}
+        return m._result(result, bound(1.0), 2000)["exceeds_guarantee"]
 
     assert not flagged(1.0) and flagged(1.3)
 
 
 def test_a_large_epsilon_is_said_to_say_little_and_the_result_is_json():
-    found, keys = m.membership(rows, rows(50, 1), rows(100, 2), STATEMENT | {"epsilon": 10.0}, 2,
-                               n_synthetic=50)
-    assert "says little" in found["sentence"] and "allows at most 0.99995" in found["sentence"]
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    result, keys = m.membership([rows(50, 0), rows(50, 1)], rows(50, 1), rows(100, 2),
+                                STATEMENT | {"epsilon": 10.0})
+    assert "says little" in result["sentence"] and "allows at most 0.99995" in result["sentence"]
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
     assert keys[0] == "membership.attacks.closest_record.auroc" and len(keys) == 6
 
 
 # Few and malformed records.
 
 def test_ten_held_out_records_are_enough_and_three_are_not():
-    found, keys = m.membership(rows, rows(30, 1), rows(10, 2), STATEMENT, 2, n_synthetic=20)
-    assert (found["n_members"], found["n_non_members"], found["n_reference"]) == (5, 5, 5)
-    assert set(found["attacks"]["density"]) == {"auroc", "advantage"} and len(keys) == 6
-    assert not found["exceeds_guarantee"]
-    for n, held in ((30, 3), (1, 10)):
+    result, keys = m.membership([rows(20, 0), rows(20, 1)], rows(30, 1), rows(10, 2), STATEMENT)
+    assert (result["n_members"], result["n_non_members"], result["n_reference"]) == (5, 5, 5)
+    assert set(result["attacks"]["density"]) == {"auroc", "advantage"} and len(keys) == 6
+    assert not result["exceeds_guarantee"]
+    for n, n_others in ((30, 3), (1, 10)):
         with pytest.raises(UserError, match="hold out more"):
-            m.membership(rows, rows(n, 1), rows(held, 2), STATEMENT, 1, n_synthetic=20)
+            m.membership([rows(20, 0)], rows(n, 1), rows(n_others, 2), STATEMENT)
+    with pytest.raises(UserError, match="seeds must be at least 1"):
+        m.membership([], rows(30, 1), rows(10, 2), STATEMENT)
 
 
 @pytest.mark.parametrize(("x", "message"), [
-    (np.full((9, 10), np.nan), r"synthetic records are not all numbers in \[0, 1\]"),
-    (np.full((9, 10), 2.0), r"in \[0, 1\]"), (np.zeros((9, 11)), "have 11 values"),
+    (np.full((9, 10), np.nan), r"synthetic: row 0 has values outside \[0, 1\] or NaN"),
+    (np.full((9, 10), 2.0), r"outside \[0, 1\]"), (np.zeros((9, 11)), "have 11 values"),
     (np.zeros((8, 10)), "one label a record"), (np.zeros(9), "one label a record")])
 def test_malformed_records_are_refused_in_one_line(x, message):
     with pytest.raises(UserError, match=message) as error:
-        m.membership(lambda n, seed: (x, np.zeros(9, int)), rows(30, 1), rows(30, 2), STATEMENT, 1)
+        m.membership([(x, np.zeros(9, int))], rows(30, 1), rows(30, 2), STATEMENT)
     assert "\n" not in str(error.value)
 
 
-def test_labels_may_be_left_out_and_each_seed_is_told():
-    told = []
-    members, held = rows(60, 1)[0], rows(120, 2)[0]
-    found, _ = m.membership(lambda n, seed: (members, None), (members, None), (held, None),
-                            STATEMENT, 2, say=told.append)
-    assert found["attacks"]["closest_record"]["auroc"]["mean"] == 1
-    assert len(told) == 2 and "density_ratio" in told[1]
+def test_labels_may_be_left_out_and_each_seed_is_logged():
+    lines = []
+    members, others = rows(60, 1)[0], rows(120, 2)[0]
+    result, _ = m.membership([(members, None)] * 2, (members, None), (others, None), STATEMENT,
+                             lines.append)
+    assert result["attacks"]["closest_record"]["auroc"]["mean"] == 1
+    assert len(lines) == 2 and "density_ratio" in lines[1]
 
 
 # Neighbours, for the data holder.
@@ -266,8 +267,8 @@ def test_nearest_is_exact():
 
 
 def test_closeness_tells_copies_from_records_that_lie_as_held_out_ones_do():
-    training, held, fresh = (images(n, s)[0] for n, s in ((600, 1), (400, 2), (400, 3)))
-    copied, honest = (a.closeness(x, training, held) for x in (training[:300], fresh))
+    training, held_out, fresh = (images(n, s)[0] for n, s in ((600, 1), (400, 2), (400, 3)))
+    copied, honest = (a.closeness(x, training, held_out) for x in (training[:300], fresh))
     assert copied["closer_than_held_out"] == 1 == copied["synthetic"]["copies"]
     assert honest["closer_than_held_out"] < 0.04 and honest["synthetic"]["copies"] == 0
     assert honest["held_out"] == copied["held_out"]

@@ -8,9 +8,10 @@ import pytest
 from bars import bars, noise
 from jax import lax
 
+from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation import networks as n
-from dpgen_jax.nets.classifiers import CNN, MLP, Conv3x3, Dropout, max_pool
-from dpgen_jax.types import UserError
+from dpgen_jax.nets.classifiers import CNN, MLP, Dropout, max_pool
+from dpgen_jax.nets.convolution import Conv3x3
 
 QUICK = n.Schedule("quick", epochs=2, min_steps=60, mlp_times=2)
 
@@ -73,6 +74,7 @@ def test_the_cnn_drops_in_training_alone():
         assert str(steps).count("random_bits") == 2 * train
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("net", [CNN(4), MLP(4)], ids=["cnn", "mlp"])
 def test_separable_images_are_learned_and_noise_is_not(net):
     assert accuracy(net, bars(800), bars(512, seed=9)) > 0.95
@@ -108,9 +110,9 @@ def test_a_seed_decides_the_weights():
 def test_predictions_do_not_depend_on_how_many_are_asked_for():
     x, y = bars(n.CHUNK + 44)
     params = n.fit_classifier(MLP(4), x, y, QUICK, 0)
-    said = n.predict(MLP(4), params, x)
-    assert said.shape == (len(x), 4) and said.dtype == np.float32
-    np.testing.assert_array_equal(n.predict(MLP(4), params, x[:3]), said[:3])
+    predicted = n.predict(MLP(4), params, x)
+    assert predicted.shape == (len(x), 4) and predicted.dtype == np.float32
+    np.testing.assert_array_equal(n.predict(MLP(4), params, x[:3]), predicted[:3])
 
 
 def test_cnn_names_the_mend_for_tiny_images():

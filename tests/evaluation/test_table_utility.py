@@ -6,28 +6,36 @@ import warnings
 
 import numpy as np
 import pytest
-from people import SPEC, THREE, table
+from people_table import SPEC, THREE, table
 from sklearn.linear_model import LogisticRegression
 
 from dpgen_jax import evaluate
+from dpgen_jax.core.config import Evaluation
+from dpgen_jax.core.types import TableSpec, UserError
 from dpgen_jax.data import transform
 from dpgen_jax.evaluation import marginals as m
 from dpgen_jax.evaluation import tables as t
-from dpgen_jax.types import TableSpec, UserError
+from dpgen_jax.evaluation.scores import silent
+
+pytestmark = pytest.mark.slow
 
 RATES = ("lr", "adaboost", "bagging", "mlp")
 
 
+def utility(synthetic, test, real, log=silent, **options):
+    """Return the utility of a table of people under these options."""
+    return t.utility(synthetic, test, real, SPEC, Evaluation(**options), log)
+
+
 @pytest.fixture(scope="module")
-def found():
-    return t.utility(lambda n, seed: table(n, seed), table(300, 9), table(700, 8), SPEC, seeds=2,
-                     n_samples=300)
+def result():
+    return utility(table, table(300, 9), table(700, 8), seeds=2, samples=300)
 
 
-def test_what_is_easy_is_learned_by_all_and_real_stands_beside_it(found):
+def test_what_is_easy_is_learned_by_all_and_real_stands_beside_it(result):
     for task in ("gen2real", "real2gen", "real2real"):
-        assert tuple(found[task]) == RATES
-        for scores in found[task].values():
+        assert tuple(result[task]) == RATES
+        for scores in result[task].values():
             assert scores["auroc"]["mean"] > 0.98 and scores["auprc"]["mean"] > 0.98
             assert scores["accuracy"]["mean"] > 0.85
             assert len(scores["auroc"]["values"]) == 2
@@ -104,12 +112,12 @@ def test_each_task_trains_and_tests_on_its_own_rows_and_trains_once(monkeypatch)
     monkeypatch.setattr(t, "_fit", fit)
     monkeypatch.setattr(t, "_judge", judge)
     test, real = table(30, 9), table(70, 8)
-    t.utility(lambda n, seed: table(n, seed), test, real, SPEC, seeds=2, n_samples=40,
-              classifiers=("lr",))
+    utility(table, test, real, seeds=2, samples=40, classifiers=("lr",))
     draws = [table(40, seed)[0].astype(float).tobytes() for seed in range(2)]
-    held, picked = test[0].astype(float).tobytes(), fitted[2][1]
+    tested, picked = test[0].astype(float).tobytes(), fitted[2][1]
     assert fitted == [(0, draws[0], 40), (1, draws[1], 40), (0, picked, 40), (1, picked, 40)]
-    assert judged == [(0, held), (1, held), (2, draws[0]), (3, draws[1]), (2, held), (3, held)]
+    assert judged == [(0, tested), (1, tested), (2, draws[0]), (3, draws[1]), (2, tested),
+                      (3, tested)]
     rows = np.frombuffer(picked).reshape(40, 6)
     assert {row.tobytes() for row in rows} <= {row.tobytes() for row in real[0].astype(float)}
 
@@ -118,15 +126,15 @@ def test_each_task_trains_and_tests_on_its_own_rows_and_trains_once(monkeypatch)
 def test_one_class_of_synthetic_rows_is_a_constant_score_and_is_noted(name):
     test_x, test_y = table(400, 9)
     test_y = np.where(np.arange(400) < 360, 0, test_y)  # about 5 % of class 1
-    made = t.utility(lambda n, seed: (table(n, seed)[0], np.zeros(n, np.int32)), (test_x, test_y),
-                     table(50, 8), SPEC, seeds=1, n_samples=50, classifiers=(name,))
-    scores = made["gen2real"][name]
+    result = utility(lambda n, seed: (table(n, seed)[0], np.zeros(n, np.int32)), (test_x, test_y),
+                     table(50, 8), seeds=1, samples=50, classifiers=(name,))
+    scores = result["gen2real"][name]
     assert scores["auroc"]["mean"] == 0.5
     assert scores["auprc"]["mean"] == pytest.approx(test_y.mean())
     assert scores["accuracy"]["mean"] == pytest.approx(1 - test_y.mean())
-    assert made["real2gen"][name]["auroc"]["mean"] == 0.5
-    assert made["notes"] == ["gen2real, seed 0: no training row has class yes",
-                             "real2gen, seed 0: no test row has class yes"]
+    assert result["real2gen"][name]["auroc"]["mean"] == 0.5
+    assert result["notes"] == ["gen2real, seed 0: no training row has class yes",
+                               "real2gen, seed 0: no test row has class yes"]
 
 
 def test_boosting_rows_that_tell_nothing_is_a_constant_score():
@@ -142,48 +150,48 @@ def test_no_warning_reaches_the_user_and_scores_repeat():
     assert first == again
 
 
-def test_metrics_are_json_and_say_what_epsilon_does_not_cover(found):
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    seen = found["not_covered_by_epsilon"]
+def test_metrics_are_json_and_say_what_epsilon_does_not_cover(result):
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    seen = result["not_covered_by_epsilon"]
     assert "gen2real.lr.auprc" in seen and "fidelity.two_way_tvd" in seen
     assert len(seen) == 3 * 4 * 3 + 5 and not any("schema" in name for name in seen)
-    sizes = [found[name] for name in ("n_samples", "n_test", "n_real", "seeds")]
-    assert sizes == [300, 300, 300, 2] and found["setting"]["name"] == "full"
-    assert set(found["seconds"]) == {"sampling", *RATES, "fidelity"}
-    assert found["notes"] == [] and found["schema_violations"]["mean"] == 0
+    sizes = [result[name] for name in ("n_samples", "n_test", "n_real", "seeds")]
+    assert sizes == [300, 300, 300, 2] and result["setting"]["name"] == "full"
+    assert set(result["seconds"]) == {"sampling", *RATES, "fidelity"}
+    assert result["notes"] == [] and result["schema_violations"]["mean"] == 0
 
 
 def test_without_real_rows_there_is_no_bound_and_no_floor():
-    made = t.utility(table, table(50, 9), None, SPEC, seeds=1, n_samples=60, classifiers=("lr",))
-    assert "real2real" not in made and "real2gen" not in made
-    assert all(score["floor"] is None for score in made["fidelity"].values())
-    assert made["n_real"] == 0
+    result = utility(table, table(50, 9), None, seeds=1, samples=60, classifiers=("lr",))
+    assert "real2real" not in result and "real2gen" not in result
+    assert all(score["floor"] is None for score in result["fidelity"].values())
+    assert result["n_real"] == 0
 
 
 @pytest.mark.parametrize(("x", "y", "message"), [
     (np.zeros((4, 5)), np.zeros(4, int), r"the schema needs \[n, 6\]"),
     (np.zeros((0, 6)), np.zeros(0, int), "n at least 1"),
-    (np.zeros((4, 6)), np.zeros(3, int), "one integer a row"),
-    (np.zeros((4, 6)), np.zeros(4), "one integer a row"),
+    (np.zeros((4, 6)), np.zeros(3, int), "one label a record"),
+    (np.zeros((4, 6)), np.zeros(4), "expected integers 0..1"),
     (np.zeros((4, 6)), np.full(4, 2), r"0\.\.1"),
     (np.full((4, 6), np.nan), np.zeros(4, int), "generator diverged")])
 def test_malformed_rows_are_refused(x, y, message):
     with pytest.raises(UserError, match=message):
-        t.utility(lambda n, seed: (x, y), table(9), None, SPEC, seeds=1, n_samples=4)
+        utility(lambda n, seed: (x, y), table(9), None, seeds=1, samples=4)
 
 
 def test_unknown_names_and_no_seeds_are_refused():
     with pytest.raises(UserError, match="unknown classifier 'cnn'; known: lr, adaboost"):
         t.score("cnn", table(9), table(9), 2)
-    with pytest.raises(UserError, match="seeds must be at least 1"):
-        t.utility(table, table(9), None, SPEC, seeds=0)
+    with pytest.raises(UserError, match="seeds is 0"):
+        utility(table, table(9), None, seeds=0)
 
 
-def test_real_data_are_nearer_to_themselves_than_another_generator_is(found):
-    for score in found["fidelity"].values():  # the same law: the floor, and no more
+def test_real_data_are_nearer_to_themselves_than_another_generator_is(result):
+    for score in result["fidelity"].values():  # the same law: the floor, and no more
         assert score["mean"] < 2 * score["floor"] + 0.02
-    other = t.utility(lambda n, seed: table(n, seed, signal=0), table(300, 9), table(700, 8), SPEC,
-                      seeds=1, n_samples=400, classifiers=("lr",), tasks=("gen2real",))
+    other = utility(lambda n, seed: table(n, seed, signal=0), table(300, 9), table(700, 8), seeds=1,
+                    samples=400, classifiers=("lr",), metrics=("gen2real", "fidelity"))
     assert other["fidelity"].pop("pmse")  # sees no way in which features go together
     for score in other["fidelity"].values():
         assert score["mean"] > 1.4 * score["floor"] > 0
@@ -195,52 +203,45 @@ def test_real_data_are_nearer_to_themselves_than_another_generator_is(found):
 
 
 def test_both_sides_of_the_floor_have_as_many_rows():
-    drawn = []
-
-    def synthetic(n, seed):
-        drawn.append(table(n, seed))
-        return drawn[-1]
-
+    x, y = table(400, 0)
     real, test = table(80, 8), table(300, 9)
-    made = t.utility(synthetic, test, real, SPEC, seeds=1, n_samples=400, tasks=())
-    expected = m.fidelity([(drawn[0][0][:80], drawn[0][1][:80])], test, None, SPEC)
+    result = utility(lambda n, seed: (x, y), test, real, seeds=1, samples=400,
+                     metrics=("fidelity",))
+    expected = m.fidelity([(x[:80], y[:80])], test, None, SPEC)
     for name, score in expected.items():
-        assert made["fidelity"][name]["mean"] == pytest.approx(score["mean"])
+        assert result["fidelity"][name]["mean"] == pytest.approx(score["mean"])
 
 
 def test_the_fast_setting_says_so_and_fidelity_may_be_left_out():
-    drawn = []
-
-    def synthetic(n, seed):
-        drawn.append((n, seed))
-        return table(n, seed)
-
-    made = t.utility(synthetic, table(50, 9), None, SPEC, fast=True, tasks=(), with_fidelity=False)
-    assert drawn == [(2500, 0), (2500, 1)] and made["setting"]["name"] == "fast"
-    assert "a fast evaluation" in made["setting"]["text"]
-    assert "fidelity" not in made and made["not_covered_by_epsilon"] == []
+    calls = []
+    result = utility(lambda n, seed: calls.append((n, seed)) or table(n, seed),
+                     table(50, 9), None, fast=True, metrics=())
+    assert calls == [(2500, 0), (2500, 1)] and result["setting"]["name"] == "fast"
+    assert "a fast evaluation" in result["setting"]["text"]
+    assert "fidelity" not in result and result["not_covered_by_epsilon"] == []
 
 
-def test_a_line_is_told_for_each_classifier_and_each_draw():
-    told = []
-    t.utility(table, table(50, 9), None, SPEC, seeds=2, n_samples=60, classifiers=("lr", "mlp"),
-              say=told.append)
-    assert [line.split(",")[0].split(":")[0] for line in told] == ["lr", "mlp", "detection",
-                                                                  "detection"]
+def test_a_line_is_logged_for_each_classifier_and_each_draw():
+    lines = []
+    utility(table, table(50, 9), None, lines.append, seeds=2, samples=60,
+            classifiers=("lr", "mlp"))
+    assert [line.split(",")[0].split(":")[0] for line in lines] == [
+        "lr", "mlp", "detection", "detection"]
 
 
 # The command.
 
 @dataclasses.dataclass
-class Held:
+class FakeDataset:
     spec: TableSpec = SPEC
     name: str = "people"
+    notes: tuple = ()
     x_train, y_train = table(120, 8)
     x_test, y_test = table(100, 9)
 
 
 @dataclasses.dataclass
-class Made:
+class FakeRelease:
     spec: TableSpec = SPEC
     method: str = "gpate"
     config: dict = dataclasses.field(default_factory=dict)
@@ -257,14 +258,14 @@ class Made:
 
 
 @pytest.fixture
-def held(monkeypatch):
+def dataset(monkeypatch):
     from dpgen_jax import data
-    from dpgen_jax.run import bundle
+    from dpgen_jax.release import bundle
 
-    held = Held()
-    monkeypatch.setattr(data, "load", lambda spec, **options: held)
-    monkeypatch.setattr(bundle, "load", lambda source: Made())
-    return held
+    dataset = FakeDataset()
+    monkeypatch.setattr(data, "load", lambda spec, **options: dataset)
+    monkeypatch.setattr(bundle, "load", lambda source: FakeRelease())
+    return dataset
 
 
 def run(tmp_path, *more):
@@ -273,27 +274,27 @@ def run(tmp_path, *more):
                       "--samples", "100", "--seeds", "1", *more])
 
 
-def test_the_command_writes_and_shows_a_table(held, tmp_path, capsys):
+def test_the_command_writes_and_shows_a_table(dataset, tmp_path, capsys):
     run(tmp_path, "--classifiers", "lr", "adaboost")
-    found = json.loads((tmp_path / "evaluation" / "metrics.json").read_text())
-    assert found["dataset"] == "people" and set(found["gen2real"]) == {"lr", "adaboost"}
+    result = json.loads((tmp_path / "evaluation" / "metrics.json").read_text())
+    assert result["dataset"] == "people" and set(result["gen2real"]) == {"lr", "adaboost"}
     printed = capsys.readouterr().out
     row = next(line for line in printed.splitlines() if line.split()[:2] == ["lr", "auroc"])
     assert "gen2real" in row and "real2real" in row
-    assert found["membership"]["allowed"]["advantage"] < 0.5  # by the statement
+    assert result["membership"]["allowed"]["advantage"] < 0.5  # by the statement
     assert "The strongest of 3 attacks" in printed and "detection auroc" in printed
     assert "one way tvd" in printed and "real against real" in printed
     assert "break the schema: 0\n" in printed and "not covered by epsilon" in printed
 
 
-def test_the_command_refuses_what_does_not_fit_in_one_line(held, tmp_path):
+def test_the_command_refuses_what_does_not_fit_in_one_line(dataset, tmp_path):
     with pytest.raises(UserError, match="unknown classifier 'cnn'"):
         run(tmp_path, "--classifiers", "cnn")
-    held.x_test = None
+    dataset.x_test = None
     with pytest.raises(UserError, match="--test-csv"):
         run(tmp_path)
     columns = (*SPEC.columns[:3], dataclasses.replace(SPEC.columns[3], nullable=True))
-    held.spec = dataclasses.replace(SPEC, columns=columns)
+    dataset.spec = dataclasses.replace(SPEC, columns=columns)
     with pytest.raises(UserError, match="differ from column 'mark' on") as error:
         run(tmp_path)
     assert "\n" not in str(error.value)

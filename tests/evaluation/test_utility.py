@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from bars import bars, noise
 
+from dpgen_jax.core.config import Evaluation
+from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation import classical, networks, scores
 from dpgen_jax.evaluation import utility as u
-from dpgen_jax.types import UserError
+from dpgen_jax.evaluation.settings import setting_for
 
 SCHEDULE = networks.Schedule("quick", epochs=1, min_steps=60, mlp_times=1)
 CHEAP = ("gaussian_nb", "lda", "decision_tree")
@@ -21,21 +23,25 @@ def test_images():
     return bars(300, seed=9)
 
 
-def evaluate(synthetic, test, real=None, seeds=1, **options):
-    return u.utility(synthetic, test, real, seeds, **({"setting": QUICK} | options))
+def evaluate(synthetic, test, real=None, seeds=1, *, setting=QUICK, classes=None,
+             log=scores.silent, **choices):
+    if "classifiers" in choices:
+        choices["optional"] = ()
+    setting = dataclasses.replace(setting, seeds=seeds, **choices)
+    return u.utility(synthetic, test, real, setting, classes=classes, log=log)
 
 
 def means(out, task, metric="accuracy"):
-    return {name: found[metric]["mean"] for name, found in out[task].items()}
+    return {name: result[metric]["mean"] for name, result in out[task].items()}
 
 
 def test_copies_of_the_real_images_are_worth_what_they_are(test_images):
     """A perfect generator: the same numbers to the digit, for each seed."""
     real = bars(350, seed=3)
     out = evaluate(real, test_images, real, seeds=2, classifiers=("mlp", *CHEAP))
-    for name, found in out["gen2real"].items():
-        assert found["accuracy"] == out["real2real"][name]["accuracy"]
-        assert found["calibrated_accuracy"]["values"] == [1, 1]
+    for name, result in out["gen2real"].items():
+        assert result["accuracy"] == out["real2real"][name]["accuracy"]
+        assert result["calibrated_accuracy"]["values"] == [1, 1]
     average = out["average"]
     assert average["gen2real"]["calibrated_accuracy"]["values"] == [1, 1]
     assert average["gen2real"]["accuracy"] == average["real2real"]["accuracy"]
@@ -71,17 +77,17 @@ def test_constant_images_are_worth_a_guess(classifier, test_images):
 
 
 def test_a_real_part_is_trained_on_once_a_seed(monkeypatch, test_images):
-    calls, told = [], []
+    calls, lines = [], []
     train = u.train
     monkeypatch.setattr(u, "train", lambda name, images, classes, setting, seed: calls.append(
         (name, len(images[1]), seed)) or train(name, images, classes, setting, seed))
     evaluate(lambda n, seed: bars(n, seed), test_images, bars(200, seed=3), seeds=2,
-             classifiers=("lda", "gaussian_nb"), say=told.append)
+             classifiers=("lda", "gaussian_nb"), log=lines.append)
     assert sorted(calls) == sorted((name, n, seed) for name in ("lda", "gaussian_nb")
                                    for n in (360, 180) for seed in (0, 1))
-    assert told[:3] == ["seed 1 of 2: 400 synthetic images",
-                        "seed 1 of 2: lda on 360 synthetic images",
-                        "seed 1 of 2: lda on 180 real images"] and len(told) == 10
+    assert lines[:3] == ["seed 1 of 2: 400 synthetic images",
+                         "seed 1 of 2: lda on 360 synthetic images",
+                         "seed 1 of 2: lda on 180 real images"] and len(lines) == 10
 
 
 def test_nothing_is_trained_for_a_task_that_was_not_asked_for(monkeypatch, test_images):
@@ -141,7 +147,7 @@ def test_slow_classifiers_see_few_rows_and_the_output_says_so(monkeypatch, test_
 
 def test_synthetic_images_are_judged_up_to_a_number(monkeypatch, test_images):
     judged = []
-    monkeypatch.setattr(u, "JUDGED", 30)
+    monkeypatch.setattr(u, "REAL2GEN_IMAGES", 30)
     monkeypatch.setattr(u.Trained, "accuracy", lambda _, images: judged.append(len(images[1])) or 1)
     evaluate(bars(100), test_images, bars(100), classifiers=["lda"])
     assert judged == [300, 10, 30, 300]
@@ -159,9 +165,9 @@ def test_metrics_are_nested_as_the_interface_says(test_images):
         average = out["average"][task]
         assert average.pop("classifiers") == list(CHEAP)
         assert set(average) == (all_of if task == "gen2real" else {"accuracy"})
-        for metric, found in average.items():
+        for metric, result in average.items():
             each = [out[task][name][metric]["values"] for name in CHEAP]
-            np.testing.assert_allclose(found["values"], np.mean(each, 0))
+            np.testing.assert_allclose(result["values"], np.mean(each, 0))
     ours, real = (out[task]["lda"] for task in ("gen2real", "real2real"))
     np.testing.assert_allclose(ours["calibrated_accuracy"]["values"], np.divide(
         ours["accuracy"]["values"], real["accuracy"]["values"]))
@@ -196,9 +202,9 @@ def test_classes_that_a_part_lacks_are_noted(test_images):
 @pytest.mark.parametrize(("change", "message"), [
     (lambda x, y: (np.where(np.arange(8)[:, None, None, None] < 5, x / 255, np.nan), y),
      "3 synthetic images hold NaN or infinite values, the first at row 5; the generator diverged"),
-    (lambda x, y: (x / 127.5 - 1, y), "rescale"),
+    (lambda x, y: (x / 127.5 - 1, y), "scale images to"),
     (lambda x, y: (x.astype(np.int32), y), "int32"),
-    (lambda x, y: (x, y - 9), "negative"),
+    (lambda x, y: (x, y - 9), "is outside the declared"),
     (lambda x, y: (x, y / 2), "integer"),
     (lambda x, y: (x[:1], y[:1]), "at least 2"),
     (lambda x, y: (x[:, :6], y), "same height"),
@@ -238,9 +244,18 @@ def test_settings_say_what_they_are():
     assert (full.n_samples, fast.n_samples) == (60_000, 10_000)
     assert full.classifiers == u.CLASSIFIERS and {*fast.classifiers} < {*full.classifiers}
     assert {*full.classical_rows} <= {*classical.CLASSIFIERS}
-    assert "fast" in fast.info(fast.classifiers, 2, 10_000)["text"]
-    assert full.info(u.CLASSIFIERS, 3, 60_000)["classical_rows"] == full.classical_rows
-    assert full.info(["lda", "adaboost"], 3, 60_000)["classical_rows"] == {"adaboost": 2500}
+    assert "fast" in fast.info(fast.classifiers)["text"]
+    assert full.info(u.CLASSIFIERS)["classical_rows"] == full.classical_rows
+    assert full.info(["lda", "adaboost"])["classical_rows"] == {"adaboost": 2500}
+
+
+def test_options_of_a_user_become_a_setting():
+    assert setting_for(Evaluation()) == u.SETTINGS["full"]
+    setting = setting_for(Evaluation(("real2real", "fidelity", "gen2real"), ("xgboost",), fast=True,
+                                     samples=70, seeds=5))
+    assert (setting.name, setting.n_samples, setting.seeds) == ("fast", 70, 5)
+    assert (setting.tasks, setting.classifiers) == (("gen2real", "real2real"), ("xgboost",))
+    assert setting.optional == ()
 
 
 def test_summary_of_one_and_of_many():

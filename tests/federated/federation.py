@@ -1,7 +1,7 @@
 """A federation in one process: clients of a toy method, and an exchange that can be made to fail.
 
 The terms are those of a real method, which takes long to compile; where only the protocol matters,
-clients and server are handed the method of `tiny` in its place.
+clients and server are handed the method of `adversary` in its place.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import adversary
 import jax
 import jax.numpy as jnp
 import numpy as np
-import tiny
 
-from dpgen_jax.accountant.chain import Account
 from dpgen_jax.accountant.ledger import Ledger, account, read
+from dpgen_jax.accountant.totals import Account
 from dpgen_jax.aggregation.local import LocalMechanism
 from dpgen_jax.aggregation.noise import RoundedGaussian
-from dpgen_jax.aggregation.schedule import Everyone, Rotation
+from dpgen_jax.aggregation.schedule import FullParticipation, RoundRobin
 from dpgen_jax.aggregation.topk_sign import TopKSign
-from dpgen_jax.api import Run
-from dpgen_jax.config import Budget, Runtime
+from dpgen_jax.core.config import Budget, Runtime
+from dpgen_jax.core.types import ImageSpec, Method, Spec, UserError
 from dpgen_jax.data import Dataset
-from dpgen_jax.federated import server
+from dpgen_jax.federated import rounds
 from dpgen_jax.federated.client import Client, open_client
 from dpgen_jax.federated.messages import Question, Reply, Terms
 from dpgen_jax.methods import gswgan
 from dpgen_jax.nets.critic import CriticNet
 from dpgen_jax.nets.resnet import ResNetNet
-from dpgen_jax.types import ImageSpec, Method, Spec, UserError
+from dpgen_jax.run.request import Request
 
 SPEC = ImageSpec(8, 8, 1, 3)
 CLIENTS, STEPS, SEED = 3, 4, 7
@@ -46,9 +46,9 @@ def config(**fields) -> gswgan.Config:
         "critic": CriticNet(2), "warm_generator": ResNetNet(2, 2)} | fields)
 
 
-def asked(out: Path, **fields) -> Run:
-    return Run("gswgan", "glyphs", config(**fields), BUDGET, Runtime(devices=1, chunk=1), out,
-               False, SEED)
+def asked(out: Path, **fields) -> Request:
+    return Request("gswgan", "glyphs", config(**fields), BUDGET, Runtime(devices=1, chunk=1), out,
+                   False, SEED)
 
 
 def records(number: int, spec: Spec = SPEC, n: int = 12) -> Dataset:
@@ -59,30 +59,43 @@ def records(number: int, spec: Spec = SPEC, n: int = 12) -> Dataset:
 
 # --- the toy
 
-TERMS = Terms("gswgan", config(), tiny.SPEC)
+TERMS = Terms("gswgan", config(), adversary.SPEC)
 SIGMA = 32.0
 
 
 @functools.cache
-def method(clients: int = CLIENTS, groups: int = 1, sigma: float = SIGMA) -> Method:
+def method(clients: int = CLIENTS, n_cohorts: int = 1, sigma: float = SIGMA) -> Method:
     local = LocalMechanism(
-        bound=TopKSign(tiny.TOP_K, tiny.ROWS), noise=RoundedGaussian(sigma), n_units=clients,
-        schedule=Rotation(groups) if groups > 1 else Everyone(), shape=tiny.SHAPE,
-        decode=lambda total, answers: total.astype(jnp.float32) / answers)
-    return Method(local, tiny.init, tiny.init_unit, tiny.ask, tiny.learn, tiny.answer, tiny.absorb,
-                  refine=lambda key, public: public.seen, sample=lambda model, key, labels: model)
+        bound=TopKSign(adversary.TOP_K, adversary.ROWS),
+        noise=RoundedGaussian(sigma),
+        n_units=clients,
+        schedule=RoundRobin(n_cohorts) if n_cohorts > 1 else FullParticipation(),
+        shape=adversary.SHAPE,
+        decode=lambda total, answers: total.astype(jnp.float32) / answers,
+    )
+    return Method(
+        mechanism=local,
+        init=adversary.init,
+        init_unit=adversary.init_unit,
+        ask=adversary.ask,
+        learn=adversary.learn,
+        answer=adversary.answer,
+        absorb=adversary.absorb,
+        finalize=lambda key, public: public.seen,
+        sample=lambda model, key, labels: model,
+    )
 
 
 def join(root: Path, number: int = 0, *, budget: Budget = BUDGET, seed: int | None = SEED,
          data: Dataset | None = None, terms: Terms = TERMS, held: Method | None = None) -> Client:
-    return open_client(root / f"client-{number}", terms, data or records(number, tiny.SPEC),
+    return open_client(root / f"client-{number}", terms, data or records(number, adversary.SPEC),
                        budget, number=number, seed=seed, method=held or method())
 
 
 @functools.cache
 def _first() -> Question:
-    conversation = server.Conversation(TERMS, method())
-    return conversation.ask(server.initial_state(method(), SEED), 0)[1]
+    conversation = rounds.Conversation(TERMS, method())
+    return conversation.ask(rounds.initial_state(method(), SEED), 0)[1]
 
 
 def question(turn: int, step: int = 0, **arrays) -> Question:
@@ -104,7 +117,7 @@ class Together:
         return set(self.clients)
 
     def ask(self, question: Question, clients: Sequence[int]) -> list[Reply]:
-        self.asked.append((question.turn, list(clients)))
+        self.asked.append((question.round, list(clients)))
         replies = []
         for number in clients:
             client = self.clients[number]
@@ -113,24 +126,24 @@ class Together:
                 values = client.answer(question)
             except UserError as error:
                 values = f"refuses: {error}"
-            values = self.spoil(number, question.turn, values)
+            values = self.spoil(number, question.round, values)
             if isinstance(values, Reply):
                 replies.append(values)
             elif values is not None:
                 self.received += getattr(values, "nbytes", 0)
-                replies.append(Reply(number, question.turn, values, client.noise))
+                replies.append(Reply(number, question.round, values, client.noise))
         return replies
 
 
 def train(path: Path, exchange: Together, *, steps: int = STEPS, budget: Budget = OPEN,
           held: Method | None = None, said: list | None = None, **options):
-    """`server.train` with a ledger of its own: (state, rows of metrics, ledger, closed)."""
+    """`rounds.train` with a ledger of its own: (state, rows of metrics, ledger, closed)."""
     rows: list[dict] = []
     held = held or method()
     with new_ledger(path, budget) as ledger:
-        state = server.train(TERMS, held, server.initial_state(held, SEED), ledger, exchange,
-                             steps=steps, on_turn=lambda state, row: rows.append(row),
-                             say=(said if said is not None else []).append, **options)
+        state = rounds.train(TERMS, held, rounds.initial_state(held, SEED), ledger, exchange,
+                             steps=steps, on_round=lambda state, row: rows.append(row),
+                             log=(said if said is not None else []).append, **options)
     return state, rows, ledger
 
 

@@ -5,22 +5,22 @@ import os
 import shutil
 import stat
 
+import adversary
 import federation as fed
 import jax
 import numpy as np
 import pytest
-import tiny
 
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation import bits
-from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import NoNoise
-from dpgen_jax.config import Budget
+from dpgen_jax.core.config import Budget
+from dpgen_jax.core.types import BudgetExceeded, ImageSpec, UserError
 from dpgen_jax.federated import store
 from dpgen_jax.federated.client import open_client
-from dpgen_jax.types import BudgetExceeded, ImageSpec, UserError
 
 
 def charged(root, number=0):
@@ -35,12 +35,12 @@ def remembered(client):
 def test_an_answer_is_charged_noised_and_kept(tmp_path):
     with fed.join(tmp_path, seed=None) as client:
         answer = client.answer(fed.question(0))
-        assert answer.dtype == np.int32 and answer.shape == tiny.SHAPE
+        assert answer.dtype == np.int32 and answer.shape == adversary.SHAPE
         assert np.abs(answer).max() > 1  # one unit votes -1, 0 or 1: the rest is noise
         visit = fed.method().mechanism.events(1)
         assert client.ledger.spent() == visit
         assert client.ledger.epsilon() == gaussian.epsilon(visit, fed.BUDGET.delta)
-        assert client.noise == "os-entropy" and client.last_turn == 0
+        assert client.noise == "os-entropy" and client.last_round == 0
     header = books.read(tmp_path / "client-0/ledger.jsonl")[0]
     assert (header["unit"], header["relation"]) == ("client", "replace-one")
 
@@ -52,7 +52,7 @@ def test_noise_is_the_clients_own(tmp_path, monkeypatch):
     mechanism = fed.method().mechanism
     secret = bits.SeededBits(fed.SEED).draw_for(np.array([[0]]), 3, mechanism.client_bits_shape)
     message = answer - np.asarray(mechanism.noise.sample(secret[0, 0]))
-    assert np.abs(message).max() == 1 and (np.abs(message).sum(1) == tiny.TOP_K).all()
+    assert np.abs(message).max() == 1 and (np.abs(message).sum(1) == adversary.TOP_K).all()
 
 
 def test_a_turn_asked_again_is_answered_from_memory(tmp_path):
@@ -66,7 +66,7 @@ def test_a_turn_asked_again_is_answered_from_memory(tmp_path):
         assert fed.same(remembered(client), state) and client.ledger.steps_charged == 1
         later = client.answer(fed.question(5))
         assert not fed.same(later, first) and client.ledger.steps_charged == 2
-        with pytest.raises(UserError, match="turn 0 is over: turn 5 was answered"):
+        with pytest.raises(UserError, match="round 0 is over: round 5 was answered"):
             client.answer(fed.question(0))
         assert client.ledger.steps_charged == 2
 
@@ -75,7 +75,7 @@ def test_another_question_under_an_answered_turn_is_refused(tmp_path):
     with fed.join(tmp_path) as client:
         client.answer(fed.question(0))
         other = fed.question(0).arrays["images"] + 1
-        with pytest.raises(UserError, match="turn 0 was answered, to another question"):
+        with pytest.raises(UserError, match="round 0 was answered, to another question"):
             client.answer(fed.question(0, images=other))
         assert client.ledger.steps_charged == 1
 
@@ -101,15 +101,15 @@ def test_a_bad_question_costs_nothing(tmp_path, arrays, message):
 
 
 @pytest.mark.parametrize(("fields", "message"), [
-    ({"turn": -1}, "turn -1 of the question"), ({"turn": 2**31}, "is no number of a turn"),
-    ({"turn": True}, "turn True"), ({"step": 0.5}, "step 0.5"), ({"step": -1}, "step -1"),
+    ({"round": -1}, "round -1 of the question"), ({"round": 2**31}, "is no number of a round"),
+    ({"round": True}, "round True"), ({"step": 0.5}, "step 0.5"), ({"step": -1}, "step -1"),
     ({"arrays": {}}, "the question has no array 'images'"),
     ({"terms": "0" * 64}, "asked under other terms")])
 def test_a_malformed_question_costs_nothing(tmp_path, fields, message):
     with fed.join(tmp_path) as client:
         with pytest.raises(UserError, match=message):
             client.answer(dataclasses.replace(fed.question(0), **fields))
-        assert client.ledger.steps_charged == 0 and client.last_turn == store.NEVER
+        assert client.ledger.steps_charged == 0 and client.last_round == store.NEVER
 
 
 def test_the_clients_own_budget_decides(tmp_path):
@@ -139,8 +139,8 @@ def test_terms_without_noise_are_never_answered(tmp_path):
 
 
 def test_noise_at_the_server_is_refused(tmp_path):
-    held = tiny.build()
-    assert isinstance(held.mechanism, Mechanism)
+    held = adversary.build()
+    assert isinstance(held.mechanism, SumMechanism)
     with pytest.raises(UserError, match="add noise at the server"):
         fed.join(tmp_path, held=held)
     assert not (tmp_path / "client-0").exists()
@@ -151,9 +151,9 @@ def test_no_single_question_locks_the_client_out(tmp_path, turn):
     """A turn that the terms cannot come to is refused, uncharged; the next turns are answered."""
     with fed.join(tmp_path) as client:
         client.answer(fed.question(2))
-        with pytest.raises(UserError, match=f"turn {turn} is further ahead than 4 steps allow"):
+        with pytest.raises(UserError, match=f"round {turn} is further ahead than 4 steps allow"):
             client.answer(fed.question(turn))
-        assert client.ledger.steps_charged == 1 and client.last_turn == 2
+        assert client.ledger.steps_charged == 1 and client.last_round == 2
         client.answer(fed.question(3))
         client.answer(fed.question(3 + 2 * fed.STEPS))  # it was away for long
         assert client.ledger.steps_charged == 3
@@ -184,7 +184,7 @@ def test_a_crash_can_only_over_count(tmp_path, monkeypatch, name, owner, cost, k
         assert not answers  # nothing left the client
     assert charged(tmp_path) == 1 + cost
     with fed.join(tmp_path, seed=None) as client:
-        assert (client.last_turn == 1) == kept
+        assert (client.last_round == 1) == kept
         assert kept != fed.same(remembered(client), before)
         learnt = remembered(client)
         first = client.answer(fed.question(1)).copy()
@@ -217,7 +217,7 @@ def test_the_folder_is_for_its_owner(tmp_path):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"data": fed.records(1, tiny.SPEC)}, "the records are not those"),
+    ({"data": fed.records(1, adversary.SPEC)}, "the records are not those"),
     ({"budget": Budget(9.0, 1e-5)}, "budget.epsilon was 8.0, now 9.0"),
     ({"terms": dataclasses.replace(fed.TERMS, config=fed.config(batch=8))},
      "config.batch was 4, now 8"),
@@ -235,15 +235,15 @@ def test_a_folder_belongs_to_one_client_and_one_process(tmp_path):
     with fed.join(tmp_path), pytest.raises(UserError, match="another process is using"):
         fed.join(tmp_path)
     with pytest.raises(UserError, match="is the folder of client 0, not of client 1"):
-        open_client(tmp_path / "client-0", fed.TERMS, fed.records(0, tiny.SPEC), fed.BUDGET,
+        open_client(tmp_path / "client-0", fed.TERMS, fed.records(0, adversary.SPEC), fed.BUDGET,
                     number=1, seed=fed.SEED, method=fed.method())
 
 
 @pytest.mark.parametrize(("number", "options", "message"), [
-    (0, {"data": fed.records(0, tiny.SPEC, n=0)}, "holds no records"),
+    (0, {"data": fed.records(0, adversary.SPEC, n=0)}, "holds no records"),
     (0, {"data": fed.records(0, ImageSpec(4, 4, 1, 2))}, "the federation's are"),
     (3, {}, "client 3 of a federation of 3"),
-    (-1, {"data": fed.records(0, tiny.SPEC)}, "client -1 of a federation of 3"),
+    (-1, {"data": fed.records(0, adversary.SPEC)}, "client -1 of a federation of 3"),
     (0, {"budget": Budget(0.0, 1e-5)}, "epsilon must be above 0"),
     (0, {"budget": Budget(1.0, 2.0)}, "delta must lie strictly between 0 and 1")])
 def test_who_cannot_join(tmp_path, number, options, message):

@@ -11,17 +11,20 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs the extra `federated` (flwr)")
 
-from dpgen_jax import api, federate, join
+from dpgen_jax import federate, join
+from dpgen_jax.core.types import UserError
 from dpgen_jax.federated import flower_client, messages, server
 from dpgen_jax.federated.client import open_client
 from dpgen_jax.federated.messages import Question, Terms
 from dpgen_jax.methods import fedavg_gan
 from dpgen_jax.nets.image import GeneratorNet
 from dpgen_jax.nets.plain import ConvNet
-from dpgen_jax.types import UserError
+from dpgen_jax.run import lifecycle
+
+pytestmark = pytest.mark.slow
 
 CONFIG = fedavg_gan.Config(
-    critics=4, clients_per_round=2, federated=True, client_records=8, client_steps=2,
+    clients=4, clients_per_round=2, federated=True, client_records=8, client_steps=2,
     client_batch=4, pool=2, steps=4, sigma=4.0, g_steps=1, g_batch=4, penalty=0.0,
     generator=GeneratorNet(4, 8, 4), discriminator=ConvNet(2, 2))
 SIZES = (12, 5, 1, 20)
@@ -42,8 +45,8 @@ class ThroughFlower(fed.Together):
     """Clients of this process, behind Flower's records."""
 
     def ask(self, question, clients):
-        arrays = carried({"turn": question.turn, "step": question.step}, question.arrays)
-        return super().ask(Question(question.terms, question.turn, question.step, arrays), clients)
+        arrays = carried({"turn": question.round, "step": question.step}, question.arrays)
+        return super().ask(Question(question.terms, question.round, question.step, arrays), clients)
 
 
 def test_both_ways_release_the_same(tmp_path):
@@ -52,7 +55,7 @@ def test_both_ways_release_the_same(tmp_path):
         parts[0], x_train=np.concatenate([p.x_train for p in parts]),
         y_train=np.concatenate([p.y_train for p in parts]),
         clients=np.repeat(np.arange(len(SIZES)), SIZES).astype(np.int32))
-    central = api.run(asked(tmp_path / "central"), together, lambda line: None)
+    central = lifecycle.run(asked(tmp_path / "central"), together, lambda line: None)
     method = TERMS.build()
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(open_client(
@@ -92,10 +95,10 @@ def test_terms_that_trust_an_aggregator_are_refused():
 
 
 def test_the_app(tmp_path, capsys):
-    flags = ["--critics", "40", "--clients-per-round", "20", "--steps", "4", "--height", "8",
+    flags = ["--clients", "40", "--clients-per-round", "20", "--steps", "4", "--height", "8",
              "--width", "8", "--classes", "3", "--epsilon", "8"]
     federate.command(["fedavg_gan", *flags, "--out", str(tmp_path / "app")])
     terms = join.terms_of(tmp_path / "app")
     assert terms.method == "fedavg_gan" and terms.config.federated and terms.config.sigma > 0
     assert terms.build().mechanism.unit == "client"
-    assert "40 clients, 4 steps, 2 visits to each client" in capsys.readouterr().out
+    assert "40 clients, 4 steps, 2 participations of a client" in capsys.readouterr().out

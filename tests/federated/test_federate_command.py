@@ -8,9 +8,9 @@ import pytest
 import runs
 
 from dpgen_jax import federate, join
-from dpgen_jax.errors import BudgetExceeded, UserError
+from dpgen_jax.core.errors import BudgetExceeded, UserError
+from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.federated.messages import Terms
-from dpgen_jax.types import ImageSpec
 
 FLAGS = ["--critics", "3", "--steps", "3", "--batch", "4", "--epsilon", "8", "--height", "8",
          "--width", "8", "--classes", "3", "--warm-steps", "0", "--generator.width", "2",
@@ -32,7 +32,7 @@ def test_the_app_holds_the_terms(tmp_path, capsys):
     assert terms.build().mechanism.unit == "client"
     assert options["epsilon"] == 8.0 and options["resume"] is False and "seed" not in options
     said = capsys.readouterr().out
-    assert "3 clients, 3 steps, 3 visits to each client" in said
+    assert "3 clients, 3 steps, 3 participations of a client" in said
     assert "an answer 1,024" in said  # 4 fakes x 64 pixels x 4 bytes
 
 

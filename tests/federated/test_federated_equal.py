@@ -3,20 +3,22 @@
 import contextlib
 import dataclasses
 
+import adversary
 import federation as fed
 import jax
 import numpy as np
 import pytest
-import tiny
 
-from dpgen_jax import api, loop
 from dpgen_jax.accountant.events import merge
+from dpgen_jax.core.types import Pretraining, UserError
 from dpgen_jax.federated import server
 from dpgen_jax.federated.client import open_client
 from dpgen_jax.private import packing, partition, teachers
 from dpgen_jax.private import records as sealing
-from dpgen_jax.private.warm_up import warm_up
-from dpgen_jax.types import UserError, Warm
+from dpgen_jax.private.pretraining import pretrain
+from dpgen_jax.run import lifecycle, loop
+
+pytestmark = pytest.mark.slow
 
 FIELDS = {"critics": 4, "critics_per_step": 2}
 SIZES = (12, 5, 1, 20)  # one repeats its only record, one holds more than it may contribute
@@ -36,7 +38,9 @@ def together():
 
 
 def test_both_ways_give_the_same_generator(tmp_path):
-    central = api.run(fed.asked(tmp_path / "central", **FIELDS), together(), lambda line: None)
+    central = lifecycle.run(
+        fed.asked(tmp_path / "central", **FIELDS), together(), lambda line: None
+    )
     asked, said = fed.asked(tmp_path / "federated", **FIELDS), []
     terms = server.Terms("gswgan", asked.config, fed.SPEC)
     method = terms.build()
@@ -58,7 +62,7 @@ def test_both_ways_give_the_same_generator(tmp_path):
     assert "records" not in federated.privacy
     totals = [fed.books(tmp_path / name / "ledger.jsonl") for name in ("central", "federated")]
     assert totals[0].spent() == totals[1].spent() == merge(method.mechanism.events(fed.STEPS))
-    assert api.load(tmp_path / "federated").sample(3)[0].shape == (3, *fed.SPEC.shape)
+    assert lifecycle.load(tmp_path / "federated").sample(3)[0].shape == (3, *fed.SPEC.shape)
     assert said[-1].startswith("release: ") and "unit client" in said[-1]
 
     with pytest.raises(UserError, match="holds a run"):
@@ -71,18 +75,20 @@ def test_both_ways_give_the_same_generator(tmp_path):
 def test_a_warm_start_is_the_same_too(tmp_path):
     """A client's critic before the first question is that of its unit in one process."""
     def step(key, state, own):
-        return tiny.learn(key, state, own, tiny.Query(jax.random.normal(key, tiny.SHAPE)))
+        return adversary.learn(
+            key, state, own, adversary.Query(jax.random.normal(key, adversary.SHAPE))
+        )
 
-    warm = Warm(3, tiny.init_unit, step, lambda state: state)
-    method = dataclasses.replace(fed.method(), warm=warm)
-    data = [fed.records(i, tiny.SPEC, n) for i, n in enumerate(SIZES[:3])]
+    warm = Pretraining(3, adversary.init_unit, step, lambda state: state)
+    method = dataclasses.replace(fed.method(), pretraining=warm)
+    data = [fed.records(i, adversary.SPEC, n) for i, n in enumerate(SIZES[:3])]
     owners = np.repeat(np.arange(3), SIZES[:3])
     x, y = (np.concatenate([getattr(d, name) for d in data]) for name in ("x_train", "y_train"))
-    layout = tiny.layout(chunk=1, units=3)
+    layout = adversary.layout(chunk=1, units=3)
     dealt = partition.by_client(owners, 3, fed.config().client_records)
-    placed = teachers.place(sealing.deal(sealing.seal(x, y, tiny.SPEC), dealt), layout)
+    placed = teachers.place(sealing.deal(sealing.seal(x, y, adversary.SPEC), dealt), layout)
     cold = loop.initial_state(method, jax.random.key(fed.SEED), layout).units
-    *_, (units, _) = warm_up(method, cold, placed, layout)
+    *_, (units, _) = pretrain(method, cold, placed, layout)
     (stacked,) = packing.blocks(units, layout, 3)
     for i in range(3):
         with fed.join(tmp_path, i, held=method, data=data[i]) as client:

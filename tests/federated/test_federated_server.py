@@ -3,19 +3,19 @@
 import contextlib
 import dataclasses
 
+import adversary
 import federation as fed
 import numpy as np
 import pytest
-import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpgen_jax.accountant.events import merge
-from dpgen_jax.config import Budget
-from dpgen_jax.federated import saved, server
+from dpgen_jax.core.config import Budget
+from dpgen_jax.core.types import UserError
+from dpgen_jax.federated import rounds, saved
 from dpgen_jax.federated.messages import Reply
 from dpgen_jax.run.folder import RunFolder
-from dpgen_jax.types import UserError
 
 LARGEST = fed.method().mechanism.largest
 VISIT = fed.method().mechanism.events(1)
@@ -30,7 +30,7 @@ def joined(tmp_path):
 
 
 def good(values=1):
-    return np.full(tiny.SHAPE, values, np.int32)
+    return np.full(adversary.SHAPE, values, np.int32)
 
 
 def late(client, turn, values):
@@ -38,7 +38,7 @@ def late(client, turn, values):
 
 
 BAD = {
-    "nan": (lambda c, t, v: np.full(tiny.SHAPE, np.nan, np.float32), "holds float32"),
+    "nan": (lambda c, t, v: np.full(adversary.SHAPE, np.nan, np.float32), "holds float32"),
     "shape": (lambda c, t, v: v[:, :-1], "has shape"),
     "one more axis": (lambda c, t, v: v[None], "has shape"),
     "wide integers": (lambda c, t, v: v.astype(np.int64), "holds int64"),
@@ -46,7 +46,7 @@ BAD = {
     "the smallest integer": (lambda c, t, v: good(-2**31), "which no client draws"),
     "text": (lambda c, t, v: "is missing: refused", "is missing: refused"),
     "an object": (lambda c, t, v: {"values": 1}, "holds dict"),
-    "the turn before": (lambda c, t, v: Reply(c, t - 1, v, "os-entropy"), "is for turn"),
+    "the turn before": (lambda c, t, v: Reply(c, t - 1, v, "os-entropy"), "is for round"),
     "another's name": (lambda c, t, v: Reply(9, t, v, "os-entropy"), "was not asked for"),
     "no word of its noise": (lambda c, t, v: Reply(c, t, v, "trust me"), "where its noise"),
 }
@@ -60,7 +60,7 @@ def test_an_unsound_answer_is_dropped_and_the_run_goes_on(tmp_path, joined, faul
     state, rows, ledger = fed.train(tmp_path / "ledger", exchange, said=said)
     assert [row["clients"] for row in rows] == [[0, 1, 2], [0, 1, 2], [0, 2], [0, 1, 2]]
     assert state.step == fed.STEPS and len(said) == 1
-    assert said[0].startswith("turn 2: the answer of client ") and message in said[0]
+    assert said[0].startswith("round 2: the answer of client ") and message in said[0]
     # the answer had left its client: it is charged there and here
     assert merge(ledger.spent()) == ((VISIT[0][0], 4),)
     assert [client.ledger.spent() for client in clients] == [((VISIT[0][0], 4),)] * 3
@@ -68,13 +68,13 @@ def test_an_unsound_answer_is_dropped_and_the_run_goes_on(tmp_path, joined, faul
 
 @settings(max_examples=200)
 @given(st.sampled_from(["<i4", "<i8", "<u4", "<f4", "?"]),
-       st.sampled_from([tiny.SHAPE, tiny.SHAPE[::-1], (4,), (), (0, 8)]),
+       st.sampled_from([adversary.SHAPE, adversary.SHAPE[::-1], (4,), (), (0, 8)]),
        st.integers(-LARGEST - 9, LARGEST + 9) | st.integers(-2**31, 2**31 - 1))
 def test_only_what_a_client_can_draw_is_sound(kind, shape, entry):
     values = np.full(shape, entry).astype(kind)
     reply = Reply(0, 0, values, "os-entropy")
-    sound = values.dtype == np.int32 and values.shape == tiny.SHAPE and abs(entry) <= LARGEST
-    assert (server.fault(reply, fed.question(0), fed.method().mechanism) is None) == sound
+    sound = values.dtype == np.int32 and values.shape == adversary.SHAPE and abs(entry) <= LARGEST
+    assert (rounds.fault(reply, fed.question(0), fed.method().mechanism) is None) == sound
 
 
 def test_every_answer_of_a_client_is_sound(joined):
@@ -82,20 +82,20 @@ def test_every_answer_of_a_client_is_sound(joined):
     for turn in range(5):
         question = fed.question(turn)
         reply = Reply(0, turn, client.answer(question), client.noise)
-        assert server.fault(reply, question, fed.method().mechanism) is None
+        assert rounds.fault(reply, question, fed.method().mechanism) is None
 
 
 def test_a_client_counts_once(joined):
     reply = Reply(1, 0, good(), "os-entropy")
     said = []
-    held = server.sound([reply, Reply(1, 0, good(2), "os-entropy")], fed.question(0), [0, 1],
+    held = rounds.sound([reply, Reply(1, 0, good(2), "os-entropy")], fed.question(0), [0, 1],
                         fed.method().mechanism, said.append)
-    assert held == {1: reply} and said == ["turn 0: the answer of client 1 is its second; dropped"]
+    assert held == {1: reply} and said == ["round 0: the answer of client 1 is its second; dropped"]
 
 
 def test_the_mean_is_over_those_who_answered():
-    conversation = server.Conversation(fed.TERMS, fed.method())
-    state = server.initial_state(fed.method(), fed.SEED)
+    conversation = rounds.Conversation(fed.TERMS, fed.method())
+    state = rounds.initial_state(fed.method(), fed.SEED)
     query, question = conversation.ask(state, 0)
     replies = {c: Reply(c, 0, good(c + 1), "os-entropy") for c in (0, 2)}
     state, _ = conversation.absorb(state, query, replies)
@@ -119,7 +119,7 @@ def test_a_client_that_never_answers_does_not_stop_the_others(tmp_path, joined):
 
 def test_silence_is_charged_and_ends_the_run(tmp_path, joined):
     exchange, rows = fed.Together(joined(), late), []
-    with pytest.raises(UserError, match="no client gave a sound answer in 3 turns"):
+    with pytest.raises(UserError, match="no client gave a sound answer in 3 rounds"):
         fed.train(tmp_path / "ledger", exchange)
     ledger = fed.books(tmp_path / "ledger")
     assert ledger.steps == 3 and ledger.spent() == ((VISIT[0][0], 3),) and not rows
@@ -147,7 +147,7 @@ def test_the_servers_ledger_stops_the_run(tmp_path, joined):
 
 def test_a_rotation_asks_one_group_a_turn(tmp_path, joined):
     """4 clients in 2 groups: turn t asks those with u mod 2 = t mod 2, and charges every second."""
-    held = fed.method(clients=4, groups=2)
+    held = fed.method(clients=4, n_cohorts=2)
     clients = joined(4, held=held)
     exchange = fed.Together(clients, lambda c, t, v: None if t == 1 else v)
     state, rows, ledger = fed.train(tmp_path / "ledger", exchange, held=held)
@@ -158,10 +158,10 @@ def test_a_rotation_asks_one_group_a_turn(tmp_path, joined):
 
 
 def test_who_is_due_when_a_client_is_away():
-    mechanism = fed.method(clients=5, groups=2).mechanism
-    assert server.due(mechanism, 0, {0, 1, 2, 4}) == [0, 2, 4]
-    assert server.due(mechanism, 3, {0, 1, 2, 4}) == [1]
-    assert server.due(mechanism, 0, {1, 7, -2}) == []
+    mechanism = fed.method(clients=5, n_cohorts=2).mechanism
+    assert rounds.queried_clients(mechanism, 0, {0, 1, 2, 4}) == [0, 2, 4]
+    assert rounds.queried_clients(mechanism, 3, {0, 1, 2, 4}) == [1]
+    assert rounds.queried_clients(mechanism, 0, {1, 7, -2}) == []
 
 
 def test_bytes_are_counted_each_turn(tmp_path, joined):
@@ -181,19 +181,19 @@ def test_a_server_that_was_stopped_goes_on(tmp_path, joined):
     clients = [fed.join(tmp_path / "again", i) for i in range(3)]
     exchange = fed.Together(clients)
     with fed.new_ledger(tmp_path / "ledger") as ledger:
-        state = server.initial_state(fed.method(), fed.SEED)
-        server.train(fed.TERMS, fed.method(), state, ledger, exchange, steps=2, say=print,
-                     on_turn=lambda state, row: saved.save(files, state, ledger))
+        state = rounds.initial_state(fed.method(), fed.SEED)
+        rounds.train(fed.TERMS, fed.method(), state, ledger, exchange, steps=2, log=print,
+                     on_round=lambda state, row: saved.save(files, state, ledger))
         ledger.reserve(VISIT, 1)  # a third question left, and the server died
         lost = fed.question(2)
         for client in clients[:2]:
             client.answer(dataclasses.replace(lost, step=2))
     with fed.Ledger.open(tmp_path / "ledger") as ledger:
-        state = saved.latest(files, server.initial_state(fed.method(), 99), ledger)
+        state = saved.latest(files, rounds.initial_state(fed.method(), 99), ledger)
         assert state.step == 2 and state.noise == {"seeded: no privacy claim"}
         assert fed.same(state.public.seen[:2], whole.public.seen[:2])
-        state = server.train(fed.TERMS, fed.method(), state, ledger, exchange, steps=3, say=print,
-                             on_turn=lambda state, row: None)
+        state = rounds.train(fed.TERMS, fed.method(), state, ledger, exchange, steps=3, log=print,
+                             on_round=lambda state, row: None)
         assert state.step == 3 and exchange.asked[-1][0] == 3 and ledger.steps_charged == 4
     assert [client.ledger.steps_charged for client in clients] == [4, 4, 3]
     for client in clients:
@@ -203,7 +203,7 @@ def test_a_server_that_was_stopped_goes_on(tmp_path, joined):
 def test_an_older_ledger_is_refused(tmp_path, joined):
     files = RunFolder(tmp_path)
     files.private.mkdir()
-    state = server.initial_state(fed.method(), fed.SEED)
+    state = rounds.initial_state(fed.method(), fed.SEED)
     with fed.new_ledger(tmp_path / "long") as ledger:
         ledger.reserve(VISIT, 1)
         saved.save(files, state, ledger)

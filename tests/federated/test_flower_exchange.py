@@ -72,7 +72,7 @@ def test_clients_join_and_answer():
     assert held.members() == {0, 1, 2}
     sent = held.sent
     replies = {r.client: r for r in held.ask(fed.question(3), [0, 2])}
-    assert {c: r.turn for c, r in replies.items()} == {0: 3, 2: 3}
+    assert {c: r.round for c, r in replies.items()} == {0: 3, 2: 3}
     assert replies[2].values.dtype == np.int32 and np.all(replies[2].values == 2)
     question = sum(a.nbytes for a in fed.question(3).arrays.values())
     assert held.sent - sent > 2 * question and held.received > 2 * 4 * 32
@@ -129,7 +129,7 @@ def test_no_word_of_a_node_stops_the_others(case):
     held.gather(5)
     said = []
     question = fed.question(0)
-    replies = fed.server.sound(held.ask(question, [0, 1, 2]), question, [0, 1, 2],
+    replies = fed.rounds.sound(held.ask(question, [0, 1, 2]), question, [0, 1, 2],
                                fed.method().mechanism, said.append)
     assert sorted(replies) == [0, 2] and len(said) == (case not in ("an error", "silence"))
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
-from dpgen_jax.errors import UserError
+from dpgen_jax.core.errors import UserError
 from dpgen_jax.federated import wire
 
 KINDS = st.sampled_from(["<i4", "<u4", "<f4", "|u1", "|b1"])

@@ -6,17 +6,18 @@ import os
 from pathlib import Path
 from random import Random
 
+import pytest
 from disk import Disk, lay
 from ledgers import COUNTS, HEADER, block
 
 from benchmarks.fuzzing import histories, read_runs
-from dpgen_jax import api, loop
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import OsBits
-from dpgen_jax.errors import UserError
+from dpgen_jax.core.errors import UserError
 from dpgen_jax.methods import datalens
-from dpgen_jax.run import pictures
+from dpgen_jax.release import pictures
+from dpgen_jax.run import lifecycle, loop
 from dpgen_jax.run.folder import read_json, write_json
 
 
@@ -83,7 +84,7 @@ def test_a_ledger_that_does_not_sync_is_caught(tmp_path, monkeypatch):
         drawing, lost = Drawing(tmp_path / fault), []
         with drawing.disk, monkeypatch.context() as patched:
             if fault == "folder":
-                patched.setattr(books.files, "sync_directory", lambda path: None)
+                patched.setattr(books, "sync", lambda path: None)
             else:
                 patched.setattr(os, "fsync", lambda descriptor: None)
             with Ledger.create(drawing.path, HEADER) as book:
@@ -106,6 +107,7 @@ def test_a_file_of_json_is_old_or_new_and_stays_what_it_became(tmp_path):
     assert read_json(place / "a.json") == {"n": 2}
 
 
+@pytest.mark.slow
 def test_a_run_charges_what_was_drawn_whatever_a_crash_forgets(tmp_path, monkeypatch):
     """The start of a run, three steps and their checkpoints: what is left of it after any crash is
     refused by a resume, or charges at least the steps that were drawn; and its name is there."""
@@ -131,7 +133,9 @@ def test_a_run_charges_what_was_drawn_whatever_a_crash_forgets(tmp_path, monkeyp
         patched.setattr(OsBits, "draw", draw)
         patched.setattr(loop, "compile_block", lambda method, layout: histories.idle)
         patched.setattr(pictures, "write", lambda *_: None)
-        api.run(read_runs.asked(place / "run", False), read_runs.records(), say=lambda line: None)
+        lifecycle.run(
+            read_runs.asked(place / "run", False), read_runs.records(), log=lambda line: None
+        )
     chosen = Random(0).sample(crashes, min(16, len(crashes)))
     faults = [fault for i, (state, count) in enumerate(chosen)
               if (fault := after(state, count, tmp_path / str(i)))]

@@ -10,9 +10,10 @@ from benchmarks.fuzzing.cases_ledger import falls_short, longest_prefix, valid
 from benchmarks.killing import verdict
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.discrete_laplace import class_counts_event
-from dpgen_jax.errors import UserError, one_line
+from dpgen_jax.core.errors import UserError, one_line
 
 
+@pytest.mark.slow
 def test_fuzzing_counts_keeps_failures_and_goes_on(tmp_path):
     out = tmp_path / "fuzz.json"
     fuzz.main(["--minutes", "0.03", "--reader", "planted", "--out", str(out)])
@@ -65,9 +66,15 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(("more", "fault"), [
-    ("", None), ("draw 6 1\n", "7 steps were drawn, 6 charged"), ("draw 5 1\n", "a turn was drawn "
-     "twice"), ("counts\n", "class counts were bought 2 times, charged")])
+@pytest.mark.parametrize(
+    ("more", "fault"),
+    [
+        ("", None),
+        ("draw 6 1\n", "7 steps were drawn, 6 charged"),
+        ("draw 5 1\n", "a turn was drawn twice"),
+        ("counts\n", "class counts were bought 2 times, charged"),
+    ],
+)
 def test_what_was_drawn_and_not_charged_is_noticed(folder, more, fault):
     with (folder / "audit").open("a") as audit:
         audit.write(more)
@@ -82,7 +89,7 @@ def test_a_missing_ledger_is_noticed(folder):
     assert verdict.under_counted(folder / "run", folder / "audit") == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("case", ["gpate-votes", "gswgan-warm"])
 def test_killed_runs_go_on(tmp_path, case):
     out = tmp_path / "kills.json"

@@ -6,31 +6,32 @@ import functools
 import json
 import math
 
-import critics
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toy
-from critics import KEY, OWNER, ROWS, UNITS
+import small_datalens
+import small_gswgan
+from small_gswgan import KEY, ROWS
 
-from dpgen_jax import plan, presets
+from dpgen_jax import methods, presets
 from dpgen_jax.accountant import gaussian
-from dpgen_jax.accountant.published import PUBLISHED
 from dpgen_jax.aggregation.clip import RowL2
-from dpgen_jax.config import Budget, from_json, to_json
+from dpgen_jax.core.config import Budget, from_json, to_json
+from dpgen_jax.core.types import Records, UserError
 from dpgen_jax.methods import dpac, gswgan
-from dpgen_jax.methods._critics import Query
+from dpgen_jax.methods.shared.critics import Query
 from dpgen_jax.nets.critic import class_score
-from dpgen_jax.types import Records, UserError
+from dpgen_jax.run import calibrate_config
 
-DATA, OTHER = critics.neighbours()
 RNG = np.random.default_rng(2)
 LABELS, Y = jnp.array([0, 2, 1]), jnp.array([0, 1, 2, 0, 1])
-FAKES, SLOPE, X = (jnp.asarray(RNG.random((n, *toy.SPEC.shape)), jnp.float32)
+FAKES, SLOPE, X = (jnp.asarray(RNG.random((n, *small_datalens.SPEC.shape)), jnp.float32)
                    for n in (ROWS, ROWS, 5))
-POOL = jnp.asarray(RNG.random((3, 2, *toy.SPEC.shape)) / 3 + np.arange(3).reshape(3, *[1] * 4) / 3,
-                   jnp.float32)
+POOL = jnp.asarray(
+    RNG.random((3, 2, *small_datalens.SPEC.shape)) / 3 + np.arange(3).reshape(3, *[1] * 4) / 3,
+    jnp.float32,
+)
 
 
 # The classifier alone, in the variants of the paper's ablation.
@@ -42,8 +43,8 @@ VARIANTS = {"sequential": {}, "parallel": {"order": "parallel"}, "kept": {"renew
 @functools.cache
 def variant(name):
     """(now, key=, x=, pool=, kept=) -> (answer, what is asked, what is kept after learning)."""
-    config = critics.dp(**VARIANTS[name])
-    extra = dpac._classifier(config, toy.SPEC)
+    config = small_gswgan.dp(**VARIANTS[name])
+    extra = dpac._classifier(config, small_datalens.SPEC)
 
     @jax.jit
     def one(now, key, x, pool, kept):
@@ -62,21 +63,25 @@ def classifiers(name, **given):
     return (variant(name)(**given)[0] - 0.8 * SLOPE) / 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_critic_answers_alone_until_the_classifier_comes_in(name):
-    assert toy.equal(variant(name)(now=0)[0], SLOPE)
+    assert small_datalens.equal(variant(name)(now=0)[0], SLOPE)
     assert np.abs(classifiers(name)).max() > 1e-3
 
 
 @pytest.mark.parametrize(("name", "pool", "records"), [
-    ("sequential", True, True), ("parallel", True, True), ("kept", True, True),
+    ("sequential", True, True),
+    pytest.param("parallel", True, True, marks=pytest.mark.slow),
+    pytest.param("kept", True, True, marks=pytest.mark.slow),
     ("no fakes", False, True), ("no records", True, False)])
 def test_what_the_classifier_learns_from(name, pool, records):
     answer = variant(name)()[0]
-    assert toy.equal(variant(name)(pool=POOL[::-1])[0], answer) != pool
-    assert toy.equal(variant(name)(x=1 - X)[0], answer) != records
+    assert small_datalens.equal(variant(name)(pool=POOL[::-1])[0], answer) != pool
+    assert small_datalens.equal(variant(name)(x=1 - X)[0], answer) != records
 
 
+@pytest.mark.slow
 def test_the_variants_differ():
     answers = {np.asarray(classifiers(name)).tobytes() for name in VARIANTS}
     assert len(answers) == len(VARIANTS)
@@ -86,13 +91,15 @@ def test_the_variants_differ():
 def test_a_renewed_classifier_is_a_function_of_the_public_key_and_the_pool(name):
     """Units keep nothing; what is asked does not read records, and differs with the key."""
     _, asked, kept = variant(name)()
-    assert kept == () and toy.equal(variant(name)(x=1 - X)[1], asked)
+    assert kept == () and small_datalens.equal(variant(name)(x=1 - X)[1], asked)
     later = variant(name)(now=2)[1]
-    assert toy.equal(later, asked)  # nothing is carried from step to step
-    assert not toy.equal(variant(name)(key=jax.random.key(1))[1], asked)
+    assert small_datalens.equal(later, asked)  # nothing is carried from step to step
+    assert not small_datalens.equal(variant(name)(key=jax.random.key(1))[1], asked)
     untrained = variant(name)(now=0)[1]
     trains = name in ("sequential", "no records")
-    assert toy.equal(untrained, asked) != trains and asked[2].count == (2 if trains else 0)
+    assert small_datalens.equal(untrained, asked) != trains and asked[2].count == (
+        2 if trains else 0
+    )
 
 
 def test_a_classifier_that_is_kept_goes_on_where_it_was():
@@ -100,9 +107,9 @@ def test_a_classifier_that_is_kept_goes_on_where_it_was():
     one = variant("kept")
     first = one()[2]
     assert one()[1] == () and first[2].count == 4  # two steps on fakes, two on records
-    assert toy.equal(one(now=0, kept=first)[2], first)
+    assert small_datalens.equal(one(now=0, kept=first)[2], first)
     second = one(kept=first)[2]
-    assert second[2].count == 8 and not toy.equal(second[0], first[0])
+    assert second[2].count == 8 and not small_datalens.equal(second[0], first[0])
 
 
 # Whole answers, and how far one unit can move them: the units of an adversary.
@@ -112,7 +119,7 @@ CLIP = 1e-4  # below all slopes
 
 @functools.cache
 def built(**fields):
-    return dpac.build(critics.dp(renewed=False, clip=CLIP, **fields), toy.SPEC)
+    return dpac.build(small_gswgan.dp(renewed=False, clip=CLIP, **fields), small_datalens.SPEC)
 
 
 @functools.cache
@@ -163,6 +170,7 @@ def test_one_unit_moves_the_message_by_what_is_charged():
     check_sensitivity(answers(method), method.mechanism)
 
 
+@pytest.mark.slow
 def test_the_two_gradients_are_clipped_together(monkeypatch):
     """A classifier of a hundred times the slope has its way, within the same bound."""
     plain = built()
@@ -211,9 +219,12 @@ def test_two_hooks_charged_twice_would_do():
     check_sensitivity(hooks, hooked(RowL2, 2 * ROWS))
 
 
+@pytest.mark.slow
 def test_without_the_classifier_it_is_gs_wgan():
     """Before t_c, bit for bit, and with beta 1; the mechanism is the same anyhow."""
-    theirs = gswgan.build(critics.gs(warm_steps=0, penalty=0.0, clip=CLIP), toy.SPEC)
+    theirs = gswgan.build(
+        small_gswgan.gs(warm_steps=0, penalty=0.0, clip=CLIP), small_datalens.SPEC
+    )
     unit = turned(1, 1)
     alone = answers(theirs)((unit[0], ()))
     assert built().mechanism == theirs.mechanism and np.abs(alone).max() > 1e-3
@@ -222,32 +233,11 @@ def test_without_the_classifier_it_is_gs_wgan():
     assert not np.array_equal(answers(built())(unit), alone)
 
 
-# The real loop; the classifier counts from the second step on.
-
-METHOD = critics.hearing(dpac.build(critics.dp(), toy.SPEC))
-
-
-def test_one_record_changes_one_critic_and_no_public_state(tmp_path):
-    (public, units), (public2, units2) = (
-        critics.train(tmp_path / name, METHOD, data, told=0.0, given=0.1)
-        for name, data in (("a", DATA), ("b", OTHER)))
-    assert toy.equal(public.inner, public2.inner) and int(public.inner.step) == critics.STEPS
-    assert not toy.equal(public.seen, public2.seen)
-    assert toy.differing_units(units, units2) == {OWNER}
-
-
-def test_one_record_changes_one_message():
-    """Before the classifier comes in, and when it has learnt from the records."""
-    for steps in (1, 2):
-        first, second = (critics.messages(METHOD, data, steps, given=0.1) for data in (DATA, OTHER))
-        assert {u for u in range(UNITS) if not toy.equal(first[u], second[u])} == {OWNER}
-
-
 # What it costs, and what is refused.
 
 def test_one_step_is_charged_for_all_its_fakes_and_for_no_gradient_twice():
-    held = dpac.mechanism(critics.dp(batch=7, sigma=1.07), toy.SPEC)
-    assert held == gswgan.mechanism(critics.gs(batch=7, sigma=1.07), toy.SPEC)
+    held = dpac.mechanism(small_gswgan.dp(batch=7, sigma=1.07), small_datalens.SPEC)
+    assert held == gswgan.mechanism(small_gswgan.gs(batch=7, sigma=1.07), small_datalens.SPEC)
     ((event, count),) = held.events(5)
     assert count == 5 and event.mu_squared == pytest.approx(7 / 1.07**2)
 
@@ -255,7 +245,9 @@ def test_one_step_is_charged_for_all_its_fakes_and_for_no_gradient_twice():
 @pytest.mark.parametrize("name", presets.all_of("dpac"))
 def test_a_preset_is_complete_within_its_budget(name):
     preset = presets.all_of("dpac")[name]
-    config = plan.complete("dpac", preset.config, preset.spec, Budget(preset.epsilon, preset.delta))
+    config = calibrate_config.complete(
+        "dpac", preset.config, preset.spec, Budget(preset.epsilon, preset.delta)
+    )
     costs = gaussian.epsilon(dpac.mechanism(config, preset.spec).events(config.steps), preset.delta)
     assert costs <= preset.epsilon and config.critics <= preset.records
     assert preset.delta < 1 / preset.records or preset.epsilon == math.inf
@@ -263,10 +255,11 @@ def test_a_preset_is_complete_within_its_budget(name):
 
 
 def test_as_published():
-    config = dataclasses.replace(critics.dp(), critics=2543, critics_per_step=1, batch=32,
+    config = dataclasses.replace(small_gswgan.dp(), critics=2543, critics_per_step=1, batch=32,
                                  sigma=0.61135, accounting="as-published")
-    assert gaussian.epsilon(dpac.mechanism(config, toy.SPEC).events(1), 0.1) == math.inf
-    assert PUBLISHED["dpac"](config, 1e-5).epsilon(20_000) == pytest.approx(9.9993, abs=5e-5)
+    assert gaussian.epsilon(dpac.mechanism(config, small_datalens.SPEC).events(1), 0.1) == math.inf
+    published = methods.published("dpac", config, 1e-5)
+    assert published.epsilon(20_000) == pytest.approx(9.2318, abs=5e-5)
 
 
 @pytest.mark.parametrize(("fields", "text"), [
@@ -278,13 +271,16 @@ def test_as_published():
     ({"critics": 0}, "critics is 0")])
 def test_settings_that_mean_nothing_are_named(fields, text):
     with pytest.raises(UserError, match=text) as caught:
-        critics.dp(**fields)
+        small_gswgan.dp(**fields)
     assert "\n" not in str(caught.value)
 
 
 def test_a_classifier_beyond_the_steps_of_the_budget_is_refused():
     """The steps are found first: the smallest budget of all allows fewer than t_c."""
-    config = critics.dp(steps=None, t_c=40, sigma=5.0)
+    config = small_gswgan.dp(steps=None, t_c=40, sigma=5.0)
     with pytest.raises(UserError, match=r"t_c is 40, but there are only \d+ steps"):
-        plan.complete("dpac", config, toy.SPEC, Budget(5.0, 1e-5))
-    assert plan.complete("dpac", config, toy.SPEC, Budget(50.0, 1e-5)).steps > 40
+        calibrate_config.complete("dpac", config, small_datalens.SPEC, Budget(5.0, 1e-5))
+    assert (
+        calibrate_config.complete("dpac", config, small_datalens.SPEC, Budget(50.0, 1e-5)).steps
+        > 40
+    )

@@ -6,25 +6,25 @@ import math
 
 import jax
 import jax.numpy as jnp
+import loops
 import numpy as np
 import pytest
-import toy
-from merfs import IMAGE, TABLE, records
-from scipy.stats import norm
+import small_datalens
+from small_dpmerf import IMAGE, TABLE, records
 
-from dpgen_jax import api, loop, plan, presets
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import SeededBits
-from dpgen_jax.config import Budget, Runtime
+from dpgen_jax.core.config import Budget, Runtime
+from dpgen_jax.core.types import Records, UserError
 from dpgen_jax.data import Dataset
 from dpgen_jax.methods import dpmerf
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.types import Records, UserError
+from dpgen_jax.run import lifecycle, loop
 
-N, OTHER = 20, 4
+N = 20
 CONFIG = dpmerf.Config(records=N, features=12, windows=(0, 2), sigma=0.0, batch=30,
                        generator_steps=4, generator=GeneratorNet(4, 16, 8))
-WHERE = toy.layout(4, 2, units=N)
+WHERE = small_datalens.layout(4, 2, units=N)
 compile_block = loop.compile_block
 
 
@@ -43,17 +43,25 @@ def release(monkeypatch, path, spec, own):
     monkeypatch.setattr(loop, "compile_block", lambda *_: block(spec))
     state = loop.initial_state(method(spec), jax.random.key(0), WHERE)
     with Ledger.create(path, {"epsilon": float("inf"), "delta": 1e-5}) as ledger:
-        state = loop.train(method(spec), toy.placed(own.x, own.y, WHERE, spec), state, WHERE,
-                           ledger, SeededBits(0), steps=1, on_block=lambda state, metrics: None)
+        state = loops.train(
+            method(spec),
+            small_datalens.placed(own.x, own.y, WHERE, spec),
+            state,
+            WHERE,
+            ledger,
+            SeededBits(0),
+            steps=1,
+            on_block=lambda state, metrics: None,
+        )
     return jax.device_get(state.public)
 
 
 def model(built, key, public):
     """What is released of this public state: the generator, trained on it."""
-    trained = jax.lax.fori_loop(0, built.polish.steps,
-                                lambda i, state: built.polish.step(key, state, i)[0],
-                                built.polish.init(key, public))
-    return built.refine(key, trained)
+    trained = jax.lax.fori_loop(0, built.post_training.steps,
+                                lambda i, state: built.post_training.step(key, state, i)[0],
+                                built.post_training.init(key, public))
+    return built.finalize(key, trained)
 
 
 def direct(spec, frequencies, own):
@@ -87,11 +95,11 @@ def test_frequencies_and_the_generator_do_not_depend_on_records_but_by_the_relea
     second = release(monkeypatch, tmp_path / "b", IMAGE, records(IMAGE, N, seed=1))
     np.testing.assert_array_equal(first.frequencies, second.frequencies)
     assert not np.array_equal(first.embedding, second.embedding)
-    refine = jax.jit(functools.partial(model, method(IMAGE)))
+    finalize = jax.jit(functools.partial(model, method(IMAGE)))
     same = dataclasses.replace(second, embedding=first.embedding)
     key = jax.random.key(0)
-    assert toy.equal(refine(key, first), refine(key, same))
-    assert not toy.equal(refine(key, first), refine(key, second))
+    assert small_datalens.equal(finalize(key, first), finalize(key, same))
+    assert not small_datalens.equal(finalize(key, first), finalize(key, second))
 
 
 # What one record can do.
@@ -120,38 +128,9 @@ def test_the_declared_sensitivity_is_attained_and_never_exceeded(spec):
     assert 0.97 * declared < largest <= declared
 
 
-def test_one_record_changes_one_message():
-    one, other = records(IMAGE, N), records(IMAGE, N)
-    other.x[OTHER], other.y[OTHER] = 255 - one.x[OTHER], (one.y[OTHER] + 1) % 3
-    frequencies = method(IMAGE).init(jax.random.key(0)).frequencies
-
-    @jax.jit
-    def votes(own):
-        def of_one(x, y):
-            message = method(IMAGE).answer(jax.random.key(0), None, Records(x[None], y[None]),
-                                           frequencies)
-            return method(IMAGE).mechanism.bound.project(jax.random.key(0), message)
-
-        return jax.vmap(of_one)(own.x, own.y)
-
-    changed = (np.asarray(votes(one)) != np.asarray(votes(other))).any((1, 2))
-    assert np.flatnonzero(changed).tolist() == [OTHER]
-
-
-def test_muted_the_public_state_does_not_know_the_records(monkeypatch, tmp_path):
-    def muted(key, public, query, released):
-        return method(IMAGE).absorb(key, public, query, jnp.zeros_like(released))
-
-    deaf = dataclasses.replace(method(IMAGE), absorb=muted)
-    compiled = compile_block(deaf, WHERE)
-    monkeypatch.setattr(f"{__name__}.block", lambda spec: compiled)
-    first, second = (release(monkeypatch, tmp_path / str(seed), IMAGE, records(IMAGE, N, seed=seed))
-                     for seed in (0, 1))
-    assert toy.equal(first, second) and not first.embedding.any()
-
-
 # The generator.
 
+@pytest.mark.slow
 def test_the_loss_is_unbiased():
     """Over many draws of few fakes it averages to the distance at their distribution's mean."""
     features = dpmerf.random_features(CONFIG, IMAGE)
@@ -198,32 +177,23 @@ def test_the_generator_moves_towards_the_embedding(monkeypatch, tmp_path):
 
 # Presets, whole runs, bad input.
 
-ALL = presets.all_of("dpmerf")
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_presets_get_the_least_noise_that_the_budget_allows(name):
-    preset = ALL[name]
-    config = plan.with_records(preset.config, preset.records)
-    done = plan.complete("dpmerf", config, preset.spec, Budget(preset.epsilon, preset.delta))
-
-    def delta(sigma):  # Balle and Wang (2018), one release of sensitivity 2 / n
-        mu, epsilon = 1 / sigma, preset.epsilon
-        return (norm.cdf(mu / 2 - epsilon / mu)
-                - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu))
-
-    assert delta(done.sigma) <= preset.delta < delta(0.999 * done.sigma)
-    held = dpmerf.mechanism(done, preset.spec)
-    assert held.n_units == preset.records
-    assert held.noise.sigma == pytest.approx(2 * done.sigma / held.bound.grid)
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [IMAGE, TABLE])
 def test_a_whole_run_makes_samples_within_the_budget(tmp_path, spec):
     own = records(spec, N)
     config = dataclasses.replace(CONFIG, records=None, sigma=None)
-    made = api.run(api.Run("dpmerf", "mine", config, Budget(3.0, 1e-3), Runtime(devices=1, chunk=5),
-                           tmp_path / "run"), Dataset("rows", spec, own.x, own.y), lambda line: 0)
+    made = lifecycle.run(
+        lifecycle.Request(
+            "dpmerf",
+            "mine",
+            config,
+            Budget(3.0, 1e-3),
+            Runtime(devices=1, chunk=5),
+            tmp_path / "run",
+        ),
+        Dataset("rows", spec, own.x, own.y),
+        lambda line: 0,
+    )
     x, labels = made.sample(7)
     assert len(x) == 7 and np.isfinite(x).all() and set(labels) <= {0, 1, 2}
     assert made.privacy["epsilon"] == 3.0 and made.config.records == N

@@ -8,17 +8,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toy
+import small_datalens
 from jax.flatten_util import ravel_pytree
-from merfs import IMAGE, TABLE, records
+from small_dpmerf import IMAGE, TABLE, records
 
-from dpgen_jax import api, presets
+from dpgen_jax import presets
 from dpgen_jax.accountant.events import PoissonGaussianEvent
-from dpgen_jax.config import Budget, Runtime
+from dpgen_jax.core.config import Budget, Runtime
+from dpgen_jax.core.types import Records, UserError
 from dpgen_jax.data import Dataset
 from dpgen_jax.methods import dpmerf_ae
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.types import Records, UserError
+from dpgen_jax.run import lifecycle
 
 N = 40
 CONFIG = dpmerf_ae.Config(records=N, batch=10, clip=0.7, sigma=1.0, steps=5, embedding_steps=2,
@@ -37,6 +38,7 @@ def query(spec, embeds):
                                embeds=jnp.asarray(embeds))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [IMAGE, TABLE])
 def test_a_record_answers_with_its_gradient_and_then_with_its_embedding(spec):
     own, (net, features) = records(spec, N), dpmerf_ae.parts(CONFIG, spec)
@@ -75,8 +77,8 @@ def test_steps_move_the_autoencoder_first_and_the_embedding_last():
     released = jnp.full(built.mechanism.shape, 0.1)
     for step in range(5):
         after = absorb(public, released)
-        assert toy.equal(after.net, public.net) == (step >= 3)
-        assert toy.equal(after.embedding, public.embedding) == (step < 3)
+        assert small_datalens.equal(after.net, public.net) == (step >= 3)
+        assert small_datalens.equal(after.embedding, public.embedding) == (step < 3)
         public = after
     np.testing.assert_allclose(public.embedding, 0.1, rtol=1e-5)  # the mean of two estimates
 
@@ -97,12 +99,18 @@ def test_the_loss_is_that_of_each_record_alone():
     assert float(net.loss(params, x)) == pytest.approx(np.mean(alone), rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [IMAGE, TABLE])
 def test_a_whole_run_makes_samples_within_the_budget(tmp_path, spec):
     own = records(spec, N)
     config = dataclasses.replace(CONFIG, records=None, sigma=None)
-    made = api.run(api.Run("dpmerf_ae", "mine", config, Budget(3.0, 1e-3), Runtime(devices=1),
-                           tmp_path / "run"), Dataset("rows", spec, own.x, own.y), lambda line: 0)
+    made = lifecycle.run(
+        lifecycle.Request(
+            "dpmerf_ae", "mine", config, Budget(3.0, 1e-3), Runtime(devices=1), tmp_path / "run"
+        ),
+        Dataset("rows", spec, own.x, own.y),
+        lambda line: 0,
+    )
     x, labels = made.sample(7)
     assert len(x) == 7 and np.isfinite(x).all() and set(labels) <= {0, 1, 2}
     assert made.privacy["epsilon"] == 3.0 and set(made.model) == {"generator", "decoder"}

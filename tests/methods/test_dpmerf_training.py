@@ -6,16 +6,17 @@ import signal
 
 import numpy as np
 import pytest
-import toy
+import small_datalens
 
-from dpgen_jax import api, loop, watch
-from dpgen_jax.config import Budget, Runtime, Watch
+from dpgen_jax.core.config import Budget, MonitorOptions, Runtime
+from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.data import Dataset
 from dpgen_jax.methods import dpmerf
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.run import checkpoint, metrics
-from dpgen_jax.types import ImageSpec, UserError
+from dpgen_jax.run import checkpoint, lifecycle, loop, metrics, monitor
+
+pytestmark = pytest.mark.slow
 
 SPEC = ImageSpec(4, 4, 1, 3)
 STEPS = 6
@@ -28,8 +29,10 @@ def train(root, said=None, config=CONFIG, **fields):
     data = Dataset("noise", SPEC, rng.integers(0, 256, (20, *SPEC.shape), dtype=np.uint8),
                    (np.arange(20) % 3).astype(np.int32))
     runtime = Runtime(devices=1, steps_per_call=fields.pop("steps_per_call", 1))
-    asked = api.Run("dpmerf", "mine", config, Budget(3.0, 1e-3), runtime, root, seed=5, **fields)
-    return api.run(asked, data, (said if said is not None else []).append)
+    asked = lifecycle.Request(
+        "dpmerf", "mine", config, Budget(3.0, 1e-3), runtime, root, seed=5, **fields
+    )
+    return lifecycle.run(asked, data, (said if said is not None else []).append)
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +51,8 @@ def interrupt(monkeypatch):
         seen = []
 
         def watched(values, state):
-            seen.append((state.step, state.polish_step))
-            if state.polish_step == step:
+            seen.append((state.step, state.post_step))
+            if state.post_step == step:
                 signal.raise_signal(number)
             plain(values, state)
 
@@ -80,15 +83,15 @@ def test_an_interrupt_stops_it_and_a_resume_begins_it_again(whole, tmp_path, int
     root, said = tmp_path / "run", []
     seen = interrupt(step)
     half = train(root, said)
-    assert seen[-1] == (1, step) and not toy.equal(half.model, whole[1].model)
+    assert seen[-1] == (1, step) and not small_datalens.equal(half.model, whole[1].model)
     assert any(f"trained for {step} of {STEPS} steps; --resume --out {root}" in line
                for line in said)
     before = ledger(root)
     seen = interrupt(None)
     after = train(root, resume=True)
     assert seen[0] == (1, 1) and seen[-1] == (1, STEPS)
-    assert toy.equal(after.model, whole[1].model) and after.privacy == half.privacy
-    assert toy.equal(api.load(root).model, after.model)
+    assert small_datalens.equal(after.model, whole[1].model) and after.privacy == half.privacy
+    assert small_datalens.equal(lifecycle.load(root).model, after.model)
     reserved = [line for line in ledger(root)[len(before):] if "events" in line]
     assert not reserved and before == ledger(root)[:len(before)]
     rows = metrics.read(root / "metrics.jsonl")
@@ -108,7 +111,7 @@ def test_sigterm_stops_it_with_a_release(whole, tmp_path, interrupt, monkeypatch
     assert end.value.code == 143 and f"trained for 2 of {STEPS} steps" in said[-2]
     assert said[-1].startswith(f"release: {root / 'release'} ")
     assert "warning: checkpoint " in capsys.readouterr().err
-    assert not toy.equal(api.load(root).model, whole[1].model)
+    assert not small_datalens.equal(lifecycle.load(root).model, whole[1].model)
     assert not checkpoint.steps(root / "private/checkpoints")
 
 
@@ -119,12 +122,14 @@ def test_it_is_watched_and_not_repeated(whole, tmp_path, monkeypatch):
         seen.append(release.model)
         return {"spread": float(len(seen))}
 
-    monkeypatch.setattr(watch, "judge", judge)
-    release = train(tmp_path / "run", watched=Watch(evaluate_every=3))
+    monkeypatch.setattr(monitor, "judge", judge)
+    release = train(tmp_path / "run", monitor=MonitorOptions(evaluate_every=3))
     rows = metrics.read(tmp_path / "run" / "metrics.jsonl")
     assert [row["step"] for row in rows if "spread" in row] == [3, 6, 7]
-    assert not toy.equal(seen[0], seen[1]) and toy.equal(seen[-1], release.model)
-    assert toy.equal(release.model, whole[1].model)
+    assert not small_datalens.equal(seen[0], seen[1]) and small_datalens.equal(
+        seen[-1], release.model
+    )
+    assert small_datalens.equal(release.model, whole[1].model)
 
 
 def test_a_generator_that_diverges_is_named(tmp_path):

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from gpates import CONFIG, KEY, QUERIES, TABLE, F, rows
+from small_gpate import CONFIG, KEY, QUERIES, TABLE, F, rows
 
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.aggregation import projection
@@ -18,9 +18,9 @@ from dpgen_jax.aggregation.clip import RowL2
 from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
 from dpgen_jax.aggregation.histogram import OneHot
 from dpgen_jax.aggregation.topk_sign import TopKSign
+from dpgen_jax.core.types import Records, UserError
 from dpgen_jax.methods import gpate
 from dpgen_jax.nets.pair import pair
-from dpgen_jax.types import Records, UserError
 
 WAYS = {"gnmax": {}, "mean": {"aggregate": "mean"}, "sum": {"aggregate": "sum"},
         "topk": {"aggregate": "topk", "projection": 3},
@@ -37,7 +37,7 @@ NET_G, NET_D = pair(TABLE, CONFIG.generator, CONFIG.discriminator)
 def given(way):
     """What the skeleton is given: (question of a key, or None; message; direction)."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(gpate, "converse", lambda *args, **functions: functions)
+        patched.setattr(gpate, "build_gan", lambda *args, **functions: functions)
         functions = gpate.build(dataclasses.replace(CONFIG, **WAYS[way]), TABLE)
     return functions.get("question"), functions["message"], functions["direction"]
 
@@ -97,6 +97,7 @@ def conversation():
     return SimpleNamespace(**everything(KEY, jax.random.key(1)))
 
 
+@pytest.mark.slow
 def test_the_question_is_a_fresh_matrix_for_each_fake_and_step():
     first, second = conversation().asked.question, conversation().other.question
     assert first.shape == (2, F, 4)

@@ -11,16 +11,16 @@ borealis, smartnoise. Where a fault can be planted, its check is shown to catch 
 
 import jax
 import numpy as np
-import pategans as small
 import pytest
-import toy
+import small_datalens
+import small_pategan as small
 
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.core.types import Records
 from dpgen_jax.data import transform
 from dpgen_jax.methods import pategan
 from dpgen_jax.private import partition
-from dpgen_jax.types import Records
 
 
 def strangers(seed=5):
@@ -47,8 +47,8 @@ def test_02_generator_and_student_learn_from_released_labels_alone(tmp_path):
     Here all records may change, and unless their votes are heard nothing public does."""
     ends = [small.train(tmp_path / name, data, told=0.0) for name, data in (
         ("a", small.DATA), ("b", strangers()))]
-    assert toy.equal(ends[0][0].inner, ends[1][0].inner)
-    assert toy.differing_units(ends[0][1], ends[1][1]) == set(range(small.UNITS))
+    assert small_datalens.equal(ends[0][0].inner, ends[1][0].inner)
+    assert small_datalens.differing_units(ends[0][1], ends[1][1]) == set(range(small.UNITS))
 
 
 # b. Teachers on records that are not their own.
@@ -58,7 +58,7 @@ def check_one_teacher(tmp_path, **deals):
     (tmp_path / "runs").mkdir()
     ends = [small.train(tmp_path / "runs" / name, data, told=0.0, **deals) for name, data in (
         ("a", small.DATA), ("b", small.neighbour(small.DATA)))]
-    found = toy.differing_units(ends[0][1], ends[1][1])
+    found = small_datalens.differing_units(ends[0][1], ends[1][1])
     assert len(found) == 1, f"a record reached teachers {found}"
     assert np.abs(ends[0][0].seen - ends[1][0].seen).max() <= 1
 
@@ -94,7 +94,7 @@ def test_04_a_teachers_draws_come_from_its_own_part(tmp_path):
     for unit, own in enumerate(small.DEALT.index):
         ends = [step(jax.random.key(3), a[own], b[own].astype(np.int32))
                 for a, b in ((x, y), changed)]
-        assert toy.equal(*ends) == (unit != small.OWNER)
+        assert small_datalens.equal(*ends) == (unit != small.OWNER)
 
 
 def test_05_no_two_teachers_hold_the_same_slice(tmp_path):
@@ -115,7 +115,7 @@ def test_06_the_parts_never_change(tmp_path):
     with pytest.raises(AssertionError, match="reached teachers"):
         check_one_teacher(tmp_path / "x", deal_later=again)
     np.testing.assert_array_equal(
-        partition.assign(small.N, small.UNITS, toy.KEY).index, small.DEALT.index)
+        partition.assign(small.N, small.UNITS, small_datalens.KEY).index, small.DEALT.index)
 
 
 # e. What is read off the private records.
@@ -129,7 +129,7 @@ def released(data, tmp_path):
 
 
 SAMPLED = jax.jit(lambda key, public, labels: small.METHOD.sample(
-    small.METHOD.refine(key, public), key, labels))
+    small.METHOD.finalize(key, public), key, labels))
 
 
 def test_14_the_range_of_a_number_is_the_declared_one(tmp_path):
@@ -184,7 +184,7 @@ def check_teachers_go_on(state):
     """A teacher's optimiser has made the steps of both rounds, and its weights have moved."""
     params, adam = state
     assert (np.asarray(adam.count) == 3 + 2).all(), "teachers began anew"
-    assert not toy.equal(params, small.fresh(small.METHOD)[1].state[0])
+    assert not small_datalens.equal(params, small.fresh(small.METHOD)[1].state[0])
 
 
 def test_18_teachers_go_on_where_they_were(tmp_path):

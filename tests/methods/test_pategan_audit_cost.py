@@ -8,11 +8,11 @@ import math
 
 import jax
 import numpy as np
-import pategans as small
 import pytest
+import small_pategan as small
 from scipy import stats
 
-from dpgen_jax.accountant import gaussian, pate
+from dpgen_jax.accountant import gaussian, pate_laplace
 from dpgen_jax.aggregation.laplace import DiscreteLaplace
 from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.methods import pategan
@@ -130,7 +130,7 @@ def check_charged(mechanism):
         votes = np.full(mechanism.shape, count, np.int32)
         bits = np.zeros(mechanism.bits_shape, np.uint32)
         answered = np.asarray(mechanism.answered(mechanism.decide(votes, bits)))
-        assert mechanism.settled(np.stack([answered] * 3), charged) == charged
+        assert mechanism.actual_charge(np.stack([answered] * 3), charged) == charged
 
 
 def test_12_a_clear_majority_is_charged_too():
@@ -144,7 +144,7 @@ def test_12_a_clear_majority_is_charged_too():
         def answered(self, outcome):
             return outcome
 
-        def settled(self, answered, charged):
+        def actual_charge(self, answered, charged):
             return tuple((event, int((answered.mean(1) <= 0.5).sum())) for event, _ in charged)
 
     with pytest.raises(AssertionError):
@@ -164,9 +164,9 @@ def test_13_the_moments_of_tied_votes_are_finite():
     q = (e^(2 l) - 1) / (e^(4 l) - 1); its NaN ends the loop without a word."""
     counts = np.array([[k, 10 - k] for k in range(11)])
     moments, rate = np.arange(1, 101), 0.5
-    log_q = pate.lnmax_log_q(counts, rate)
+    log_q = pate_laplace.lnmax_log_q(counts, rate)
     assert not np.isfinite(naive_moments(log_q, rate, moments)).all()
-    found = pate.moments_laplace(log_q, rate, moments)
+    found = pate_laplace.moments_laplace(log_q, rate, moments)
     assert np.isfinite(found).all() and (found > 0).all()
     assert (found <= 2 * rate**2 * moments * (moments + 1) + 1e-12).all()
     # and it decides nothing: a run is charged without looking at its votes

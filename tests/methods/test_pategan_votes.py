@@ -8,32 +8,45 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pategans as small
 import pytest
 import runs
-import toy
+import small_datalens
+import small_pategan as small
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpgen_jax import account, api, data_dependent, loop
-from dpgen_jax.accountant import gaussian, pate
+from dpgen_jax import account
+from dpgen_jax.accountant import gaussian, pate_laplace
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.label_votes import Majority
 from dpgen_jax.aggregation.laplace import DiscreteLaplace
 from dpgen_jax.aggregation.noise import RoundedGaussian
-from dpgen_jax.config import Budget, to_json
+from dpgen_jax.core.config import Budget, to_json
+from dpgen_jax.core.types import Private, UserError, unseal
 from dpgen_jax.data import Dataset
 from dpgen_jax.methods import pategan
 from dpgen_jax.private import data_dependent as private
 from dpgen_jax.private import votes as log
+from dpgen_jax.release.statement import Protected, statement
+from dpgen_jax.run import data_dependent, lifecycle, rounds
 from dpgen_jax.run.folder import RunFolder, read_json, write_json
-from dpgen_jax.run.statement import Protected, statement
-from dpgen_jax.types import Private, UserError, unseal
 
 DELTA, STEPS, ROWS, TEACHERS = 1e-5, 6, 20, 101
-CONFIG = pategan.Config(teachers=TEACHERS, batch=ROWS, sigma=40.0, steps=STEPS, decode="majority",
-                        s_hidden=4, memory=2, s_steps=1, g_steps=1, d_steps=1, d_steps_first=1,
-                        generator=toy.CONFIG.generator, discriminator=toy.CONFIG.discriminator)
+CONFIG = pategan.Config(
+    teachers=TEACHERS,
+    batch=ROWS,
+    sigma=40.0,
+    steps=STEPS,
+    decode="majority",
+    s_hidden=4,
+    memory=2,
+    s_steps=1,
+    g_steps=1,
+    d_steps=1,
+    d_steps_first=1,
+    generator=small_datalens.CONFIG.generator,
+    discriminator=small_datalens.CONFIG.discriminator,
+)
 BOTH = pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 
 
@@ -42,7 +55,7 @@ BOTH = pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 @settings(deadline=None)
 @given(st.integers(-50, 250), st.integers(1, 200))
 def test_the_majority_is_reached_with_the_votes_that_are_needed(noised, units):
-    held = dataclasses.replace(pategan.mechanism(CONFIG, toy.SPEC), n_units=units)
+    held = dataclasses.replace(pategan.mechanism(CONFIG, small_datalens.SPEC), n_units=units)
     assert bool(Majority()(jnp.array(noised), units)) == (noised >= held.votes_needed)
 
 
@@ -50,18 +63,22 @@ def test_the_majority_is_reached_with_the_votes_that_are_needed(noised, units):
 def test_votes_are_kept_of_majorities_alone(noise):
     for decode, kept in (("majority", True), ("share", False)):
         config = dataclasses.replace(CONFIG, noise=noise, decode=decode)
-        assert pategan.mechanism(config, toy.SPEC).keeps_votes == kept
-    assert not pategan.mechanism(pategan.Config(batch=4, sigma=1.0), toy.SPEC).keeps_votes
+        assert pategan.mechanism(config, small_datalens.SPEC).keeps_votes == kept
+    assert not pategan.mechanism(
+        pategan.Config(batch=4, sigma=1.0), small_datalens.SPEC
+    ).keeps_votes
 
 
 # Runs, written by hand.
 
 def finished(root, votes, config=CONFIG, lost=0):
     """The folder of a run that kept these votes int [steps, B] and lost those of further steps."""
-    files, mechanism = RunFolder(root), pategan.mechanism(config, toy.SPEC)
+    files, mechanism = RunFolder(root), pategan.mechanism(config, small_datalens.SPEC)
     files.private.mkdir(parents=True)
     files.release.mkdir()
-    write_json(files.config, to_json({"method": "pategan", "spec": toy.SPEC, "config": config}))
+    write_json(
+        files.config, to_json({"method": "pategan", "spec": small_datalens.SPEC, "config": config})
+    )
     with Ledger.create(files.ledger, {"epsilon": 50.0, "delta": DELTA}) as held:
         events = mechanism.events(len(votes))
         ticket = held.reserve(events, len(votes))
@@ -89,8 +106,8 @@ def epsilon_by_hand(rdp, delta=DELTA):
 def each_count(config):
     """[teachers + 1, A]: what a query costs with so many votes."""
     noise = (DiscreteLaplace if config.noise == "laplace" else RoundedGaussian)(config.sigma)
-    return pate.count_test_rdp(config.teachers // 2 + 1, config.teachers, noise.log_tail,
-                               private.ORDERS)
+    return pate_laplace.count_test_rdp(config.teachers // 2 + 1, config.teachers, noise.log_tail,
+                                       private.ORDERS)
 
 
 @BOTH
@@ -107,7 +124,9 @@ def test_the_reading_is_that_of_the_votes(tmp_path, noise, lost):
     assert read["votes"] == pytest.approx({
         "most agreed bin": agreed, "second": 1 - agreed, "answered": 1.0, "queries": STEPS * ROWS,
         "steps charged without votes": lost})
-    spent = gaussian.epsilon(pategan.mechanism(config, toy.SPEC).events(STEPS + lost), DELTA)
+    spent = gaussian.epsilon(
+        pategan.mechanism(config, small_datalens.SPEC).events(STEPS + lost), DELTA
+    )
     assert read["data_independent"]["spent"] == spent
     assert lost or read["data_dependent"]["epsilon"] < spent
 
@@ -157,7 +176,7 @@ def test_votes_that_are_not_there_are_named(tmp_path, spoil, text):
 
 # A run from records to the reading; what teachers and generator learn is left out.
 
-BUILD, RELEASE, HEARD = pategan.build, loop.release, []
+BUILD, RELEASE, HEARD = pategan.build, rounds.release, []
 RUNTIME = dataclasses.replace(runs.RUNTIME, checkpoint_minutes=5)
 
 
@@ -177,15 +196,21 @@ def spied(mechanism, bits, total):
     return RELEASE(mechanism, bits, total)
 
 
+@pytest.mark.slow
 def test_a_run_keeps_the_votes_whose_majority_it_releases(tmp_path, monkeypatch):
     """Steps are found from the budget; a run that keeps votes makes no more of them than others."""
     monkeypatch.setattr(pategan, "build", idle)
-    monkeypatch.setattr(loop, "release", spied)
+    monkeypatch.setattr(rounds, "release", spied)
     HEARD.clear()
     config = dataclasses.replace(small.CONFIG, teachers=10, decode="majority", steps=None)
     files, said = RunFolder(tmp_path / "run"), []
-    api.run(api.Run("pategan", "table", config, Budget(4.0, 1e-3), RUNTIME, files.root, False, 1),
-            Dataset("people", small.TABLE, *small.rows(60)), said.append)
+    lifecycle.run(
+        lifecycle.Request(
+            "pategan", "table", config, Budget(4.0, 1e-3), RUNTIME, files.root, False, 1
+        ),
+        Dataset("people", small.TABLE, *small.rows(60)),
+        said.append,
+    )
     jax.effects_barrier()
     planned = read_json(files.config)["config"]["steps"]
     kept = np.frombuffer(files.votes.read_bytes(), "<i4").reshape(-1, 4)

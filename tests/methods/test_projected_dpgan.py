@@ -9,21 +9,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toy
-from scipy.stats import norm
+import small_datalens
 
-from dpgen_jax import api, loop, plan, presets
 from dpgen_jax.accountant.events import GaussianEvent
-from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.bits import SeededBits
-from dpgen_jax.config import Budget, Runtime
+from dpgen_jax.core.config import Budget, Runtime
+from dpgen_jax.core.types import Column, Records, TableSpec, UserError
 from dpgen_jax.data import Dataset
 from dpgen_jax.methods import projected_dpgan
+from dpgen_jax.nets.adam import descend
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.private import partition
-from dpgen_jax.types import Column, Records, TableSpec, UserError
+from dpgen_jax.run import lifecycle
 
-K, N, OTHER = 7, 20, 4
+K, N = 7, 20
 CONFIG = projected_dpgan.Config(records=N, batch=6, projection=K, sigma=3.0, steps=3, hidden=5,
                                 generator=GeneratorNet(4, 16, 8))
 SPEC = TableSpec((Column("a", "continuous", 0.0, 1.0), Column("b", "continuous", 0.0, 1.0)),
@@ -44,7 +41,7 @@ def query():
 
 
 def rows(n: int) -> Records:
-    x, y = toy.images(n)
+    x, y = small_datalens.images(n)
     return Records(x.reshape(n, -1)[:, :2] / np.float32(255), y.astype(np.int32))
 
 
@@ -91,12 +88,17 @@ def test_an_answer_is_the_records_own_gradient_projected():
 
 
 def test_so_it_is_for_images():
-    x, y = toy.images(1)
-    weights = projected_dpgan.initial_weights(jax.random.key(0), toy.SPEC, 5)
+    x, y = small_datalens.images(1)
+    weights = projected_dpgan.initial_weights(jax.random.key(0), small_datalens.SPEC, 5)
     drawn = projected_dpgan.draw_projection(jax.random.key(1), weights, K)
     own = Records(x, y.astype(np.int32))
-    check_answer(projected_dpgan.build(CONFIG, toy.SPEC), own, x[0] / np.float32(255), weights,
-                 drawn)
+    check_answer(
+        projected_dpgan.build(CONFIG, small_datalens.SPEC),
+        own,
+        x[0] / np.float32(255),
+        weights,
+        drawn,
+    )
 
 
 def test_a_unit_of_several_records_answers_with_their_mean():
@@ -142,11 +144,12 @@ def test_the_discriminator_follows_the_release_and_the_fakes_through_the_same_bi
     released = 0.1 * jax.random.normal(jax.random.key(4), (1, K))
     moved, metrics = absorb(jax.random.key(3), public(), query(), released)
     direction = projected_dpgan.reconstruct(query().drawn, (released + fakes_part())[0])
-    expected, _ = CONFIG.d_optimiser.update(public().d, direction, public().d_adam)
+    expected, _ = descend(CONFIG.d_optimiser.transformation(), public().d, direction,
+                          public().d_adam)
     for new, wanted in zip(moved.d, expected, strict=True):
         np.testing.assert_allclose(new, wanted, rtol=1e-4, atol=1e-6)
     assert np.isfinite(list(metrics.values())).all() and int(moved.step) == 1
-    assert not toy.equal(moved.g, public().g)
+    assert not small_datalens.equal(moved.g, public().g)
 
 
 # Privacy.
@@ -170,120 +173,40 @@ def test_a_step_is_one_gaussian_event():
     assert held.shape == (1, K * CONFIG.bins)
 
 
-def told_or_not(method):
-    """The method with (its public state, told): where told is 0, nothing is heard of the votes."""
-    def absorb(key, public, query, released):
-        inner, metrics = method.absorb(key, public[0], query, public[1] * released)
-        return (inner, public[1]), metrics
-
-    return dataclasses.replace(
-        method, absorb=absorb, init=lambda key: (method.init(key), jnp.float32(1)),
-        ask=lambda key, public: method.ask(key, public[0]))
-
-
-def neighbours():
-    """One record differs, in content and label."""
-    one, other = rows(N), rows(N)
-    other.x[OTHER], other.y[OTHER] = 1 - one.x[OTHER], (one.y[OTHER] + 1) % 3
-    return one, other
-
-
-WHERE = toy.layout(4, 2, units=N)
-LOOPED = told_or_not(METHOD)
-block = functools.cache(loop.compile_block)
-
-
-def two_runs(monkeypatch, tmp_path, told):
-    """The real loop on neighbouring data sets: public state and units of both."""
-    monkeypatch.setattr(loop, "compile_block", block)
-    found = []
-    for name, data in zip("ab", neighbours(), strict=True):
-        state = loop.initial_state(LOOPED, jax.random.key(0), WHERE)
-        state.public = jax.device_put((state.public[0], np.float32(told)), WHERE.replicated)
-        with Ledger.create(tmp_path / name, {"epsilon": float("inf"), "delta": 1e-5}) as ledger:
-            state = loop.train(LOOPED, toy.placed(data.x, data.y, WHERE, SPEC), state, WHERE,
-                               ledger, SeededBits(0), steps=2, on_block=lambda state, metrics: None)
-        (public, _), units = toy.held(state, WHERE)
-        found.append((public, units))
-    return found
-
-
-def test_one_record_reaches_the_public_side_through_its_votes_only(monkeypatch, tmp_path):
-    (first, units), (second, units2) = two_runs(monkeypatch, tmp_path, told=0)
-    assert int(first.step) == 2 and toy.equal(first, second)
-    assert toy.differing_units(units, units2) == set()  # a record keeps nothing
-
-
-def test_the_discriminator_hears_the_votes(monkeypatch, tmp_path):
-    (first, _), (second, _) = two_runs(monkeypatch, tmp_path, told=1)
-    assert not toy.equal(first.d, second.d)
-
-
-def test_one_record_changes_one_message():
-    """As the loop makes them: every record in a unit of its own, units in one batched product."""
-    index = partition.assign(N, N, toy.KEY).index
-    assert index.shape == (N, 1) and set(index[:, 0]) == set(range(N))
-
-    @jax.jit
-    def votes(own):
-        def one(own):
-            message = METHOD.answer(jax.random.key(0), UNIT, own, query())
-            return METHOD.mechanism.bound.project(jax.random.key(0), message)
-
-        return jax.vmap(one)(own)
-
-    first, second = (np.asarray(votes(Records(data.x[index], data.y[index])))
-                     for data in neighbours())
-    changed = np.flatnonzero((first != second).any((1, 2)))
-    assert index[changed].tolist() == [[OTHER]]
-    assert (first.reshape(N, K, CONFIG.bins).sum(-1) == 1).all()
-
-
 # Presets and whole runs.
 
-ALL = presets.all_of("projected_dpgan")
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_presets_get_the_least_noise_that_the_budget_allows(name):
-    preset = ALL[name]
-    assert "Long et al. 2021" in preset.source
-    config = plan.with_records(preset.config, preset.records)
-    done = plan.complete("projected_dpgan", config, preset.spec,
-                         Budget(preset.epsilon, preset.delta))
-
-    def delta(sigma):  # Balle and Wang (2018), all steps together
-        mu, epsilon = math.sqrt(2 * done.projection * done.steps) / sigma, preset.epsilon
-        return (norm.cdf(mu / 2 - epsilon / mu)
-                - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu))
-
-    assert delta(done.sigma) <= preset.delta < delta(0.999 * done.sigma)
-    held = projected_dpgan.build(done, preset.spec).mechanism
-    assert held.n_units == preset.records and held.noise.sigma == done.sigma
-
-
+@pytest.mark.slow
 def test_a_whole_run_makes_finite_samples_within_the_budget(tmp_path):
     config, own = dataclasses.replace(CONFIG, sigma=None, ema=0.5), rows(N)
-    release = api.run(api.Run("projected_dpgan", "mnist-eps1", config, Budget(3.0, 1e-3),
-                              Runtime(devices=1, chunk=5), tmp_path / "run"),
-                      Dataset("rows", SPEC, own.x, own.y), lambda line: None)
+    release = lifecycle.run(
+        lifecycle.Request(
+            "projected_dpgan",
+            "mnist-eps1",
+            config,
+            Budget(3.0, 1e-3),
+            Runtime(devices=1, chunk=5),
+            tmp_path / "run",
+        ),
+        Dataset("rows", SPEC, own.x, own.y),
+        lambda line: None,
+    )
     made, labels = release.sample(5)
     assert made.shape == (5, 2) and np.isfinite(made).all() and set(labels) <= {0, 1, 2}
     assert release.privacy["epsilon"] == 3.0
 
 
 def test_images_fit_every_part():
-    method = projected_dpgan.build(CONFIG, toy.SPEC)
+    method = projected_dpgan.build(CONFIG, small_datalens.SPEC)
 
     def conversation(key):
         public = method.init(key)
         released = jnp.zeros((1, K))
         after, _ = method.absorb(key, public, method.ask(key, public), released)
-        model = method.refine(key, after)
+        model = method.finalize(key, after)
         return public, after, method.sample(model, key, jnp.arange(3))
 
     public, after, images = jax.eval_shape(conversation, jax.random.key(0))
-    assert images.shape == (3, *toy.SPEC.shape)
+    assert images.shape == (3, *small_datalens.SPEC.shape)
     assert jax.tree.all(jax.tree.map(lambda a, b: a.shape == b.shape and a.dtype == b.dtype,
                                      public, after))
 

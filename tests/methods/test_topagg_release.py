@@ -1,24 +1,31 @@
 """A release that is a classifier: it learns, is kept and read again, and every command that wants
 synthetic records says that it makes none."""
 
+import dataclasses
 import json
 import math
 
 import numpy as np
 import pytest
-import toy
+import small_datalens
 
-from benchmarks import topagg
-from dpgen_jax import api, assessment, evaluate, sample, watch
+from benchmarks.sweep import jobs
+from benchmarks.sweep.published import SWEEPS
+from dpgen_jax import compare, evaluate, sample
 from dpgen_jax.accountant.events import EpsilonDeltaEvent, GaussianEvent, PoissonGaussianEvent
-from dpgen_jax.config import Budget, Runtime, Watch
+from dpgen_jax.core.config import Budget, MonitorOptions, Runtime
+from dpgen_jax.core.types import Column, ImageSpec, TableSpec, UserError
 from dpgen_jax.data import Dataset
+from dpgen_jax.evaluation import assess
 from dpgen_jax.methods import topagg_sgd
 from dpgen_jax.methods.topagg_sgd import Config
-from dpgen_jax.run import bundle, metrics, statement
-from dpgen_jax.types import Column, ImageSpec, TableSpec, UserError
+from dpgen_jax.release import bundle, statement
+from dpgen_jax.run import lifecycle, metrics, monitor
+
+pytestmark = pytest.mark.slow
 
 IMAGE = ImageSpec(10, 12, 1, 3)
+MNIST = ImageSpec(28, 28, 1, 10)
 TABLE = TableSpec((Column("a", "continuous", 0.0, 1.0), Column("b", "continuous", 0.0, 1.0)),
                   Column("class", "categorical", categories=("x", "y", "z")), 2)
 FIELDS = {"batch": 30, "clip": 1.0, "steps": 40, "channels": (3, 4), "learning_rate": 1.0}
@@ -43,15 +50,25 @@ def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("classifier")
     (x, y), (x_test, y_test) = images(90), images(60, 1)
     np.savez(root / "data.npz", x_train=x, y_train=y, x_test=x_test, y_test=y_test, classes=3)
-    api.fit("topagg_sgd", x, y, classes=3, epsilon=math.inf, delta=1e-3, out=root / "run", seed=0,
-            runtime=Runtime(devices=1), **FIELDS, watched=Watch(
-                evaluate_every=20, public_dataset=f"npz:{root / 'data.npz'}"))
+    lifecycle.fit(
+        "topagg_sgd",
+        x,
+        y,
+        classes=3,
+        epsilon=math.inf,
+        delta=1e-3,
+        out=root / "run",
+        seed=0,
+        runtime=Runtime(devices=1),
+        **FIELDS,
+        monitor=MonitorOptions(evaluate_every=20, public_dataset=f"npz:{root / 'data.npz'}"),
+    )
     return root
 
 
 @pytest.fixture
 def release(root):
-    return api.load(root / "run")
+    return lifecycle.load(root / "run")
 
 
 def test_it_learns_and_is_read_again(release):
@@ -61,9 +78,9 @@ def test_it_learns_and_is_read_again(release):
 
 def test_by_dimension_and_without_convolutions_it_learns_too(tmp_path):
     x, y = images(90)
-    held = api.fit("topagg_sgd", x, y, classes=3, epsilon=math.inf, delta=1e-3, seed=0,
-                   runtime=Runtime(devices=1), out=tmp_path / "run",
-                   **FIELDS, network="mlp", keep="dimension")
+    held = lifecycle.fit("topagg_sgd", x, y, classes=3, epsilon=math.inf, delta=1e-3, seed=0,
+                         runtime=Runtime(devices=1), out=tmp_path / "run",
+                         **FIELDS, network="mlp", keep="dimension")
     assert accuracy(held) > 0.9
 
 
@@ -72,8 +89,13 @@ def test_a_table_within_its_budget(tmp_path):
     y = (np.arange(90) % 3).astype(np.int32)
     x = (y[:, None] / 2 * 0.8 + rng.uniform(0, 0.2, (90, 2))).astype(np.float32)
     config = Config(batch=90, hidden=(8,), steps=30, learning_rate=4.0)  # all: no draw
-    held = api.run(api.Run("topagg_sgd", "glyphs", config, Budget(40.0, 1e-3), Runtime(devices=1),
-                           tmp_path / "run"), Dataset("rows", TABLE, x, y), lambda line: None)
+    held = lifecycle.run(
+        lifecycle.Request(
+            "topagg_sgd", "glyphs", config, Budget(40.0, 1e-3), Runtime(devices=1), tmp_path / "run"
+        ),
+        Dataset("rows", TABLE, x, y),
+        lambda line: None,
+    )
     assert held.privacy["epsilon"] == 40.0 and held.privacy["relation"] == "replace-one"
     assert held.privacy["accountant"].startswith("exact Gaussian")
     assert np.mean(held.predict(x) == y) > 0.8
@@ -83,9 +105,18 @@ def test_a_table_within_its_budget(tmp_path):
 def test_class_counts_are_of_no_use_to_it(tmp_path):
     x, y = images(90)
     with pytest.raises(UserError, match="class_epsilon is 0.5, and a classifier draws no labels"):
-        api.run(api.Run("topagg_sgd", "glyphs", Config(**FIELDS), Budget(10.0, 1e-3, 0.5),
-                        Runtime(devices=1), tmp_path / "run"),
-                Dataset("images", IMAGE, x, y), lambda line: None)
+        lifecycle.run(
+            lifecycle.Request(
+                "topagg_sgd",
+                "glyphs",
+                Config(**FIELDS),
+                Budget(10.0, 1e-3, 0.5),
+                Runtime(devices=1),
+                tmp_path / "run",
+            ),
+            Dataset("images", IMAGE, x, y),
+            lambda line: None,
+        )
     assert not (tmp_path / "run").exists()
 
 
@@ -120,7 +151,7 @@ def test_it_makes_no_records(root, release, tmp_path):
 
 
 def test_a_generator_does_not_predict():
-    made = bundle.Release("datalens", toy.CONFIG, toy.SPEC, {}, {})
+    made = bundle.Release("datalens", small_datalens.CONFIG, small_datalens.SPEC, {}, {})
     assert not made.classifies
     with pytest.raises(UserError, match="generator"):
         made.predict(np.zeros((1, 8, 8, 1)))
@@ -134,41 +165,44 @@ def test_evaluation_is_its_accuracy_on_held_out_records(root, release, capsys):
     assert found["not_covered_by_epsilon"] == ["accuracy"]
     assert f"{found['accuracy']:.4f}" in capsys.readouterr().out
     with pytest.raises(UserError, match="no records to compare"):
-        evaluate.command(["--compare", str(root / "run"), str(root / "run")])
+        compare.command([str(root / "run"), str(root / "run")])
     x, y = images(9)
     with pytest.raises(UserError, match="held-out"):
-        assessment.assess(release, Dataset("rows", IMAGE, x, y))
+        assess.assess(release, Dataset("rows", IMAGE, x, y))
 
 
 def test_while_training_it_is_tested_on_public_records_alone(root, release):
     rows = [row for row in metrics.read(root / "run" / "metrics.jsonl") if "public_accuracy" in row]
     assert len(rows) >= 2 and rows[-1]["public_accuracy"] == accuracy(release)
     assert not any("spread" in row for row in rows)
-    assert watch.judge(release, None) == {}
+    assert monitor.judge(release, None) == {}
     with pytest.raises(UserError, match="--public-dataset"):
-        watch.prepare(Watch(evaluate_every=2), IMAGE, classifies=True)
+        monitor.prepare(MonitorOptions(evaluate_every=2), IMAGE, classifies=True)
 
 
 def test_the_statement_names_how_poisson_draws_are_counted():
-    drawn, sure = PoissonGaussianEvent(10.0, 9, 0.1, "replace-one"), GaussianEvent(10.0, 9)
+    drawn, sure = (
+        PoissonGaussianEvent(GaussianEvent(10.0, 9), 0.1, "replace-one"), GaussianEvent(10.0, 9))
     pure = EpsilonDeltaEvent(0.1)
     for events in ((drawn, 3),), ((sure, 1), (drawn, 2)), ((drawn, 2), (pure, 1)):
         assert "privacy loss distributions" in statement.accountant(events)
     assert "exact Gaussian" in statement.accountant(((sure, 1),))
 
 
-def test_the_variants_of_the_ablation():
-    given = topagg.arguments(["--kappas", "0.6", "--dimensions", "0.4", "--clips", "1", "2"])
-    found = topagg.variants(given, Config(batch=10, steps=5))
-    names = ["gm-dp", "norm 0.6", "dimension 0.4", "full noise 0.8"]
-    assert list(found) == [f"{name}, clip {clip}" for clip in (1, 2) for name in names]
-
-    def noise(name):  # on the sum, in units of the gradient
-        config = topagg.noised(name, found[name], 100, TABLE, Budget(5.0, 1e-3))
-        held = topagg_sgd.mechanism(config, TABLE)
-        return held.noise.sigma * held.bound.grid
-
-    plain, by_norm, by_dimension, full = (noise(f"{name}, clip 2") for name in names)
-    assert by_norm == pytest.approx(math.sqrt(0.6) * plain, rel=1e-3)
-    assert by_dimension == pytest.approx(plain) and full == pytest.approx(plain, rel=1e-3)
-    assert noise("gm-dp, clip 1") == pytest.approx(plain / 2)
+def test_the_variants_of_the_published_sweep_have_the_noise_that_their_names_promise():
+    """Of Table 10: the standard deviation on the sum of gradients, in units of the clip."""
+    sweep = SWEEPS["datalens:table10:mnist"]
+    noise = {}
+    for cell in sweep.cells:
+        config = jobs.job(sweep, cell).args.config
+        mechanism = topagg_sgd.mechanism(dataclasses.replace(config, records=60_000), MNIST)
+        sigma = getattr(mechanism.noise, "sigma", 0.0)  # where there is none
+        noise[cell.label] = sigma * mechanism.bound.grid / config.clip
+    for budget in ("0.1", "1"):
+        plain = noise[f"GM-DP, budget {budget}"]
+        assert noise[f"TopK-GM-DP, budget {budget}"] == pytest.approx(plain, rel=1e-3)
+        assert noise[f"TopAgg, budget {budget}"] == pytest.approx(math.sqrt(0.8) * plain, rel=1e-3)
+        for name in ("TopK-SGD", "clipped SGD"):
+            assert noise[f"{name}, budget {budget}"] == 0
+    allowed = [jobs.job(sweep, cell).planned() for cell in sweep.cells[:4]]
+    assert len({config.steps for config in allowed}) == 1  # those that GM-DP and TopAgg afford

@@ -8,30 +8,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toy
 from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent
 from dp_accounting.pld import PLDAccountant
 
-from dpgen_jax import loop, plan, presets
+from dpgen_jax import presets
 from dpgen_jax.accountant.events import NonPrivateEvent, PoissonGaussianEvent
-from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.aggregation.norm_topk import dimension_topk, norm_topk
-from dpgen_jax.config import Budget
+from dpgen_jax.core.config import Budget
+from dpgen_jax.core.types import Column, ImageSpec, Records, TableSpec, UserError
 from dpgen_jax.methods import topagg_sgd
 from dpgen_jax.methods.topagg_sgd import Classifier, Config
-from dpgen_jax.types import Column, ImageSpec, Records, TableSpec, UserError
+from dpgen_jax.run import calibrate_config
 
-N, OTHER, CLIP = 24, 4, 0.5
+N, CLIP = 24, 0.5
 IMAGE = ImageSpec(10, 12, 1, 3)
 TABLE = TableSpec((Column("a", "continuous", 0.0, 1.0),
                    Column("b", "categorical", categories=("x", "y"))),
                   Column("class", "categorical", categories=("0", "1", "2")), 2)
 CONFIG = Config(records=N, batch=8, clip=CLIP, kappa=0.6, sigma=1.5, steps=4, channels=(3, 4),
                 hidden=(5,), learning_rate=0.5, momentum=0.5)
-WHERE = dataclasses.replace(toy.layout(4, 2, units=N), drawn=True)
-
-
 def records(spec, n=N, seed=0):
     """Classes that differ, and noise."""
     rng = np.random.default_rng(seed)
@@ -68,7 +63,7 @@ def gradient(spec, own):
     x = own.x.reshape(1, *spec.shape) / np.float32(255 if spec is IMAGE else 1)
 
     def loss(p):
-        logits = net.logits(p, x)[0]
+        logits = net.apply(p, x)[0]
         return jax.nn.logsumexp(logits) - logits[own.y[0]]
 
     leaves = jax.tree.leaves(jax.jit(jax.grad(loss))(params(spec)))
@@ -111,7 +106,7 @@ def test_the_declared_sensitivity_is_attained_and_never_exceeded(keep):
     votes = [np.asarray(held.bound.project(jax.random.key(0), jnp.asarray(m))).astype(np.int64)
              for m in [*sent, *hostile]]
     for v in votes:  # in integers, and in the units of the gradient
-        assert (v**2).sum() <= held.bound.squared_norm()
+        assert (v**2).sum() <= held.bound.squared_norm
         assert np.linalg.norm(v) * held.bound.grid <= longest * (1 + 1e-12)
     largest = max(((a - b)**2).sum() for a in votes for b in votes)
     assert 0.95 * held.bound.squared_sensitivity() < largest <= held.bound.squared_sensitivity()
@@ -122,67 +117,23 @@ def test_a_step_is_one_poisson_draw_of_messages_of_that_norm():
     ((event, count),) = held.events(7)
     assert isinstance(event, PoissonGaussianEvent) and count == 7
     assert event.relation == "replace-one" and event.rate == pytest.approx(8 / N)
-    assert event.sigma / math.sqrt(event.squared_norm) == pytest.approx(1.5)
+    assert event.gaussian.sigma / math.sqrt(event.squared_norm) == pytest.approx(1.5)
     assert held.n_units == N and held.unit == "record"
     assert isinstance(method(IMAGE, sigma=0.0).mechanism.events(1)[0][0], NonPrivateEvent)
 
 
-def test_one_record_changes_one_message():
-    first, second = records(IMAGE), records(IMAGE)
-    second.x[OTHER], second.y[OTHER] = 255 - first.x[OTHER], (first.y[OTHER] + 1) % 3
-
-    @jax.jit
-    def votes(own):
-        def of_one(x, y):
-            sent = method(IMAGE).answer(jax.random.key(0), jnp.int32(0),
-                                        Records(x[None], y[None]), params(IMAGE))
-            return method(IMAGE).mechanism.bound.project(jax.random.key(0), sent)
-
-        return jax.vmap(of_one)(own.x, own.y)
-
-    changed = (np.asarray(votes(first)) != np.asarray(votes(second))).any((1, 2))
-    assert np.flatnonzero(changed).tolist() == [OTHER]
-
-
-def told_or_not(inner):
-    """The method with (its public state, told): where told is 0, nothing is heard of the votes."""
-    def absorb(key, public, query, released):
-        state, metrics = inner.absorb(key, public[0], query, public[1] * released)
-        return (state, public[1]), metrics
-
-    return dataclasses.replace(
-        inner, absorb=absorb, init=lambda key: (inner.init(key), jnp.float32(1)),
-        ask=lambda key, public: inner.ask(key, public[0]))
-
-
-def test_muted_the_classifier_does_not_know_the_records(monkeypatch, tmp_path):
-    looped = told_or_not(method(TABLE))
-    block = loop.compile_block(looped, WHERE)
-    assert looped.mechanism.schedule.places == N
-    monkeypatch.setattr(loop, "compile_block", lambda *_: block)
-    publics = {}
-    for told in (0, 1):
-        for seed in (0, 1):
-            own = records(TABLE, seed=seed)
-            state = loop.initial_state(looped, jax.random.key(0), WHERE)
-            state.public = jax.device_put((state.public[0], np.float32(told)), WHERE.replicated)
-            dealt = toy.placed(own.x, own.y, WHERE, TABLE)
-            with Ledger.create(tmp_path / f"{told}{seed}",
-                               {"epsilon": float("inf"), "delta": 1e-5}) as ledger:
-                state = loop.train(looped, dealt, state, WHERE, ledger, SeededBits(0), steps=2,
-                                   on_block=lambda state, metrics: None)
-            publics[told, seed] = jax.device_get(state.public[0])
-    assert toy.equal(publics[0, 0], publics[0, 1])
-    assert not toy.equal(publics[1, 0], publics[1, 1])
-
-
 # Presets, and settings that mean nothing.
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", presets.all_of("topagg_sgd"))
 def test_presets_get_the_least_noise_that_the_budget_allows(name):
     preset = presets.all_of("topagg_sgd")[name]
-    done = plan.complete("topagg_sgd", plan.with_records(preset.config, preset.records),
-                         preset.spec, Budget(preset.epsilon, preset.delta))
+    done = calibrate_config.complete(
+        "topagg_sgd",
+        calibrate_config.with_records(preset.config, preset.records),
+        preset.spec,
+        Budget(preset.epsilon, preset.delta),
+    )
 
     def package(sigma):
         held = PLDAccountant(NeighboringRelation.REPLACE_ONE, 1e-4 * preset.epsilon)
@@ -201,6 +152,41 @@ def test_presets_get_the_least_noise_that_the_budget_allows(name):
 def test_settings_that_mean_nothing_are_named(field, value):
     with pytest.raises(UserError, match=field.split("_")[0]):
         dataclasses.replace(CONFIG, **{field: value})
+
+
+@pytest.mark.slow
+def test_the_network_of_opacus_is_its_example():
+    """For MNIST 26,010 parameters, as its example has; and its layers by plain convolutions."""
+    digits = ImageSpec(28, 28, 1, 10)
+    config = dataclasses.replace(CONFIG, network="opacus")
+    assert topagg_sgd.mechanism(config, digits).shape == (1, 26_010)
+    net = Classifier(config, digits)
+    params = jax.jit(net.init)(jax.random.key(0))
+    x = np.random.default_rng(0).random((3, 28, 28, 1), np.float32)
+
+    def layer(i):
+        return [np.asarray(params[f"Linear_{i}"][part]) for part in ("kernel", "bias")]
+
+    def convolved(h, i, size, stride, padding):
+        kernel, bias = layer(i)
+        h = jax.lax.conv_general_dilated(
+            h, kernel.reshape(size, size, h.shape[-1], -1), (stride, stride), ((padding,) * 2,) * 2,
+            dimension_numbers=("NHWC", "HWIO", "NHWC"), precision="highest")
+        return jax.lax.reduce_window(jax.nn.relu(h + bias), -jnp.inf, jax.lax.max, (1, 2, 2, 1),
+                                     (1, 1, 1, 1), "VALID")
+
+    def plain(x):
+        h = convolved(convolved(2 * x - 1, 0, 8, 2, 3), 1, 4, 2, 0)
+        h = jax.nn.relu(h.reshape(3, 512) @ layer(2)[0] + layer(2)[1])
+        return h @ layer(3)[0] + layer(3)[1]
+
+    expected = jax.jit(plain)(x)
+    np.testing.assert_allclose(jax.jit(net.apply)(params, x), expected, atol=1e-4)
+    for i, inputs in enumerate((64, 256, 512, 32)):  # as PyTorch begins
+        drawn = np.concatenate([part.ravel() for part in layer(i)])
+        assert 0.9 / math.sqrt(inputs) < np.abs(drawn).max() <= 1 / math.sqrt(inputs)
+    with pytest.raises(UserError, match="opacus needs images of at least 14 x 14"):
+        topagg_sgd.mechanism(config, IMAGE)
 
 
 def test_images_too_small_for_the_cnn_are_told_what_to_do():

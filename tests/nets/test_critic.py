@@ -5,21 +5,23 @@ import functools
 
 import jax
 import jax.numpy as jnp
-import near
 import numpy as np
+import numpy_compare
 import pytest
-from near import largest, normal, uniform
+from numpy_compare import largest, normal, uniform
 
+from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.nets import spectral
 from dpgen_jax.nets.critic import Classifier, Critic, CriticNet, class_score
 from dpgen_jax.nets.wasserstein import classifier_loss, critic_loss, gradient_penalty
-from dpgen_jax.types import ImageSpec, UserError
+
+pytestmark = pytest.mark.slow
 
 SPECS = [ImageSpec(28, 28, 1, 10), ImageSpec(8, 20, 2, 3), ImageSpec(4, 4, 1, 2)]
 SMALL = ImageSpec(12, 12, 1, 4)
 
 
-close = functools.partial(near.close, floor=1e-6)
+close = functools.partial(numpy_compare.close, floor=1e-6)
 
 
 def plain_maps(p, x):
@@ -56,7 +58,7 @@ def test_critic_and_its_loss_equal_the_plain_form(spec):
     got, want = (jax.jit(lambda f=f: (
         f(weights, real, labels), jax.grad(lambda x: jnp.sum(f(weights, x, labels)))(real),
         *jax.value_and_grad(lambda w: step_loss(critic, f, w, vectors, real, fake, labels))(
-            weights)))() for f in (critic.score, plain_score))
+            weights)))() for f in (critic.apply, plain_score))
     for a, b in zip(got[:3], want[:3], strict=True):
         close(a, b)
     for name in weights:
@@ -77,7 +79,7 @@ def test_loss_gradient_agrees_with_finite_differences():
     @jax.jit
     def slope(e):
         return jax.value_and_grad(lambda e: step_loss(
-            critic, critic.score, {**weights, name: weights[name] + e * direction}, vectors, real,
+            critic, critic.apply, {**weights, name: weights[name] + e * direction}, vectors, real,
             fake, labels))(e)
 
     difference = (slope(1e-2)[0] - slope(-1e-2)[0]) / 2e-2
@@ -96,7 +98,7 @@ def test_classifier_equals_the_plain_form():
 
     got, want = (jax.jit(jax.value_and_grad(lambda p, f=f: classifier_loss(
         lambda x, y: class_score(f(p, x), y), x, labels, 10.0, 1e-3)))(normalised)
-        for f in (classifier.logits, plain))
+        for f in (classifier.apply, plain))
     close(got[0], want[0])
     jax.tree.map(close, got[1], want[1])
     logits = np.asarray(jax.jit(plain)(normalised, x))
@@ -188,7 +190,7 @@ def test_units_side_by_side_equal_one_by_one():
     data_of, labels = uniform(3, 2, 4, *SMALL.shape), np.arange(4)
 
     def grads(unit, x):
-        return jax.grad(lambda w: step_loss(critic, critic.score, w, unit[1], *x, labels))(unit[0])
+        return jax.grad(lambda w: step_loss(critic, critic.apply, w, unit[1], *x, labels))(unit[0])
 
     together, one = jax.jit(jax.vmap(grads))(units, data_of), jax.jit(grads)
     for i in range(3):
@@ -202,7 +204,7 @@ def test_a_records_score_depends_on_no_other_record():
     x, _, labels = data(SMALL)
     others = x.copy(), labels.copy()
     others[0][1:], others[1][1:] = 0.5, 0
-    score = jax.jit(critic.score)
+    score = jax.jit(critic.apply)
     np.testing.assert_allclose(score(weights, x, labels)[0], score(weights, *others)[0], rtol=1e-6)
 
 
@@ -224,7 +226,7 @@ def test_sizes(size, last):
     critic, x = Critic(CriticNet(2), ImageSpec(size, size, 1, 2)), jnp.zeros((3, size, size, 1))
     weights, _ = jax.eval_shape(critic.init, jax.random.key(0))
     assert weights["linear"].shape == (last * last * 8, 1)
-    scores = jax.eval_shape(critic.score, weights, x, jnp.zeros(3, jnp.int32))
+    scores = jax.eval_shape(critic.apply, weights, x, jnp.zeros(3, jnp.int32))
     assert scores.shape == (3,)
 
 

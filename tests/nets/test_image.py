@@ -6,9 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from near import but, close, largest, normal, shaken, uniform
+from numpy_compare import but, close, largest, normal, shaken, uniform
 
-from dpgen_jax.nets.blocks import deconvolve
+from dpgen_jax.core.config import from_json, to_json
+from dpgen_jax.core.types import ImageSpec, UserError
+from dpgen_jax.nets.convolution import deconvolve
 from dpgen_jax.nets.image import (
     Discriminator,
     DiscriminatorNet,
@@ -16,7 +18,8 @@ from dpgen_jax.nets.image import (
     GeneratorNet,
     latents,
 )
-from dpgen_jax.types import ImageSpec, UserError
+
+pytestmark = pytest.mark.slow
 
 SPECS = [ImageSpec(28, 28, 1, 10), ImageSpec(32, 32, 3, 2), ImageSpec(8, 12, 2, 3),
          ImageSpec(4, 4, 1, 2)]
@@ -97,6 +100,32 @@ def test_groups_do_not_mix():
     np.testing.assert_array_equal(apply(params, x, labels)[0], changed[0])
 
 
+def test_latents_have_the_distribution_that_is_named():
+    """Uniform ones are bounded with variance 1/3; Gaussian ones are not, with variance 1."""
+    uniform, gaussian = (np.asarray(latents(jax.random.key(0), 500, 40, name))
+                         for name in ("uniform", "gaussian"))
+    assert uniform.shape == gaussian.shape == (500, 40) and np.abs(uniform).max() < 1
+    assert uniform.var() == pytest.approx(1 / 3, rel=0.02)
+    assert gaussian.var() == pytest.approx(1, rel=0.03) and np.abs(gaussian).max() > 3
+    assert GeneratorNet().latent_distribution == "uniform"
+
+
+def test_a_later_field_is_written_where_it_is_not_the_default():
+    """So the configurations of runs from before it, and their digests, stay what they were."""
+    net = GeneratorNet(latent_distribution="gaussian")
+    assert to_json(net) == to_json(GeneratorNet()) | {"latent_distribution": "gaussian"}
+    assert "latent_distribution" not in to_json(GeneratorNet())
+    assert from_json(GeneratorNet, to_json(net)) == net
+    assert from_json(GeneratorNet, to_json(GeneratorNet())) == GeneratorNet()
+
+
+def test_bounded_maps_need_bounded_latents():
+    with pytest.raises(UserError, match="set latent_distribution to uniform, or warp to 0"):
+        GeneratorNet(warp=0.1, latent_distribution="gaussian")
+    with pytest.raises(UserError, match="latent_distribution is 'normal'; it must be uniform or g"):
+        GeneratorNet(latent_distribution="normal")
+
+
 def test_other_sizes_are_refused_in_one_line():
     with pytest.raises(UserError, match="--image-size 28") as error:
         Discriminator(DiscriminatorNet(), ImageSpec(27, 27, 1, 10))
@@ -106,7 +135,7 @@ def test_other_sizes_are_refused_in_one_line():
 @pytest.fixture(scope="module")
 def generator():
     g = Generator(GeneratorNet(), MNIST)
-    z, labels = latents(jax.random.key(1), 6, g.net), np.arange(6)
+    z, labels = latents(jax.random.key(1), 6, 50, "uniform"), np.arange(6)
     return g, jax.jit(lambda: g.init(jax.random.key(0), z, labels, train=True))(), z, labels
 
 
@@ -132,7 +161,7 @@ def test_stored_statistics_make_samples_independent(generator):
 @pytest.mark.parametrize("spec", [ImageSpec(32, 32, 3, 2), ImageSpec(12, 16, 1, 5)], ids=str)
 def test_generator_shapes(spec):
     g = Generator(GeneratorNet(latent=8, hidden=16, channels=8), spec)
-    z, labels = latents(jax.random.key(1), 4, g.net), jnp.zeros(4, jnp.int32)
+    z, labels = latents(jax.random.key(1), 4, 8, "uniform"), jnp.zeros(4, jnp.int32)
     images, _ = jax.jit(lambda key: g.init_with_output(key, z, labels, train=True))(
         jax.random.key(0))
     assert images.shape == (4, *spec.shape)

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpgen_jax.core.types import Column, ImageSpec, TableSpec, UserError
 from dpgen_jax.nets import merf
+from dpgen_jax.nets.convolution import Conv5x5
 from dpgen_jax.nets.fourier import RandomFeatures
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.types import Column, ImageSpec, TableSpec, UserError
 
 IMAGE = ImageSpec(8, 12, 3, 4)
 TABLE = TableSpec((Column("a", "continuous", 0.0, 1.0),
@@ -29,6 +30,7 @@ def drawn(features, seed=0):
     return np.asarray(features.draw(jax.random.key(seed)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("windows", [(0,), (4,), (0, 4, 7), (100,)])
 @pytest.mark.parametrize("spec", [IMAGE, TABLE])
 @settings(max_examples=10)
@@ -123,7 +125,7 @@ def test_published_widths():
 
 def test_the_convolution_is_a_convolution(rng):
     x = rng.normal(size=(2, 6, 5, 3)).astype(np.float32)
-    layer = merf.Conv5x5(4)
+    layer = Conv5x5(4)
     params = layer.init(jax.random.key(0), x)
     expected = jax.lax.conv_general_dilated(
         x, params["params"]["kernel"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))

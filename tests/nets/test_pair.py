@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from near import but, compiled, largest, shaken, uniform
+from numpy_compare import but, compiled, largest, shaken, uniform
 
+from dpgen_jax.core.types import Column, ImageSpec, TableSpec, UserError
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.pair import pair
-from dpgen_jax.types import Column, ImageSpec, TableSpec, UserError
 
 IMAGE = ImageSpec(8, 12, 2, 3)
 TABLE = TableSpec((Column("a", "continuous", 0, 1, nullable=True),
@@ -41,6 +41,7 @@ def records(spec):
     return np.random.default_rng(0).integers(0, 256, (2, 5, *spec.shape), np.uint8)
 
 
+@pytest.mark.slow
 def test_fakes_are_of_the_declared_shape(nets):
     fakes = nets.generate(nets.params, nets.z, LABELS)
     assert nets.z.shape == (N, 5) and largest(nets.z) <= 1
@@ -100,8 +101,16 @@ def test_vmapped_units_equal_single_ones(nets):
     np.testing.assert_allclose(together, np.stack(alone), rtol=1e-3, atol=1e-5)
 
 
-def test_unknown_layers_and_paper_layers_for_a_table_are_refused_in_one_line():
-    for spec, layers, message in ((TABLE, "paper", "for images"), (IMAGE, "deep", "'deep'")):
-        with pytest.raises(UserError, match=message) as error:
-            pair(spec, GeneratorNet(), DiscriminatorNet(), layers)
+@pytest.mark.parametrize("layers", ["published", "paper"])
+def test_a_generator_draws_latents_as_its_configuration_says(layers):
+    net = GeneratorNet(latent=4, hidden=8, channels=4, latent_distribution="gaussian")
+    made = pair(ImageSpec(8, 8, 1, 3), net, DiscriminatorNet(4, 4, 8), layers)[0]
+    np.testing.assert_array_equal(made.latents(jax.random.key(3), 5),
+                                  jax.random.normal(jax.random.key(3), (5, 4)))
+
+
+def test_unknown_layers_are_refused_in_one_line():
+    for spec in (TABLE, IMAGE):
+        with pytest.raises(UserError, match="'deep'") as error:
+            pair(spec, GeneratorNet(), DiscriminatorNet(), "deep")
         assert "\n" not in str(error.value)

@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from near import close
+from numpy_compare import close
 
+from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.pair import pair
 from dpgen_jax.nets.paper import PaperDiscriminator
-from dpgen_jax.types import ImageSpec, UserError
 
 MNIST = ImageSpec(28, 28, 1, 10)
 

@@ -4,10 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from near import close, largest, normal
+from numpy_compare import close, largest, normal
 
-from dpgen_jax.nets.resnet import ResNet, ResNetNet, double, doubled_convolve
-from dpgen_jax.types import ImageSpec, UserError
+from dpgen_jax.core.types import ImageSpec, UserError
+from dpgen_jax.nets.convolution import convolve3_doubled, double
+from dpgen_jax.nets.resnet import ResNet, ResNetNet
+
+pytestmark = pytest.mark.slow
 
 MNIST = ImageSpec(28, 28, 1, 10)
 # Height and width of the first maps, and doublings.
@@ -67,7 +70,7 @@ def test_generator_gradient_equals_the_plain_form(small):
 
 def test_convolution_of_a_doubled_map():
     x, kernel = normal(2, 3, 4, 5), normal(3, 3, 5, 7, seed=1)
-    close(*jax.jit(lambda x, k: (doubled_convolve(x, k), conv(double(x), k)))(x, kernel))
+    close(*jax.jit(lambda x, k: (convolve3_doubled(x, k), conv(double(x), k)))(x, kernel))
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpgen_jax.core.types import Column, TableSpec
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.pair import pair
 from dpgen_jax.nets.table import hard_rows, probabilities
-from dpgen_jax.types import Column, TableSpec
 
 SPEC = TableSpec(
     (Column("age", "continuous", 0, 100), Column("city", "categorical", categories=("a", "b", "c")),

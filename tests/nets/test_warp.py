@@ -5,10 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpgen_jax.core.types import Column, ImageSpec, TableSpec, UserError
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.pair import pair
 from dpgen_jax.nets.warp import SHIFT, affine, moved
-from dpgen_jax.types import Column, ImageSpec, TableSpec, UserError
+
+pytestmark = pytest.mark.slow
 
 SPEC = ImageSpec(8, 8, 1, 3)
 

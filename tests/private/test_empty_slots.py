@@ -4,11 +4,11 @@ import dataclasses
 import importlib
 import pkgutil
 
+import adversary
 import jax
 import numpy as np
 import pytest
-import tiny
-import toy
+import small_datalens
 
 from dpgen_jax import aggregation
 from dpgen_jax.aggregation import clip, histogram, label_votes, levels, plain, sketch, topk_sign
@@ -17,31 +17,31 @@ from dpgen_jax.aggregation.discrete_laplace import class_counts
 from dpgen_jax.aggregation.local import LocalMechanism
 from dpgen_jax.aggregation.mechanism import Bound
 from dpgen_jax.aggregation.noise import RoundedGaussian
-from dpgen_jax.aggregation.schedule import Everyone
+from dpgen_jax.aggregation.schedule import FullParticipation
+from dpgen_jax.core.types import EMPTY, Records, UserError, unseal
 from dpgen_jax.data import Dataset, without_empty_slots
 from dpgen_jax.data.clients import split
-from dpgen_jax.federated import visit
+from dpgen_jax.federated import answer
 from dpgen_jax.private import partition, records, teachers
-from dpgen_jax.types import EMPTY, Records, UserError, unseal
 
 N, UNITS = 23, 5
-DEALT = partition.assign(N, UNITS, tiny.KEY)
+DEALT = partition.assign(N, UNITS, adversary.KEY)
 
 
 def emptied(*slots, n=N):
     """Images with these slots empty."""
-    x, y = toy.images(n)
+    x, y = small_datalens.images(n)
     x[list(slots)], y[list(slots)] = 0, EMPTY
     return x, y
 
 
 def units(x, y, dealt=DEALT):
-    return unseal(records.deal(records.seal(x, y, toy.SPEC), dealt))
+    return unseal(records.deal(records.seal(x, y, small_datalens.SPEC), dealt))
 
 
 def test_an_empty_slot_counts_and_is_refilled_from_its_own_unit_alone():
     slots = DEALT.index[2][:3]
-    sealed = records.seal(*emptied(*slots), toy.SPEC)
+    sealed = records.seal(*emptied(*slots), small_datalens.SPEC)
     assert records.count(sealed) == N
     held, whole = unseal(records.deal(sealed, DEALT)), units(*emptied())
     for unit in set(range(UNITS)) - {2}:
@@ -54,7 +54,7 @@ def test_an_empty_slot_counts_and_is_refilled_from_its_own_unit_alone():
 def test_the_other_records_take_their_turns():
     one = partition.Partition(np.arange(6)[None], np.array([6]))
     x, y = emptied(0, 2, 3, 5, n=6)
-    whole, held = toy.images(6)[1], units(x, y, one)
+    whole, held = small_datalens.images(6)[1], units(x, y, one)
     assert held.y[0].tolist() == [whole[k] for k in (1, 1, 4, 1, 4, 4)]
 
 
@@ -69,7 +69,7 @@ def test_clients_are_refilled_likewise():
     dealt = partition.by_client(owner, 3, 6)
     held = units(*emptied(1, 4, 5, 6, n=12), dealt)
     assert (held.y[[0, 2]] >= 0).all() and (held.y[1] == EMPTY).all()
-    own = visit.own_row(records.seal(*emptied(0, 3, n=4), toy.SPEC), 6)
+    own = answer.client_row(records.seal(*emptied(0, 3, n=4), small_datalens.SPEC), 6)
     assert (unseal(own).y >= 0).all()
 
 
@@ -78,32 +78,34 @@ def test_only_a_slot_without_content_is_empty():
     x, y = emptied(4)
     x[4, 2, 1] = 7
     with pytest.raises(UserError, match="label -1 in row 4 is outside the declared 0..2"):
-        records.seal(x, y, toy.SPEC)
+        records.seal(x, y, small_datalens.SPEC)
     y = y.copy()
     x[4], y[4] = 0, EMPTY - 1
     with pytest.raises(UserError, match="label -2 in row 4"):
-        records.seal(x, y, toy.SPEC)
+        records.seal(x, y, small_datalens.SPEC)
 
 
 def test_class_counts_leave_empty_slots_out():
     def counts(y):
-        return class_counts(records.labels(records.seal(x, y, toy.SPEC)), 3, 1.0, SeededBits(0))
+        return class_counts(
+            records.labels(records.seal(x, y, small_datalens.SPEC)), 3, 1.0, SeededBits(0)
+        )
 
     x, y = emptied(1, 2, 3)
-    others = counts(toy.images(N)[1])
-    lost = np.bincount(toy.images(N)[1][1:4], minlength=3)
+    others = counts(small_datalens.images(N)[1])
+    lost = np.bincount(small_datalens.images(N)[1][1:4], minlength=3)
     np.testing.assert_array_equal(others - counts(y), lost)
 
 
 def test_simulated_clients_by_class_get_empty_slots_too():
-    data = Dataset("some", toy.SPEC, *emptied(0, 1, 2))
+    data = Dataset("some", small_datalens.SPEC, *emptied(0, 1, 2))
     dealt = split(data, 4, 0.5, 0).clients
     assert dealt.min() >= 0 and dealt.max() == 3 and len(dealt) == N
 
 
 def test_who_looks_at_records_sees_no_empty_slot():
     x, y = emptied(2, 7)
-    data = Dataset("some", toy.SPEC, x, y, clients=np.arange(N, dtype=np.int32))
+    data = Dataset("some", small_datalens.SPEC, x, y, clients=np.arange(N, dtype=np.int32))
     seen = without_empty_slots(data)
     assert len(seen.x_train) == len(seen.y_train) == len(seen.clients) == N - 2
     assert (seen.y_train >= 0).all() and 7 not in seen.clients
@@ -138,18 +140,24 @@ def test_every_bound_is_among_these():
 def test_a_client_of_empty_slots_sends_its_noise_alone():
     """Its answer is as noisy as any other: nobody can tell that it holds nothing."""
     noise = RoundedGaussian(30.0)
-    local = LocalMechanism(bound=topk_sign.TopKSign(tiny.TOP_K, tiny.ROWS), noise=noise, n_units=3,
-                           schedule=Everyone(), shape=tiny.SHAPE, decode=lambda total, n: total)
-    method = dataclasses.replace(tiny.build(), mechanism=local)
+    local = LocalMechanism(
+        bound=topk_sign.TopKSign(adversary.TOP_K, adversary.ROWS),
+        noise=noise,
+        n_units=3,
+        schedule=FullParticipation(),
+        shape=adversary.SHAPE,
+        decode=lambda total, n: total,
+    )
+    method = dataclasses.replace(adversary.build(), mechanism=local)
     bits = SeededBits(0).draw(local.client_bits_shape)
-    query = tiny.Query(np.ones(tiny.SHAPE, np.float32))
+    query = adversary.Query(np.ones(adversary.SHAPE, np.float32))
 
     @jax.jit
     def said(x, y):
         unit = teachers.one_unit(method, jax.random.key(0), 1)
-        return teachers.visit_one(method, unit, Records(x, y), query, 0, bits)[1]
+        return teachers.query_unit(method, unit, Records(x, y), query, 0, bits)[1]
 
-    x, y = tiny.neighbours()[1]
+    x, y = adversary.neighbours()[1]
     alone = np.asarray(noise.sample(bits))
     np.testing.assert_array_equal(said(0 * x, np.full(len(y), EMPTY)), alone)
     some = np.where(np.arange(len(y)) > 0, y, EMPTY)
@@ -158,9 +166,9 @@ def test_a_client_of_empty_slots_sends_its_noise_alone():
 
 def test_a_sum_is_that_of_the_other_units(tmp_path):
     """Through the real loop, where every unit that answers votes + on the same four places."""
-    x, y = map(np.copy, tiny.neighbours()[1])
-    x[tiny.dealt().index[1]], y[tiny.dealt().index[1]] = 0, EMPTY
-    agreed = tiny.build(answer=lambda key, unit, own, query: 1 + 0 * query.images)
+    x, y = map(np.copy, adversary.neighbours()[1])
+    x[adversary.dealt().index[1]], y[adversary.dealt().index[1]] = 0, EMPTY
+    agreed = adversary.build(answer=lambda key, unit, own, query: 1 + 0 * query.images)
 
     class NoBits:
         label = "none"
@@ -168,7 +176,7 @@ def test_a_sum_is_that_of_the_other_units(tmp_path):
         def draw(self, shape):
             return np.zeros(shape, np.uint32)
 
-    state, _ = tiny.train(tmp_path / "a", agreed, (x, y), tiny.layout(), bits=NoBits())
-    wanted = np.zeros((tiny.STEPS, *tiny.SHAPE), np.float32)
-    wanted[..., :tiny.TOP_K] = tiny.UNITS - 1
+    state, _ = adversary.train(tmp_path / "a", agreed, (x, y), adversary.layout(), bits=NoBits())
+    wanted = np.zeros((adversary.STEPS, *adversary.SHAPE), np.float32)
+    wanted[..., :adversary.TOP_K] = adversary.UNITS - 1
     np.testing.assert_array_equal(state.public.seen, wanted)

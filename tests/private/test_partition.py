@@ -2,14 +2,14 @@
 function of the client's own records alone."""
 
 
+import cpu_limit
 import numpy as np
-import pace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpgen_jax.core.types import UserError
 from dpgen_jax.private import partition
-from dpgen_jax.types import UserError
 
 
 @pytest.mark.parametrize(("n", "units"), [(50, 11), (60, 4), (7, 7), (1000, 1), (12, 5)])
@@ -119,6 +119,6 @@ def test_clients_are_integers():
 
 def test_many_clients_take_no_time():
     clients = np.random.default_rng(0).permutation(100_000) % 3400
-    with pace.at_most(2):  # 0.1 s measured
+    with cpu_limit.at_most(2):  # 0.1 s measured
         dealt = partition.by_client(clients.astype(np.int32), 3400)
     assert dealt.sizes.sum() == 100_000

@@ -1,8 +1,8 @@
 """A message does not depend on its place: nobody's draw or neighbours are in anybody's integers."""
 
+import as_in_a_run
 import jax.numpy as jnp
-import places
-import production
+import message_positions
 import pytest
 
 from dpgen_jax.private import teachers
@@ -10,21 +10,24 @@ from dpgen_jax.private import teachers
 FEW = ["dpcgan", "datalens"]  # a record that is drawn, and a teacher that stays
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FEW)
 def test_a_message_is_the_same_in_every_place_and_beside_whomever(name):
-    assert places.differing(name) == 0
-
-
-def test_and_so_it_is_in_the_programs_that_run():
-    assert production.call("places", "dpcgan") == {"dpcgan": 0}
+    assert message_positions.differing(name) == 0
 
 
 @pytest.mark.slow
+def test_and_so_it_is_in_the_programs_that_run():
+    assert as_in_a_run.call("places", "dpcgan") == {"dpcgan": 0}
+
+
+@pytest.mark.long
 def test_and_so_it_is_for_every_method_of_each_kind():
     names = ["dpgan", "topagg_sgd", "gpate", "gswgan", "pategan", "datalens"]
-    assert production.call("places", *names) == dict.fromkeys(names, 0)
+    assert as_in_a_run.call("places", *names) == dict.fromkeys(names, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FEW)
 def test_a_place_that_speaks_louder_is_caught(name, monkeypatch):
     """The planted fault: whoever lies second in a chunk says one more wherever it says anything."""
@@ -39,4 +42,4 @@ def test_a_place_that_speaks_louder_is_caught(name, monkeypatch):
         return all_of_them
 
     monkeypatch.setattr(teachers, "vmapped", louder)
-    assert places.differing(name) > 0
+    assert message_positions.differing(name) > 0

@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
-import toy
+import small_datalens
 
+from dpgen_jax.core.types import UserError, unseal
 from dpgen_jax.private import records
-from dpgen_jax.types import UserError, unseal
 
 
 def test_seal_shows_shapes_and_never_values():
-    x, y = toy.images(9)
+    x, y = small_datalens.images(9)
     x[:] = 173
-    text = repr(records.seal(x, y, toy.SPEC))
+    text = repr(records.seal(x, y, small_datalens.SPEC))
     assert "uint8[9, 8, 8, 1]" in text and "173" not in text
 
 
@@ -23,24 +23,26 @@ def test_seal_shows_shapes_and_never_values():
 ])
 def test_what_does_not_fit_the_schema_is_refused_by_name(change, match):
     with pytest.raises(UserError, match=match):
-        records.seal(*change(*toy.images(9)), toy.SPEC)
+        records.seal(*change(*small_datalens.images(9)), small_datalens.SPEC)
 
 
 def test_fingerprint_sees_every_change_and_needs_the_key():
-    x, y = toy.images(9)
-    base = records.fingerprint(records.seal(x, y, toy.SPEC), b"k")
+    x, y = small_datalens.images(9)
+    base = records.fingerprint(records.seal(x, y, small_datalens.SPEC), b"k")
     x2, y2 = x.copy(), y.copy()
     x2[3, 2, 1, 0] ^= 1
     y2[5] = (y2[5] + 1) % 3
-    others = [records.fingerprint(records.seal(*arrays, toy.SPEC), key) for arrays, key in
-              [((x2, y), b"k"), ((x, y2), b"k"), ((x, y), b"other")]]
+    others = [
+        records.fingerprint(records.seal(*arrays, small_datalens.SPEC), key)
+        for arrays, key in [((x2, y), b"k"), ((x, y2), b"k"), ((x, y), b"other")]
+    ]
     assert len({base, *others}) == 4
-    assert base == records.fingerprint(records.seal(x.copy(), y, toy.SPEC), b"k")
+    assert base == records.fingerprint(records.seal(x.copy(), y, small_datalens.SPEC), b"k")
 
 
 def test_deal_gives_each_unit_its_own_records():
-    x, y = toy.images(10)
-    dealt = toy.partition.assign(10, 3, toy.KEY)
-    held = unseal(records.deal(records.seal(x, y, toy.SPEC), dealt))
+    x, y = small_datalens.images(10)
+    dealt = small_datalens.partition.assign(10, 3, small_datalens.KEY)
+    held = unseal(records.deal(records.seal(x, y, small_datalens.SPEC), dealt))
     for unit, ids in enumerate(dealt.index):
         assert np.array_equal(held.x[unit], x[ids]) and np.array_equal(held.y[unit], y[ids])

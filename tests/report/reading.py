@@ -17,12 +17,12 @@ class Reading(HTMLParser):
         assert self.open == []
 
     def handle_starttag(self, tag, attributes):
-        held = dict(attributes)
+        values = dict(attributes)
         self.tags.append(tag)
-        self.ids += [held["id"]] if "id" in held else []
-        self.links += [held["href"]] if "href" in held else []
-        self.sources += [held["src"]] if "src" in held else []
-        assert not any(name.startswith("on") for name in held), held
+        self.ids += [values["id"]] if "id" in values else []
+        self.links += [values["href"]] if "href" in values else []
+        self.sources += [values["src"]] if "src" in values else []
+        assert not any(name.startswith("on") for name in values), values
         if tag not in VOID:
             self.open.append(tag)
         if tag in ("h1", "h2", "h3", "h4"):

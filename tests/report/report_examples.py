@@ -5,10 +5,10 @@ import functools
 
 import numpy as np
 
+from dpgen_jax.core.types import Column, TableSpec
+from dpgen_jax.evaluation.report import table_figures
+from dpgen_jax.evaluation.report.page import Report
 from dpgen_jax.evaluation.scores import summary
-from dpgen_jax.report import figures
-from dpgen_jax.report.page import Report
-from dpgen_jax.types import Column, TableSpec
 
 HOSTILE = "<script>alert(1)</script>"
 IMAGE_CLASSIFIERS = ("cnn", "mlp", "adaboost", "bagging", "bernoulli_nb", "gaussian_nb",
@@ -116,17 +116,18 @@ def spec(columns=12, hostile=False):
               "nullable": True},
              {"kind": "ordinal", "categories": ("low", "middle", "high")})
     names = ["blood pressure", "age", "ward", "stage"]
-    made = [Column(f"{names[i % 4]} {i // 4}", **kinds[i % 4]) for i in range(columns)]
+    synthetic = [Column(f"{names[i % 4]} {i // 4}", **kinds[i % 4]) for i in range(columns)]
     if hostile:
-        made[0] = Column(f"{HOSTILE} $x_", **kinds[0])
-    return TableSpec(tuple(made), Column("outcome", "categorical", categories=("home", "back")),
-                     columns)
+        synthetic[0] = Column(f"{HOSTILE} $x_", **kinds[0])
+    return TableSpec(
+        tuple(synthetic), Column("outcome", "categorical", categories=("home", "back")), columns
+    )
 
 
 def cells(table, n, shift, seed=0):
     """float64 [n, K] within the schema."""
     rng = np.random.default_rng(seed)
-    common, made = rng.normal(0, 1, n), []
+    common, synthetic = rng.normal(0, 1, n), []
     for column in (*table.columns, table.label):
         value = 1 / (1 + np.exp(-(0.6 * common + rng.normal(shift, 1, n))))
         top = len(column.categories) or 1
@@ -134,8 +135,8 @@ def cells(table, n, shift, seed=0):
             column.low + value * (column.high - column.low))
         if column.kind == "integer":
             value = np.round(value)
-        made.append(np.where(rng.random(n) < 0.1, np.nan, value) if column.nullable else value)
-    return np.stack(made, 1)
+        synthetic.append(np.where(rng.random(n) < 0.1, np.nan, value) if column.nullable else value)
+    return np.stack(synthetic, 1)
 
 
 def table_metrics(table, **changes):
@@ -166,9 +167,11 @@ def image_report():
 @functools.cache
 def table_report(columns=12, hostile=False, epsilon=1.0):
     table = spec(columns, hostile)
-    made, held = cells(table, 800, 0.5, 1), cells(table, 800, 0.0, 2)
+    synthetic, test = cells(table, 800, 0.5, 1), cells(table, 800, 0.0, 2)
     header = [column.name for column in (*table.columns, table.label)]
-    rows = [[f"{value:.4g}" if np.isfinite(value) else "" for value in row] for row in made[:50]]
+    rows = [
+        [f"{value:.4g}" if np.isfinite(value) else "" for value in row] for row in synthetic[:50]
+    ]
     note = [f"not covered: bounds of {HOSTILE} read from private data"] if hostile else [
         "not covered by epsilon: age 0.max, read from private data",
         "bought under differential privacy on the same records: ward 0.categories"]
@@ -176,28 +179,42 @@ def table_report(columns=12, hostile=False, epsilon=1.0):
         "columns": [vars(column) for column in table.columns], "label": vars(table.label),
         "label_position": columns})
     return Report(
-        table_metrics(table, release={"epsilon": epsilon, "method": "gpate"}), privacy(
-            epsilon=epsilon, method="gpate", preset="table", records=5000, data_notes=note, events=[
+        table_metrics(table, release={"epsilon": epsilon, "method": "gpate"}),
+        privacy(
+            epsilon=epsilon,
+            method="gpate",
+            preset="table",
+            records=5000,
+            data_notes=note,
+            events=[
                 {"mechanism": "class-counts", "epsilon": 0.01, "delta": 0.0, "count": 1},
-                *privacy()["events"]]),
-        settings, steps(20, epsilon), (header, rows),
-        (figures.marginals(table, made, held), figures.correlations(table, made, held),
-         figures.distances(table, made, held, held)))
+                *privacy()["events"],
+            ],
+        ),
+        settings,
+        steps(20, epsilon),
+        (header, rows),
+        (
+            table_figures.marginals(table, synthetic, test),
+            table_figures.correlations(table, synthetic, test),
+            table_figures.distances(table, synthetic, test, test),
+        ),
+    )
 
 
 def bare_report():
     """A release that nobody evaluated."""
-    known = config()
-    return Report({}, privacy(epsilon=1.0), {name: known[name] for name in (
+    settings = config()
+    return Report({}, privacy(epsilon=1.0), {name: settings[name] for name in (
         "method", "config", "spec")} | {"generator_sha256": "ab" * 32, "package_version": "0.1.0"})
 
 
 def seeded_report():
-    held = image_report()
-    metrics = copy.deepcopy(held.metrics)
+    test = image_report()
+    metrics = copy.deepcopy(test.metrics)
     metrics["membership"] = membership(allowed=None)
     return Report(metrics, privacy(noise_source="seeded: no privacy claim"), config(seed=0),
-                  held.rows, held.samples)
+                  test.rows, test.samples)
 
 
 def federated_report():

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 import report_examples as examples
 
-from dpgen_jax.report import compare, neighbours
-from dpgen_jax.report.page import page
+from dpgen_jax.evaluation.report import compare, neighbours
+from dpgen_jax.evaluation.report.page import page
+
+pytestmark = pytest.mark.slow
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which(
     "google-chrome")
@@ -56,14 +58,16 @@ def pages():
     seeded, images = examples.seeded_report(), examples.image_report()
     rows = examples.table_report(14, hostile=True).samples
     pixels = images.samples[0]
-    made = {name: page(examples.ALL[name]()) for name in ("images", "bare", "published")}
-    made["hostile"] = page(examples.table_report(14, hostile=True))
-    made["compare"] = compare.compare([(examples.HOSTILE, r.metrics, r.privacy)
-                                       for r in (images, seeded)])
-    made["neighbours"] = neighbours.private_page("x", pixels[:9], pixels[9:18], np.arange(9.0), {})
-    made["rows"] = neighbours.private_page("x", rows[1][:9], rows[1][9:18], np.arange(9.0), {},
-                                           rows[0])
-    return made | {"control": CONTROL}
+    synthetic = {name: page(examples.ALL[name]()) for name in ("images", "bare", "published")}
+    synthetic["hostile"] = page(examples.table_report(14, hostile=True))
+    synthetic["compare"] = compare.compare([(examples.HOSTILE, r.metrics, r.privacy)
+                                            for r in (images, seeded)])
+    synthetic["neighbours"] = neighbours.private_page(
+        "x", pixels[:9], pixels[9:18], np.arange(9.0), {}
+    )
+    synthetic["rows"] = neighbours.private_page("x", rows[1][:9], rows[1][9:18], np.arange(9.0), {},
+                                                rows[0])
+    return synthetic | {"control": CONTROL}
 
 
 @pytest.fixture(scope="module")
@@ -72,19 +76,19 @@ def seen(tmp_path_factory):
     if BROWSER is None:
         pytest.skip("no Chromium on this machine")
     folder = tmp_path_factory.mktemp("pages")
-    made = pages()
-    for name, text in made.items():
+    synthetic = pages()
+    for name, text in synthetic.items():
         (folder / name).with_suffix(".html").write_text(text, encoding="utf-8")
     (folder / "probe.html").write_text(PROBE % json.dumps(
-        [(f"{name}.html", width) for name in made for width in WIDTHS]))
-    asked = []
+        [(f"{name}.html", width) for name in synthetic for width in WIDTHS]))
+    requests = []
 
     class Handler(SimpleHTTPRequestHandler):
         def __init__(self, *args):
             super().__init__(*args, directory=str(folder))
 
         def log_message(self, *_):
-            asked.append(self.path)
+            requests.append(self.path)
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -96,33 +100,33 @@ def seen(tmp_path_factory):
     body = re.search(r"<body>(\{.*\})\s*</body>", done.stdout, re.DOTALL)
     assert body, f"the probe did not finish: {done.stdout[:300]} {done.stderr[-2000:]}"
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    return json.loads(html.unescape(body[1])), console, asked
+    return json.loads(html.unescape(body[1])), console, requests
 
 
 def of(seen, *widths):
-    return {key: found for key, found in seen[0].items()
+    return {key: result for key, result in seen[0].items()
             if not key.startswith("control") and int(key.split()[1]) in widths}
 
 
 def test_the_checks_would_see_a_bad_page(seen):
-    found, console, asked = seen
-    control = found[f"control.html {PHONE}"]
+    result, console, requests = seen
+    control = result[f"control.html {PHONE}"]
     assert control["sticks_out"] > 0 and control["scripts"] == control["broken"] == 1
     assert not control["hacked"], "the page's own policy must refuse scripts"
-    assert not any("leak" in path for path in asked), "and images from elsewhere"
+    assert not any("leak" in path for path in requests), "and images from elsewhere"
     assert any("control.html" in line for line in console)
 
 
 def test_nothing_is_run_and_the_console_is_silent(seen):
-    found, console, _ = seen
+    result, console, _ = seen
     assert not [line for line in console if "control.html" not in line]
     assert all(page["scripts"] == 0 and not page["hacked"] for page in of(seen, *WIDTHS).values())
 
 
 def test_nothing_is_fetched(seen):
-    _, _, asked = seen
+    _, _, requests = seen
     assert all(page["fetched"] == [] for page in of(seen, *WIDTHS).values())
-    assert {path for path in asked if not path.endswith(".html")} <= {"/favicon.ico"}
+    assert {path for path in requests if not path.endswith(".html")} <= {"/favicon.ico"}
 
 
 def test_all_pictures_show_and_have_a_text(seen):

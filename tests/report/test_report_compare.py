@@ -7,8 +7,8 @@ import pytest
 import report_examples as examples
 from reading import Reading
 
-from dpgen_jax.report import compare, figures
-from dpgen_jax.types import UserError
+from dpgen_jax.core.types import UserError
+from dpgen_jax.evaluation.report import compare, figures
 
 
 def entry(name, better=0.0, statement=None, **changes):
@@ -71,9 +71,9 @@ def test_runs_that_do_not_compare_have_no_best_and_a_reason(other, why):
     ({"delta": 1e-6}, "differ in delta"), ({"unit": "client"}, "differ in unit"),
     ({"relation": "zero-out"}, "differ in relation")])
 def test_promises_that_differ_are_said(statement, why):
-    found = compare.warnings([compare.Entry(e.name, e.metrics, e.privacy | {
+    result = compare.warnings([compare.Entry(e.name, e.metrics, e.privacy | {
         "epsilon": 1.0, "delta": 1e-5} | extra) for e, extra in ((GOOD, {}), (WORSE, statement))])
-    assert len(found) == 1 and why in found[0]
+    assert len(result) == 1 and why in result[0]
 
 
 def test_terms_stand_side_by_side():

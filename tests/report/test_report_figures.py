@@ -11,24 +11,25 @@ from matplotlib.figure import Figure as Drawing
 from PIL import Image
 
 from dpgen_jax.evaluation import marginals
-from dpgen_jax.report import drawing, figures, render
-from dpgen_jax.run import plots
+from dpgen_jax.evaluation.report import drawing, figures, render, table_figures
+from dpgen_jax.release import plots
 
 FIRST = b"<?xml"
 
 
 @pytest.fixture
-def drawn(monkeypatch):
+def drawings(monkeypatch):
     """The matplotlib figures in the order in which they are drawn."""
-    held, finish = [], drawing.svg
+    kept, finish = [], drawing.svg
 
     def keep(height, draw):
-        held.append(Drawing(figsize=(drawing.WIDTH, height)))
-        draw(held[-1])
+        kept.append(Drawing(figsize=(drawing.WIDTH, height)))
+        draw(kept[-1])
         return finish(height, draw)
 
-    monkeypatch.setattr(figures, "svg", keep)
-    return held
+    for module in (figures, table_figures):
+        monkeypatch.setattr(module, "svg", keep)
+    return kept
 
 
 def checked(figure, from_real):
@@ -44,22 +45,22 @@ def checked(figure, from_real):
     return figure
 
 
-def test_learning_curves_draw_each_metric_at_its_steps(drawn):
+def test_learning_curves_draw_each_metric_at_its_steps(drawings):
     rows = examples.steps(50)
     checked(figures.learning_curves(rows), from_real=False)
-    panels = [axes for axes in drawn[0].axes if axes.get_visible()]
+    panels = [axes for axes in drawings[0].axes if axes.get_visible()]
     assert [axes.get_title("left") for axes in panels] == ["generator gradient", "released rms"]
     np.testing.assert_allclose(panels[1].lines[0].get_xydata(), [
         (row["step"], row["released_rms"]) for row in rows])
 
 
-def test_long_runs_are_thinned_and_keep_their_ends(drawn):
+def test_long_runs_are_thinned_and_keep_their_ends(drawings):
     rows = [{"step": i, "epsilon": i / 9e4, "loss": float(i)} for i in range(90_000)]
     checked(figures.learning_curves(rows), from_real=False)
     checked(figures.epsilon_curve(rows, {"epsilon": 1.0}), from_real=False)
-    x, y = drawn[0].axes[0].lines[0].get_data()
+    x, y = drawings[0].axes[0].lines[0].get_data()
     assert len(x) == figures.MAX_POINTS and (x[0], x[-1]) == (0, 89_999) and y[-1] == 89_999
-    assert [line.get_ydata()[0] for line in drawn[1].axes[0].lines] == [0, 1.0]
+    assert [line.get_ydata()[0] for line in drawings[1].axes[0].lines] == [0, 1.0]
 
 
 def test_many_metrics_are_capped_and_said():
@@ -74,43 +75,43 @@ def test_nothing_to_draw_is_no_figure(rows):
     assert figures.utility_bars({}) is None and figures.attacks({}) is None
 
 
-def test_bars_are_as_long_as_the_scores(drawn):
+def test_bars_are_as_long_as_the_scores(drawings):
     metrics = examples.image_metrics()
     checked(figures.utility_bars(metrics), from_real=True)
-    synthetic, real = ([bar.get_width() for bar in bars] for bars in drawn[0].axes[0].containers
+    synthetic, real = ([bar.get_width() for bar in bars] for bars in drawings[0].axes[0].containers
                        if hasattr(bars, "patches"))
-    for found, task in ((synthetic, "gen2real"), (real, "real2real")):
-        assert found == [scores["accuracy"]["mean"] for scores in metrics[task].values()]
+    for result, task in ((synthetic, "gen2real"), (real, "real2real")):
+        assert result == [scores["accuracy"]["mean"] for scores in metrics[task].values()]
 
 
-def test_tables_are_drawn_by_auroc(drawn):
+def test_tables_are_drawn_by_auroc(drawings):
     checked(figures.utility_bars(examples.table_metrics(examples.spec(2))), from_real=True)
-    assert drawn[0].axes[0].get_xlabel().startswith("AUROC")
+    assert drawings[0].axes[0].get_xlabel().startswith("AUROC")
 
 
-def test_marginals_are_shares_of_both_tables(drawn):
+def test_marginals_are_shares_of_both_tables(drawings):
     table = examples.spec(5)
-    made, held = examples.cells(table, 400, 1.0), examples.cells(table, 300, 0.0)
-    checked(figures.marginals(table, made, held), from_real=True)
-    label, first = drawn[0].axes[:2]
-    for axes, values, edges in ((label, (made[:, -1], held[:, -1]), np.arange(3) - 0.5),
-                                (first, (made[:, 0], held[:, 0]), np.linspace(0, 250, 21))):
+    synthetic, test = examples.cells(table, 400, 1.0), examples.cells(table, 300, 0.0)
+    checked(table_figures.marginals(table, synthetic, test), from_real=True)
+    label, first = drawings[0].axes[:2]
+    for axes, values, edges in ((label, (synthetic[:, -1], test[:, -1]), np.arange(3) - 0.5),
+                                (first, (synthetic[:, 0], test[:, 0]), np.linspace(0, 250, 21))):
         filled, outlined = axes.containers
         assert not outlined[0].get_facecolor()[3] and filled[0].get_facecolor()[3]
         for bars, column in zip((filled, outlined), values, strict=True):
             expected = np.histogram(column, edges)[0] * 100 / len(column)
             np.testing.assert_allclose([bar.get_height() for bar in bars], expected)
-    assert len(drawn[0].axes[2].containers) == 4  # nulls of a nullable column stand apart
+    assert len(drawings[0].axes[2].containers) == 4  # nulls of a nullable column stand apart
 
 
-def test_correlations_are_pearson_and_their_difference(drawn):
+def test_correlations_are_pearson_and_their_difference(drawings):
     table = examples.spec(4)
-    made, held = examples.cells(table, 400, 1.0), examples.cells(table, 300, 0.0)
-    held[:, 0] = 7.0  # constant
-    figure = checked(figures.correlations(table, made, held), from_real=True)
+    synthetic, test = examples.cells(table, 400, 1.0), examples.cells(table, 300, 0.0)
+    test[:, 0] = 7.0  # constant
+    figure = checked(table_figures.correlations(table, synthetic, test), from_real=True)
     assert "4 of 5 columns" in figure.caption  # not the nominal one
-    ours, theirs, difference = (axes.images[0].get_array() for axes in drawn[0].axes[:3])
-    assert ours[0, 2] == pytest.approx(np.corrcoef(made[:, 0], made[:, 3])[0, 1])
+    ours, theirs, difference = (axes.images[0].get_array() for axes in drawings[0].axes[:3])
+    assert ours[0, 2] == pytest.approx(np.corrcoef(synthetic[:, 0], synthetic[:, 3])[0, 1])
     assert not theirs[0].any()
     np.testing.assert_allclose(difference, ours - theirs)
 
@@ -118,30 +119,30 @@ def test_correlations_are_pearson_and_their_difference(drawn):
 def test_columns_without_an_order_have_no_correlations():
     table = examples.spec(3)
     table = type(table)((table.columns[2],), table.label, 1)
-    assert figures.correlations(table, np.zeros((4, 2)), np.zeros((4, 2))) is None
+    assert table_figures.correlations(table, np.zeros((4, 2)), np.zeros((4, 2))) is None
 
 
-def test_distances_of_pairs_stand_beside_those_of_real_records(drawn):
+def test_distances_of_pairs_stand_beside_those_of_real_records(drawings):
     table = examples.spec(4)
-    made, held = examples.cells(table, 400, 1.0), examples.cells(table, 300, 0.0)
-    checked(figures.distances(table, made, held, held), from_real=True)
-    ours, theirs = (axes.images[0].get_array() for axes in drawn[0].axes[:2])
+    synthetic, test = examples.cells(table, 400, 1.0), examples.cells(table, 300, 0.0)
+    checked(table_figures.distances(table, synthetic, test, test), from_real=True)
+    ours, theirs = (axes.images[0].get_array() for axes in drawings[0].axes[:2])
     assert ours.shape == (5, 5) and not theirs.any()
-    np.testing.assert_allclose(ours, marginals.pairwise(made, held, marginals.columns(table)))
+    np.testing.assert_allclose(ours, marginals.pairwise(synthetic, test, marginals.columns(table)))
 
 
-def test_only_some_of_very_many_columns_are_paired(drawn):
-    table = examples.spec(figures.MAX_PAIRED + 5)
+def test_only_some_of_very_many_columns_are_paired(drawings):
+    table = examples.spec(table_figures.MAX_PAIRED + 5)
     cells = examples.cells(table, 40, 1.0)
-    figure = checked(figures.distances(table, cells, cells, cells), from_real=True)
-    assert f"{figures.MAX_PAIRED} of {figures.MAX_PAIRED + 6} columns" in figure.caption
-    assert drawn[0].axes[0].images[0].get_array().shape == (figures.MAX_PAIRED,) * 2
+    figure = checked(table_figures.distances(table, cells, cells, cells), from_real=True)
+    assert f"{table_figures.MAX_PAIRED} of {table_figures.MAX_PAIRED + 6} columns" in figure.caption
+    assert drawings[0].axes[0].images[0].get_array().shape == (table_figures.MAX_PAIRED,) * 2
 
 
-def test_attacks_stand_beside_the_bound_and_chance(drawn):
+def test_attacks_stand_beside_the_bound_and_chance(drawings):
     membership = examples.membership()
     checked(figures.attacks(membership), from_real=True)
-    for axes, measure in zip(drawn[0].axes, ("auroc", "advantage", "tpr_at_1_percent_fpr"),
+    for axes, measure in zip(drawings[0].axes, ("auroc", "advantage", "tpr_at_1_percent_fpr"),
                              strict=True):
         points = axes.containers[0].lines[0].get_xdata()
         assert list(points) == [s[measure]["mean"] for s in membership["attacks"].values()]
@@ -168,16 +169,16 @@ def test_grids_are_capped_and_said():
 
 def test_hostile_names_are_drawn_as_text():
     table = examples.spec(4, hostile=True)
-    made = examples.cells(table, 20, 0.0)
-    checked(figures.marginals(table, made, made), True)
-    checked(figures.correlations(table, made, made), True)
+    synthetic = examples.cells(table, 20, 0.0)
+    checked(table_figures.marginals(table, synthetic, synthetic), True)
+    checked(table_figures.correlations(table, synthetic, synthetic), True)
     name = "$\\frac{1}{" + examples.HOSTILE
     rows = [{"step": i, "epsilon": 1.0, name: 1.0} for i in range(3)]
     checked(figures.learning_curves(rows), False)
     scores = {name: {"accuracy": examples.leaf(0.5)}}
     checked(figures.utility_bars({"gen2real": scores}), True)
     checked(figures.attacks({"attacks": {name: {name: examples.leaf(0.5)}}}), True)
-    checked(figures.scatter([(name, 1.0, name, 0.5, True)]), True)
+    checked(figures.scatter([figures.Point(name, 1.0, name, 0.5, True)]), True)
 
 
 def test_global_plotting_state_is_left_alone():

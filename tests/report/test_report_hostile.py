@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import report_examples as examples
 
-from dpgen_jax.report import compare, figures, neighbours, page
-from dpgen_jax.run import plots
-from dpgen_jax.types import Column, TableSpec
+from dpgen_jax.core.types import Column, TableSpec
+from dpgen_jax.evaluation.report import compare, figures, neighbours, page, table_figures
+from dpgen_jax.release import plots
 
 TEXTS = ["$x^$", "$\\frac{1}{$", "$$", "\\$a$b$", "cost $5 to $7 {", "half \ud800", "zero\x00byte",
          "two\nlines", "\u202eturned", "\x1b[31mred", "--><script>", "\ufffe", "\u0301"]
@@ -27,16 +27,18 @@ def table() -> TableSpec:
         Column("y", "categorical", categories=tuple(TEXTS[:2])), len(TEXTS) + 2)
 
 
+@pytest.mark.slow
 def test_every_picture_can_be_drawn(tmp_path):
     spec = table()
     cells = examples.cells(spec, 30, 0.0)
     rows = [{"step": i, "epsilon": 1.0} | dict.fromkeys(TEXTS, 1.0 + i) for i in range(3)]
     scores = {text: {TEXTS[0]: examples.leaf(0.5)} for text in TEXTS}
     drawings = [
-        figures.marginals(spec, cells, cells), figures.correlations(spec, cells, cells),
-        figures.distances(spec, cells, cells, cells), figures.learning_curves(rows),
+        table_figures.marginals(spec, cells, cells), table_figures.correlations(spec, cells, cells),
+        table_figures.distances(spec, cells, cells, cells), figures.learning_curves(rows),
         figures.attacks({"attacks": scores}), figures.utility_bars({"gen2real": scores}),
-        figures.scatter([(text, 1.0 + i, TEXTS[0], 0.5, True) for i, text in enumerate(TEXTS)])]
+        figures.scatter([figures.Point(text, 1.0 + i, TEXTS[0], 0.5, True)
+                         for i, text in enumerate(TEXTS)])]
     plots.curves(rows, tmp_path / "curves.png")
     for drawing in drawings:
         ElementTree.fromstring(drawing.data)  # or a browser shows nothing
@@ -84,18 +86,18 @@ def test_many_categories_share_bars():
 
 
 def test_only_some_of_very_many_columns_are_correlated():
-    spec = examples.spec(figures.MAX_PAIRED + 40)
-    made = examples.cells(spec, 20, 0.0)
-    assert f"{figures.MAX_PAIRED} of {len(spec.columns) + 1} columns" in figures.correlations(
-        spec, made, made).caption
+    spec = examples.spec(table_figures.MAX_PAIRED + 40)
+    synthetic = examples.cells(spec, 20, 0.0)
+    caption = table_figures.correlations(spec, synthetic, synthetic).caption
+    assert f"{table_figures.MAX_PAIRED} of {len(spec.columns) + 1} columns" in caption
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_a_terminal_that_cannot_show_a_text_is_no_traceback(monkeypatch, encoding):
     import sys
 
-    from dpgen_jax import cli
-    from dpgen_jax.types import UserError
+    from dpgen_jax.core import cli
+    from dpgen_jax.core.types import UserError
 
     def command(argv):
         print("note: \ud800 caf\u00e9")
@@ -108,6 +110,6 @@ def test_a_terminal_that_cannot_show_a_text_is_no_traceback(monkeypatch, encodin
         cli.main(command)
     for stream in (out, err):
         stream.flush()
-    said = err.buffer.getvalue().decode(encoding)
-    assert said.count("\n") == 1 and "\x1b" not in said and said.startswith("error: two")
+    printed = err.buffer.getvalue().decode(encoding)
+    assert printed.count("\n") == 1 and "\x1b" not in printed and printed.startswith("error: two")
     assert b"\\ud800" in out.buffer.getvalue()

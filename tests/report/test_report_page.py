@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reading import Reading
 
-from dpgen_jax.report import neighbours, words
-from dpgen_jax.report.page import Report, page
-from dpgen_jax.report.render import is_leaf, leaves, number, score
-from dpgen_jax.types import UserError
+from dpgen_jax.core.types import UserError
+from dpgen_jax.evaluation.report import explain, neighbours
+from dpgen_jax.evaluation.report.page import Report, page
+from dpgen_jax.evaluation.report.render import is_leaf, leaves, number, score
 
 LIMIT = 5_000_000
 NO_GUARANTEE = "No privacy guarantee."
@@ -26,14 +26,14 @@ def read():
 
 @pytest.mark.parametrize("name", examples.ALL)
 def test_the_shape_of_a_page(read, name):
-    found = read[name]
-    levels = [level for level, _ in found.headings]
+    result = read[name]
+    levels = [level for level, _ in result.headings]
     assert levels.count(1) == 1 and levels[0] == 1
     assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False))
-    sections = [text for level, text in found.headings if level == 2]
+    sections = [text for level, text in result.headings if level == 2]
     assert [text.split("\u2002")[0] for text in sections[:10]] == [str(i) for i in range(1, 11)]
-    assert {link[1:] for link in found.links} <= set(found.ids)
-    assert len(set(found.ids)) == len(found.ids)
+    assert {link[1:] for link in result.links} <= set(result.ids)
+    assert len(set(result.ids)) == len(result.ids)
 
 
 @pytest.mark.parametrize("name", examples.ALL)
@@ -58,18 +58,18 @@ def test_every_number_of_the_metrics_is_on_the_page(read, name):
 @pytest.mark.parametrize("name", examples.ALL)
 def test_all_that_the_statement_says_is_on_the_page(read, name):
     privacy = examples.ALL[name]().privacy
-    for said in (*privacy["not_accounted"], *privacy["data_notes"], privacy["accountant"],
+    for line in (*privacy["not_accounted"], *privacy["data_notes"], privacy["accountant"],
                  privacy["unit"], privacy["relation"], privacy["noise_source"]):
-        assert said in read[name].text
+        assert line in read[name].text
     for event in privacy["events"]:
         assert number(event["count"]) in read[name].row(event["mechanism"])
 
 
 def test_all_of_the_configuration_is_on_the_page(read):
-    found = read["images"]
+    result = read["images"]
     for text in ("d_optimiser.learning_rate", "0.0001", "rotation", "jax", "0.10.2",
                  examples.config()["git"]):
-        assert any(text in row for row in found.rows), text
+        assert any(text in row for row in result.rows), text
 
 
 @pytest.mark.parametrize("name, why", [
@@ -99,16 +99,17 @@ def test_words_follow_the_statement(read):
     ("replace-one", "which of two versions"), ("add-remove", "one of them holds one record"),
     ("zero-out", "an empty one"), ("{0.x}", "({0.x}): a relation that this page does not know")])
 def test_each_relation_is_explained(relation, text):
-    held = words.checked(examples.privacy(relation=relation))
-    assert text in " ".join(answer for _, answer in words.promise(held))
+    statement = explain.checked(examples.privacy(relation=relation))
+    assert text in " ".join(answer for _, answer in explain.promise(statement))
 
 
 def test_data_dependent_epsilon_and_unknown_noise():
-    held = words.checked(examples.privacy(data_dependent_epsilon={"epsilon": 0.7, "kind": "late"}))
-    assert any("0.7" in text and "late" in text for text in words.assumptions(held))
-    assert words.alarms(words.checked(examples.privacy(noise_source="dice")))
+    statement = explain.checked(examples.privacy(
+        data_dependent_epsilon={"epsilon": 0.7, "kind": "late"}))
+    assert any("0.7" in text and "late" in text for text in explain.assumptions(statement))
+    assert explain.alarms(explain.checked(examples.privacy(noise_source="dice")))
     mixed = examples.privacy(noise_source="os-entropy; seeded: no privacy claim")
-    assert words.alarms(words.checked(mixed))
+    assert explain.alarms(explain.checked(mixed))
 
 
 @given(st.floats(0, 20), st.floats(0, 0.1))
@@ -117,35 +118,37 @@ def test_the_best_guess_is_that_of_the_best_test(epsilon, delta):
     wrong = np.linspace(0, 1, 20001)
     right = np.minimum(1, np.minimum(math.exp(epsilon) * wrong + delta,
                                      1 - math.exp(-epsilon) * (1 - delta - wrong)))
-    assert words.best_guess(epsilon, delta) == pytest.approx(
+    assert explain.best_guess(epsilon, delta) == pytest.approx(
         ((right + 1 - wrong) / 2).max(), abs=1e-3 if epsilon < 8 else 2e-2)
 
 
 @given(st.floats(0, 14))
 def test_the_factor_is_never_rounded_down(epsilon):
-    assert float(words.factor(epsilon).replace(",", "")) >= math.exp(epsilon) * (1 - 1e-6)
+    assert float(explain.factor(epsilon).replace(",", "")) >= math.exp(epsilon) * (1 - 1e-6)
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, 10.0, 50.0, 800.0, 1e6])
 def test_no_epsilon_is_too_large_for_words(value):
-    held = words.checked(examples.privacy(epsilon=value))
-    text = " ".join(answer for _, answer in words.promise(held))
+    statement = explain.checked(examples.privacy(epsilon=value))
+    text = " ".join(answer for _, answer in explain.promise(statement))
     assert "inf" not in text and "nan" not in text
 
 
 def test_numbers_of_another_release_are_noticed(read):
     assert "The evaluation was made of" not in read["images"].text
     other = examples.image_metrics(release={"epsilon": "inf", "method": "gswgan"})
-    found = words.mismatches(words.checked(examples.privacy()), other)
-    assert len(found) == 1 and "epsilon inf" in found[0] and "says 10." in found[0]
-    assert words.mismatches(words.checked(examples.privacy(epsilon="inf")), other) == ()
+    result = explain.mismatches(explain.checked(examples.privacy()), other)
+    assert len(result) == 1 and "epsilon inf" in result[0] and "says 10." in result[0]
+    assert explain.mismatches(explain.checked(examples.privacy(epsilon="inf")), other) == ()
 
 
 def test_an_attack_beyond_the_guarantee_is_said_first(read):
     beyond = examples.membership(exceeds_guarantee=True, sentence="the attack reached 0.9")
-    found = Reading(page(Report(examples.image_metrics(membership=beyond), examples.privacy(), {})))
-    assert "An attack reached more than the guarantee allows. the attack" in found.text
-    assert found.text.index("the attack reached 0.9") < found.text.index("What is promised")
+    result = Reading(
+        page(Report(examples.image_metrics(membership=beyond), examples.privacy(), {}))
+    )
+    assert "An attack reached more than the guarantee allows. the attack" in result.text
+    assert result.text.index("the attack reached 0.9") < result.text.index("What is promised")
     assert "reached more than the guarantee" not in read["images"].text
 
 
@@ -164,8 +167,8 @@ def test_numbers_from_real_records_are_marked(read):
     assert not read["images"].row("gen2real.cnn.validation_accuracy")[0].endswith("\u2020")
     assert read["images"].row("fidelity.judge.test_accuracy")[0].endswith("\u2020")
     unsaid = {k: v for k, v in examples.image_metrics().items() if k != "not_covered_by_epsilon"}
-    found = Reading(page(Report(unsaid, examples.privacy(), {})))
-    assert found.row("gen2real.cnn.validation_accuracy")[0].endswith("\u2020")
+    result = Reading(page(Report(unsaid, examples.privacy(), {})))
+    assert result.row("gen2real.cnn.validation_accuracy")[0].endswith("\u2020")
 
 
 def test_missing_parts_are_said(read):
@@ -177,7 +180,7 @@ def test_missing_parts_are_said(read):
                   {"average", "membership", "real2gen"}):
         rest = {k: v for k, v in examples.image_metrics().items() if k not in parts}
         Reading(page(Report(rest, examples.privacy(), examples.config())))
-    Reading(page(Report({}, {k: examples.privacy()[k] for k in words.NEEDED}, {})))
+    Reading(page(Report({}, {k: examples.privacy()[k] for k in explain.NEEDED}, {})))
 
 
 @pytest.mark.parametrize("broken", [{"epsilon": "many"}, {"delta": None}])
@@ -198,7 +201,7 @@ def hostile(value):
     return f"{examples.HOSTILE}\"' onload=x {value}" if isinstance(value, str) else value
 
 
-KEYS = {"mean", "std", "values", "floor", *words.NEEDED, "events", "count", "data_notes", "notes",
+KEYS = {"mean", "std", "values", "floor", *explain.NEEDED, "events", "count", "data_notes", "notes",
         "not_accounted", "gen2real", "real2real", "accuracy", "membership", "attacks", "sentence",
         "fidelity", "columns", "one_way_tvd", "setting", "name", "text", "spec", "label", "config"}
 
@@ -206,16 +209,17 @@ KEYS = {"mean", "std", "values", "floor", *words.NEEDED, "events", "count", "dat
 def test_text_stays_text():
     table = examples.table_report()
     rows = [[examples.HOSTILE] * 3] * 2
-    found = Reading(page(Report(
+    result = Reading(page(Report(
         hostile(table.metrics), hostile(table.privacy), hostile(table.config), [
             {"step": i, "epsilon": 1.0, examples.HOSTILE: 1.0} for i in range(3)],
         (rows[0], rows), table.figures)))
-    assert "script" not in found.tags and found.text.count(examples.HOSTILE) > 100
+    assert "script" not in result.tags and result.text.count(examples.HOSTILE) > 100
     private = neighbours.private_page(examples.HOSTILE, rows, rows, np.zeros(2),
                                       {examples.HOSTILE: 1.0}, rows[0])
     assert "script" not in Reading(private).tags
 
 
+@pytest.mark.slow
 def test_large_reports_stay_small():
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (365 * 3, 64, 64, 3), dtype=np.uint8)  # noise: incompressible

@@ -9,25 +9,24 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 
 import jax
 import numpy as np
 import pytest
 import runs
-import toy
+import small_datalens
 
-from dpgen_jax import api, cli, train
+from dpgen_jax import train
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.core import atomic, cli
+from dpgen_jax.core.types import UserError
 from dpgen_jax.data import from_arrays
-from dpgen_jax.run import atomic, checkpoint, metrics, plots
+from dpgen_jax.release import plots
+from dpgen_jax.run import checkpoint, lifecycle, metrics
 from dpgen_jax.run.progress import Notices
-from dpgen_jax.types import UserError
 
-pytestmark = pytest.mark.usefixtures("compiled_once")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 STEPS = 3
 
 
@@ -42,8 +41,8 @@ def broken(*_, **__):
 def run(root, resume=False):
     """The release, and the warnings."""
     notices = Notices(lambda line: None)
-    release = api.run(runs.asked(root, steps=STEPS, resume=resume),
-                      from_arrays(*runs.images(), 3), lambda line: None, notices)
+    release = lifecycle.run(runs.asked(root, steps=STEPS, resume=resume),
+                            from_arrays(*runs.images(), 3), lambda line: None, notices)
     return release, notices.failures
 
 
@@ -53,7 +52,7 @@ def totals(root):
 
 def whole(root, steps=STEPS):
     """The release on disk is that of so many steps, and its statement covers the ledger."""
-    release, held = api.load(root), totals(root)
+    release, held = lifecycle.load(root), totals(root)
     assert release.privacy["steps"] == steps and len(release.sample(2)[0]) == 2
     assert release.privacy["epsilon"] >= held.epsilon()
     assert not list((root / "release").glob("*.tmp"))
@@ -130,7 +129,11 @@ def test_a_release_of_more_steps_is_kept(tmp_path, monkeypatch):
     assert len(failures) == 1 and checkpoint.steps(runs.files(root).checkpoints) == [1, 2]
     before = runs.snapshot(root / "release")
     again, failures = run(root, resume=True)
-    assert not failures and toy.equal(again.model, release.model) and totals(root).steps == STEPS
+    assert (
+        not failures
+        and small_datalens.equal(again.model, release.model)
+        and totals(root).steps == STEPS
+    )
     assert runs.snapshot(root / "release") == before and again.privacy["steps"] == STEPS
 
 
@@ -187,11 +190,11 @@ def together(root, old, new):
     path = root / "generator.safetensors"
     if not path.exists():
         with pytest.raises(UserError):
-            api.load(root)
+            lifecycle.load(root)
         return None
-    found = api.load(root)
+    found = lifecycle.load(root)
     index = int(found.privacy["epsilon"] == new.privacy["epsilon"])
-    assert toy.equal(found.model, (old, new)[index].model)
+    assert small_datalens.equal(found.model, (old, new)[index].model)
     assert json.loads((root / "config.json").read_text())["generator_sha256"] == hashlib.sha256(
         path.read_bytes()).hexdigest()
     return index
@@ -228,72 +231,3 @@ def test_no_generator_lies_beside_the_statement_of_another(pair, tmp_path, monke
                 raise StopIteration
             left.append(together(root, *pair))
     assert left[0] == 0 and left[-1] == 1 and len(left) > 8 and together(root, *pair) == 1
-
-
-# --- a disk that is really full
-
-@pytest.fixture
-def disk(tmp_path):
-    """A file system of 4 MB."""
-    (tmp_path / "disk").mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(tmp_path / "disk")]
-    try:
-        done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    except OSError as error:
-        pytest.skip(f"no file system can be mounted here: {error}")
-    if done.returncode:
-        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
-    yield tmp_path / "disk"
-    subprocess.run(["umount", str(tmp_path / "disk")], check=True)
-
-
-@pytest.mark.parametrize("left", [300_000, 0])
-def test_a_disk_that_is_full(disk, monkeypatch, capfd, left):
-    """From the second step on there is room for a release and for no checkpoint; or for nothing,
-    until somebody makes some: then a resume goes on from the first."""
-    def fill(self, shape):
-        (disk / "other").write_bytes(b"")
-        free = shutil.disk_usage(disk).free
-        (disk / "other").write_bytes(bytes(max(0, free - left)))
-        return real(self, shape)
-
-    real = OsBits.draw
-    with monkeypatch.context() as patch:
-        nth(patch, OsBits, "draw", 2, lambda *args: fill(*args))
-        if left:
-            _, failures = run(disk / "run")
-            assert any(re.search("checkpoint .* cannot be written .No space", f) for f in failures)
-            whole(disk / "run")
-        else:
-            with pytest.raises(UserError, match="cannot be written .No space left on device"):
-                run(disk / "run")
-    err = capfd.readouterr().err
-    assert "Traceback" not in err and "orbax" not in err
-    (disk / "other").unlink()
-    drawn = totals(disk / "run").steps
-    run(disk / "run", resume=True)
-    assert totals(disk / "run").steps == max(drawn, STEPS)
-    api.load(disk / "run")
-
-
-SAVES = """
-import pathlib, sys
-import numpy as np
-from dpgen_jax.run import checkpoint
-large = {str(i): np.random.rand(500_000) for i in range(8)}
-for step in range(5):
-    try:
-        checkpoint.save(pathlib.Path(sys.argv[1]), step, [("part", large)], {}, keep=2)
-    except ValueError as error:
-        print(error)
-"""
-
-
-def test_a_failed_checkpoint_is_one_line(disk):
-    """Orbax prints a traceback for each array that it could not write."""
-    done = subprocess.run([sys.executable, "-c", SAVES, str(disk / "checkpoints")], check=True,
-                          capture_output=True, text=True)
-    assert done.stderr == "" and len(done.stdout.splitlines()) == 5
-    assert all("cannot be written (No space left on device)" in line
-               for line in done.stdout.splitlines())
-    assert not checkpoint.steps(disk / "checkpoints")

@@ -6,25 +6,26 @@ import errno
 import pytest
 import runs
 
-from dpgen_jax import api
 from dpgen_jax.data import from_arrays
-from dpgen_jax.run import metrics
+from dpgen_jax.run import lifecycle, metrics
 from dpgen_jax.run.progress import Notices, public_seconds
 
 pytestmark = pytest.mark.usefixtures("compiled_once")
 NOTE = "secret.png could not be read"
 
 
+@pytest.mark.slow
 def test_private_notes_never_go_to_stdout_or_into_the_run(tmp_path, capsys):
     """Whoever is sent the output of a run, or its folder, would read them there."""
     data = dataclasses.replace(from_arrays(*runs.images(), 3), private_notes=(NOTE,))
-    api.run(runs.asked(tmp_path / "run", steps=1), data)
+    lifecycle.run(runs.asked(tmp_path / "run", steps=1), data)
     out, err = capsys.readouterr()
     assert "note: " in out and "release: " in out and NOTE not in out
     assert f"private: {NOTE}\n" in err
     assert not any(NOTE.encode() in held for held in runs.snapshot(tmp_path / "run").values())
 
 
+@pytest.mark.slow
 def test_times_in_public_files_are_coarse(tmp_path):
     """Finer ones are a side channel that anybody who reads the metrics could use."""
     runs.train(tmp_path / "run", steps=2)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dpgen_jax.run import plots
-from dpgen_jax.types import Column, TableSpec, UserError
+from dpgen_jax.core.types import Column, TableSpec, UserError
+from dpgen_jax.release import plots
 
 
 def opened(path):

@@ -11,19 +11,19 @@ import time
 import pytest
 import runs
 
-from dpgen_jax import api
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.aggregation import discrete_laplace
 from dpgen_jax.aggregation.bits import OsBits
-from dpgen_jax.config import Budget
-from dpgen_jax.run import checkpoint, progress
-from dpgen_jax.types import UserError
+from dpgen_jax.core.config import Budget
+from dpgen_jax.core.types import UserError
+from dpgen_jax.run import checkpoint, lifecycle, progress
 
-pytestmark = pytest.mark.usefixtures("compiled_once")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 # In its third draw the run says so by a file, and waits for another.
 RUNNER = """
 import os, sys, time
-from dpgen_jax import cli, train
+from dpgen_jax import train
+from dpgen_jax.core import cli
 from dpgen_jax.aggregation.bits import OsBits
 from dpgen_jax.run import progress
 
@@ -101,7 +101,7 @@ def start(tmp_path):
 
 def kept(root, steps):
     """The run in `root` has a release, and a checkpoint, of so many steps."""
-    release = api.load(root)
+    release = lifecycle.load(root)
     assert release.privacy["steps"] == steps and len(release.sample(2)[0]) == 2
     assert checkpoint.steps(runs.files(root).checkpoints)[-1] == steps
     assert books.account(books.read(root / "ledger.jsonl")).steps == steps

@@ -1,0 +1,127 @@
+"""Convolutions as matrix products against the backend's own, in the shapes of the presets.
+
+    python -m benchmarks.convolutions [--units 8] [--repeats 7]
+
+Each case is a convolution of `nets.convolution` with the input of one published network for MNIST.
+Measured is what a training step takes of it: the value and the gradients with respect to input and
+kernel, under `vmap` over units with a kernel each (networks of units) or with one kernel (public
+ones), inside a compiled loop. Both forms are timed in turns. A backend belongs in
+`nets.convolution.FASTER_ON` if the backend's own form is the faster one in total.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from benchmarks import common
+from dpgen_jax.core import cli
+from dpgen_jax.nets import convolution
+from dpgen_jax.nets.convolution import Convolution
+
+ITERATIONS = 4
+"""passes of the compiled loop in one call"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A convolution with the shapes of one unit, or of a public network's batch."""
+
+    form: Convolution
+    x: tuple[int, ...]
+    kernel: tuple[int, ...]
+    per_unit: bool
+
+
+CASES = {
+    "datalens discriminator, first": Case(
+        convolution.convolve_image, (15, 28, 28, 1), (5, 5, 1, 11), True),
+    "datalens discriminator, second": Case(
+        convolution.convolve, (15, 7, 7, 44), (5, 5, 11, 42), True),
+    "gs-wgan critic, first": Case(
+        convolution.convolve_image, (64, 28, 28, 1), (5, 5, 1, 64), True),
+    "gs-wgan critic, second": Case(
+        convolution.convolve, (64, 7, 7, 256), (5, 5, 64, 128), True),
+    "datalens generator, first": Case(
+        convolution.deconvolve, (165, 7, 7, 138), (5, 5, 128, 138), False),
+    "datalens generator, second": Case(
+        convolution.deconvolve, (165, 14, 14, 138), (5, 5, 1, 138), False),
+    "gs-wgan generator, doubled": Case(
+        convolution.convolve3_doubled, (64, 8, 8, 256), (3, 3, 256, 256), False),
+    "gs-wgan generator, 3x3": Case(
+        convolution.convolve3, (64, 16, 16, 256), (9 * 256, 256), False),
+    "gs-wgan generator, last": Case(
+        convolution.convolve3_few, (64, 32, 32, 256), (3, 3, 256, 1), False),
+    "dp-merf generator, 5x5": Case(
+        convolution.convolve_valid, (100, 18, 18, 16), (5, 5, 16, 8), False),
+    "judging cnn, 3x3": Case(
+        convolution.convolve_valid, (64, 13, 13, 32), (3, 3, 32, 64), False),
+}
+
+
+def step(apply: Callable[[Any, Any], Any], per_unit: bool, x: Any, kernel: Any) -> Any:
+    """Passes over the same input, each with the kernel that the gradients of the last one left."""
+    def loss(x: Any, kernel: Any) -> Any:
+        return jnp.sum(apply(x, kernel) ** 2)
+
+    grads = jax.grad(loss, (0, 1))
+    grads = jax.vmap(grads) if per_unit else grads
+
+    def one(_: Any, state: Any) -> Any:
+        g_x, g_kernel = grads(*state)
+        return state[0] - 1e-6 * g_x, state[1] - 1e-6 * g_kernel
+
+    return jax.lax.fori_loop(0, ITERATIONS, one, (x, kernel))
+
+
+def arrays(case: Case, units: int) -> tuple[Any, Any]:
+    """Random input and kernel, with a leading unit axis where each unit has a kernel."""
+    lead = (units,) if case.per_unit else ()
+    k_x, k_kernel = jax.random.split(jax.random.key(0))
+    return (jax.random.normal(k_x, lead + case.x),
+            0.05 * jax.random.normal(k_kernel, lead + case.kernel))
+
+
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    """The seconds of both forms of each case, and their ratio: above 1, the product is faster."""
+    cases, totals = {}, {"product": 0.0, "backend": 0.0}
+    for name, case in CASES.items():
+        inputs = arrays(case, args.units)
+        forms = {form: jax.jit(functools.partial(step, getattr(case.form, form), case.per_unit))
+                 for form in totals}
+        timed = common.side_by_side(
+            {form: functools.partial(run, *inputs) for form, run in forms.items()}, args.repeats)
+        medians = {form: timing["median"] for form, timing in timed.items()}
+        totals = {form: totals[form] + medians[form] for form in totals}
+        cases[name] = {"x": case.x, "kernel": case.kernel, "per_unit": case.per_unit,
+                       "seconds": timed, "ratio": medians["backend"] / medians["product"]}
+        print(f"{name:32} backend / product {cases[name]['ratio']:.2f}", flush=True)
+    return {"backend": jax.default_backend(), "device": jax.devices()[0].device_kind,
+            "units": args.units, "iterations": ITERATIONS, "cases": cases,
+            "total_seconds": totals, "ratio": totals["backend"] / totals["product"],
+            "faster": min(totals, key=lambda form: totals[form])}
+
+
+def main() -> None:
+    """Measures, and writes benchmarks/results/convolutions.json, or -BACKEND.json elsewhere."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--units", type=int, default=8)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--out")
+    args = parser.parse_args()
+    where = common.machine()
+    backend = jax.default_backend()
+    name = "convolutions.json" if backend == "cpu" else f"convolutions-{backend}.json"
+    shown = [f"--units {args.units}", f"--repeats {args.repeats}"]
+    record = common.record("convolutions", shown, [0], measure(args), where)
+    print(common.write(record, args.out or common.RESULTS / name))
+
+
+if __name__ == "__main__":
+    cli.main(lambda argv: main())

@@ -1,0 +1,99 @@
+"""Every table and figure of the papers: what runs it, what it needs, and whether it is measured.
+
+    python -m benchmarks.papers                                # lists all rows
+    python -m benchmarks.papers --paper datalens table1        # those with "table1" in their name
+    python -m benchmarks.papers datalens:table1:mnist-eps1     # runs one, or goes on with it
+    python -m benchmarks.papers datalens:table1:mnist-eps1+no-noise
+    python -m benchmarks.papers --page                         # writes docs/papers.md
+
+Figures of a paper that are missed have variants, named behind a plus: "no-noise" is the same preset
+at infinite epsilon, "as-published" the published schedule and accounting of GS-WGAN and DPAC. A run
+is trained from checkpoint to checkpoint and evaluated part by part, so that it may be stopped at
+any moment; its folder and its results carry a digest of the complete configuration.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.papers import registry, runner
+from benchmarks.papers.rows import VARIANTS, Nothing, Row
+from dpgen_jax.core import cli
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.papers", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("row", nargs="?", help="a row to run; or a part of names, to list those")
+    parser.add_argument("--paper", choices=registry.TITLES, help="list the rows of one paper")
+    parser.add_argument("--out", type=Path, default=Path("runs/papers"),
+                        help="folder of the run folders")
+    parser.add_argument("--inception-weights", type=Path, help="for FID, as in evaluate")
+    parser.add_argument("--page", action="store_true",
+                        help="write docs/papers.md from the results, and run nothing")
+    return parser.parse_args(argv)
+
+
+def hours(row: Row) -> str:
+    """Return the hours that a row took, or an estimate with a ~ before it."""
+    results = row.results() or {}
+    seconds = results.get("training_seconds")
+    if isinstance(seconds, int | float):
+        parts = results.get("evaluation", {}).get("seconds", {})
+        return f"{(seconds + sum(parts.values())) / 3600:.1f}"
+    return f"~{row.hours:g}" if row.hours else ""
+
+
+def state(row: Row) -> str:
+    """Return whether a row is measured, or why it is not."""
+    if isinstance(row.work, Nothing):
+        return "cannot be run"
+    if not row.work.known():
+        return "not built"
+    if row.measured():
+        return "measured"
+    return "no data" if row.source().absent() else "not measured"
+
+
+def listed(rows: Sequence[Row]) -> str:
+    """Return a line for each row: name, data, hours, whether it is measured, and the command."""
+    lines = [("row", "data", "hours", "state", "command"), *(
+        (row.name, row.source().title, hours(row), state(row), row.work.command(row.name))
+        for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(4)]
+    return "\n".join("  ".join([*(cell.ljust(width) for cell, width in zip(
+        line, widths, strict=False)), line[4]]).rstrip() for line in lines)
+
+
+def page() -> None:
+    """Write docs/papers.md."""
+    from benchmarks import results_page
+
+    path = results_page.ROOT / "docs/papers.md"
+    path.write_text(results_page.page("docs/papers.md.jinja"), encoding="utf-8")
+    print(path)
+
+
+def main(argv: list[str]) -> None:
+    """Run the command."""
+    args = parse(argv)
+    if args.page:
+        return page()
+    named = (args.row or "").partition("+")[0]
+    matching = [row for name, row in registry.ROWS.items() if named in name
+                and args.paper in (None, name.partition(":")[0])]
+    if named in registry.ROWS or (named and not matching):
+        print(runner.run(registry.find(args.row), args.out, args.inception_weights))
+        return None
+    print(listed(matching))
+    print("variants of rows that train a preset: " + "; ".join(
+        f"ROW+{name}, {text}" for name, text in VARIANTS.items()))
+    return None
+
+
+if __name__ == "__main__":
+    cli.main(main)

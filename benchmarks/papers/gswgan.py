@@ -1,0 +1,141 @@
+"""Rows of GS-WGAN: Chen et al., NeurIPS 2020 (arXiv 2006.08265), central and federated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.papers import sweeps
+from benchmarks.papers.rows import Command, Nothing, Row, Training
+from benchmarks.papers.trainings import CNN, FID, MLP, SCORE, hours, training
+from dpgen_jax.nets.critic import CriticNet
+from dpgen_jax.nets.resnet import ResNetNet
+
+OURS = "gswgan"
+ALL = ("gpate", "dpcgan", "dpmerf", "dpmerf_ae", "gswgan")
+NAMES = ("mlp", "cnn", "adaboost", "bagging", "bernoulli_nb", "decision_tree", "gaussian_nb",
+         "gradient_boosting", "lda", "linear_svc", "logistic_regression", "random_forest",
+         "xgboost", "average")
+TABLE_1 = {  # IS, FID, MLP, CNN, average and calibrated accuracy
+    "mnist": {"gpate": "3.85 177.16 0.25 0.51 0.34 40%", "dpcgan": "4.76 179.16 0.60 0.63 0.52 59%",
+              "dpmerf": "2.91 247.53 0.63 0.63 0.57 66%",
+              "dpmerf_ae": "3.06 161.11 0.54 0.68 0.42 47%",
+              "gswgan": "9.23 61.34 0.79 0.80 0.60 69%"},
+    "fashion": {"gpate": "3.35 205.78 0.30 0.50 0.40 54%",
+                "dpcgan": "3.55 243.80 0.50 0.46 0.43 53%",
+                "dpmerf": "2.32 267.78 0.56 0.62 0.51 65%",
+                "dpmerf_ae": "3.68 213.59 0.56 0.62 0.45 55%",
+                "gswgan": "5.32 131.34 0.65 0.65 0.53 67%"}}
+METRICS = (SCORE, FID, MLP, CNN, "average.gen2real.accuracy",
+           "average.gen2real.calibrated_accuracy")
+TABLE_A = {  # Tables A1 and A2, in the order of NAMES
+    "mnist": {
+        "dcgan": ".84 .84 .28 .46 .80 .40 .71 .50 .84 .81 .83 .39 .44 .63",
+        "gpate": ".25 .51 .11 .36 .71 .13 .61 .11 .60 .24 .26 .33 .15 .34",
+        "dpcgan": ".60 .64 .32 .44 .62 .36 .37 .45 .59 .56 .60 .63 .60 .52",
+        "dpmerf": ".63 .63 .38 .43 .76 .29 .57 .36 .72 .58 .66 .66 .70 .57",
+        "dpmerf_ae": ".54 .68 .21 .33 .50 .27 .17 .20 .55 .43 .55 .45 .54 .42",
+        "gswgan": ".79 .80 .21 .45 .77 .35 .64 .39 .78 .76 .79 .52 .50 .60"},
+    "fashion": {
+        "dcgan": ".77 .73 .41 .57 .59 .53 .55 .44 .77 .77 .76 .69 .65 .61",
+        "gpate": ".30 .50 .42 .38 .57 .24 .57 .25 .55 .30 .35 .33 .49 .40",
+        "dpcgan": ".50 .46 .21 .32 .50 .33 .28 .38 .55 .39 .51 .51 .52 .42",
+        "dpmerf": ".56 .54 .33 .40 .62 .25 .59 .27 .67 .46 .59 .61 .62 .50",
+        "dpmerf_ae": ".56 .62 .26 .45 .54 .36 .12 .30 .65 .40 .50 .55 .55 .45",
+        "gswgan": ".65 .64 .25 .47 .55 .40 .48 .38 .67 .65 .68 .54 .47 .53"}}
+NIGHT = {"critics": 200, "steps": 200, "warm_steps": 200, "generator": ResNetNet(),
+         "critic": CriticNet(), "warm_generator": ResNetNet()}
+"""The published networks in the small presets: about 160,000 critic steps, of which two cores make
+eight a second."""
+FEMNIST = ("--dataset", "femnist:fed_emnist_train.h5", "--classes", "36", "--out", "runs/federated")
+
+
+def _name(place: str, data: str, system: str) -> str:
+    return f"gswgan:{place}:{data}" + (f"-{system}" if system != OURS else "")
+
+
+def _training(system: str, data: str) -> Training:
+    """Return a training of Tables 1, A1 and A2, with the settings of its appendix C.4."""
+    if system in ("dpcgan", "dcgan"):
+        return Training(system, f"{data}-gswgan", data, "all")
+    return training(system, data, 10, "all")
+
+
+def _tables() -> Iterator[Row]:
+    """Yield Tables 1, A1 and A2, all of the same runs."""
+    for data, systems in TABLE_1.items():
+        for system, values in systems.items():
+            yield Row(_name("table1", data, system), _training(system, data),
+                      dict(zip(METRICS, values.split(), strict=True)), hours(system, data))
+    for place, (data, systems) in zip(("tableA1", "tableA2"), TABLE_A.items(), strict=True):
+        for system, values in systems.items():
+            paths = [CNN.replace("cnn", name) for name in NAMES[:-1]]
+            printed = dict(zip((*paths, "average.gen2real.accuracy"),
+                               (f"0{value}" for value in values.split()), strict=True))
+            yield Row(_name(place, data, system), _training(system, data), printed,
+                      hours(system, data))
+
+
+def _small() -> Iterator[Row]:
+    """Yield the small networks of this library, for machines without an accelerator."""
+    for data, spec, stem in (("mnist", "idx:mnist", "gswgan-mnist-mnist-eps10"),
+                             ("fashion", "idx:fashion_mnist",
+                              "gswgan-fashion_mnist-fashion-eps10")):
+        yield Row(f"gswgan:table1:{data}-small", Command(
+            "images", ("--method", "gswgan", "--preset", f"{data}-eps10", "--dataset", spec,
+                       "--out", f"runs/gswgan-{data}-eps10"), stem, data),
+            dict(zip((MLP, CNN), TABLE_1[data][OURS].split()[2:4], strict=True)), 0.3,
+            "this library: small networks, all 400 critics in each of 200 steps, epsilon 10")
+        yield Row(f"gswgan:table1:{data}-night",
+                  Training("gswgan", f"{data}-eps10", data, "all", NIGHT),
+                  dict(zip(METRICS, TABLE_1[data][OURS].split(), strict=True)), 9.0,
+                  "this library: the published networks, and as many critics and steps as a night "
+                  "on two cores allows, epsilon 10")
+
+
+def _federation(method: str, *noise: str) -> Command:
+    """Return the command of a method on Federated EMNIST, at the papers' noise."""
+    stem = f"federated-femnist-{method}"
+    return Command("federated", (
+        *FEMNIST, "--methods", method, "--presets", f"{method}=femnist-published", "--noise",
+        *noise, "--json", f"benchmarks/results/{stem}.json"), stem, "femnist",
+        ("runs", {"method": method, "federation": "sound", "noise": float(noise[0])}))
+
+
+def _federated() -> Iterator[Row]:
+    """Yield Table 2 and Figure 5."""
+    ours = _federation("gswgan", "1.07")
+    average = _federation("fedavg_gan", "0.01", "0.1", "0.5")
+    small = Command("federated", (), "federated-mnist", "mnist",
+                    ("runs", {"method": "gswgan", "federation": "sound"}))
+    yield Row("gswgan:table2:femnist", ours, {SCORE: "11.25", FID: "60.76"}, 40.0)
+    yield Row("gswgan:table2:femnist-fedavg", average, {SCORE: "10.88", FID: "218.24"}, 40.0)
+    yield Row("gswgan:table2:mnist", small, {}, 0.5, "simulated clients of MNIST; this library",
+              (SCORE,))
+    for name, method in (("cost", "gswgan"), ("cost-fedavg", "fedavg_gan")):
+        yield Row(f"gswgan:table2:{name}", Command("federated_cost", (), "federated_cost"), {}, 0.1,
+                  "epsilon of the published noise and steps, and bytes of a step",
+                  tuple(f"{method}.{path}" for path in (
+                      "cost.as_published.epsilon", "cost.epsilon_of_ideal_noise",
+                      "bytes_of_a_step.to_a_client", "bytes_of_a_step.from_a_client")))
+    for part, work in (("ab", ours), ("cdef", average), ("mnist", small)):
+        yield Row(f"gswgan:figure5:{part}", work, {}, 40.0 if part != "mnist" else 0.5,
+                  "samples of sound and suspect clients: the picture of gswgan:table2")
+
+
+CLAIMED = Command("claimed", (), "claimed", "none", (
+    "settings", {"system": "gswgan", "data": "MNIST, Fashion-MNIST"}))
+ROWS = [
+    Row("gswgan:figure1:outline", Nothing("a drawing of the system; dpgen_jax/methods/gswgan.py is "
+                                          "what it shows")),
+    *sweeps.norms("gswgan:figure2"),
+    Row("gswgan:theorem4.1:epsilon", CLAIMED, {"claimed": "10"}, 0.1,
+        "epsilon of the published noise and steps on MNIST, as claimed and as proven",
+        ("proven_rotation", "proven_draws_revealed")),
+    *_tables(), *_small(),
+    *(Row(f"gswgan:figure3:{data}" + (f"-{system}" if system != OURS else ""),
+          _training(system, data), {}, hours(system, data),
+          "a picture of samples, written beside the results of Table 1")
+      for data in ("mnist", "fashion") for system in ALL),
+    *sweeps.rows("gswgan:figure4"), *_federated(),
+    *sweeps.norms("gswgan:figureA1"), *sweeps.rows("gswgan:figureA2"),
+]

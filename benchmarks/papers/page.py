@@ -1,0 +1,172 @@
+"""The tables of docs/papers.md, in Markdown: the papers, others who ran them, and this library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from benchmarks.papers import quoted
+from benchmarks.papers.registry import ROWS, TITLES
+from benchmarks.papers.rows import VARIANTS, Command, Nothing, Row, Training
+from benchmarks.papers.trainings import CNN, FID, MLP, SCORE
+from benchmarks.sweep.published import SWEEPS
+from dpgen_jax import presets
+
+SHORT = {CNN: "CNN", MLP: "MLP", SCORE: "IS", FID: "FID",
+         "real2gen.mlp.accuracy": "real2gen MLP", "real2gen.cnn.accuracy": "real2gen CNN",
+         "average.gen2real.accuracy": "average",
+         "average.gen2real.calibrated_accuracy": "calibrated",
+         "votes.most agreed bin": "votes in the first bin", "votes.second": "in the second",
+         "votes.answered": "answered queries"}
+ALWAYS = (CNN, SCORE, "votes.most agreed bin", "votes.second", "votes.answered")
+"""Metrics that are shown of every training that has them."""
+PICTURES = ("figure3", "figure4", "figure5")
+HEAD = ("row", "paper", "others", "here", "epsilon", "steps", "hours", "results", "note")
+
+
+def short(metric: str) -> str:
+    """Return what a table calls a metric."""
+    cell, _, name = metric.rpartition(": ")
+    plain = SHORT.get(name) or name.replace("gen2real.", "").replace(".accuracy", "")
+    return f"{cell}: {plain}" if cell else plain
+
+
+def cell_text(values: dict[str, str]) -> str:
+    """Return metrics and values as one cell of a table."""
+    return "; ".join(f"{short(metric)} {value}" for metric, value in values.items())
+
+
+def leaf(record: dict[str, Any], metric: str) -> str | None:
+    """Return the value at a path of results, with its spread over seeds, or None."""
+    value: Any = record.get("evaluation", {}) | record
+    for word in metric.split("."):
+        value = value.get(word) if isinstance(value, dict) else None
+    if isinstance(value, dict) and "mean" in value:
+        spread = f" +- {value['std']:.3f}" if len(value.get("values", ())) > 1 else ""
+        return f"{value['mean']:.3f}{spread}"
+    if isinstance(value, dict) and "median" in value:
+        value = value["median"]
+    return f"{value:.3f}" if isinstance(value, int | float) else None
+
+
+def swept(record: dict[str, Any]) -> dict[str, str]:
+    """Return the values of a sweep's cells, under the names of `sweeps.printed`."""
+    cells = {}
+    for entry in record["rows"]:
+        if "error" in entry:
+            cells[entry["label"]] = "not affordable"
+        for metric, score in entry.get("metrics", {}).items():
+            cells[f"{entry['label']}: {metric}"] = f"{score['mean']:.3f}"
+    return cells
+
+
+def here(row: Row) -> dict[str, str]:
+    """Return what was measured of a row, by metric; nothing where nothing was."""
+    record = row.results()
+    if record is None:
+        return {}
+    if isinstance(row.work, Command) and row.work.module == "sweep":
+        return swept(record)
+    wanted = dict.fromkeys((*row.paper, *row.also, *ALWAYS))
+    values = {metric: leaf(record, metric) for metric in wanted}
+    return {metric: value for metric, value in values.items() if value is not None}
+
+
+def others(row: Row) -> str:
+    """Return what others report of a row's system."""
+    if not isinstance(row.work, Training) or not row.work.known():
+        return ""
+    work, epsilon = row.work, row.work.epsilon
+    epsilon = presets.get(work.method, work.preset)[1].epsilon if epsilon is None else epsilon
+    return "; ".join(f"{short(quote.metric)} {quote.value} ({quote.source})" for metric in row.paper
+                     for quote in quoted.of(work.method, work.data, epsilon, metric))
+
+
+def spent(row: Row) -> tuple[str, str, str]:
+    """Return epsilon, as proven or the reason why it is not, the steps and the hours of a run."""
+    record = row.results()
+    privacy = (record or {}).get("privacy")
+    if not record or not privacy or "training_seconds" not in record:
+        return "", "", f"~{row.hours:g}" if row.hours and record is None else ""
+    epsilon = privacy["epsilon"]
+    published = (privacy.get("as_published") or {}).get("epsilon")
+    text = f"{epsilon:g}" if isinstance(epsilon, int | float) else f"{epsilon} (no guarantee)"
+    if published:
+        text += f", as published {published:g}"
+    took = record["training_seconds"]
+    seconds = took if isinstance(took, int | float) else sum(took)
+    return text, f"{privacy['steps']:,}", f"{seconds / 3600:.1f}"
+
+
+def line(row: Row) -> tuple[str, ...]:
+    """Return the cells of a row in the table of its paper."""
+    path = row.work.result() if row.measured() else None
+    picture = row.name.split(":")[1] in PICTURES
+    link = "" if not path else (f"[json](../benchmarks/results/{path.name})" if not picture else
+                                f"[picture](../benchmarks/results/{path.stem}.png)")
+    ours = cell_text(here(row)) or ("measured" if path else "")
+    if isinstance(row.work, Nothing):
+        ours = f"({row.work.why})"
+    return (f"`{row.name}`", cell_text(dict(row.paper)), others(row), ours, *spent(row), link,
+            row.note)
+
+
+def with_variants(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield rows, each followed by its variants that are measured."""
+    for row in rows:
+        yield row
+        if isinstance(row.work, Training) and row.work.known():
+            applicable = [name for name in VARIANTS if name != "as-published"
+                          or row.work.method in ("gswgan", "dpac")]
+            for variant in applicable:
+                varied = row.with_variant(variant)
+                if varied.measured():
+                    yield varied
+
+
+def markdown(lines: Iterable[tuple[str, ...]]) -> str:
+    """Return a table, without the columns that are empty."""
+    rows = [tuple(cell.replace("|", "/") for cell in cells) for cells in lines]
+    kept = [i for i in range(len(HEAD)) if i == 0 or any(cells[i] for cells in rows)]
+    table = [HEAD, ("---",) * len(HEAD), *rows]
+    return "\n".join("| " + " | ".join(cells[i] for i in kept) + " |" for cells in table)
+
+
+def measured() -> str:
+    """Return the table of all that is measured, but for runs that other tables show again."""
+    shown: set[str] = set()
+    rows = []
+    for row in with_variants(ROWS.values()):
+        if row.measured() and str(row.work.result()) not in shown:
+            shown.add(str(row.work.result()))
+            rows.append(row)
+    return markdown(map(line, rows)) if rows else "Nothing is measured yet."
+
+
+def paper(name: str) -> str:
+    """Return a table for each table and figure of a paper."""
+    places: dict[str, list[Row]] = {}
+    for row in with_variants(ROWS.values()):
+        title, place, _ = row.name.split(":", 2)
+        if title == name:
+            places.setdefault(place, []).append(row)
+    return "\n\n".join(f"### {TITLES[name]}, {heading(place)}\n\n{markdown(map(line, rows))}"
+                       for place, rows in places.items())
+
+
+def heading(place: str) -> str:
+    """Return the words of a place: table1 is Table 1, figureA2 Figure A2."""
+    for kind in ("table", "figure", "section", "theorem"):
+        if place.startswith(kind):
+            return f"{kind.title()} {place.removeprefix(kind)}"
+    return {"appendix-g": "Appendix G", "runtime": "Section 5.3, running time",
+            "agreement": "Section 6.2, agreement of teachers",
+            "data-independent": "Section 6.2, data-independent privacy budget",
+            "without-pate": "Section 6.2, without PATE"}[place]
+
+
+def counts() -> dict[str, int]:
+    """Return how many rows there are, how many can be run, and how many are measured."""
+    rows = ROWS.values()
+    return {"rows": len(rows), "run": sum(not isinstance(row.work, Nothing) for row in rows),
+            "measured": sum(row.measured() for row in rows), "sweeps": len(SWEEPS)}

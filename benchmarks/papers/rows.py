@@ -1,0 +1,221 @@
+"""A row: one cell, curve or figure of a paper, and how it is run here."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks import common
+from benchmarks.papers.sources import SOURCES, Source
+from dpgen_jax import presets
+from dpgen_jax.core.config import Budget, digest, to_json
+from dpgen_jax.core.types import UserError
+from dpgen_jax.run.calibrate_config import complete, with_records
+from dpgen_jax.run.folder import read_json
+
+VARIANTS = {
+    "no-noise": "the same steps at infinite epsilon, without noise",
+    "as-published": "the paper's schedule and accounting, which proves nothing (GS-WGAN and DPAC)",
+}
+"""Suffixes of a row, behind "+": runs that show why a figure of a paper is missed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """A preset that is trained and evaluated by this runner.
+
+    Attributes:
+      method: The method.
+      preset: The name of the preset.
+      data: A name of `SOURCES`.
+      protocol: Which classifiers the paper trains: "cnn", "both" (CNN and MLP) or "all".
+      fields: Fields of the configuration that the row changes.
+      epsilon: The budget; None for the preset's.
+      variant: A name of `VARIANTS`, or empty.
+    """
+
+    method: str
+    preset: str
+    data: str
+    protocol: str = "cnn"
+    fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    epsilon: float | None = None
+    variant: str = ""
+
+    def known(self) -> bool:
+        """Return whether the preset exists."""
+        return self.preset in presets.all_of(self.method)
+
+    def base(self) -> tuple[Any, Budget]:
+        """Return the configuration and the budget of the row without its variant.
+
+        Raises:
+          UserError: There is no such preset.
+        """
+        preset = presets.get(self.method, self.preset)[1]
+        epsilon = preset.epsilon if self.epsilon is None else self.epsilon
+        return (dataclasses.replace(preset.config, **self.fields),
+                Budget(epsilon, preset.delta, preset.class_epsilon))
+
+    def request(self) -> tuple[Any, Budget]:
+        """Return the configuration and the budget of the run.
+
+        Raises:
+          UserError: There is no such preset, or the variant is not for this method.
+        """
+        (config, budget), preset = self.base(), presets.get(self.method, self.preset)[1]
+        if not self.variant:
+            return config, budget
+        if self.variant == "no-noise":
+            config = complete(self.method, with_records(config, preset.records), preset.spec,
+                              budget)
+            changed: dict[str, Any] = {"sigma": 0.0}
+        elif hasattr(config, "critics_per_step"):
+            changed = {"accounting": "as-published", "critics_per_step": 1, "sigma": 1.07}
+        else:
+            raise UserError(f"{self.method} has no published schedule beside the proven one; "
+                            "+as-published is for gswgan and dpac")
+        return (dataclasses.replace(config, **changed),
+                Budget(math.inf, budget.delta))
+
+    def name(self) -> str:
+        """Return the name of the run folder and of the results, with a digest of the request.
+
+        A preset that is changed, in whatever field, has another name: its results are its own.
+        """
+        (config, budget), preset = self.base(), presets.get(self.method, self.preset)[1]
+        # Photographs are read as the preset says, in its size; other data have one of their own.
+        options = {**preset.options, "shape": preset.spec.shape} if preset.kind else {}
+        whole = digest({"method": self.method, "data": SOURCES[self.data].spec, "options": options,
+                        "config": to_json(config), "budget": to_json(budget)})
+        words = (self.method, self.data, self.preset, self.variant, whole[:10])
+        return "-".join(word for word in words if word)
+
+    def result(self) -> Path:
+        """Return the file of the results."""
+        return common.RESULTS / f"papers-{self.name()}.json"
+
+    def command(self, row: str) -> str:
+        """Return the command line that runs it."""
+        return f"python -m benchmarks.papers {shlex.quote(row)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """A command of another benchmark, which goes on where it stopped by itself.
+
+    Attributes:
+      module: The module in `benchmarks`.
+      argv: Its arguments.
+      file: The name of the results that it writes, without .json.
+      data: A name of `SOURCES`.
+      pick: Which entry of the results is this row's: the name of a list, and fields of the entry;
+        or the name of an object, and the entry's own.
+    """
+
+    module: str
+    argv: tuple[str, ...]
+    file: str
+    data: str = "none"
+    pick: tuple[str, Mapping[str, Any] | str] | None = None
+
+    def known(self) -> bool:
+        """Return whether the module exists."""
+        here = Path(__file__).resolve().parents[1]
+        return any(path.exists() for path in (here / f"{self.module}.py",
+                                              here / self.module / "__main__.py"))
+
+    def result(self) -> Path:
+        """Return the file of the results."""
+        return common.RESULTS / f"{self.file}.json"
+
+    def command(self, row: str) -> str:
+        """Return the command line."""
+        return shlex.join(("python", "-m", f"benchmarks.{self.module}", *self.argv))
+
+
+@dataclasses.dataclass(frozen=True)
+class Nothing:
+    """A row that cannot be run, such as a drawing, or a figure that this library only quotes.
+
+    Attributes:
+      why: Why.
+    """
+
+    why: str
+    data: str = "none"
+
+    def known(self) -> bool:
+        """Return True."""
+        return True
+
+    def result(self) -> None:
+        """Return None: nothing is measured."""
+        return
+
+    def command(self, row: str) -> str:
+        """Return the reason why there is no command."""
+        return f"({self.why})"
+
+
+Work = Training | Command | Nothing
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One row.
+
+    Attributes:
+      name: PAPER:PLACE:CASE, such as datalens:table1:mnist-eps1.
+      work: How it is run.
+      paper: What the paper reports, by metric, as printed; the metrics are those that
+        `page.measured` knows.
+      hours: An estimate of the time on two cores, where nothing is measured.
+      note: What a reader should know of it.
+      also: Metrics that are shown although the paper reports none.
+    """
+
+    name: str
+    work: Work
+    paper: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    hours: float = 0.0
+    note: str = ""
+    also: tuple[str, ...] = ()
+
+    def source(self) -> Source:
+        """Return the data that it needs."""
+        return SOURCES[self.work.data]
+
+    def results(self) -> dict[str, Any] | None:
+        """Return its results, or its entry where they are a list of several; None for none."""
+        path = self.work.result() if self.work.known() else None
+        if path is None or not path.exists():
+            return None
+        record: dict[str, Any] = read_json(path)["results"]
+        if isinstance(self.work, Command) and self.work.pick:
+            name, which = self.work.pick
+            entries: Any = record.get(name, {})
+            if isinstance(which, str):
+                return entries.get(which)
+            return next((entry for entry in entries if which.items() <= entry.items()), None)
+        return record
+
+    def measured(self) -> bool:
+        """Return whether its results exist."""
+        return self.results() is not None
+
+    def with_variant(self, variant: str) -> Row:
+        """Return the row of a variant.
+
+        Raises:
+          UserError: There is no such variant, or not of this row.
+        """
+        if variant not in VARIANTS or not isinstance(self.work, Training):
+            raise UserError(f"{self.name} has no variant {variant!r}; those of a row that trains "
+                            f"a preset are {', '.join(VARIANTS)}")
+        return dataclasses.replace(self, name=f"{self.name}+{variant}", paper={},
+                                   work=dataclasses.replace(self.work, variant=variant))

@@ -1,0 +1,76 @@
+"""Runs one row: trains, evaluates part by part, and writes the results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks import common, images
+from benchmarks.papers.rows import Command, Nothing, Row, Training
+from benchmarks.papers.sources import SOURCES
+from dpgen_jax import presets
+from dpgen_jax.core import cli
+from dpgen_jax.core.config import Runtime, to_json
+from dpgen_jax.core.console import tell
+from dpgen_jax.core.types import UserError
+from dpgen_jax.evaluation import utility
+from dpgen_jax.run import lifecycle, preset_data
+
+PAPERS = {name: images.Protocol(classifiers=classifiers, samples=66_667) for name, classifiers in (
+    ("cnn", ("cnn",)), ("both", ("cnn", "mlp")), ("all", utility.CLASSIFIERS))}
+"""The papers' protocols: classifiers learn from 60,000 images; a tenth of a draw is held out."""
+OURS = images.Protocol("fast", ("cnn", "mlp"), 2, tasks=("gen2real",))
+"""The protocol of `benchmarks.systems`, in which systems are compared here."""
+
+
+def run(row: Row, out: Path, weights: Path | None = None) -> Path:
+    """Run a row, or go on with it where it stopped.
+
+    Args:
+      row: The row.
+      out: The folder of run folders.
+      weights: A file of Inception-v3 weights, for FID.
+
+    Returns:
+      The file of its results.
+
+    Raises:
+      UserError: There is nothing to run, its data are absent, or what it runs fails.
+    """
+    if isinstance(row.work, Nothing):
+        raise UserError(f"{row.name} cannot be run: {row.work.why}")
+    if not row.work.known():
+        raise UserError(f"{row.name} is not built yet: {row.work.command(row.name)}")
+    absent = row.source().absent()
+    if absent:
+        raise UserError(f"{row.name} needs data. {absent}")
+    if isinstance(row.work, Command):
+        return _command(row.work)
+    return _training(row.name, row.work, out / row.work.name(), weights)
+
+
+def _command(work: Command) -> Path:
+    common.command(f"benchmarks.{work.module}", *work.argv)
+    return work.result()
+
+
+def _training(row: str, work: Training, folder: Path, weights: Path | None) -> Path:
+    cli.use_all_cores()
+    where = common.machine()
+    config, budget = work.request()
+    tell(f"{row}: {work.method} {work.preset} in {folder}")
+    name, preset = presets.get(work.method, work.preset)
+    dataset = preset_data.load(name, preset, SOURCES[work.data].spec)
+    release = images.train(lifecycle.Request(
+        work.method, work.preset, config, budget,
+        Runtime(moments="bfloat16", checkpoint_minutes=20, keep_checkpoints=1), folder,
+        accept_uncovered=True), dataset)
+    parts = folder / "benchmark"
+    outcome = images.results(release, dataset, folder) | {
+        "row": row, "request": {"config": to_json(config), "budget": to_json(budget)},
+        "evaluation": images.usefulness(release, dataset, parts, PAPERS[work.protocol]),
+        "as_systems": images.usefulness(release, dataset, parts, OURS),
+        "fidelity": images.likeness(release, dataset, parts, weights)}
+    if shares := images.votes(folder):
+        outcome["votes"] = shares
+    return images.write("papers", [row], work.result().stem, outcome,
+                        PAPERS[work.protocol].seeds, folder, where)

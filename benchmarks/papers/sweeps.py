@@ -1,0 +1,86 @@
+"""Rows of the sweeps that `benchmarks.sweep` runs, under the names that they have there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from benchmarks.papers.rows import Command, Row
+from benchmarks.papers.sources import SOURCES
+from benchmarks.papers.trainings import HOURS, LARGER
+from benchmarks.sweep.cells import Sweep
+from benchmarks.sweep.published import SWEEPS
+
+
+def data_of(name: str) -> str:
+    """Return the data of a sweep, a name of `sources.SOURCES`."""
+    settings = SWEEPS[name].settings
+    by_spec = {"idx:mnist": "mnist", "idx:fashion_mnist": "fashion", "glyphs": "none",
+               "npz:features.npz": "features"}
+    kind = settings.get("attribute", "")
+    return by_spec.get(settings["dataset"]) or {"gender": "gender-l", "hair": "hair"}[kind]
+
+
+def command(name: str) -> Command:
+    """Return the command of a sweep."""
+    stem = "sweep-" + re.sub(r"[^\w.]+", "-", name)
+    return Command("sweep", (name, "--full"), stem, data_of(name))
+
+
+def hours(name: str) -> float:
+    """Return an estimate of the hours of a sweep."""
+    sweep = SWEEPS[name]
+    critics = sweep.method in ("gswgan", "dpac")
+    each = (0.1 if data_of(name) == "none" else HOURS.get(sweep.method, 0.3) if not critics
+            else HOURS[sweep.method] if "rotation" in sweep.settings["preset"]
+            else 150.0 if "published" in sweep.settings["preset"] else 0.5)
+    return round(each * LARGER.get(data_of(name), 1) * len(sweep.cells), 1)
+
+
+def printed(sweep: Sweep) -> dict[str, str]:
+    """Return what a paper prints, by cell and metric."""
+    return {f"{cell.label}: {metric}": f"{value:g}"
+            for cell in sweep.cells for metric, value in cell.printed.items()}
+
+
+def rows(place: str) -> Iterator[Row]:
+    """Yield the rows of the published sweeps of one table or figure, PAPER:TABLE."""
+    for name, sweep in SWEEPS.items():
+        if name.startswith(f"{place}:"):
+            yield Row(name, command(name), printed(sweep), hours(name), sweep.source)
+
+
+def bounds(place: str) -> Iterator[Row]:
+    """Yield the rows of DataLens's Figure 2: its data-dependent bound beside the other."""
+    for name, data, preset in (("mnist", "mnist", "mnist-eps1"), ("hair", "hair", "hair-eps1")):
+        spec = SOURCES[data].spec
+        yield Row(f"{place}:{name}", Command(
+            "topagg_bound", ("--preset", preset, "--dataset", spec),
+            f"topagg-bound-{spec.split(':')[-1]}-{preset}", data), {},
+            HOURS["datalens"] * LARGER.get(data, 1), "data-dependent readings are as private as "
+            "the records, and are shown of public data", ("data_independent.spent",
+                                                          "data_dependent.epsilon"))
+
+
+def norms(place: str) -> Iterator[Row]:
+    """Yield the rows of GS-WGAN's Figures 2 and A1: gradient norms, before and after the clip."""
+    for name, flags, took in (
+            ("mnist", ("--gswgan", "mnist-published", "--sizes", "paper"), 150.0),
+            ("mnist-small", ("--steps", "150", "--critics", "60"), 0.5)):
+        stem = f"norms-mnist-{'paper' if 'paper' in flags else 'small'}"
+        yield Row(f"{place}:{name}", Command("norms", ("--dataset", "idx:mnist", *flags), stem,
+                                             "mnist"), {}, took,
+                  "norms are as private as the records, and are shown of public data")
+
+
+def epoch(name: str, case: str, seconds: str, note: str) -> Row:
+    """Return the row of a time that a paper reports for an epoch, as `benchmarks.steps` has it."""
+    return Row(name, Command("steps", ("--epochs", case), "epochs", "none", ("rows", case)),
+               {"seconds_per_epoch": seconds}, 0.2, note)
+
+
+def baseline(name: str, preset: str, accuracy: str, note: str) -> Row:
+    """Return the row of DPDL, a single cell of TopAgg-SGD, on MNIST."""
+    return Row(name, Command("sweep", ("topagg_sgd", "--preset", preset, "--dataset", "idx:mnist",
+                                       "--full"), f"sweep-topagg_sgd-{preset}-idx-mnist", "mnist"),
+               {"accuracy": accuracy}, 0.5, note)

@@ -1,0 +1,121 @@
+"""From a system, a data set and an epsilon to the preset that has the paper's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from benchmarks.papers.rows import Row, Training
+from dpgen_jax import presets
+
+CNN, MLP = "gen2real.cnn.accuracy", "gen2real.mlp.accuracy"
+SCORE, FID = "fidelity.inception_score", "fidelity.fid"
+
+HOURS = {"datalens": 1.5, "gpate": 4.0, "gswgan": 570.0, "dpac": 1500.0, "dpgan": 3.0,
+         "pategan": 2.0, "dcgan": 1.0, "dpmerf": 0.3, "dpmerf_ae": 0.5, "dpcgan": 0.5,
+         "projected_dpgan": 2.0}
+"""Estimates for MNIST on two quick cores."""
+LARGER = {"gender-s": 4, "gender-l": 16, "hair": 16, "places": 16}
+"""How many times as long a data set takes, about: pixels, channels and records."""
+PRESETS = {
+    "datalens": "{face}-eps{epsilon}",
+    "gpate": "{data}-eps{epsilon}",
+    "gswgan": "{critics}-eps10-rotation",
+    "dpac": "{critics}-eps10-rotation",
+    "dpgan": "{data}-eps{epsilon}-{dpgan}",
+    "pategan": "{digits}-eps{ten}-published",
+    "dcgan": "{data}-published",
+    "dpmerf": "{data}-eps{epsilon}-published",
+    "dpmerf_ae": "{digits}-eps{epsilon}",
+    "dpcgan": "{digits}-eps{epsilon}-published",
+    "projected_dpgan": "{digits}-eps{epsilon}",
+}
+"""Templates of the presets. DP-GAN has the fully connected networks of G-PATE's appendix E, and for
+photographs, of which no paper prints any, those of Xie et al. Presets of MNIST are
+tried on Fashion-MNIST where there are no others. The critics' rotation is the published networks,
+critics and steps at a true epsilon."""
+
+
+def small_critics(system: str, data: str, epsilon: float) -> bool:
+    """Return whether a row of GS-WGAN or DPAC has the small networks of this library.
+
+    They published nothing for larger photographs; and below epsilon 10 the published 20,000 steps
+    need more noise than can be drawn, so that fewer are taken.
+    """
+    faces = data == "gender-s" and system == "dpac"
+    return system in ("gswgan", "dpac") and (
+        faces or data not in ("mnist", "fashion", "gender-s") or epsilon < 10)
+
+
+def training(system: str, data: str, epsilon: float, protocol: str = "cnn") -> Training:
+    """Return the training of a system as a paper ran it.
+
+    Args:
+      system: The method.
+      data: A name of `sources.SOURCES`.
+      epsilon: The budget, of which the paper's classifiers were measured.
+      protocol: As in `Training`.
+
+    Returns:
+      The training; its epsilon is `epsilon` where the preset is for another one.
+    """
+    digits = "mnist" if data in ("mnist", "fashion") else data
+    template = "{small}-eps{epsilon}" if small_critics(system, data, epsilon) else PRESETS[system]
+    named = 1 if epsilon < 1 else int(epsilon) if epsilon < 100 else 10
+    preset = template.format(
+        data=data, digits=digits, epsilon=named, ten=10 if digits == "mnist" else named,
+        face=data.removesuffix("-l"), critics="gender" if data == "gender-s" else "mnist",
+        small="gender" if data == "gender-s" else data,
+        dpgan="linear" if digits == "mnist" else "published")
+    known = presets.all_of(system).get(preset)
+    same = system == "dcgan" or (known is not None and known.epsilon == epsilon)
+    return Training(system, preset, data, protocol, epsilon=None if same else float(epsilon))
+
+
+def hours(system: str, data: str, epsilon: float = 10) -> float:
+    """Return an estimate of the hours that a training and its evaluation take on two cores."""
+    each = 0.5 if small_critics(system, data, epsilon) else HOURS[system]
+    return each * LARGER.get(data, 1)
+
+
+def grid(place: str, system: str, columns: Sequence[str], metrics: Sequence[str], text: str,
+         protocol: str = "cnn") -> Iterator[Row]:
+    """Yield the rows of a table of systems.
+
+    Args:
+      place: PAPER:TABLE.
+      system: The paper's own system, whose rows have no system in their names.
+      columns: The systems of the columns.
+      metrics: The metrics that follow each other in a line, each with all columns; or, where a line
+        names one metric, just that.
+      text: A line for each data set and epsilon: both, and the printed values; - for none.
+      protocol: As in `Training`.
+    """
+    for line in text.strip().splitlines():
+        data, epsilon, *values = line.split()
+        each = [values[i * len(columns):(i + 1) * len(columns)] for i in range(len(metrics))]
+        for i, column in enumerate(columns):
+            printed = {metric: row[i] for metric, row in zip(metrics, each, strict=True)
+                       if row[i] != "-"}
+            if not printed:
+                continue
+            eps = "" if column == "dcgan" else f"-eps{epsilon}"
+            name = f"{place}:{data}{eps}" + (f"-{column}" if column != system else "")
+            yield Row(name, training(column, data, float(epsilon), protocol), printed,
+                      hours(column, data, float(epsilon)))
+
+
+def by_code(place: str, system: str, metric: str, text: str) -> Iterator[Row]:
+    """Yield rows of the settings in the README of a system's authors, where the paper has others.
+
+    Args:
+      place: PAPER:TABLE.
+      system: The paper's system.
+      metric: The metric.
+      text: The table, as for `grid`, whose last column is the system.
+    """
+    for line in text.strip().splitlines():
+        data, epsilon, *values = line.split()
+        if data in ("mnist", "fashion"):
+            yield Row(f"{place}:{data}-eps{epsilon}-code",
+                      Training(system, f"{data}-eps{epsilon}-code", data), {metric: values[-1]},
+                      hours(system, data), "the command line in the authors' README")

@@ -1,0 +1,1 @@
+"""Sweeps over a method's configuration; `python -m benchmarks.sweep` runs one."""

@@ -1,0 +1,56 @@
+"""python -m dpgen_jax COMMAND ...: lists the commands, and runs one of them."""
+
+from __future__ import annotations
+
+import importlib
+
+from dpgen_jax.core import cli
+from dpgen_jax.core.errors import UserError, nearest
+
+COMMANDS = {
+    "train": "trains a generator under differential privacy",
+    "sample": "draws synthetic records from a release",
+    "evaluate": "measures a release against held-out records",
+    "compare": "writes one page that compares evaluated runs",
+    "account": "computes what a configuration costs, or what a run has spent",
+    "publish": "publishes a bound on what a run's votes cost, once, at a cost",
+    "features": "turns images into features by a network whose weights you have",
+    "schema": "drafts the schema of a CSV file, or buys its private entries",
+    "federate": "writes the Flower app of a federation",
+    "join": "holds the records of one client of a federation",
+}
+
+
+def command(argv: list[str]) -> int | None:
+    """Runs the command that the first argument names; without one, lists them all.
+
+    Args:
+        argv: The arguments of the command line, without the program.
+
+    Returns:
+        The exit code of the command, None for 0.
+
+    Raises:
+        UserError: For an unknown command, and from the command.
+    """
+    if not argv or argv[0] in ("-h", "--help"):
+        width = max(map(len, COMMANDS))
+        lines = [f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items()]
+        print("usage: python -m dpgen_jax COMMAND ...\n", *lines,
+              "\npython -m dpgen_jax COMMAND --help shows its flags", sep="\n")
+        return None
+    name, *rest = argv
+    if name not in COMMANDS:
+        raise UserError(f"unknown command {name!r}{nearest(name, COMMANDS)}; known: "
+                        f"{', '.join(COMMANDS)}")
+    code: int | None = importlib.import_module(f"dpgen_jax.{name}").command(rest)
+    return code
+
+
+def main() -> None:
+    """Runs the console script `dpgen`."""
+    cli.main(command)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""The file of one run in the journal of spent runs, and the witness that writes it."""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from dpgen_jax.accountant import chain, files
+from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.accountant.witness import Witness
+from dpgen_jax.core import reading
+from dpgen_jax.core.atomic import sync
+from dpgen_jax.core.errors import UserError
+
+END = 2**15
+"""bytes at the start and the end of a run's file that are looked at: several of its lines"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run, as the journal knows it.
+
+    Attributes:
+        run: Its id, 32 hex digits.
+        records: The keyed fingerprint of its records.
+        guarantee: False where the noise was seeded or the budget infinite.
+        unit: "record" or "client".
+        relation: The neighbouring relation.
+        delta: The delta of its claim.
+        head: The hash of the ledger's last line that is known.
+        lines: The number of that line.
+        spent: The epsilon that is charged so far.
+        target: The epsilon that it claims, and may yet spend.
+        folder: Where it was last seen.
+        in_use: Whether a process goes on with it now.
+    """
+
+    run: str
+    records: str
+    guarantee: bool
+    unit: str
+    relation: str
+    delta: float
+    head: str
+    lines: int
+    spent: float
+    target: float
+    folder: str
+    in_use: bool
+
+
+class Entry(Witness):
+    """The witness of one run: open and locked from `accept` to `close`."""
+
+    def __init__(self, path: Path, about: dict[str, Any], folder: Path):
+        """Names the run's file; nothing is opened yet.
+
+        Args:
+            path: The file of the run in the journal.
+            about: The first line of a new file.
+            folder: The run folder.
+        """
+        self._path, self._about, self._folder = path, about, folder
+        self._fd = -1
+        self._size, self._previous = 0, chain.START
+
+    def accept(self, ledger: Ledger) -> None:
+        """Opens the run's file and compares it with the ledger.
+
+        Args:
+            ledger: The ledger, locked and verified.
+
+        Raises:
+            UserError: The ledger lacks the journal's last line, another process goes on with the
+                run, or the file is damaged.
+        """
+        try:
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"another process is using this run, in {self._folder} or in a copy: "
+                            "stop it first") from None
+        except OSError as error:
+            raise failed(self._path, error) from None
+        known, self._size, self._previous = _ends(self._path)
+        if known is None or ledger.contains(known.head, known.lines):
+            return
+        raise UserError(
+            f"{ledger.path} has {ledger.n_lines} lines and not the one, number {known.lines}, that "
+            f"this run came to in {known.folder} (so says {self._path}): it is an older state or a "
+            "copy, and spent budget would be forgotten; go on with the folder that is ahead, or "
+            "start a new run, whose epsilon adds to this one's")
+
+    def record(self, ledger: Ledger) -> None:
+        """Writes the hash of the ledger's last line, the epsilon spent and the target.
+
+        Args:
+            ledger: The ledger.
+
+        Raises:
+            UserError: The file cannot be written; then nothing may be sampled.
+        """
+        rows = [] if self._size else [self._about | {
+            "unit": ledger.header.get("unit", ""), "relation": ledger.header.get("relation", ""),
+            "delta": ledger.header["delta"]}]
+        rows.append({"kind": "head", "head": ledger.head, "lines": ledger.n_lines,
+                     "spent": str(ledger.epsilon()), "target": str(ledger.claim()),
+                     "folder": str(self._folder)})
+        data, previous = b"", self._previous
+        for row in rows:
+            line, previous = chain.line(previous, row)
+            data += line
+        try:
+            if os.fstat(self._fd).st_size > self._size:  # what an append that failed left
+                os.ftruncate(self._fd, self._size)
+            files.write_at(self._fd, data, self._size)
+            os.fsync(self._fd)
+            if not self._size:
+                sync(self._path.parent)
+        except OSError as error:
+            raise failed(self._path, error) from None
+        self._size, self._previous = self._size + len(data), previous
+
+    def close(self) -> None:
+        """Closes the file and gives up its lock; a second call does nothing."""
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
+
+
+def failed(path: Path, error: OSError) -> UserError:
+    """The error for a file of the journal that cannot be written.
+
+    Args:
+        path: The file.
+        error: The reason.
+
+    Returns:
+        The error, to be raised.
+    """
+    return UserError(f"the journal of this run, {path}, cannot be written ({error.strerror}), so "
+                     "nothing may be drawn: free some space, then resume the run")
+
+
+def read_run(path: Path) -> Run | None:
+    """The run of a file in the journal.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The run; None where a crash tore the file as it was made.
+
+    Raises:
+        UserError: The file is damaged.
+    """
+    run = _ends(path)[0]
+    if run is None:
+        return None
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return dataclasses.replace(run, in_use=True)
+    return run
+
+
+def _ends(path: Path) -> tuple[Run | None, int, str]:
+    """Reads the start and the end of a run's file.
+
+    Returns the run, or None where a crash tore the file as it was made; the bytes of its whole
+    lines; the hash of the last. A torn last line is not counted: nothing was sampled on it.
+    """
+    size = reading.require_regular(path).st_size
+    with path.open("rb") as file:
+        start = file.read(END)
+        file.seek(max(0, size - END))
+        end = file.read(END)
+    first, newline, rest = start.partition(b"\n")
+    whole = size - len(end) + end.rfind(b"\n") + 1
+    if size < END and not (newline and b"\n" in rest):
+        return None, 0, chain.START
+    last = end[:whole - size + len(end)].rstrip(b"\n").rpartition(b"\n")[2]
+    try:
+        about, _ = chain.parse(chain.START, first)
+        state, digest = chain.parse(json.loads(last)["prev"], last)
+        numbers = {name: float(state[name]) for name in ("spent", "target")}
+        fields = {**about, **state, **numbers, "in_use": False}
+        return Run(**{f.name: fields[f.name] for f in dataclasses.fields(Run)}), whole, digest
+    except chain.DAMAGE:
+        raise UserError(f"{path} is damaged: bring it back, or remove it, and what that run spent "
+                        "is forgotten") from None

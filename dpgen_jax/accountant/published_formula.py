@@ -1,0 +1,90 @@
+"""A paper's accounting of one configuration, as the package `dp_accounting` adds it up."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpgen_jax.accountant.renyi import Conversion, convert
+from dpgen_jax.core.errors import BudgetExceeded
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+
+@dataclasses.dataclass(frozen=True)
+class Published:
+    """A paper's accounting of one configuration.
+
+    The paper decides which events a round consists of; the Renyi accountant of `dp_accounting`
+    decides what they cost, at its own orders.
+
+    Attributes:
+        formula: The events of a round in one line, with their source.
+        event: What one round costs by the paper; None for a round without noise.
+        delta: The delta that is stated.
+    """
+
+    formula: str
+    event: DpEvent | None
+    delta: float
+
+    def epsilon(self, steps: int, conversion: Conversion = "improved") -> float:
+        """Epsilon of a number of rounds; it does not fall when rounds are added.
+
+        Args:
+            steps: The number of rounds.
+            conversion: "improved" is the accountant's own; "classic" is that of the papers' codes.
+
+        Returns:
+            Epsilon: 0.0 for 0 rounds, inf without noise.
+        """
+        if steps == 0:
+            return 0.0
+        if self.event is None:
+            return math.inf
+        orders, rdp = _curve(self.event)
+        if conversion == "classic":
+            return max(0.0, float(np.min(convert(steps * rdp, orders, self.delta, conversion))))
+        from dp_accounting.rdp import compute_epsilon
+
+        return float(compute_epsilon(orders, steps * rdp, self.delta)[0])
+
+    def max_steps(self, epsilon: float, conversion: Conversion = "improved") -> int:
+        """The largest number of rounds within an epsilon, at most 2^40.
+
+        Args:
+            epsilon: The target.
+            conversion: As in `epsilon`.
+
+        Returns:
+            The number of rounds.
+
+        Raises:
+            BudgetExceeded: The paper's formula does not allow one round.
+        """
+        if not self.epsilon(1, conversion) <= epsilon:
+            raise BudgetExceeded(f"epsilon {epsilon:g} allows no step by the published accounting; "
+                                 f"one step costs {self.epsilon(1, conversion):.4g}")
+        steps = 1
+        for bit in (1 << k for k in range(39, -1, -1)):
+            if self.epsilon(steps + bit, conversion) <= epsilon:
+                steps += bit
+        return steps
+
+
+@functools.lru_cache(maxsize=64)
+def _curve(event: DpEvent) -> tuple[np.ndarray, np.ndarray]:
+    """The accountant's orders, and the Renyi divergence of one round at each."""
+    import dp_accounting as dp
+    from dp_accounting.rdp import RdpAccountant
+
+    accountant = RdpAccountant()
+    if not accountant.supports(event):  # it counts sampling without replacement so alone
+        accountant = RdpAccountant(neighboring_relation=dp.NeighboringRelation.REPLACE_ONE)
+    accountant.compose(event)
+    return accountant.orders, accountant.rdp

@@ -1,0 +1,69 @@
+"""Writes one page that compares runs which `evaluate` has measured.
+
+    python -m dpgen_jax.compare RUN1 RUN2 ... [--out PAGE.html]
+
+The page is one file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from dpgen_jax.core import cli
+from dpgen_jax.core.errors import UserError
+
+if TYPE_CHECKING:
+    from dpgen_jax.evaluation.report.compare import Entry
+
+DESCRIPTION = "Writes one page that compares runs which `evaluate` has measured."
+
+
+@dataclasses.dataclass(frozen=True)
+class Compare:
+    """The flags."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")]
+    """run folders that were evaluated, or folders that `evaluate --out` wrote"""
+    out: Path = Path("comparison.html")
+    """the page"""
+
+
+def command(argv: list[str]) -> None:
+    """Runs the command. Raises: UserError."""
+    args = cli.parse(Compare, argv, "python -m dpgen_jax.compare", DESCRIPTION)
+    from dpgen_jax.evaluation.report import compare
+
+    page = compare.compare([_entry(path) for path in args.runs])
+    out = args.out if args.out.suffix == ".html" else args.out / "comparison.html"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(page, encoding="utf-8")
+    print(out)
+
+
+def _entry(path: Path) -> Entry:
+    """The results of an evaluation. Raises: UserError where there are none."""
+    from dpgen_jax.core import reading
+    from dpgen_jax.evaluation.report.compare import Entry
+    from dpgen_jax.evaluation.report.render import Figure
+    from dpgen_jax.release import contents
+
+    folder = next((f for f in (path / "evaluation", path) if (f / "metrics.json").is_file()), None)
+    if folder is None:
+        raise UserError(f"{path} holds no evaluation/metrics.json; run python -m "
+                        f"dpgen_jax.evaluate {path} --dataset D first")
+    metrics = contents.metrics(folder / "metrics.json")
+    if metrics["kind"] == "classifier":
+        raise UserError(f"{path} is a classifier: it makes no records to compare; its accuracy is "
+                        f"in {folder / 'metrics.json'}")
+    picture = folder / "samples.png"
+    grid = Figure("Synthetic images", "One row a class.", reading.read_bytes(picture)
+                  ) if picture.is_file() else None
+    return Entry(path.resolve().name, metrics, metrics["release"], grid)
+
+
+if __name__ == "__main__":
+    cli.main(command)

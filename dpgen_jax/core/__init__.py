@@ -1,0 +1,1 @@
+"""Types, errors, configuration and the command line: what every part may use."""

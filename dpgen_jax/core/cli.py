@@ -1,0 +1,187 @@
+"""The command line: one clear line for an error, exit codes, and flags from dataclasses."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import itertools
+import os
+import re
+import sys
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import tyro
+
+from dpgen_jax.core.console import tell
+from dpgen_jax.core.errors import UserError, nearest, one_line
+
+T = TypeVar("T")
+INCOMPLETE = 4
+"""exit code where a release was written and something beside it failed"""
+FLAT = tyro.conf.arg(name="")
+"""marks a field whose own fields are flags without a prefix"""
+
+
+def main(command: Callable[[list[str]], int | None]) -> None:
+    """Runs a command on the arguments of the process, and exits as it ended.
+
+    The exit code is 0, or 2 on a usage or data error, 3 without budget for a step, 4 (which the
+    command returns) where a release was written and something beside it failed, 130 after a second
+    Ctrl-C, and 143 (129) where SIGTERM (SIGHUP) ended it.
+
+    Args:
+        command: From the arguments to an exit code, None for 0.
+    """
+    for stream in (sys.stdout, sys.stderr):  # a name that cannot be shown ends no run
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        if code := command(sys.argv[1:]):
+            sys.exit(code)
+    except UserError as error:
+        tell(f"error: {one_line(error)}", sys.stderr)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.exit(1)
+    except OSError as error:
+        tell(f"error: {one_line(error)}", sys.stderr)
+        sys.exit(UserError.exit_code)
+    except KeyboardInterrupt:
+        tell("interrupted", sys.stderr)
+        sys.exit(130)
+
+
+def split_method(argv: Sequence[str], default: str) -> tuple[str, list[str]]:
+    """Splits the name of a method off the arguments.
+
+    Args:
+        argv: The arguments.
+        default: The method where the first argument starts with '-'.
+
+    Returns:
+        The name, and the other arguments.
+    """
+    if argv and not argv[0].startswith("-"):
+        return argv[0], list(argv[1:])
+    return default, list(argv)
+
+
+def peek(argv: Sequence[str], flag: str) -> str | None:
+    """Returns the value of a flag before the real parsing: the preset decides the defaults."""
+    for i, word in enumerate(argv):
+        if word == flag and i + 1 < len(argv):
+            return argv[i + 1]
+        if word.startswith(flag + "="):
+            return word.split("=", 1)[1]
+    return None
+
+
+def without_flag(argv: Sequence[str], flag: str) -> list[str]:
+    """Returns the arguments with a flag taken out and its value, or values, put first."""
+    rest = [word.removeprefix(f"{flag}=") for word in argv if word != flag]
+    start = next(i for i, word in enumerate(argv) if word == flag or word.startswith(f"{flag}="))
+    return [*rest[start:], *rest[:start]]
+
+
+def renamed(old: str, new: str) -> None:
+    """Says on stderr that an old spelling of a command has a new name."""
+    tell(f"note: `{old}` is now `python -m dpgen_jax.{new}`", sys.stderr)
+
+
+def parse(cls: type[T], argv: Sequence[str], prog: str, description: str, default: T | None = None
+          ) -> T:
+    """Parses arguments into a dataclass; `--help` prints and exits.
+
+    Args:
+        cls: The dataclass of the flags.
+        argv: The arguments.
+        prog: The program, as the help names it.
+        description: One or two sentences for the help.
+        default: The values of flags that are left out; by default the dataclass's own.
+
+    Returns:
+        The dataclass.
+
+    Raises:
+        UserError: With the parser's message in one line.
+    """
+    argv, box = _with_new_names(argv, cls if default is None else default), io.StringIO()
+    try:
+        with contextlib.redirect_stderr(box):
+            if default is None:
+                return tyro.cli(cls, args=list(argv), prog=prog, description=description)
+            return tyro.cli(cls, args=list(argv), prog=prog, description=description,
+                            default=default)
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        flags = list(_flags(cls if default is None else default))
+        raise UserError(f"{_one_line(box.getvalue(), flags)} (see: {prog} --help)") from None
+
+
+def _one_line(box: str, flags: list[str]) -> str:
+    """The first message of the parser's framed text, with the nearest flag where one is unknown.
+
+    tyro's hooks for errors (`tyro._errors`) are private, and it says of them that any version may
+    change them; so the text that it prints is read instead.
+    """
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines()[1:]
+    rule = re.compile(r"\W*[\u2500-]{8}")  # of dashes where the terminal has ASCII only
+    if lines and rule.match(lines[0]):
+        del lines[0]
+    first = itertools.takewhile(lambda line: not rule.match(line), lines)
+    rows = [re.sub(r"[^\x20-\x7e]", " ", row).strip() for row in first]
+    message = " ".join(row for row in rows if row)
+    unknown = re.match(r"Unrecognized options: --?([\w.-]+)", message)
+    return message + (nearest(unknown[1].replace("_", "-"), flags) if unknown else "")
+
+
+def _with_new_names(argv: Sequence[str], args: Any) -> list[str]:
+    """The arguments with the flags of fields that were renamed; an old name is reported."""
+    renames = {f"--{field.metadata['key']}": f"--{field.name}" for field in _fields(args)
+               if "key" in field.metadata}
+    words = [word.partition("=") for word in argv]
+    for old in {flag for flag, _, _ in words} & renames.keys():
+        tell(f"note: {old} is now {renames[old]}", sys.stderr)
+    return [renames.get(flag, flag) + equals + value for flag, equals, value in words]
+
+
+def _fields(args: Any) -> Iterator[dataclasses.Field[Any]]:
+    """The fields of an instance of a dataclass, and those of its fields."""
+    for field in dataclasses.fields(args):
+        yield field
+        nested = getattr(args, field.name, None)
+        if dataclasses.is_dataclass(nested):
+            yield from _fields(nested)
+
+
+def _flags(args: Any) -> Iterator[str]:
+    """The names of the flags of a dataclass, or of an instance of it."""
+    hints = typing.get_type_hints(args if isinstance(args, type) else type(args))
+    for field in dataclasses.fields(args):
+        nested = hints[field.name] if isinstance(args, type) else getattr(args, field.name)
+        if dataclasses.is_dataclass(nested):
+            yield from _flags(nested)
+        else:
+            yield field.name.replace("_", "-")
+
+
+def use_all_cores() -> None:
+    """Makes one JAX device a CPU core: small networks do not use more than one core each.
+
+    It must run before JAX touches a backend; what the user set in the environment is left alone.
+    """
+    import jax
+
+    # On a busy machine one device may wait minutes for another; XLA's own patience is 40 s.
+    os.environ["XLA_FLAGS"] = " ".join(filter(None, (
+        "--xla_cpu_collective_call_warn_stuck_timeout_seconds=600",
+        "--xla_cpu_collective_call_terminate_timeout_seconds=3600", os.environ.get("XLA_FLAGS"))))
+    if ("JAX_NUM_CPU_DEVICES" not in os.environ
+            and "host_platform_device_count" not in os.environ.get("XLA_FLAGS", "")):
+        with contextlib.suppress(RuntimeError):  # a backend is already up: keep its devices
+            jax.config.update("jax_num_cpu_devices", min(16, len(os.sched_getaffinity(0))
+                              if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))

@@ -1,0 +1,292 @@
+"""Budget (the promise) and Runtime (speed only). A method's Config (meaning) lies in its file."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import re
+import types
+import typing
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from dpgen_jax.core.types import UserError
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """The claim, fixed before the first release."""
+
+    epsilon: float = 10.0
+    delta: float = 1e-5
+    class_epsilon: float = 0.0
+    """of epsilon, for noisy class counts by which labels are sampled; 0: classes in equal shares"""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.class_epsilon < math.inf:
+            raise UserError(f"class_epsilon is {self.class_epsilon}; it must be 0 or above")
+
+
+@dataclasses.dataclass(frozen=True)
+class Runtime:
+    """Speed and memory. Nothing here changes what is computed or what it costs in privacy."""
+
+    devices: int = 0
+    """devices to use; 0: all, or one CPU for networks that fill its cores"""
+    chunk: int = 0
+    """teachers in one batched product; 0: chosen for the device"""
+    parallel: Literal["shard_map", "pmap"] = "shard_map"
+    """how the per-device function is mapped over devices"""
+    moments: Literal["float32", "bfloat16"] = "float32"
+    """precision in which the teachers' Adam moments are stored"""
+    steps_per_call: int = 0
+    """steps in one compiled call; 0: as many as take about a second"""
+    checkpoint_minutes: float = 5.0
+    """time between checkpoints; one is always written at the end"""
+    keep_checkpoints: int = 2
+    """checkpoints to keep"""
+
+    def __post_init__(self) -> None:
+        for name, least in (("devices", 0), ("chunk", 0), ("steps_per_call", 0),
+                            ("checkpoint_minutes", 0), ("keep_checkpoints", 1)):
+            if not getattr(self, name) >= least:
+                raise UserError(f"{name} is {getattr(self, name)}; it must be {least} or above")
+
+
+@dataclasses.dataclass(frozen=True)
+class DataOptions:
+    """How a data set is read: keywords of `data.load`."""
+
+    classes: int | None = None
+    """number of classes, where the data set does not declare it"""
+    image_size: int | None = None
+    """resize images to this many pixels a side; that of a named preset if left out, else 64 for
+    celeba and places365"""
+    channels: Literal[1, 3] | None = None
+    """folder: 1 for gray, 3 for RGB, to which every image is converted"""
+    class_names: str | None = None
+    """names of the classes: a,b,c or a text file with one a line. folder, places365: the class
+    folders, of which there may be no others"""
+    schema: str | None = None
+    """the schema of a csv: a YAML file, or the name of a packaged one"""
+    test_csv: str | None = None
+    """the held-out part of a csv"""
+    test_fraction: float | None = None
+    """for data without a held-out part: the share that is held out, such as 0.2; by a hash of each
+    record, so that neither order nor class decides, and the same ones every time"""
+    attribute: str | None = None
+    """celeba: gender or hair; places365: the classes, with ; between them"""
+    skip_bad: bool = False
+    """folder, celeba, places365: leave out images that cannot be decoded, and name them on the
+    terminal; each leaves an empty slot, so that nothing public depends on them"""
+    download: bool = False
+    """tfds: download and prepare what is not prepared yet, without a question"""
+    resize: Literal["crop", "stretch"] | None = None
+    """folder, celeba, places365: how an image becomes a square, by cropping its centre (if left
+    out) or by stretching all of it"""
+    split: Literal["train", "train+val"] | None = None
+    """celeba: the official parts that are trained on; train if left out"""
+    per_class: int | None = None
+    """places365: training images that are taken of each class; all if left out"""
+    max_gb: float | None = None
+    """memory that reading the data may take, in GB; what the machine has, if left out"""
+
+
+@dataclasses.dataclass(frozen=True)
+class MonitorOptions:
+    """The monitor of a training: what it shows, and when.
+
+    It reads released values only: it costs no privacy, changes nothing that is computed, and models
+    may be chosen by it.
+    """
+
+    tensorboard: bool = False
+    """also write metrics and sample grids to RUN/tensorboard (needs the extra `tensorboard`)"""
+    evaluate_every: int = 0
+    """steps between evaluations of the samples themselves, into metrics.jsonl; 0: none"""
+    public_dataset: str | None = None
+    """a PUBLIC data set of the same shape and classes, on which these evaluations also test"""
+
+    def __post_init__(self) -> None:
+        if self.evaluate_every < 0:
+            raise UserError(f"evaluate_every is {self.evaluate_every}; it must be 0 or above")
+        if self.public_dataset and not self.evaluate_every:
+            raise UserError("--public-dataset needs --evaluate-every N, the steps between tests")
+
+
+Metric = Literal["gen2real", "real2gen", "real2real", "fidelity", "membership"]
+METRICS: tuple[Metric, ...] = ("gen2real", "real2gen", "real2real", "fidelity", "membership")
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """The measures of an evaluation, and how thorough they are.
+
+    No choice in it depends on what comes out.
+    """
+
+    metrics: tuple[Metric, ...] = METRICS
+    """gen2real: trained on synthetic records, tested on real ones; real2gen: the reverse;
+    real2real: the upper bound; fidelity: likeness; membership: attacks on the release"""
+    classifiers: tuple[str, ...] = ()
+    """of the usefulness; all of the setting if left out"""
+    fast: bool = False
+    """a shorter protocol for laptops; everything that is written says so"""
+    samples: int | None = None
+    """synthetic records; 60,000 images or 10,000 rows of a table, with --fast 10,000 or 2,500"""
+    seeds: int | None = None
+    """draws of the generator and seeds of the classifiers; 3, with --fast 2"""
+    inception_weights: Path | None = None
+    """a safetensors file of the Inception-v3 of FID, for `fidelity.fid` (see
+    dpgen_jax/evaluation/inception.py)"""
+
+    def __post_init__(self) -> None:
+        for name in ("samples", "seeds"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UserError(f"--{name} is {value}; give 1 or more")
+
+
+def later(default: T) -> T:
+    """Returns a field of a configuration that earlier versions did not have.
+
+    It is written where it is not the default, so that the runs of earlier versions go on. The
+    default must be what they did.
+    """
+    field: T = dataclasses.field(default=default, metadata={"later": True})
+    return field
+
+
+def to_json(value: Any) -> Any:
+    """Dataclasses to plain JSON values; infinity becomes the string "inf" (strict JSON).
+
+    A field that equality ignores, and one that came `later`, is written where it says something, so
+    that digests of values without it stay what they were before there was one.
+    """
+    if dataclasses.is_dataclass(value):
+        return {f.metadata.get("key", f.name): to_json(getattr(value, f.name))
+                for f in dataclasses.fields(value) if _is_written(f, getattr(value, f.name))}
+    if isinstance(value, dict):
+        return {k: to_json(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def _is_written(field: dataclasses.Field[Any], value: Any) -> bool:
+    """Whether JSON holds the field."""
+    return bool(value != field.default if "later" in field.metadata else field.compare or value)
+
+
+MAX_WHOLE = 2**63
+"""whole numbers lie below it in size, so that arrays can hold them"""
+
+
+def from_json(kind: Any, value: Any, name: str = "") -> Any:
+    """The inverse of `to_json`: plain JSON as the type `kind`, of which every part is checked.
+
+    kind: a dataclass, a TypedDict (whose other keys may hold anything), or a type made of bool,
+    int, float, str, None, Any, Literal, unions, tuples, lists and dicts of str. name: what an error
+    calls the value.
+
+    Raises:
+        UserError: Naming the field and what was expected.
+    """
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return _one_of(parts, value, name)
+    if kind is Any or (origin is typing.Literal and value in parts and isinstance(value, str)):
+        return value
+    if isinstance(value, dict) and typing.is_typeddict(kind):
+        hints = typing.get_type_hints(kind, include_extras=True)
+        needed = [key for key, hint in hints.items() if typing.get_origin(hint) is typing.Required]
+        return value | _fields(kind, value, needed, name)
+    if isinstance(value, dict) and isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        names = {f.metadata.get("key", f.name): f.name for f in dataclasses.fields(kind)}
+        value = {names.get(key, key): part for key, part in value.items()}
+        fields = _fields(kind, value, _needed(kind, value), name)
+        try:
+            return kind(**fields)
+        except ArithmeticError as error:  # a check of the class itself
+            raise UserError(f"the fields of {name or kind.__name__} are out of range: {error}"
+                            ) from error
+    if isinstance(value, dict) and origin is dict:
+        return {key: from_json(parts[1], part, f"{name}.{key}"[-200:])
+                for key, part in value.items()}
+    if isinstance(value, list) and origin in (list, tuple):
+        kinds = [parts[0]] * len(value) if origin is list or ... in parts else parts
+        if len(kinds) != len(value):
+            raise UserError(f"{name} holds {len(value)} values, expected {len(kinds)}")
+        return origin(from_json(k, part, f"{name}[{i}]")
+                      for i, (k, part) in enumerate(zip(kinds, value, strict=True)))
+    if kind is float and isinstance(value, str) and value in ("inf", "-inf"):
+        return float(value)
+    if not _is_plain(kind, value):
+        raise UserError(f"{name or 'the whole'} is {repr(value)[:60]}, expected {_called(kind)}")
+    return value
+
+
+def _one_of(kinds: tuple[Any, ...], value: Any, name: str) -> Any:
+    """By the first kind that the value is of; the error is that of the last."""
+    for kind in kinds[:-1]:
+        try:
+            return from_json(kind, value, name)
+        except UserError:
+            continue
+    return from_json(kinds[-1], value, name)
+
+
+def _needed(cls: type, value: dict[str, Any]) -> set[str]:
+    """The fields without a default.
+
+    Raises:
+        UserError: For a field that there is none of.
+    """
+    fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
+    unknown = sorted(set(value) - set(fields))
+    if unknown:
+        raise UserError(f"unknown field {unknown[0][:60]!r} in the configuration of "
+                        f"{cls.__module__}")
+    return {name for name, field in fields.items()
+            if field.default is field.default_factory is dataclasses.MISSING}
+
+
+def _fields(cls: type, value: dict[str, Any], needed: typing.Collection[str], name: str
+            ) -> dict[str, Any]:
+    """The fields of `cls` in value, each by its type."""
+    before = f"{name}." if name else ""
+    for missing in sorted(set(needed) - set(value)):
+        raise UserError(f"{before}{missing} is missing")
+    return {key: from_json(kind, value[key], f"{before}{key}")
+            for key, kind in typing.get_type_hints(cls).items()
+            if key in value}
+
+
+def _is_plain(kind: Any, value: Any) -> bool:
+    """Whether the value is a bool, text, null or number that is of the kind, and can be kept."""
+    if kind in (int, float):
+        whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < MAX_WHOLE
+        return whole or (kind is float and isinstance(value, float) and math.isfinite(value))
+    if kind is str:  # half a surrogate pair is no text
+        return isinstance(value, str) and not re.search(r"[\ud800-\udfff]", value)
+    return kind in (bool, types.NoneType) and isinstance(value, kind)
+
+
+def _called(kind: Any) -> str:
+    names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false",
+             types.NoneType: "null"}
+    origin = typing.get_origin(kind)
+    if origin is typing.Literal:
+        return f"one of {', '.join(map(str, typing.get_args(kind)))}"
+    return names.get(kind) or ("a list" if origin in (list, tuple) else "an object of fields")
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of the canonical JSON."""
+    return hashlib.sha256(json.dumps(to_json(value), sort_keys=True).encode()).hexdigest()

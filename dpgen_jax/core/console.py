@@ -1,0 +1,65 @@
+"""Lines on a terminal, which may be gone while a run goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TextIO
+
+
+class Guarded:
+    """A stream whose reader may be gone, as a closed terminal is, or whose disk may be full.
+
+    Text that cannot be written is lost, and so is all that comes after it.
+    """
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> None:
+        """Writes a text, if that is possible."""
+        self._safely(lambda: self._stream.write(text))
+
+    def flush(self) -> None:
+        """Flushes the stream, if that is possible."""
+        self._safely(self._stream.flush)
+
+    def _safely(self, act: Callable[[], Any]) -> None:
+        try:
+            act()
+        except RuntimeError:  # a signal's handler came in the middle of another write
+            pass
+        except (OSError, ValueError):
+            # Also what is written at the end of the process, which would change its exit code.
+            with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nothing:
+                os.dup2(nothing.fileno(), self._stream.fileno())
+
+
+def confirm(question: str) -> bool | None:
+    """Asks the user at the terminal.
+
+    Args:
+        question: One line.
+
+    Returns:
+        Whether the answer is yes; None where no terminal is there to answer.
+    """
+    streams = (sys.stdin, sys.stderr)
+    if not all(stream is not None and stream.isatty() for stream in streams):
+        return None
+    tell(f"{question} [y/N]", sys.stderr)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def tell(line: str, stream: TextIO | None = None) -> None:
+    """Prints a line at once, to stdout or `stream`, if anybody is there to read it."""
+    stream = sys.stdout if stream is None else stream
+    if stream is not None:  # as it is without a console
+        guarded = Guarded(stream)
+        guarded.write(line + "\n")
+        guarded.flush()

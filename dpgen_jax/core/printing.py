@@ -1,0 +1,28 @@
+"""How commands print a record: a dictionary of names and values, in words or as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from dpgen_jax.core.config import to_json
+
+
+def print_record(record: dict[str, Any], as_json: bool) -> None:
+    """Prints a record to stdout.
+
+    Args:
+        record: Names and values; a value may itself be a dictionary.
+        as_json: Whether to print strict JSON, in which an infinite number is "inf".
+    """
+    if as_json:
+        print(json.dumps(to_json(record), indent=1))
+        return
+    for name, value in record.items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{key} {_text(part)}" for key, part in value.items())
+        print(f"{name.replace('_', ' ') + ':':14} {value}")
+
+
+def _text(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

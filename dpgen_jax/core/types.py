@@ -1,0 +1,236 @@
+"""The types that every part shares: `Private`, `Records`, `ImageSpec`, `TableSpec`, `Method`.
+
+Letters for shapes, used in every docstring of the package:
+  U units (teachers, critics, clients or records)
+  R rows of units: one unit of every cohort, or places of a sampled batch
+  S rounds of one compiled block         m records of one unit      n records in all
+  B rows of a message (queried fakes)    M columns of a message     D columns of a bounded message
+  C classes                              N samples                  F features of an encoded row
+  H, W, ch height, width and channels of an image
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+from dpgen_jax.core.errors import BudgetExceeded, UserError
+from dpgen_jax.core.schema import Column, ImageSpec, Spec, TableSpec
+
+if TYPE_CHECKING:
+    from dpgen_jax.aggregation.mechanism import Mechanism
+
+__all__ = [
+    "EMPTY",
+    "Array",
+    "BudgetExceeded",
+    "Column",
+    "ImageSpec",
+    "Method",
+    "Metrics",
+    "PostTraining",
+    "Pretraining",
+    "Private",
+    "PyTree",
+    "Records",
+    "Spec",
+    "TableSpec",
+    "UserError",
+    "unseal",
+]
+
+T = TypeVar("T")
+Array = jax.Array
+PyTree = Any
+"""Any nest of tuples, dictionaries and registered dataclasses whose leaves are arrays."""
+Metrics = dict[str, Array]
+"""Names and public scalars, float32 []."""
+EMPTY = -1
+"""The label of an empty slot: a record that was left out, and keeps its place."""
+
+
+@jax.tree_util.register_pytree_node_class
+class Private(Generic[T]):
+    """A value computed from private records; only `private/` and `aggregation/` open it.
+
+    It is a pytree with one child, so it passes through `jit` and checkpoints unopened; its repr
+    shows shapes and never values. `tests/test_boundary.py` walks the source for uses of `unseal`.
+    """
+
+    __slots__ = ("_sealed",)
+
+    def __init__(self, value: T):
+        self._sealed = value
+
+    def tree_flatten(self) -> tuple[tuple[T], None]:
+        """Returns the sealed value as the only child, for JAX."""
+        return (self._sealed,), None
+
+    @classmethod
+    def tree_unflatten(cls, aux: None, children: tuple[T]) -> Private[T]:
+        """Returns the pytree with this child, for JAX.
+
+        Args:
+            aux: Nothing.
+            children: The sealed value.
+        """
+        del aux
+        return cls(children[0])
+
+    def __repr__(self) -> str:
+        shapes = [f"{getattr(a, 'dtype', type(a).__name__)}{list(getattr(a, 'shape', ()))}"
+                  for a in jax.tree.leaves(self._sealed)]
+        return f"Private({', '.join(shapes)})"
+
+
+def unseal(private: Private[T]) -> T:
+    """Opens a sealed value; only `private/` and `aggregation/` may import this function.
+
+    Args:
+        private: A sealed value.
+
+    Returns:
+        The value.
+    """
+    return private._sealed
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Records:
+    """Records and their labels. An empty slot has y = EMPTY and x = 0.
+
+    Attributes:
+        x: As the schema says: images uint8 [..., m, H, W, ch], or rows of a table float32
+            [..., m, F] in [0, 1].
+        y: Labels int32 [..., m].
+    """
+
+    x: Array
+    y: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Pretraining:
+    """A warm start, written for one unit: it trains on its own records before the first round.
+
+    Everything in it is private, and only the unit outlives it. A release is not made and nothing
+    public is read, so it costs no privacy.
+
+    Attributes:
+        steps: Number of steps of every unit.
+        init: ``init(key) -> state``, any pytree of arrays.
+        step: ``step(key, state, records) -> state``, with the records of the unit alone.
+        finish: ``finish(state) -> unit state``, of the shapes that `Method.init_unit` returns.
+    """
+
+    steps: int
+    init: Callable[[Array], PyTree]
+    step: Callable[[Array, PyTree, Records], PyTree]
+    finish: Callable[[PyTree], PyTree]
+
+
+@dataclasses.dataclass(frozen=True)
+class PostTraining:
+    """Public training after the last release; it reads released values alone and costs no privacy.
+
+    Every call gets the key that `Method.finalize` gets, which takes the state in place of the
+    public state.
+
+    Attributes:
+        steps: Number of steps.
+        init: ``init(key, public) -> state``, any pytree of arrays.
+        step: ``step(key, state, i) -> (state, metrics)`` for the i-th step, i int32 []; metrics is
+            a dictionary of public scalars, float32 [].
+    """
+
+    steps: int
+    init: Callable[[Array, PyTree], PyTree]
+    step: Callable[[Array, PyTree, Array], tuple[PyTree, Metrics]]
+
+
+def no_state(key: Array) -> Array:
+    """Returns the state of a unit that keeps nothing: int32 [], a zero.
+
+    It is not an empty tuple, since checkpoints hold one array for the state of all units.
+
+    Args:
+        key: Random key, not used.
+    """
+    del key
+    return jnp.zeros((), jnp.int32)
+
+
+def learn_nothing(key: Array, unit: PyTree, records: Records, query: PyTree) -> PyTree:
+    """Returns the state of a unit as it was, for units that do not learn.
+
+    Args:
+        key: Random key, not used.
+        unit: The state of one unit.
+        records: The records of the unit, not used.
+        query: The query of the round, not used.
+    """
+    del key, records, query
+    return unit
+
+
+def release_public(key: Array, public: PyTree) -> PyTree:
+    """Returns the public state, for methods whose model is their public state.
+
+    Args:
+        key: Random key, not used.
+        public: The public state after the last round, or the state of `PostTraining`.
+    """
+    del key
+    return public
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Method:
+    """One system, written for one unit without a batch axis; the library stacks, chunks, shards.
+
+    A round is: `ask` makes a query from the public state; every unit of the cohort runs `learn`
+    and `answer` on its own records; the mechanism bounds each message, sums the messages over the
+    units, adds noise and decodes; `absorb` takes the released value into the public state. The
+    privacy events of the mechanism are all that the accountant is told. Where the schedule of the
+    mechanism samples the units of a round, what `learn` returns is not kept.
+
+    A generator has `sample`, a classifier has `predict`.
+
+    Attributes:
+        mechanism: Bound, noise and schedule, and what they cost.
+        init: ``init(key) -> public``, any pytree of arrays. Public.
+        ask: ``ask(key, public) -> query``, any pytree of arrays. Public.
+        answer: ``answer(key, unit, records, query) -> message``, float32 [B, M], which the bound
+            turns into int32 [B, D]. Private.
+        absorb: ``absorb(key, public, query, released) -> (public, metrics)``; released is float32
+            [B, ...], public has the shapes that it had, metrics is a dictionary of scalars,
+            float32 []. Public.
+        init_unit: ``init_unit(key) -> unit``, any pytree of arrays. Private. Default: a unit keeps
+            no state.
+        learn: ``learn(key, unit, records, query) -> unit``, of the shapes that it had. Private.
+            Default: a unit does not learn.
+        finalize: ``finalize(key, public) -> model``, the arrays that are released. Public.
+            Default: the public state.
+        sample: ``sample(model, key, labels int32 [N]) -> x``, float32 [N, *spec.shape] in [0, 1].
+        predict: ``predict(model, x float32 [N, *spec.shape] in [0, 1]) -> logits``, float32 [N, C].
+        pretraining: Private training of every unit before the first round, or None.
+        post_training: Public training after the last round and before `finalize`, or None.
+    """
+
+    mechanism: Mechanism
+    init: Callable[[Array], PyTree]
+    ask: Callable[[Array, PyTree], PyTree]
+    answer: Callable[[Array, PyTree, Records, PyTree], Array]
+    absorb: Callable[[Array, PyTree, PyTree, Array], tuple[PyTree, Metrics]]
+    init_unit: Callable[[Array], PyTree] = no_state
+    learn: Callable[[Array, PyTree, Records, PyTree], PyTree] = learn_nothing
+    finalize: Callable[[Array, PyTree], PyTree] = release_public
+    sample: Callable[[PyTree, Array, Array], Array] | None = None
+    predict: Callable[[PyTree, Array], Array] | None = None
+    pretraining: Pretraining | None = None
+    post_training: PostTraining | None = None

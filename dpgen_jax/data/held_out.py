@@ -1,0 +1,127 @@
+"""A held-out part for a data set that brings none: `--test-fraction`.
+
+Guarantee of `hold_out` (replace-one record: the values and label behind one record change, n is
+public): one record of the training part changes, whatever the order of the records. All n records
+are ranked by a public hash of their own values and label, and of how many records equal to them are
+counted before; equal records are alike, so that only their number matters. The m records of the
+lowest rank are held out, where m = round(fraction n) is public. Let D' be D with one record r
+replaced by s. D has one r more than D': the last of them in the count. D' has one s more than D:
+again the last. All other records keep their hashes, and so their order among each other. Of that
+order of n - 1 records, the m-th lowest t is the only one whose part may differ: it is held out if
+the record added to it ranks above, and trained on if that ranks below. The training part is hence
+the n - m - 1 records above t and one more, which is r or t in D, and s or t in D'. No guarantee
+rests on their order (`private.partition`).
+
+A deal by place would not do: where the order of a file tells of its records (creditcard.csv is
+sorted by time), a record that is replaced and sorted in moves all others between the two parts.
+
+No class is favoured, the parts do not depend on the order of the file, and what a share holds out,
+a larger one holds out too.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import hashlib
+from collections.abc import Iterable
+
+import numpy as np
+
+from dpgen_jax.core.types import EMPTY, UserError
+from dpgen_jax.data.base import Dataset, frozen
+
+NOTE = "held out for tests: a share of"
+"""The start of the public line on the held-out part, by which an evaluation compares it."""
+
+
+def note(fraction: float) -> str:
+    """Returns the public line on the held-out part.
+
+    Args:
+        fraction: The share of the records.
+    """
+    return f"{NOTE} {fraction:g} of all records, by a public hash of their values and labels"
+
+
+def hashes(x: np.ndarray, y: np.ndarray) -> list[bytes]:
+    """Returns the hash of each record, as the module describes it; of different ones they differ.
+
+    Args:
+        x: Records [n, ...] of any type.
+        y: Labels int [n].
+    """
+    rows = np.ascontiguousarray(x).reshape(len(x), -1)
+    equal: collections.Counter[bytes] = collections.Counter()
+    result = []
+    for row, label in zip(rows, np.asarray(y, np.int64), strict=True):
+        values = hashlib.blake2b(row.tobytes() + label.tobytes(), digest_size=16).digest()
+        place = equal[values].to_bytes(8, "little")
+        equal[values] += 1
+        rank = hashlib.blake2b(values + place, digest_size=8, person=b"held out").digest()
+        result.append(rank + values)
+    return result
+
+
+def hold_out(data: Dataset, fraction: float) -> Dataset:
+    """Moves a share of the records to the held-out part.
+
+    Args:
+        data: A data set without a held-out part and without clients.
+        fraction: The share, above 0 and below 1; of n records, round(fraction n) are moved.
+
+    Returns:
+        The data set with both parts, each in the order that it had.
+
+    Raises:
+        UserError: For another fraction, for a data set that has a held-out part or clients, and
+            where a part would have no record.
+    """
+    n = len(data.y_train)
+    if not 0 < fraction < 1:
+        raise UserError(f"--test-fraction is {fraction}; it must lie between 0 and 1, as in 0.2")
+    if data.x_test is not None:
+        raise UserError(f"{data.name} has a held-out part already; drop --test-fraction")
+    if data.clients is not None:
+        raise UserError(f"{data.name} has clients, of whom --test-fraction knows nothing; hold out "
+                        "clients beforehand, and drop it")
+    count = round(fraction * n)
+    if not 0 < count < n:
+        raise UserError(f"--test-fraction {fraction} of {n} records is {count}; each part needs 1 "
+                        "record at least, so take another share")
+    lowest = np.zeros(n, bool)
+    ranks = hashes(data.x_train, data.y_train)
+    lowest[sorted(range(n), key=ranks.__getitem__)[:count]] = True
+    tested = lowest & (data.y_train != EMPTY)  # empty slots are ranked as records are
+    if not tested.any():
+        raise UserError(f"{data.name}: all that --test-fraction {fraction} holds out could not be "
+                        "read; take a larger share")
+    return dataclasses.replace(
+        data, x_train=frozen(data.x_train[~lowest], data.x_train.dtype),
+        y_train=frozen(data.y_train[~lowest], np.int32),
+        x_test=frozen(data.x_train[tested], data.x_train.dtype),
+        y_test=frozen(data.y_train[tested], np.int32), notes=(*data.notes, note(fraction)))
+
+
+def check_same(trained: Iterable[str], data: Dataset) -> None:
+    """Checks that what is tested on was held out when a release was trained.
+
+    Args:
+        trained: The public lines on the data in the release's statement.
+        data: The data set of the evaluation.
+
+    Raises:
+        UserError: The shares differ: what one held out, the other trained on.
+    """
+    before, now = ([line for line in map(str, lines) if line.startswith(NOTE)]
+                   for lines in (trained, data.notes))
+    if before != now:
+        raise UserError(f"{_said('the training', before)}, {_said('this evaluation', now)}: some "
+                        "records would be tested on that were trained on; pass the --test-fraction "
+                        "of the training")
+
+
+def _said(part: str, lines: list[str]) -> str:
+    """Returns what is known of a part's share, for a message."""
+    share = lines[0].removeprefix(NOTE).split()[0] if lines else "no share"
+    return f"{part} held out {share}"

@@ -1,0 +1,135 @@
+"""A draft of a table's schema: what is read from the data, and how a schema is written.
+
+A draft says of every entry that it was read from private records. An entry that is replaced by the
+word `private` can be bought under differential privacy instead (`run.schema_purchase`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import yaml
+
+from dpgen_jax.core.errors import UserError, nearest
+from dpgen_jax.data import schema
+from dpgen_jax.data.base import listed
+from dpgen_jax.data.parsing import Cells
+
+MAX_CATEGORIES = 100
+HEADER = """\
+# The schema of {source}: edit it, then pass it with --schema.
+# Replace an entry by what you know without the data and remove it from read_from_data, or write
+# `private` in its place (min and max together, or categories) and buy it:
+#   python -m dpgen_jax.schema {source} --schema THIS --schema-epsilon E --out NEW"""
+LEAKS = """\
+# KEEP IT PRIVATE: entries read from private records are covered by no epsilon. A run refuses them,
+# or with --accept-uncovered it publishes them, and its statement says so."""
+BOUGHT = "# Leave `bought` as it is: every training run with this schema charges it."
+
+
+def draft(cells: Cells, label: str) -> dict[str, Any]:
+    """Drafts a schema whose kinds, bounds, categories and nulls are READ FROM THE DATA.
+
+    Args:
+        cells: The cells of a CSV file.
+        label: The column of the classes.
+
+    Returns:
+        The document, whose `read_from_data` lists what was read.
+
+    Raises:
+        UserError: Naming the column at fault.
+    """
+    if label not in cells.columns:
+        raise UserError(f"--label {label}: no such column{nearest(label, cells.columns)}; known: "
+                        f"{listed(cells.columns)}")
+    columns = {name: _column(name, texts, name == label)
+               for name, texts in cells.columns.items()}
+    document = {"label": label, "columns": columns, "read_from_data": [
+        f"{name}.{entry}" for name, entries in columns.items() for entry in entries
+        if (name, entry) != (label, "kind")]}
+    schema.parse(document, cells.source)
+    return document
+
+
+def _column(name: str, texts: list[str], is_label: bool) -> dict[str, Any]:
+    """The entries of a column."""
+    present = [text for text in texts if text not in schema.NULLS]
+    if not present or (is_label and len(present) < len(texts)):
+        raise UserError(f"column {name} holds empty cells; every row needs its class" if present
+                        else f"column {name} holds no values; remove it from the file")
+    nullable = {} if is_label else {
+        "nullable": "true" if len(present) < len(texts) else "false"}
+    values = [value for text in present if (value := schema.number(text)) is not None]
+    if not is_label and len(values) == len(present):
+        whole = all(value.is_integer() for value in values)
+        return {**numbers(min(values), max(values), whole), **nullable}
+    categories = ordered(present)
+    if len(categories) > MAX_CATEGORIES:
+        raise UserError(f"column {name} holds {len(categories)} different texts; remove it from "
+                        "the file if it is an identifier or free text, or write its schema")
+    return {"kind": "categorical", "categories": categories, **nullable}
+
+
+def ordered(texts: Iterable[str]) -> list[str]:
+    """Returns each text once, numbers by their value: 9 before 10."""
+    return sorted(set(texts), key=lambda text: (schema.number(text) or 0.0, text))
+
+
+def numbers(low: float, high: float, whole: bool) -> dict[str, str]:
+    """Returns the kind and bounds of a column of numbers.
+
+    Whole numbers that an integer column cannot tell apart are continuous.
+
+    Args:
+        low: The least value.
+        high: The largest value.
+        whole: Whether all values are whole.
+    """
+    if whole and schema.distinguishable(math.floor(low), math.ceil(high)):
+        return {"kind": "integer", "min": str(math.floor(low)), "max": str(math.ceil(high))}
+    return {"kind": "continuous", "min": repr(float(low)), "max": repr(float(high))}
+
+
+def render(document: dict[str, Any], source: str) -> str:
+    """Writes a schema as YAML, with a comment beside each entry that comes from the records.
+
+    Args:
+        document: The schema.
+        source: The name of the CSV file that it was drafted from.
+    """
+    read, purchases = document.get("read_from_data", []), document.get("bought", [])
+    from_data, paid = set(read), {row["entry"] for row in purchases}
+    warnings = [LEAKS] * bool(read) + [BOUGHT] * bool(purchases)
+    lines = [HEADER.format(source=source), *warnings,
+             f"label: {_text(document['label'])}", "columns:"]
+    for name, entries in document["columns"].items():
+        lines.append(f"  {_text(name)}:")
+        for key, value in entries.items():
+            spoken = f"{name}.{schema.TERMS.get(key, key)}"
+            remark = ("  # read from private data" if f"{name}.{key}" in from_data else
+                      "  # bought under differential privacy" if spoken in paid else "")
+            lines.append(f"    {key}: {_value(value)}{remark}")
+    if read:
+        lines += ["read_from_data:", *(f"  - {_text(entry)}" for entry in read)]
+    if purchases:
+        lines += ["bought:", *(f"  - {{{', '.join(f'{k}: {_value(v)}' for k, v in row.items())}}}"
+                               for row in purchases)]
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(_quoted(text) for text in value)}]"
+    return _text(str(value))
+
+
+def _text(text: str) -> str:
+    return text if re.fullmatch(r"[+-]?\w[\w.+-]*", text, re.ASCII) else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    return yaml.safe_dump(text, default_style='"', allow_unicode=True, width=math.inf).strip()

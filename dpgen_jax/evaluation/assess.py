@@ -1,0 +1,300 @@
+"""Evaluation of a release: `assess` measures it, and `write` writes the results to files.
+
+The command `evaluate` and notebooks share this module. Everything measured against real records is
+not covered by epsilon: it is for the data holder, and for readers to whom the data holder shows it.
+metrics.json lists which numbers these are.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpgen_jax.core.config import Evaluation, to_json
+from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
+from dpgen_jax.data import Dataset, held_out, tables, transform, without_empty_slots
+from dpgen_jax.evaluation import attacks, fidelity, inception, judge, membership, utility
+from dpgen_jax.evaluation import tables as table_scores
+from dpgen_jax.evaluation.marginals import cells
+from dpgen_jax.evaluation.report import figures, neighbours, page, table_figures
+from dpgen_jax.evaluation.scores import Images, Log
+from dpgen_jax.evaluation.settings import setting_for
+from dpgen_jax.release import contents, plots
+from dpgen_jax.release.bundle import Release
+from dpgen_jax.run import folder
+from dpgen_jax.run import metrics as run_metrics
+
+MAX_COMPARED = {"full": 10_000, "fast": 5_000}
+"""The most synthetic records that attacks read and fidelity measures, or as many as tested on."""
+N_NEIGHBOURS = 500
+"""Synthetic records whose nearest real neighbours are shown on the private page."""
+GRID_COLUMNS = 10
+
+Draw = Callable[[int, int], Images]
+"""A function of (n, seed) that returns synthetic records and labels."""
+
+
+def assess(release: Release, dataset: Dataset, options: Evaluation = Evaluation(),
+           log: Log = print) -> dict[str, Any]:
+    """Measure a release: its utility, its fidelity, and what membership attacks reach.
+
+    Of a classifier its accuracy alone is measured.
+
+    Args:
+      release: The release.
+      dataset: The data set that it was trained on, with the held-out part, on which everything is
+        tested once.
+      options: What is measured, and how thoroughly.
+      log: A function that takes lines of progress.
+
+    Returns:
+      The content of metrics.json; the modules `utility`, `tables`, `fidelity` and `membership` of
+      this package document their parts.
+
+    Raises:
+      UserError: The data set has other records or classes than the release, or no held-out part;
+        or there are more classes than samples.
+    """
+    check(release.spec, dataset)
+    held_out.check_same(release.privacy.get("data_notes", ()), dataset)
+    dataset = without_empty_slots(dataset)
+    if release.classifies:
+        return _header("classifier", dataset, release) | _classifier(release, dataset)
+    needed, n_test = fidelity.NEIGHBOURS + 1, len(_test(dataset)[1])
+    if (isinstance(dataset.spec, ImageSpec) and "fidelity" in options.metrics
+            and n_test < needed):
+        raise UserError(f"{dataset.name} has {n_test} held-out records, and fidelity needs "
+                        f"{needed}; hold out more, or name other --metrics")
+    if options.samples is not None and options.samples < release.spec.classes:
+        raise UserError(f"{options.samples} samples for {release.spec.classes} classes; pass "
+                        f"--samples {100 * release.spec.classes} or more")
+    if isinstance(release.spec, TableSpec):
+        return _header("table", dataset, release) | _table(
+            release, release.spec, dataset, options, log)
+    return _header("images", dataset, release) | _images(release, dataset, options, log)
+
+
+def _header(kind: str, dataset: Dataset, release: Release) -> dict[str, Any]:
+    """Return the part of metrics.json that says what was measured, when, and with what software."""
+    return {"dataset": dataset.name, "kind": kind,
+            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "versions": folder.environment()["versions"], "release": to_json(release.privacy)}
+
+
+def _classifier(release: Release, dataset: Dataset) -> dict[str, Any]:
+    x, y = _test(dataset)
+    accuracy = float(np.mean(release.predict(x) == y))
+    return {"accuracy": accuracy, "n_test": len(y), "not_covered_by_epsilon": ["accuracy"]}
+
+
+def _test(dataset: Dataset) -> Images:
+    """Return the held-out records and labels of a data set that has some."""
+    if dataset.x_test is None or dataset.y_test is None:
+        raise UserError(f"{dataset.name} has no held-out part to test on; add one (csv: "
+                        "--test-csv FILE; npz: x_test and y_test; folder: test/CLASS), or train "
+                        "and evaluate with --test-fraction 0.2")
+    return dataset.x_test, dataset.y_test
+
+
+def _train(dataset: Dataset) -> Images:
+    return dataset.x_train, dataset.y_train
+
+
+def check(spec: Spec, dataset: Dataset) -> None:
+    """Check that a release can be evaluated on a data set.
+
+    Args:
+      spec: The kind of records that the release makes.
+      dataset: The data set.
+
+    Raises:
+      UserError: The data set has other records or classes, or no held-out part.
+    """
+    if dataset.spec != spec:
+        raise UserError(f"{dataset.name} holds {_text(dataset.spec)}, the release makes "
+                        f"{_text(spec)}{_difference(dataset.spec, spec)}; name the data set it was "
+                        "trained on, with the same --image-size, --attribute or --schema")
+    _test(dataset)
+
+
+def _text(spec: Spec) -> str:
+    """Return a description of the records, for error messages."""
+    if isinstance(spec, ImageSpec):
+        size = f"{spec.height} x {spec.width} x {spec.channels}"
+        return f"images of {size} in {spec.classes} classes"
+    return f"a table of {len(spec.columns)} columns and {spec.classes} classes"
+
+
+def _difference(ours: Spec, theirs: Spec) -> str:
+    """Return the first column that two schemas of tables declare differently, for a message."""
+    if not (isinstance(ours, TableSpec) and isinstance(theirs, TableSpec)):
+        return ""
+    pairs = zip((*ours.columns, ours.label), (*theirs.columns, theirs.label), strict=False)
+    names = [a.name for a, b in pairs if a != b]
+    return f" (the schemas differ from column {names[0]!r} on)" if names else ""
+
+
+def _once(draw: Draw) -> Draw:
+    """Return a function that draws once for a seed; a smaller draw is the beginning of it."""
+    cache: dict[int, Images] = {}
+
+    def cached(n: int, seed: int) -> Images:
+        if seed not in cache or len(cache[seed][1]) < n:
+            cache[seed] = draw(n, seed)
+        x, y = cache[seed]
+        return x[:n], y[:n]
+
+    return cached
+
+
+def _images(release: Release, dataset: Dataset, options: Evaluation, log: Log) -> dict[str, Any]:
+    test, real = _test(dataset), _train(dataset)
+    setting = setting_for(options)
+    full, n_most = setting.name == "full", MAX_COMPARED[setting.name]
+    draw = _once(lambda n, seed: release.sample(n, seed=seed))
+    network = None
+    if options.inception_weights:  # read first: a wrong file must not cost minutes
+        network = functools.partial(inception.features, inception.load(options.inception_weights),
+                                    log=log)
+    parts = [utility.utility(draw, test, real, setting, classes=release.spec.classes, log=log)]
+
+    def draws(most: int) -> list[Images]:
+        return [draw(min(most, setting.n_samples), seed) for seed in range(setting.seeds)]
+
+    if "fidelity" in options.metrics:
+        course = judge.COURSES[setting.name]
+        compared = draws(max(n_most, len(test[1])) if full else n_most)
+        parts.append(_timed("fidelity", lambda: fidelity.fidelity(
+            compared, test, real, judge.train(real, test, course, log=log), network, log,
+            None if full else fidelity.INCEPTION_IMAGES)))
+    if "membership" in options.metrics:
+        parts.append(_timed("membership", lambda: _membership(release, draws(n_most), dataset,
+                                                              log)))
+    return _merged(parts)
+
+
+def _timed(name: str, part: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return a part of metrics.json, with the seconds that it took."""
+    started = time.monotonic()
+    return part() | {"seconds": {name: time.monotonic() - started}}
+
+
+def _table(release: Release, spec: TableSpec, dataset: Dataset, options: Evaluation, log: Log
+           ) -> dict[str, Any]:
+    if options.inception_weights:
+        raise UserError("--inception-weights is for images; this release makes a table")
+    draw = _once(lambda n, seed: release.encoded(n, seed=seed))
+    parts = [table_scores.utility(draw, _test(dataset), _train(dataset), spec, options, log)]
+    if "membership" in options.metrics:
+        n_compared = min(MAX_COMPARED["full"], parts[0]["n_samples"])
+        parts.append(_timed("membership", lambda: _membership(
+            release, [draw(n_compared, seed) for seed in range(parts[0]["seeds"])], dataset, log)))
+    return _merged(parts)
+
+
+def _membership(release: Release, draws: Sequence[Images], dataset: Dataset, log: Log
+                ) -> dict[str, Any]:
+    part, keys = membership.membership(draws, _train(dataset), _test(dataset), release.privacy, log)
+    return {"membership": part, "not_covered_by_epsilon": keys}
+
+
+def _merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Merge the parts; their notes, their uncovered keys and their seconds are concatenated."""
+    lists = {name: [line for part in parts for line in part.get(name, [])]
+             for name in ("notes", "not_covered_by_epsilon")}
+    seconds = {name: spent for part in parts for name, spent in part["seconds"].items()}
+    return {key: value for part in parts for key, value in part.items()} | lists | {
+        "seconds": seconds}
+
+
+def write(metrics: dict[str, Any], release: Release, dataset: Dataset, out: Path,
+          run: Path | None = None) -> Path:
+    """Write metrics.json, report.html, samples.png of images, and private/neighbours.html.
+
+    The last holds real records. Of a classifier metrics.json alone is written.
+
+    Args:
+      metrics: The result of `assess`.
+      release: The release.
+      dataset: The data set, as for `assess`.
+      out: The folder that is written to.
+      run: The run folder of the release, if it is at hand.
+
+    Returns:
+      The path of the report, or of metrics.json.
+    """
+    dataset = without_empty_slots(dataset)
+    out.mkdir(parents=True, exist_ok=True)
+    folder.write_json(out / "metrics.json", metrics)
+    if release.classifies:
+        return out / "metrics.json"
+    samples = _samples(release)
+    drawings: tuple[figures.Figure | None, ...] = ()
+    if isinstance(release.spec, TableSpec):
+        drawings = _table_figures(release, release.spec, dataset)
+    else:
+        plots.samples_grid(samples[0], out / "samples.png", release.spec.classes)
+    source = run if run and (run / "config.json").is_file() else None
+    report = page.Report(
+        metrics, release.privacy,
+        contents.described(source / "config.json") if source else _configuration(release),
+        run_metrics.read(source / "metrics.jsonl") if source else (), samples,
+        tuple(figure for figure in drawings if figure))
+    (out / "report.html").write_text(page.page(report), encoding="utf-8")
+    _write_private(out / "private", release, dataset)
+    return out / "report.html"
+
+
+def _configuration(release: Release) -> dict[str, Any]:
+    return {"method": release.method, "config": to_json(release.config),
+            "spec": to_json(release.spec)}
+
+
+def _samples(release: Release) -> Any:
+    """Return images, a row of `GRID_COLUMNS` a class; or header and rows of text."""
+    if isinstance(release.spec, TableSpec):
+        return tables.cells(release.spec, *release.sample(page.MAX_ROWS, seed=0))
+    classes = release.spec.classes
+    return release.sample(classes * GRID_COLUMNS, np.repeat(np.arange(classes), GRID_COLUMNS),
+                          seed=0)
+
+
+def _table_figures(release: Release, spec: TableSpec, dataset: Dataset
+                   ) -> tuple[figures.Figure | None, ...]:
+    (x, y), held_out = _train(dataset), _test(dataset)
+    n = min(len(held_out[1]), len(y))
+    picked = np.random.default_rng(0).permutation(len(y))[:n]
+    synthetic, train, test = (cells(spec, rows) for rows in (
+        release.encoded(n, seed=0), (x[picked], y[picked]), held_out))
+    return (table_figures.marginals(spec, synthetic, test),
+            table_figures.correlations(spec, synthetic, test),
+            table_figures.distances(spec, synthetic, train, test))
+
+
+def _write_private(root: Path, release: Release, dataset: Dataset) -> None:
+    """Write the data holder's page, into a folder that nobody else may read."""
+    root.mkdir(mode=0o700, exist_ok=True)
+    root.chmod(0o700)
+    x, y = release.encoded(N_NEIGHBOURS, seed=0)
+    rows, distances = (part[:, 0] for part in attacks.nearest(x, dataset.x_train))
+    x_test = _test(dataset)[0]
+    picked = np.random.default_rng(0).permutation(len(x_test))[:N_NEIGHBOURS]  # may be sorted
+    summary = attacks.closeness(x, dataset.x_train, x_test[picked])
+    ours: Any = np.round(x * 255).astype(np.uint8)
+    theirs: Any = dataset.x_train[rows]
+    header = None
+    if isinstance(release.spec, TableSpec):
+        spec = release.spec
+        header, ours = tables.cells(spec, transform.decode(spec, x), y)
+        _, theirs = tables.cells(spec, transform.decode(spec, theirs), dataset.y_train[rows])
+    text = neighbours.private_page(dataset.name, ours, theirs, distances, summary, header)
+    with os.fdopen(os.open(root / "neighbours.html", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
+                   "w", encoding="utf-8") as file:
+        file.write(text)

@@ -1,0 +1,183 @@
+"""The page that compares runs side by side, and warns where they cannot be compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dpgen_jax.core.types import UserError
+from dpgen_jax.evaluation.report import explain, figures, render, tables
+from dpgen_jax.evaluation.report.render import Cell, Figure, Table, is_leaf, leaves, number, score
+from dpgen_jax.release import guarantee
+
+HIGHER = ("auroc", "auprc", "accuracy", "inception_score", "precision", "recall", "coverage")
+LOWER = ("fid", "fid_features", "one_way_tvd", "two_way_tvd", "correlation_difference", "pmse",
+         "detection_auroc", "schema_violations")
+"""Metrics of which a higher or a lower value is better; others have no best."""
+SAME = {"dataset": "data set", "kind": "the kind of records",
+        "setting": "the setting of the evaluation", "schedule": "the schedule of the evaluation",
+        "classifiers": "the classifiers", "n_samples": "the number of synthetic records evaluated",
+        "n_test": "the number of held-out records", "seeds": "the number of seeds"}
+"""Conditions that must be equal for scores to be compared, and their names in the page."""
+
+
+class Entry(NamedTuple):
+    """A run to compare."""
+
+    name: str
+    metrics: dict[str, Any]
+    """The content of metrics.json."""
+    privacy: dict[str, Any]
+    """The content of privacy.json."""
+    grid: Figure | None = None
+    """A grid of samples, if there is one."""
+
+
+def compare(runs: Sequence[Entry | tuple]) -> str:
+    """Render the page; best values are marked among the runs of `comparable` alone.
+
+    Args:
+      runs: Two or more `Entry`s.
+
+    Returns:
+      The HTML.
+
+    Raises:
+      UserError: There are fewer than two runs, or a privacy statement is damaged.
+    """
+    entries = [Entry(*run) for run in runs]
+    if len(entries) < 2:
+        raise UserError(f"{len(entries)} run to compare; name at least two")
+    entries = [entry._replace(privacy=explain.checked(entry.privacy)) for entry in entries]
+    fair = comparable(entries)
+    return render.page(
+        "compare.html", entries=entries, fair=[entries[i].name for i in fair],
+        warnings=warnings(entries), terms=_terms(entries), scores=_scores(entries, fair),
+        scatter=figures.scatter([
+            figures.Point(e.name, e.privacy["epsilon"], *main_score(e.metrics), not doubts(e))
+            for e in entries]))
+
+
+def conditions(metrics: dict[str, Any]) -> dict[str, Any]:
+    """Return the conditions of an evaluation, with the keys of `SAME`."""
+    setting = metrics.get("setting") or {}
+    schedule = ", ".join(f"{name} {number(value)}"
+                         for name, value in leaves(setting.get("schedule") or {}))
+    return {name: metrics.get(name) for name in SAME} | {
+        "setting": setting.get("name"), "schedule": schedule or None,
+        "classifiers": ", ".join(metrics.get("gen2real") or ()) or None}
+
+
+def comparable(entries: Sequence[Entry]) -> list[int]:
+    """Find the largest group of runs with valid guarantees and the same conditions.
+
+    Args:
+      entries: The runs.
+
+    Returns:
+      Their indices; the first of equally large groups, and none for a group of one.
+    """
+    groups: dict[str, list[int]] = {}
+    for i, entry in enumerate(entries):
+        if entry.metrics and not doubts(entry):
+            groups.setdefault(str(conditions(entry.metrics)), []).append(i)
+    largest = max(groups.values(), key=len, default=[])
+    return largest if len(largest) > 1 else []
+
+
+def warnings(entries: Sequence[Entry]) -> tuple[str, ...]:
+    """Return the reasons why runs may not be compared, one sentence each; none where all may."""
+    lines = [f"{entry.name}: {why}" for entry in entries for why in doubts(entry)]
+    promises = [name for name in ("unit", "relation", "delta")
+                if len({str(entry.privacy[name]) for entry in entries}) > 1]
+    if promises:
+        lines.append(f"Runs differ in {', '.join(promises)}, so their epsilons are not the same "
+                     "promise and cannot be set beside each other.")
+    of_runs = [conditions(entry.metrics) for entry in entries]
+    differing = [text for name, text in SAME.items()
+                 if len({str(run[name]) for run in of_runs}) > 1]
+    if differing:
+        lines.append(f"Runs differ in {', '.join(differing)}, so scores across them do not "
+                     "compare; the table below says how.")
+    return tuple(lines)
+
+
+def doubts(entry: Entry) -> tuple[str, ...]:
+    """Return why there is no guarantee, why it leaves something out, or why it cannot hold."""
+    gaps = explain.gaps(entry.privacy)
+    uncovered = (guarantee.of(entry.privacy).text,) if gaps else ()
+    return explain.alarms(entry.privacy) + uncovered + explain.exceeded(entry.metrics)
+
+
+def main_score(metrics: dict[str, Any]) -> tuple[str, float]:
+    """Return the one score by which a run is drawn.
+
+    Args:
+      metrics: The content of metrics.json.
+
+    Returns:
+      The name and the mean over classifiers of their accuracy or AUROC, trained on synthetic
+      records; "" and NaN without one.
+    """
+    average = metrics.get("average", {}).get("gen2real", {}).get("accuracy")
+    if is_leaf(average):
+        return "accuracy, mean of all classifiers", float(average["mean"])
+    scores = list(metrics.get("gen2real", {}).values())
+    for name in ("auroc", "accuracy"):
+        means = [s[name]["mean"] for s in scores if is_leaf(s.get(name))]
+        if means:
+            return f"{render.label(name)}, mean of all classifiers", math.fsum(means) / len(means)
+    return "", math.nan
+
+
+def _terms(entries: Sequence[Entry]) -> Table:
+    """Return the table of the guarantees and of the conditions of the evaluations."""
+    rows = [("guarantee", [Cell(guarantee.of(e.privacy).text) for e in entries])]
+    rows += [(name.replace("_", " "), [Cell(number(e.privacy.get(name))) for e in entries])
+             for name in ("epsilon", "delta", "unit", "relation", "noise_source", "method",
+                          "preset", "steps")]
+    rows += [(text, [Cell(number(conditions(e.metrics)[name])) for e in entries])
+             for name, text in SAME.items()]
+    return render.table("What is promised, and how it was evaluated",
+                        ["", *(entry.name for entry in entries)], rows)
+
+
+def _scores(entries: Sequence[Entry], fair: Sequence[int]) -> Table:
+    """Return the table of all scores, with the best of the comparable runs marked."""
+    by_run = [{path: leaf for path, leaf in leaves(entry.metrics) if is_leaf(leaf)}
+              for entry in entries]
+    marks = [tables.from_real(entry.metrics) for entry in entries]
+    rows = []
+    paths = dict.fromkeys(path for scores in by_run for path in scores)
+    for path in sorted(paths, key=lambda path: not path.startswith("average")):
+        best = _best(path, [scores.get(path) for scores in by_run], fair)
+        rows.append((" ".join(map(render.label, path.split("."))), [
+            Cell(score(scores[path]), real(path), i in best) if path in scores else tables.NOTHING
+            for i, (scores, real) in enumerate(zip(by_run, marks, strict=True))]))
+    return render.table("Scores", ["score", *(entry.name for entry in entries)], rows)
+
+
+def _best(path: str, scores: Sequence[dict[str, Any] | None], fair: Sequence[int]) -> list[int]:
+    """Return the indices of the best mean among the `fair` runs.
+
+    There are none where neither higher nor lower is better, where only one of the runs has the
+    score, and where all are equal.
+    """
+    sign = _sign(path)
+    means = {i: sign * leaf["mean"] for i in fair if (leaf := scores[i]) is not None}
+    if not sign or len(set(means.values())) < 2:
+        return []
+    return [i for i, mean in means.items() if mean == max(means.values())]
+
+
+def _sign(path: str) -> int:
+    """Return 1 where more is better, -1 where less is, 0 where neither.
+
+    It is 0 also of scores that are not the generator's: of real records alone, or of an attack,
+    which proves nothing by failing.
+    """
+    name = path.split(".")[-1]
+    if path.startswith(("real2real", "average.real2real", "membership")):
+        return 0
+    return -1 if name in LOWER else int(name.endswith(HIGHER))

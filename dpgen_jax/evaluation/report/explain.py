@@ -1,0 +1,263 @@
+"""Explanation of a privacy statement in plain language.
+
+Every fact is read from privacy.json. What is added here is the definition of (epsilon, delta)
+differential privacy (Dwork and Roth, "The Algorithmic Foundations of Differential Privacy", 2014)
+and what it bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dpgen_jax.core.types import UserError
+from dpgen_jax.evaluation.report.render import number
+from dpgen_jax.release import guarantee
+
+NEEDED = ("epsilon", "delta", "relation", "unit", "noise_source")
+"""The fields of privacy.json without which nothing can be explained."""
+WEAK = 0.99
+"""The probability of a right guess above which a guarantee is hardly a bound."""
+
+ONE = {"record": "one record", "client": "one client with all its records"}
+CHANGE = {"record": "the content and label of one record are replaced by any others",
+          "client": "all records of one client are replaced by any others"}
+RELATIONS = {
+    "replace-one": "both hold equally many {unit}s, a number that is public, and from one to the "
+                   "other {change}",
+    "add-remove": "one of them holds {one} that the other does not hold",
+    "zero-out": "in one of them {one} is replaced by an empty one that contributes nothing",
+}
+
+
+def checked(privacy: dict[str, Any]) -> dict[str, Any]:
+    """Check a privacy statement, and return it with epsilon and delta as floats.
+
+    Args:
+      privacy: The content of privacy.json.
+
+    Returns:
+      The same fields.
+
+    Raises:
+      UserError: A field is missing, or epsilon or delta is no number.
+    """
+    missing = [name for name in NEEDED if name not in privacy]
+    if missing:
+        raise UserError(f"the privacy statement has no {missing[0]!r}; take privacy.json as "
+                        "training wrote it")
+    try:
+        numbers = {name: float(privacy[name]) for name in ("epsilon", "delta")}
+    except (TypeError, ValueError) as error:
+        raise UserError(f"epsilon or delta of the privacy statement is no number: {error}"
+                        ) from error
+    return {**privacy, **numbers}
+
+
+def alarms(privacy: dict[str, Any]) -> tuple[str, ...]:
+    """Return why a statement guarantees nothing; empty where epsilon holds, for all or for part."""
+    stamp = guarantee.of(privacy)
+    if stamp.holds:
+        return ()
+    budget = privacy.get("budget_epsilon")
+    noise = ("" if budget in (None, "inf") or not math.isfinite(float(budget)) else
+             f" The noise was chosen for epsilon {number(budget)}; that number is no guarantee.")
+    return (f"The guarantee of this release is \u201c{stamp.text}\u201d.{noise} It must not be "
+            "shared as private." + _published(privacy.get("as_published")),)
+
+
+def gaps(privacy: dict[str, Any]) -> tuple[str, ...]:
+    """Return the parts of a release that epsilon does not cover, although it covers the rest."""
+    stamp = guarantee.of(privacy)
+    return stamp.why if stamp.kind == "not covered" else ()
+
+
+def _published(claim: Any) -> str:
+    """Return a sentence on the epsilon of a paper's formula, beside no valid guarantee."""
+    if not isinstance(claim, dict):
+        return ""
+    return (f" The formula that was published with the method gives epsilon "
+            f"{number(claim.get('epsilon'))} for {number(claim.get('steps'))} steps "
+            f"({claim.get('formula')}). It is repeated for comparison; it is not proven for the "
+            "code that ran.")
+
+
+def cautions(privacy: dict[str, Any]) -> tuple[str, ...]:
+    """Return warnings on what weakens a valid guarantee."""
+    warnings = []
+    guess = best_guess(privacy["epsilon"], privacy["delta"])
+    if not alarms(privacy) and guess > WEAK:
+        warnings.append(f"At epsilon {number(privacy['epsilon'])} the bound by itself is weak: it "
+                        "allows an attacker to be almost certain. Attacks that reach less are "
+                        "experience, and no proof.")
+    size = population(privacy)
+    if size and privacy["delta"] >= 1 / size[1]:
+        warnings.append(f"Delta is {number(privacy['delta'])}, which is not below 1 divided by "
+                        f"the number of {size[0]} ({number(size[1])}). A delta of this size would "
+                        "allow a release that shows some of them outright.")
+    return tuple(warnings)
+
+
+def mismatches(privacy: dict[str, Any], metrics: dict[str, Any]) -> tuple[str, ...]:
+    """Return a sentence for each field in which the evaluation has another statement than this."""
+    evaluated = metrics.get("release") or {}
+    return tuple(f"The evaluation was made of a release with {name.replace('_', ' ')} "
+                 f"{number(evaluated[name])}, and this statement says {number(privacy.get(name))}."
+                 for name in (*NEEDED, "method", "preset")
+                 if name in evaluated and _plain(evaluated[name]) != _plain(privacy.get(name)))
+
+
+def exceeded(metrics: dict[str, Any]) -> tuple[str, ...]:
+    """Return what an attack reached beyond the guarantee, which then cannot hold."""
+    membership = metrics.get("membership") or {}
+    if not membership.get("exceeds_guarantee"):
+        return ()
+    return (str(membership.get("sentence") or "An attack reached more than the guarantee allows."),)
+
+
+def _plain(value: Any) -> str:
+    """Return a text that is the same for "inf", infinity and so on."""
+    try:
+        return str(float(value))
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def population(privacy: dict[str, Any]) -> tuple[str, int] | None:
+    """Return ("clients" or "records", their number), as the statement has it, or None."""
+    for name in ("clients", "records"):
+        if isinstance(privacy.get(name), int) and privacy[name] > 0:
+            return name, privacy[name]
+    return None
+
+
+def best_guess(epsilon: float, delta: float) -> float:
+    """Return the largest probability with which two neighbouring data sets are told apart.
+
+    From even odds it is (e^epsilon + delta) / (1 + e^epsilon).
+
+    Source:
+      Kairouz et al., "The Composition Theorem for Differential Privacy", ICML 2015.
+    """
+    shrink = math.exp(-epsilon)
+    return min(1.0, (1 + delta * shrink) / (1 + shrink))
+
+
+def factor(epsilon: float) -> str:
+    """Return e^epsilon as text, rounded up since it is a bound."""
+    if epsilon > 14:
+        return f"about 10 to the power {math.ceil(epsilon / math.log(10))}"
+    value = math.exp(epsilon)
+    return f"{math.ceil(value):,}" if value >= 100 else f"{math.ceil(100 * value) / 100:g}"
+
+
+def promise(privacy: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Explain a statement; without a valid guarantee only what its terms would mean.
+
+    Args:
+      privacy: A statement that `checked` returned.
+
+    Returns:
+      Pairs (question, answer).
+    """
+    epsilon, unit = privacy["epsilon"], str(privacy["unit"])
+    one = ONE.get(unit, f"one {unit}")
+    change = CHANGE.get(unit, f"{one} is replaced by any other")
+    relation = RELATIONS.get(privacy["relation"])
+    meaning = (relation.format(unit=unit, one=one, change=change) if relation
+               else "a relation that this page does not know; ask for its definition")
+    answers = [
+        ("Who is protected?", f"The unit is the {unit}: {one}." + _several(unit)),
+        ("Two data sets are compared", f"They are \u201cneighbours\u201d ({privacy['relation']}): "
+         f"{meaning}.")]
+    if alarms(privacy):
+        return tuple(answers)
+    if gaps(privacy):
+        answers.append(("What is left out?", "What is named above as not covered. It was read from "
+                        "the records and is in the release as it was; what follows is about all "
+                        "else."))
+    secret = ("which of two versions of this one was used" if privacy["relation"] == "replace-one"
+              else "whether this one was used")
+    return (*answers, *_bounds(epsilon, privacy["delta"], unit, secret))
+
+
+def _several(unit: str) -> str:
+    """Return a sentence on people with several records."""
+    if unit != "record":
+        return ""
+    return (" A person with several records is protected less: two records are covered by twice "
+            "the epsilon, and so on.")
+
+
+def _bounds(epsilon: float, delta: float, unit: str, secret: str
+            ) -> tuple[tuple[str, str], ...]:
+    """Return the questions and answers on epsilon and delta."""
+    guess = best_guess(epsilon, delta)
+    if guess < WEAK:
+        often = f"at most {math.ceil(1000 * guess) / 10:.1f} % of the cases"
+    elif epsilon < 25:
+        often = f"all but 1 of {math.ceil(1 / (1 - guess)):,} cases, as far as this bound goes"
+    else:
+        often = "practically every case, as far as this bound goes"
+    return (
+        ("What does epsilon bound?", f"Whatever can be seen in the release or made with it is at "
+         f"most {factor(epsilon)} times as probable with one of the two data sets as with the "
+         f"other, plus delta. The factor is e (about 2.718) to the power of epsilon, which is "
+         f"{number(epsilon)} here."),
+        ("What is delta?", f"{number(delta)}{_one_in(delta)}: the small probability that is added "
+         "to this bound, and to which the factor does not apply."),
+        (f"What does it mean for one {'person' if unit == 'record' else unit}?",
+         f"Take an attacker who knows all of the other {unit}s and wants to tell {secret}. "
+         "Delta aside, the attacker's odds for either answer "
+         f"rise at most {factor(epsilon)}-fold, whatever else "
+         f"is known now or later. From even odds, the guess may be right in {often}; a blind guess "
+         "is right in 50 %."))
+
+
+def _one_in(delta: float) -> str:
+    return f" (1 in {1 / delta:,.0f})" if 0 < delta < 0.1 else ""
+
+
+def assumptions(privacy: dict[str, Any]) -> tuple[str, ...]:
+    """Return what the guarantee rests on, as the statement has it."""
+    meaning = (" (the random generator of the operating system)"
+               if privacy["noise_source"] == guarantee.SOUND_NOISE else "")
+    lines = [f"Source of the noise: {privacy['noise_source']}{meaning}."]
+    if "accountant" in privacy:
+        lines.append(f"Accounting: {privacy['accountant']}.")
+    size = population(privacy)
+    if size:
+        lines.append(f"Public, and not protected: the number of {size[0]}, {number(size[1])}.")
+    if privacy.get("simulated_clients"):
+        lines.append(f"The {number(privacy['simulated_clients'])} clients of this run are "
+                     "simulated clients: the records were dealt to them for the run, and what is "
+                     "protected is the record.")
+    if "steps" in privacy:
+        lines.append(f"One training run of {number(privacy['steps'])} steps; its events are listed "
+                     "under \u201cThe ledger\u201d.")
+    sanitised = privacy.get("data_dependent_epsilon")
+    if isinstance(sanitised, dict):
+        lines.append(f"A sanitised data-dependent epsilon of {number(sanitised.get('epsilon'))} "
+                     f"was published; its cost is part of epsilon. {sanitised.get('kind', '')}")
+    return tuple(lines)
+
+
+def not_covered(privacy: dict[str, Any], has_metrics: bool) -> tuple[str, ...]:
+    """Return what the guarantee leaves out: as the statement lists it, and on this page."""
+    marked = ("the numbers and figures on this page that are marked \u2020: they are computed from "
+              "real records",) if has_metrics else ()
+    return (*gaps(privacy), *map(str, privacy.get("not_accounted", ())), *marked)
+
+
+def other_notes(privacy: dict[str, Any]) -> tuple[str, ...]:
+    """Return what else the statement says of the data."""
+    return tuple(note for note in data_notes(privacy) if not _uncovered(note))
+
+
+def data_notes(privacy: dict[str, Any]) -> tuple[str, ...]:
+    """Return all notes of the statement on the data."""
+    return tuple(map(str, privacy.get("data_notes", ())))
+
+
+def _uncovered(note: str) -> bool:
+    return note.lower().startswith("not covered")

@@ -1,0 +1,113 @@
+"""The page report.html, which a data holder can show to a lawyer or a reviewer.
+
+It is one file, without scripts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dpgen_jax.evaluation.report import explain, figures, render, tables
+from dpgen_jax.evaluation.report.render import Cell, Figure, Table
+from dpgen_jax.release import guarantee
+
+MAX_ROWS, MAX_COLUMNS = 20, 100
+"""The most rows and columns of a table of samples."""
+
+Images = tuple[np.ndarray, np.ndarray]
+"""uint8 [n, H, W, ch] and labels int [n]."""
+Rows = tuple[Sequence[str], Sequence[Sequence[str]]]
+"""Header and rows of text."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """The content of a report."""
+
+    metrics: dict[str, Any]
+    """The content of metrics.json; {} without an evaluation."""
+    privacy: dict[str, Any]
+    """The content of privacy.json."""
+    config: dict[str, Any]
+    """The content of config.json of the run, or the configuration of the release."""
+    rows: Sequence[dict[str, Any]] = ()
+    """The rows of metrics.jsonl of the run; none without its folder."""
+    samples: Images | Rows | None = None
+    """Synthetic records."""
+    figures: tuple[Figure, ...] = ()
+    """Figures of the fidelity, drawn where the held-out records are."""
+
+
+def page(report: Report) -> str:
+    """Render the page; nothing is computed from records here.
+
+    Args:
+      report: The content; every number is taken from it.
+
+    Returns:
+      The HTML.
+
+    Raises:
+      UserError: The privacy statement is damaged.
+    """
+    privacy, metrics = explain.checked(report.privacy), report.metrics
+    membership = metrics.get("membership") or {}
+    return render.page(
+        "report.html", privacy=privacy, metrics=metrics,
+        dataset=metrics.get("dataset") or report.config.get("dataset") or "unnamed data",
+        method=privacy.get("method") or report.config.get("method") or "unnamed method",
+        statement=statement(privacy, metrics),
+        samples=_samples(report.samples),
+        curves=figures.learning_curves(report.rows),
+        spent=figures.epsilon_curve(report.rows, privacy),
+        utility=tables.utility(metrics), bars=figures.utility_bars(metrics),
+        fidelity=tables.fidelity(metrics), figures=report.figures,
+        judge=tables.judge(metrics),
+        attacks=tables.membership(membership, tables.from_real(metrics)),
+        attacks_figure=figures.attacks(membership), membership=membership,
+        settings=tables.settings({k: v for k, v in report.config.items() if k not in SOFTWARE}),
+        versions=tables.settings({k: report.config[k] for k in SOFTWARE if k in report.config},
+                                 "code"),
+        ledger=tables.ledger(privacy), everything=tables.everything(metrics) if metrics else ())
+
+
+SOFTWARE = ("versions", "git", "package_version", "generator_sha256")
+"""Fields of config.json on the software that ran, not on what the user asked for."""
+
+
+def statement(privacy: dict[str, Any], metrics: dict[str, Any]) -> dict[str, Any]:
+    """Explain a privacy statement, for the template.
+
+    Args:
+      privacy: A statement that `explain.checked` returned.
+      metrics: The content of metrics.json, or {}.
+
+    Returns:
+      Its parts as sentences, by the names that the template uses.
+    """
+    return {"guarantee": guarantee.of(privacy).text, "alarms": explain.alarms(privacy),
+            "gaps": explain.gaps(privacy), "exceeded": explain.exceeded(metrics),
+            "cautions": explain.cautions(privacy) + explain.mismatches(privacy, metrics),
+            "promise": explain.promise(privacy), "assumptions": explain.assumptions(privacy),
+            "not_covered": explain.not_covered(privacy, bool(metrics)),
+            "notes": explain.other_notes(privacy)}
+
+
+def _samples(samples: Images | Rows | None) -> Figure | Table | None:
+    """Return samples as a figure of images or as a table, or None where there are none."""
+    if samples is None or not len(samples[1]):
+        return None
+    if isinstance(samples[0], np.ndarray):
+        return figures.sample_grid(*samples)
+    header, rows = samples
+    shown = rows[:MAX_ROWS]
+    cut = "" if len(header) <= MAX_COLUMNS else f", {MAX_COLUMNS} of {len(header)} columns"
+    return render.table(
+        f"The first {len(shown)} synthetic rows{cut}",
+        ["row", *(render.shorten(name, 60) for name in header[:MAX_COLUMNS])],
+        [(str(i), [Cell(render.shorten(text, 60)) for text in row[:MAX_COLUMNS]])
+         for i, row in enumerate(shown, 1)], numeric=False)

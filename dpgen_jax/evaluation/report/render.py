@@ -1,0 +1,205 @@
+"""The parts that all pages share: numbers as text, tables of cells, figures, and the templates.
+
+Templates escape all text: names of data sets, columns and notes are hostile input. A page runs no
+script and loads nothing; its Content-Security-Policy makes the browser refuse both.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jinja2
+
+from dpgen_jax.release.plots import visible
+
+MAX_TEXT = 300
+"""The most letters of one cell; longer text is cut, and says so."""
+MAX_ROWS = 2000
+"""The most rows of one table; later ones are left out, and the caption says so."""
+PNG = b"\x89PNG"
+"""The first bytes of a PNG file."""
+NAMES = {"fid": "FID (Inception-v3)", "fid_features": "Fr\u00e9chet distance of features",
+         "tpr_at_1_percent_fpr": "TPR at 1 % FPR"}
+"""Labels of metrics; "FID" stands only for the distance of Inception's features."""
+WORDS = {"auroc": "AUROC", "auprc": "AUPRC", "cnn": "CNN", "mlp": "MLP", "lda": "LDA",
+         "lr": "logistic regression", "svm": "SVM", "svc": "SVC", "nb": "naive Bayes",
+         "gaussian": "Gaussian", "bernoulli": "Bernoulli", "tvd": "TVD", "tpr": "TPR",
+         "fpr": "FPR", "pmse": "pMSE", "xgboost": "XGBoost", "adaboost": "AdaBoost"}
+"""Parts of a name that a label writes in another way."""
+POWERS = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078"
+                       "\u2079")
+"""The minus sign and the digits as superscripts."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """A cell of a table."""
+
+    text: str
+    real: bool = False
+    """Whether it is computed from real records, and so marked."""
+    best: bool = False
+    """Whether it is the best of its row."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A table of a page."""
+
+    caption: str
+    head: tuple[str, ...]
+    """The names of all columns."""
+    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
+    """For each row its name and its other cells."""
+    numeric: bool = True
+    """Whether the cells are numbers, set flush right."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A picture with its title and caption."""
+
+    title: str
+    """The title, which is also the text for those who cannot see the picture."""
+    caption: str
+    data: bytes
+    """A whole SVG or PNG file."""
+    from_real: bool = False
+    """Whether it is drawn from real records, and so not covered by epsilon."""
+
+    @property
+    def is_pixels(self) -> bool:
+        """Whether the data are a PNG file."""
+        return self.data.startswith(PNG)
+
+    @property
+    def uri(self) -> str:
+        """The picture as a data: URI. An image runs no scripts, whatever its text says."""
+        kind = "png" if self.is_pixels else "svg+xml"
+        return f"data:image/{kind};base64,{base64.b64encode(self.data).decode()}"
+
+
+def table(caption: str, head: Sequence[str], rows: Sequence[tuple[str, Sequence[Cell]]],
+          numeric: bool = True) -> Table:
+    """Build a table of at most `MAX_ROWS` rows.
+
+    Args:
+      caption: The caption; it says how many rows are left out.
+      head: The names of all columns.
+      rows: For each row its name and its other cells.
+      numeric: Whether the cells are numbers, set flush right.
+
+    Returns:
+      The table.
+    """
+    if len(rows) > MAX_ROWS:
+        caption = f"{caption}; the first {MAX_ROWS:,} of {len(rows):,} rows"
+    return Table(caption, tuple(head), tuple((shorten(name), tuple(cells))
+                                             for name, cells in rows[:MAX_ROWS]), numeric)
+
+
+def page(template: str, **context: Any) -> str:
+    """Render a page.
+
+    Args:
+      template: The name of a file in templates/.
+      **context: The variables of the template.
+
+    Returns:
+      The HTML, as text that can be encoded in any file.
+    """
+    return visible(_ENVIRONMENT.get_template(template).render(context))
+
+
+def number(value: Any) -> str:
+    """Return a number, or another JSON value, as text for people, with four significant digits."""
+    if value is None:
+        return "\u2013"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if not isinstance(value, float):
+        return shorten(str(value))
+    if not math.isfinite(value):
+        return "infinite" if math.isinf(value) else "not a number"
+    if value.is_integer() and abs(value) < 1e6:
+        return f"{value:,.0f}"
+    if 1e-4 <= abs(value) < 1e6:  # six digits just below 1, or a bound would read as 1
+        return f"{value:,.1f}" if abs(value) >= 1e4 else (
+            f"{value:.6g}" if 0.999 < abs(value) < 1 else f"{value:.4g}")
+    digits, _, power = f"{value:.3g}".partition("e")
+    raised = str(int(power or 0)).translate(POWERS)
+    return f"10{raised}" if digits == "1" else f"{digits} \u00d7 10{raised}"
+
+
+def score(leaf: Any) -> str:
+    """Return the mean and standard deviation of a leaf of metrics.json, or a number, as text."""
+    if not is_leaf(leaf):
+        return number(leaf)
+    mean, std = leaf["mean"], leaf.get("std")
+    if not isinstance(mean, int | float) or not math.isfinite(mean):
+        return number(mean)
+    places = 2 if abs(mean) >= 10 else 3 if abs(mean) >= 0.05 else 4
+    return f"{mean:.{places}f}" + ("" if std is None else f" \u00b1 {std:.{places}f}")
+
+
+def is_leaf(value: Any) -> bool:
+    """Return whether this is a `summary` {"mean", ...} of a score over seeds."""
+    return isinstance(value, dict) and "mean" in value and not isinstance(value["mean"], dict)
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (dotted path, leaf or plain value) of everything in a nested dict.
+
+    Lists of plain values are one value; other entries of a leaf come after it.
+
+    Args:
+      value: A JSON value.
+      path: The dotted path that it has itself.
+
+    Yields:
+      The path and the leaf or value of each entry.
+    """
+    if isinstance(value, dict) and not is_leaf(value):
+        for name, part in value.items():
+            yield from leaves(part, f"{path}.{name}" if path else str(name))
+    elif isinstance(value, list | tuple):
+        nested = any(isinstance(part, dict | list | tuple) for part in value)
+        if nested:
+            yield from leaves(dict(enumerate(value)), path)
+        else:
+            yield path, ", ".join(map(number, value))
+    else:
+        yield path, value
+        if is_leaf(value):
+            for name, part in value.items():
+                if name not in ("mean", "std", "values", "floor"):
+                    yield from leaves(part, f"{path}.{name}")
+
+
+def title(name: str) -> str:
+    """Return the label of a name with a capital, to begin a line with."""
+    text = label(name)
+    return text[:1].upper() + text[1:]
+
+
+def label(name: str) -> str:
+    """Return the name of a metric or classifier as people write it."""
+    return NAMES.get(name) or " ".join(WORDS.get(word, word) for word in str(name).split("_"))
+
+
+def shorten(text: str, limit: int = MAX_TEXT) -> str:
+    """Return at most `limit` letters, and where text was cut how many there were."""
+    text = str(text)
+    return text if len(text) <= limit else f"{text[:limit]}\u2026 ({len(text):,} letters)"
+
+
+_ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.PackageLoader("dpgen_jax.evaluation.report"), autoescape=True,
+    trim_blocks=True, lstrip_blocks=True)
+_ENVIRONMENT.filters["number"] = number

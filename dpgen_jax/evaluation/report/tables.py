@@ -1,0 +1,219 @@
+"""The tables of the report, from metrics.json, privacy.json and config.json."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dpgen_jax.evaluation.report.render import (
+    Cell,
+    Table,
+    is_leaf,
+    label,
+    leaves,
+    number,
+    score,
+    table,
+    title,
+)
+
+TASKS = {"gen2real": "synthetic \u2192 real", "real2real": "real \u2192 real",
+         "real2gen": "real \u2192 synthetic"}
+"""Labels of the tasks: trained on the first, tested on the second."""
+BASES = ("auroc", "auprc", "accuracy")
+"""Kinds of scores; names of metrics end with one of them."""
+NOTHING = Cell("\u2013")
+"""The cell where there is no value."""
+
+
+def from_real(metrics: dict[str, Any]) -> Callable[[str], bool]:
+    """Return a function that tells which numbers are computed from real records.
+
+    Args:
+      metrics: The content of metrics.json, which lists their keys.
+
+    Returns:
+      A function of a dotted key; it is true of all keys where metrics.json has no list.
+    """
+    keys = metrics.get("not_covered_by_epsilon")
+
+    def real(path: str) -> bool:
+        return keys is None or any(f"{path}.".startswith(f"{key}.") for key in keys)
+
+    return real
+
+
+def utility(metrics: dict[str, Any]) -> list[Table]:
+    """Return a table for each kind of score, with a row a classifier and a column a task."""
+    tasks = [task for task in TASKS if metrics.get(task)]
+    kinds = list(dict.fromkeys(_base(metric) for task in tasks
+                               for scores in metrics[task].values() for metric in scores))
+    return [_scores(metrics, kind, tasks) for kind in kinds]
+
+
+def _base(metric: str) -> str:
+    return next((base for base in BASES if metric.endswith(base)), metric)
+
+
+def _scores(metrics: dict[str, Any], kind: str, tasks: Sequence[str]) -> Table:
+    """Return the table of one kind of score."""
+    columns = list(dict.fromkeys(
+        (metric, task) for task in tasks for scores in metrics[task].values()
+        for metric in sorted(scores, key=lambda m: (m != kind, m)) if _base(metric) == kind))
+    columns.sort(key=lambda column: column[0] != kind)
+    names = list(dict.fromkeys(name for task in tasks for name in metrics[task]))
+    real = from_real(metrics)
+
+    rows = [(label(name), [_cell(f"{task}.{name}", metrics[task].get(name, {}), metric, real)
+                           for metric, task in columns]) for name in names]
+    average = metrics.get("average", {})
+    if any(metric in average.get(task, {}) for metric, task in columns):
+        rows.append(("mean of all", [_cell(f"average.{task}", average.get(task, {}), metric, real)
+                                     for metric, task in columns]))
+    heads = [TASKS[task] if metric == kind else f"{label(metric)}, {_way(metric, task)}"
+             for metric, task in columns]
+    return table(f"{title(kind)}: trained \u2192 tested", ["classifier", *heads], rows)
+
+
+def _way(metric: str, task: str) -> str:
+    """Return the label of a task; a validation score is tested on the kind it is trained on."""
+    way = TASKS[task]
+    return " \u2192 ".join([way.split(" ")[0]] * 2) if metric.startswith("validation") else way
+
+
+def _cell(path: str, scores: dict[str, Any], metric: str, real: Callable[[str], bool]) -> Cell:
+    """Return the cell of a metric among the scores that lie at a dotted path."""
+    if metric not in scores:
+        return NOTHING
+    return Cell(score(scores[metric]), real(f"{path}.{metric}"))
+
+
+def fidelity(metrics: dict[str, Any]) -> list[Table]:
+    """Return the table of distances beside those of real records, and one for each column."""
+    real, part = from_real(metrics), metrics.get("fidelity", {})
+    rows = [(label(name), [Cell(score(leaf), real(f"fidelity.{name}")), _floor(leaf)])
+            for name, leaf in part.items() if is_leaf(leaf)]
+    if is_leaf(metrics.get("schema_violations")):
+        rows.append(("cells that break the schema", [
+            Cell(score(metrics["schema_violations"]), real("schema_violations")), NOTHING]))
+    tables = [table("Synthetic, and real training records, beside held-out real ones",
+                    ["measure", "synthetic", "real training records"], rows)] if rows else []
+    for name, leaf in part.items():
+        columns = leaf.get("columns") if isinstance(leaf, dict) else None
+        if isinstance(columns, dict):
+            tables.append(table(f"{title(name)} of each column",
+                                ["column", "synthetic", "real training records"],
+                                [(str(column), [Cell(score(one), True), _floor(one)])
+                                 for column, one in columns.items()]))
+    return tables
+
+
+def _floor(leaf: dict[str, Any]) -> Cell:
+    floor = leaf.get("floor")
+    return NOTHING if floor is None else Cell(score({"mean": floor}), True)
+
+
+def membership(part: dict[str, Any], real: Callable[[str], bool]) -> Table | None:
+    """Return the table of attacks, of the bounds that the guarantee sets, and of chance.
+
+    Args:
+      part: The part `membership` of metrics.json.
+      real: The result of `from_real`.
+
+    Returns:
+      The table; None where there was no attack.
+    """
+    attacks = part.get("attacks", {})
+    if not attacks:
+        return None
+    measures = list(dict.fromkeys(name for scores in attacks.values() for name in scores))
+    rows = [(label(name), [_cell(f"membership.attacks.{name}", scores, measure, real)
+                           for measure in measures]) for name, scores in attacks.items()]
+    for text, key in (("allowed at most", "allowed"), ("chance", "chance")):
+        if isinstance(part.get(key), dict):
+            rows.append((text, [Cell(score(part[key].get(m))) for m in measures]))
+    return table("Membership attacks", ["attack", *map(label, measures)], rows)
+
+
+def everything(metrics: dict[str, Any]) -> list[Table]:
+    """Return tables of all of metrics.json under its dotted keys: the scores, and the rest."""
+    real = from_real(metrics)
+    entries = list(leaves(metrics))
+    scores = [(path, [
+        Cell(score(leaf), real(path)),
+        Cell("; ".join(map(number, leaf.get("values") or ())) or NOTHING.text, real(path)),
+        _floor(leaf)]) for path, leaf in entries if is_leaf(leaf)]
+    others = [(path, [plain(path, value, real)]) for path, value in entries if not is_leaf(value)]
+    tables = [table("Scores", ["key", "mean \u00b1 standard deviation", "each seed",
+                               "real against real"], scores)] if scores else []
+    return [*tables, table("What else metrics.json says", ["key", "value"], others, numeric=False)]
+
+
+def judge(metrics: dict[str, Any]) -> list[tuple[str, Cell]]:
+    """Return the description of the classifier whose features the distances use."""
+    description = metrics.get("fidelity", {}).get("judge") or {}
+    real = from_real(metrics)
+    return [(label(name), plain(f"fidelity.judge.{name}", value, real))
+            for name, value in leaves(description)]
+
+
+def plain(path: str, value: Any, real: Callable[[str], bool]) -> Cell:
+    """Return the cell of a value that is no score; a measurement from real records is marked."""
+    return Cell(number(value), isinstance(value, float) and real(path))
+
+
+def ledger(privacy: dict[str, Any]) -> Table | None:
+    """Return the table of the events of a privacy statement, or None without events."""
+    events = privacy.get("events") or ()
+    if not events:
+        return None
+    fields = [name for name in dict.fromkeys(key for event in events for key in event)
+              if name not in ("mechanism", "count")]
+    rows = [(str(event.get("mechanism")), [
+        Cell(number(event.get("count"))), *(Cell(number(event[f])) if f in event else NOTHING
+                                            for f in fields), _ratio(event)])
+            for event in events]
+    return table("Events", ["mechanism", "count", *map(label, fields), "sigma / sensitivity"], rows)
+
+
+def _ratio(event: dict[str, Any]) -> Cell:
+    sigma, sensitivity = event.get("sigma"), event.get("sensitivity")
+    return Cell(number(float(sigma) / float(sensitivity))) if sigma and sensitivity else NOTHING
+
+
+def settings(config: dict[str, Any], first: str = "run") -> list[Table]:
+    """Return a table for each part of a configuration.
+
+    Args:
+      config: The content of config.json.
+      first: The caption of the table of fields that are not nested.
+
+    Returns:
+      The tables; the schema of a table of records comes last.
+    """
+    config = dict(config)
+    columns = _columns(config.pop("spec", None))
+    parts = {name: config.pop(name) for name in list(config) if isinstance(config[name], dict)}
+    tables = [_pairs(first, config)] if config else []
+    return tables + [_pairs(name, part) for name, part in parts.items()] + columns
+
+
+def _pairs(caption: str, values: dict[str, Any]) -> Table:
+    return table(title(caption), ["field", "value"], [
+        (path, [Cell(number(value))]) for path, value in leaves(values)], numeric=False)
+
+
+def _columns(spec: Any) -> list[Table]:
+    """Return the schema of the records, a row for each column of a table."""
+    if not isinstance(spec, dict):
+        return []
+    if "columns" not in spec:
+        return [_pairs("records", spec)]
+    declared = [*spec["columns"], spec.get("label", {})]
+    rows = [(str(column.get("name")), [
+        Cell(str(column.get("kind"))),
+        Cell(number(", ".join(map(str, column["categories"]))) if column.get("categories") else
+             f"{number(column.get('low'))} to {number(column.get('high'))}"),
+        Cell(number(column.get("nullable")))]) for column in declared]
+    return [table("Schema of the table, the label last",
+                  ["column", "kind", "range or categories", "nullable"], rows, numeric=False)]

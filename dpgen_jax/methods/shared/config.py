@@ -1,0 +1,117 @@
+"""The base of every method's Config, and the checks of its fields."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Self
+
+from dpgen_jax.core.types import UserError
+
+
+def require_positive(**fields: float) -> None:
+    """Raises UserError unless every field, given by its name, is above 0."""
+    _require({name: value > 0 for name, value in fields.items()}, fields, "must be above 0")
+
+
+def require_not_negative(**fields: float) -> None:
+    """Raises UserError unless every field, given by its name, is 0 or above."""
+    _require({name: value >= 0 for name, value in fields.items()}, fields, "must be 0 or above")
+
+
+def require_share(**fields: float) -> None:
+    """Raises UserError unless every field, given by its name, lies between 0 and 1."""
+    _require({name: 0 <= value <= 1 for name, value in fields.items()}, fields,
+             "must lie between 0 and 1")
+
+
+def require_decay(**fields: float) -> None:
+    """Raises UserError unless every field, given by its name, lies in 0 <= field < 1."""
+    _require({name: 0 <= value < 1 for name, value in fields.items()}, fields,
+             "must lie in 0 <= {} < 1")
+
+
+def _require(valid: dict[str, bool], fields: dict[str, float], rule: str) -> None:
+    """Raises UserError for the first field that is not valid."""
+    for name, value in fields.items():
+        if not valid[name]:
+            raise UserError(f"{name} is {value}; it {rule.format(name)}")
+
+
+@dataclasses.dataclass(frozen=True)
+class MethodConfig:
+    """The base of every Config.
+
+    A Config adds its fields, among them `sigma` (the noise; 0: none) and `steps` (releases), either
+    of which may be None and is then found from the budget. It checks them in `__post_init__`, after
+    those of its base. The class attributes below say what other parts need to know of a method;
+    where that is a choice of the user, a Config has a field of the same name.
+
+    Raises:
+        UserError: for a field that is out of range.
+    """
+
+    if TYPE_CHECKING:  # fields of every Config, each of which places them among its own
+        sigma: float | None
+        steps: int | None
+
+    units_are_records = False
+    """whether each record is a unit; the Config then derives from `RecordUnits`"""
+    units_are_clients = False
+    """whether units are clients even where these add no noise; see `with_clients`"""
+    federated = False
+    """whether units are clients, who add the noise themselves"""
+    accounting = "proven"
+    """or as-published, for which no guarantee is known"""
+
+    def __post_init__(self) -> None:
+        if self.sigma is not None and not self.sigma >= 0:
+            raise UserError(f"sigma is {self.sigma}; it must be 0 or above")
+        if self.steps is not None and self.steps < 1:
+            raise UserError(f"steps is {self.steps}; at least 1 is needed")
+
+    @property
+    def protects_clients(self) -> bool:
+        """Whether the promise is for all records of a client, and not for each."""
+        return self.units_are_clients or self.federated
+
+    @property
+    def n_clients(self) -> int:
+        """The number of clients, for a method whose units can be clients."""
+        raise UserError("the units of this method are not clients")
+
+    def with_clients(self, clients: int) -> Self:
+        """Returns the configuration for this number of clients.
+
+        Raises:
+            UserError: for a method whose units cannot be clients.
+        """
+        raise UserError("the units of this method are not clients")
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordUnits(MethodConfig):
+    """The base of a Config whose units are records.
+
+    Its field `records` is their public number, None until it is known.
+    """
+
+    if TYPE_CHECKING:
+        records: int | None
+
+    units_are_records = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.records is not None and self.records < 1:
+            raise UserError(f"records is {self.records}; at least 1 is needed")
+
+    @property
+    def n_records(self) -> int:
+        """The field `records`, once it is known.
+
+        Raises:
+            UserError: while it is None.
+        """
+        if self.records is None:
+            raise UserError("records is not set; pass --records N, the public number of records")
+        return self.records

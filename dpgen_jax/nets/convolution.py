@@ -1,0 +1,268 @@
+"""Every convolution of the package, as matrix products and as the backend's own convolution.
+
+Compilers for CPUs have no fast form of a convolution whose weights differ from unit to unit (under
+`vmap`), nor of the gradients of a transposed convolution, and in compiled loops even plain ones are
+slow. A gather of the pixels that an output reads, followed by one matrix product, is fast there.
+Each `Convolution` holds both forms, which compute the same function up to rounding, and takes the
+one that `benchmarks/convolutions.py` found to be faster on the backend. The layout in blocks that
+the strided convolutions share is that of `nets.blocks`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpgen_jax.core.types import Array
+from dpgen_jax.nets.blocks import (
+    NEIGHBOUR,
+    first_kernel,
+    from_blocks,
+    join_taps,
+    mirrored,
+    neighbours,
+    taps,
+    to_blocks,
+    windows,
+)
+
+FASTER_ON: frozenset[str] = frozenset()
+"""Backends ("cpu", "gpu", "tpu") on which the backend's own convolution was measured to be faster
+than the matrix product. On CPUs it is not; accelerators have not been measured."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Convolution:
+    """One convolution in two forms: (x, kernel) -> maps.
+
+    Attributes:
+        product: a gather and a matrix product.
+        backend: `jax.lax.conv_general_dilated`.
+    """
+
+    product: Callable[[Array, Array], Array]
+    backend: Callable[[Array, Array], Array]
+
+    def __call__(self, x: Array, kernel: Array) -> Array:
+        """Applies the form that is faster on the default backend."""
+        form = self.backend if jax.default_backend() in FASTER_ON else self.product
+        return form(x, kernel)
+
+
+def _lax(x: Array, kernel: Array, stride: int = 1,
+         padding: str | Sequence[tuple[int, int]] = "SAME", dilation: int = 1) -> Array:
+    """The backend's convolution of x [n, H, W, c], dilated, by kernel [k, k, c, out]."""
+    return jax.lax.conv_general_dilated(
+        x, kernel, (stride, stride), padding, lhs_dilation=(dilation, dilation),
+        dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+_STRIDED = ((1, 2), (1, 2))
+"""padding of a strided 5x5 convolution"""
+
+
+# The first strided convolution: from an image to blocks.
+
+def _first(x: Array, kernel: Array) -> Array:
+    n, h, w = len(x), x.shape[1] // 4, x.shape[2] // 4
+    return (windows(x).reshape(n * h * w, -1) @ first_kernel(kernel)).reshape(n, h, w, -1)
+
+
+convolve_image = Convolution(
+    product=_first, backend=lambda x, kernel: to_blocks(_lax(x, kernel, 2, _STRIDED)))
+"""Strided: images [n, H, W, ch], kernel [5, 5, ch, c] -> blocks [n, h, w, 4 c]."""
+
+
+# The second strided convolution, and the transposed one.
+
+@jax.custom_vjp
+def _convolve(x: Array, kernel: Array) -> Array:
+    """The matrix product of `convolve`.
+
+    Its backward pass is written out: with respect to x it is again a gather and a matrix product,
+    where the derivative of a gather would be a scatter of nine overlapping arrays.
+    """
+    return _convolve_forward(x, kernel)[0]
+
+
+def _convolve_forward(x: Array, kernel: Array) -> tuple[Array, tuple[Array, Array]]:
+    n, h, w, _ = x.shape
+    read = taps(x)
+    rows = [kernel[i, j].reshape(-1, kernel.shape[-1]) for i in NEIGHBOUR for j in NEIGHBOUR]
+    return (read @ jnp.concatenate(rows)).reshape(n, h, w, -1), (read, kernel)
+
+
+def _convolve_backward(saved: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
+    read, kernel = saved
+    grads = join_taps(read.T @ g.reshape(-1, g.shape[-1]), kernel.shape[2])
+    return _adjoint(g, kernel), grads
+
+
+_convolve.defvjp(_convolve_forward, _convolve_backward)
+
+
+@jax.custom_vjp
+def _adjoint(g: Array, kernel: Array) -> Array:
+    """The backward pass of `_convolve`: [n, h, w, out] -> blocks [n, h, w, 4 c].
+
+    Its own backward pass, which a penalty on gradients takes, reads 25 taps of a block again and
+    not all 36 pixels around it.
+    """
+    return _convolve3(g, mirrored(kernel))
+
+
+def _adjoint_forward(g: Array, kernel: Array) -> tuple[Array, tuple[Array, Array]]:
+    return _adjoint(g, kernel), (g, kernel)
+
+
+def _adjoint_backward(saved: tuple[Array, Array], blocks: Array) -> tuple[Array, Array]:
+    g, kernel = saved
+    out, (read, _) = _convolve_forward(blocks, kernel)
+    return out, join_taps(read.T @ g.reshape(-1, g.shape[-1]), kernel.shape[2])
+
+
+_adjoint.defvjp(_adjoint_forward, _adjoint_backward)
+
+convolve = Convolution(
+    product=_convolve, backend=lambda x, kernel: _lax(from_blocks(x), kernel, 2, _STRIDED))
+"""Strided: blocks [n, h, w, 4 c], kernel [5, 5, c, out] -> maps [n, h, w, out]."""
+
+
+def _deconvolve(x: Array, kernel: Array) -> Array:
+    return from_blocks(_convolve3(x, mirrored(kernel)))
+
+
+def _deconvolve_backend(x: Array, kernel: Array) -> Array:
+    return _lax(x, kernel[::-1, ::-1].transpose(0, 1, 3, 2), 1, ((3, 2), (3, 2)), dilation=2)
+
+
+deconvolve = Convolution(product=_deconvolve, backend=_deconvolve_backend)
+"""Transposed: maps [n, h, w, c], kernel [5, 5, out, c] -> maps [n, 2 h, 2 w, out]: the adjoint of a
+strided convolution by that kernel, which is the published deconvolution (5x5, stride 2, SAME)."""
+
+
+# Convolutions of 3x3.
+
+@jax.custom_vjp
+def _convolve3(x: Array, kernel: Array) -> Array:
+    """The matrix product of `convolve3`, with a backward pass of the same form."""
+    return _convolve3_forward(x, kernel)[0]
+
+
+def _convolve3_forward(x: Array, kernel: Array) -> tuple[Array, tuple[Array, Array]]:
+    read = neighbours(x)
+    return (read @ kernel).reshape(*x.shape[:3], -1), (read, kernel)
+
+
+def _convolve3_backward(saved: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
+    read, kernel = saved
+    out = g.shape[-1]
+    flipped = kernel.reshape(9, -1, out)[::-1].transpose(0, 2, 1).reshape(9 * out, -1)
+    return _convolve3(g, flipped), read.T @ g.reshape(-1, out)
+
+
+_convolve3.defvjp(_convolve3_forward, _convolve3_backward)
+
+convolve3 = Convolution(
+    product=_convolve3,
+    backend=lambda x, kernel: _lax(x, kernel.reshape(3, 3, x.shape[-1], -1)))
+"""SAME: maps [n, h, w, c], kernel [9 c, out] -> maps [n, h, w, out]."""
+
+
+def _convolve3_few(x: Array, kernel: Array) -> Array:
+    """The product comes first and the shifts after, because there are fewer outputs than c."""
+    n, h, w, c = x.shape
+    y = (x @ kernel.transpose(2, 0, 1, 3).reshape(c, -1)).reshape(n, h, w, 9, -1)
+    y = jnp.pad(y, ((0, 0), (1, 1), (1, 1), (0, 0), (0, 0)))
+    return sum((y[:, i:i + h, j:j + w, 3 * i + j] for i in range(3) for j in range(3)),
+               start=jnp.zeros(()))
+
+
+convolve3_few = Convolution(product=_convolve3_few, backend=_lax)
+"""SAME, to few channels: maps [n, h, w, c], kernel [3, 3, c, out] -> maps [n, h, w, out]."""
+
+
+def double(x: Array) -> Array:
+    """Maps [n, h, w, c] -> [n, 2 h, 2 w, c], each pixel four times."""
+    n, h, w, c = x.shape
+    return jnp.broadcast_to(x[:, :, None, :, None], (n, h, 2, w, 2, c)).reshape(n, 2 * h, 2 * w, c)
+
+
+# How three taps read a doubled row: [parity of the output, which of the two rows it reads, tap].
+_FOLD = np.array([[[1, 0, 0], [0, 1, 1]], [[1, 1, 0], [0, 0, 1]]], np.float32)
+
+
+def _convolve3_doubled(x: Array, kernel: Array) -> Array:
+    """A 3x3 convolution of a doubled map reads 2x2 pixels of the map itself, with taps added up."""
+    n, h, w, c = x.shape
+    x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    corners = jnp.concatenate([x[:, r:r + h + 1, s:s + w + 1] for r in (0, 1) for s in (0, 1)], -1)
+    folded = jnp.einsum("art,bsu,tuco->rscabo", _FOLD, _FOLD, kernel).reshape(4 * c, -1)
+    y = (corners @ folded).reshape(n, h + 1, w + 1, 2, 2, -1)
+    # Outputs of parity (a, b) around pixel (i, j) read the four pixels at corner (i + a, j + b).
+    rows = [jnp.stack([y[:, a:a + h, b:b + w, a, b] for b in (0, 1)], 3) for a in (0, 1)]
+    return jnp.stack(rows, 2).reshape(n, 2 * h, 2 * w, -1)
+
+
+convolve3_doubled = Convolution(
+    product=_convolve3_doubled, backend=lambda x, kernel: _lax(double(x), kernel))
+"""SAME, of `double(x)`: maps [n, h, w, c], kernel [3, 3, c, out] -> maps [n, 2 h, 2 w, out]."""
+
+
+def _by_lines(x: Array, kernel: Array) -> Array:
+    """A valid convolution: x [n, h, w, c], kernel [k, k, c, out] -> [n, h - k + 1, w - k + 1, out].
+
+    What is cheapest to copy depends on the channels. Few are gathered into patches of k x k; of
+    many only the k pixels of a row are, which are multiplied by all rows of the kernel at once, and
+    the k results are added one line apart.
+    """
+    n, height, width, c = x.shape
+    size, out = len(kernel), kernel.shape[-1]
+    height, width = height - size + 1, width - size + 1
+    rows = jnp.concatenate([x[:, :, j:j + width] for j in range(size)], -1)
+    if size == 3 and 9 * c <= out:
+        patches = jnp.concatenate([rows[:, i:i + height] for i in range(size)], -1)
+        return (patches.reshape(-1, 9 * c) @ kernel.reshape(9 * c, -1)).reshape(
+            n, height, width, out)
+    lines = rows.reshape(-1, size * c) @ kernel.transpose(1, 2, 0, 3).reshape(size * c, -1)
+    lines = lines.reshape(n, height + size - 1, width, size, out)
+    return sum((lines[:, i:i + height, :, i] for i in range(size)), start=jnp.zeros(()))
+
+
+convolve_valid = Convolution(
+    product=_by_lines, backend=lambda x, kernel: _lax(x, kernel, 1, "VALID"))
+"""VALID: maps [n, h, w, c], kernel [k, k, c, out] -> maps [n, h - k + 1, w - k + 1, out]."""
+
+
+class Conv3x3(nn.Module):
+    """A valid 3x3 convolution with a bias: [n, h, w, c] -> [n, h - 2, w - 2, features]."""
+
+    features: int
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """Applies it to x [n, h, w, c]."""
+        kernel = self.param("kernel", nn.initializers.lecun_normal(),
+                            (3, 3, x.shape[-1], self.features))
+        return convolve_valid(x, kernel) + self.param("bias", nn.initializers.zeros,
+                                                      (self.features,))
+
+
+class Conv5x5(nn.Module):
+    """A 5x5 convolution with zeros around the image and a bias: [n, h, w, c] -> [..., features]."""
+
+    features: int
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """Applies it to x [n, h, w, c]."""
+        kernel = self.param("kernel", nn.initializers.lecun_normal(),
+                            (5, 5, x.shape[-1], self.features))
+        x = jnp.pad(x, ((0, 0), (2, 2), (2, 2), (0, 0)))
+        return convolve_valid(x, kernel) + self.param("bias", nn.initializers.zeros,
+                                                      (self.features,))

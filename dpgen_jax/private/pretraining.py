@@ -1,0 +1,150 @@
+"""Pretraining: every unit learns from its own records alone before the first query.
+
+Nothing is released and nothing public is read, so it costs no privacy; what it leaves is private
+state like any other. Units are pretrained chunk by chunk to the end, so that only one chunk's
+throw-away state (a generator and its optimiser, say) is ever in memory. What a unit becomes is a
+function of its key and its records: an interrupted pretraining goes on with the first unit that is
+not done, and ends where it would have.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from dpgen_jax.core.types import Array, Method, Pretraining, Private, PyTree, Records, unseal
+from dpgen_jax.private.packing import warmed
+from dpgen_jax.private.teachers import Layout, Units, on_devices, spread, vmapped
+
+CALL_SECONDS = 1.0
+"""Seconds that one call should take."""
+LONGEST_CALL = 256
+"""Steps of one call, at most."""
+
+
+def pretrain_one(method: Method, unit: Units, records: Records) -> Units:
+    """Returns one unit pretrained, from its first state.
+
+    Args:
+        method: A method with pretraining.
+        unit: One unit, leaves without a unit axis.
+        records: Its records: x [m, ...], y int32 [m].
+    """
+    warm_start = _warm_start(method)
+    state = lax.fori_loop(0, warm_start.steps,
+                          lambda i, s: warm_start.step(_key(unit, i + 1), s, records),
+                          warm_start.init(_key(unit, 0)))
+    done = jnp.ones_like(unit.warm)
+    return dataclasses.replace(unit, state=warm_start.finish(state), warm=done)
+
+
+def _warm_start(method: Method) -> Pretraining:
+    """Returns the pretraining of a method that has one."""
+    if method.pretraining is None:
+        raise ValueError("the method has no pretraining")
+    return method.pretraining
+
+
+def _key(unit: Units, i: Array | int) -> Array:
+    """Returns the key of a step, apart from those of rounds, which are folded in from 0 upwards."""
+    return jax.random.fold_in(jax.random.fold_in(jax.random.wrap_key_data(unit.key), 2**32 - 1), i)
+
+
+def compile_call(method: Method, layout: Layout) -> Callable:
+    """Compiles (units, records, states, at, first, n) -> (units, states), see `warm_chunk`.
+
+    Args:
+        method: A method with pretraining.
+        layout: How units lie on devices.
+    """
+    return on_devices(functools.partial(warm_chunk, method, layout), layout,
+                      (True, True, True, False, False, False), (True, True), donate=(0, 2))
+
+
+def warm_chunk(method: Method, layout: Layout, units: Private[Units], records: Private[Records],
+               states: Private[PyTree], at: Array, first: Array, n: Array
+               ) -> tuple[Private[Units], Private[PyTree]]:
+    """Runs some steps of one chunk of units on each device; it is called per device.
+
+    At first = 0 it starts; after the last step it is done.
+
+    Args:
+        method: A method with pretraining.
+        layout: How units lie on devices.
+        units: Sealed units of the device, leaves [U / devices, ...].
+        records: Their sealed records.
+        states: Sealed states of the chunk, leaves [chunk, ...].
+        at: int32 [], the first unit of the chunk.
+        first: int32 [], the first of the steps.
+        n: int32 [], the number of steps.
+
+    Returns:
+        The units and the states, of the same shapes.
+    """
+    warm_start, everyone = _warm_start(method), unseal(units)
+    chunk, own_records = jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, at, layout.chunk),
+                                      (everyone, unseal(records)))
+
+    def one(unit: Units, records: Records, state: PyTree) -> tuple[Units, PyTree]:
+        fresh = warm_start.init(_key(unit, 0))
+        state = jax.tree.map(lambda a, b: jnp.where(first == 0, a, b), fresh, state)
+        state = lax.fori_loop(first, first + n,
+                              lambda i, s: warm_start.step(_key(unit, i + 1), s, records), state)
+        done = jnp.asarray(first + n == warm_start.steps, unit.warm.dtype)
+        return dataclasses.replace(unit, state=warm_start.finish(state), warm=done), state
+
+    chunk, after = vmapped(one, layout.chunk)(chunk, own_records, unseal(states))
+    # Written into the donated arrays: no second copy of the units.
+    everyone = jax.tree.map(lambda a, new: lax.dynamic_update_slice_in_dim(a, new, at, 0),
+                            everyone, chunk)
+    return Private(everyone), Private(after)
+
+
+def pretrain(method: Method, units: Private[Units], records: Private[Records], layout: Layout
+            ) -> Iterator[tuple[Private[Units], float]]:
+    """Yields, after each call of about a second, the units and the share of the work that is done.
+
+    The units given are used up by the next call. A method without pretraining yields nothing.
+
+    Args:
+        method: The method.
+        units: Sealed units on their devices.
+        records: Their sealed records.
+        layout: How they lie there.
+    """
+    if method.pretraining is None or not method.pretraining.steps:
+        return
+    call = compile_call(method, layout)
+    todo = np.flatnonzero(~_ready(units, layout))
+    shapes = jax.eval_shape(method.pretraining.init, jax.random.key(0))
+    wide = layout.chunk * len(layout.devices)
+    states = Private(jax.tree.map(
+        lambda a: spread(np.zeros((wide, *a.shape), a.dtype), layout), shapes))
+    steps, n = method.pretraining.steps, 1
+    for position, chunk in enumerate(todo):
+        first = 0
+        while first < steps:
+            n = min(n, steps - first)
+            started = time.perf_counter()
+            units, states = jax.block_until_ready(
+                call(units, records, states, int(chunk) * layout.chunk, first, n))
+            seconds, first = time.perf_counter() - started, first + n
+            n = max(1, min(LONGEST_CALL, 2 * n, int(CALL_SECONDS * n / seconds)))
+            yield units, (position + first / steps) / len(todo)
+
+
+def _ready(units: Private[Units], layout: Layout) -> np.ndarray:
+    """Returns bool [chunks of a device]: all real units of a chunk are pretrained, on all devices.
+
+    How far pretraining has come is public.
+    """
+    done = np.ones(layout.padded, bool)
+    done[:layout.n_units] = warmed(units, layout)
+    return np.asarray(done.reshape(len(layout.devices), -1, layout.chunk).all((0, 2)))

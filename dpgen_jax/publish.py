@@ -1,0 +1,45 @@
+"""Publishes an upper bound on the data-dependent epsilon: python -m dpgen_jax.publish RUN.
+
+It goes through smooth sensitivity, once, at a cost that the run's claim has from then on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from dpgen_jax.core import cli
+from dpgen_jax.core.printing import print_record
+from dpgen_jax.run import data_dependent
+
+
+@dataclasses.dataclass(frozen=True)
+class Publish:
+    """The arguments of `publish`."""
+
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """the folder of a finished run of Confident-GNMax"""
+    json: bool = False
+    """print JSON"""
+
+
+def command(argv: list[str]) -> None:
+    """Publishes the bound and prints it, with the run's new claim.
+
+    Args:
+        argv: The arguments after the command's name.
+
+    Raises:
+        UserError: Bad arguments, a run without such a bound, or one that has published its own.
+    """
+    args = cli.parse(Publish, argv, "python -m dpgen_jax.publish",
+                     "Publishes an upper bound on the data-dependent epsilon of a run, once and at "
+                     "a cost: the run's claim rises.")
+    print_record(data_dependent.publish(args.run), args.json)
+
+
+if __name__ == "__main__":
+    cli.main(command)

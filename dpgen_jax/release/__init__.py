@@ -1,0 +1,1 @@
+"""The release: what it holds, how it is written and how it is shown."""

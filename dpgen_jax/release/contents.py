@@ -1,0 +1,218 @@
+"""The types of the JSON files of runs and releases, as far as they are read again.
+
+The types say which fields a reader may rely on; fields that are not named may hold any JSON. Each
+function returns what is in the file, once that is known to be sound.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, Required, TypedDict
+
+from dpgen_jax.core.config import from_json
+from dpgen_jax.core.types import Column, ImageSpec, Spec, TableSpec, UserError
+from dpgen_jax.run.folder import read_json
+
+MAX_SIDE, MAX_CLASSES = 2**14, 100_000
+"""The largest side and number of classes of the images that a release may claim to make."""
+
+
+class Event(TypedDict, total=False):
+    """An event in a statement; its other fields describe the noise."""
+
+    mechanism: str
+    count: int
+    sigma: float | None
+    sensitivity: float | None
+
+
+class Claim(TypedDict, total=False):
+    """An epsilon beside the stated one, and where it comes from."""
+
+    epsilon: float
+    steps: int
+    formula: str
+    kind: str
+
+
+class Statement(TypedDict, total=False):
+    """privacy.json."""
+
+    epsilon: Required[float]
+    delta: Required[float]
+    relation: Required[str]
+    unit: Required[str]
+    noise_source: Required[str]
+    guarantee: str | None
+    budget_epsilon: float | None
+    not_covered: list[str]
+    simulated_clients: int | None
+    accountant: str
+    events: list[Event]
+    steps: int
+    method: str
+    preset: str | None
+    records: int | None
+    clients: int | None
+    not_accounted: list[str]
+    data_notes: list[str]
+    data_dependent_epsilon: Claim | None
+    as_published: Claim | None
+
+
+class Described(TypedDict, total=False):
+    """config.json of a run or a release. A release also says what its file of arrays is."""
+
+    method: Required[str]
+    config: Required[dict[str, Any]]
+    spec: Required[dict[str, Any]]
+    dataset: str
+    generator_sha256: str
+    class_counts: list[int] | None
+    seed: int | None
+    data_options: dict[str, Any]
+    not_covered: list[str]
+    simulated: str
+
+
+class Score(TypedDict, total=False):
+    """Over seeds."""
+
+    mean: Required[float]
+    std: float | None
+    values: list[float]
+    floor: float | None
+
+
+class Setting(TypedDict, total=False):
+    """The measures that an evaluation wrote."""
+
+    name: str
+    text: str
+    schedule: dict[str, Any]
+
+
+class Membership(TypedDict, total=False):
+    """The success of attacks, and the most that the guarantee allows."""
+
+    attacks: dict[str, dict[str, Score]]
+    allowed: dict[str, float] | None
+    chance: dict[str, float]
+    sentence: str
+    exceeds_guarantee: bool
+
+
+class Metrics(TypedDict, total=False):
+    """metrics.json."""
+
+    release: Required[Statement]
+    kind: Required[str]
+    dataset: str
+    setting: Setting | None
+    gen2real: dict[str, dict[str, Score]]
+    real2gen: dict[str, dict[str, Score]]
+    real2real: dict[str, dict[str, Score]]
+    average: dict[str, dict[str, Score | list[str]]]
+    fidelity: dict[str, Any]
+    membership: Membership | None
+    notes: list[str]
+    not_covered_by_epsilon: list[str]
+    n_samples: int
+    n_test: int
+    seeds: int
+
+
+def statement(value: dict[str, Any], name: str = "the privacy statement") -> dict[str, Any]:
+    """Checks a privacy statement.
+
+    Args:
+        value: The content of privacy.json.
+        name: What an error calls it.
+
+    Returns:
+        The statement.
+
+    Raises:
+        UserError: Unless it is a `Statement` whose epsilon is 0 or above, perhaps "inf", and whose
+            delta is a probability.
+    """
+    held = _checked(Statement, value, name, "take privacy.json as training wrote it")
+    if not (held["epsilon"] >= 0 and 0 <= held["delta"] <= 1):
+        raise UserError(f"{name}: epsilon is {held['epsilon']:g} and delta {held['delta']:g}; take "
+                        "privacy.json as training wrote it")
+    return value
+
+
+def described(path: Path) -> dict[str, Any]:
+    """config.json, of a spec that `spec` reads.
+
+    Raises:
+        UserError: .
+    """
+    held = read_json(path)
+    _checked(Described, held, path, "it does not describe a run or a release")
+    spec(held["spec"], str(path))
+    return held
+
+
+def metrics(path: Path) -> dict[str, Any]:
+    """metrics.json, whose scores are numbers, wherever they stand.
+
+    Raises:
+        UserError: .
+    """
+    mend = "evaluate the run again"
+    written = read_json(path)
+    held = _checked(Metrics, written, path, mend)
+    statement(written["release"], f"{path}, release")
+    for part in _dicts(held):
+        if "mean" in part and not isinstance(part["mean"], dict):
+            score = _checked(Score, part, path, mend)
+            if not math.isfinite(score["mean"] + (score.get("std") or 0)):
+                raise UserError(f"{path} is damaged: a score is infinite; {mend}")
+    return held
+
+
+def spec(value: dict[str, Any], name: str = "the schema") -> Spec:
+    """The schema of records.
+
+    Raises:
+        UserError: For one that no data can have.
+    """
+    made = _checked(TableSpec if "columns" in value else ImageSpec, value, name,
+                    "take its spec as training wrote it")
+    if isinstance(made, ImageSpec):
+        sides = 1 <= min(made.height, made.width) <= max(made.height, made.width) <= MAX_SIDE
+        sound = sides and made.channels in (1, 3) and 1 <= made.classes <= MAX_CLASSES
+    else:
+        columns = (*made.columns, made.label)
+        sound = (bool(made.columns) and len(made.label.categories) > 1 and not made.label.nullable
+                 and 0 <= made.label_position <= len(made.columns) and all(map(_sound, columns))
+                 and len({column.name for column in columns}) == len(columns))
+    if not sound:
+        raise UserError(f"{name} is damaged: no records have such a spec")
+    return made
+
+
+def _sound(column: Column) -> bool:
+    if column.kind in ("categorical", "ordinal"):
+        return bool(column.categories) and len(set(column.categories)) == len(column.categories)
+    return not column.categories and 0 <= column.high - column.low < math.inf
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    """All of them, at any depth."""
+    parts, found = [value], []
+    while parts:
+        found += [part for part in parts if isinstance(part, dict)]
+        parts = [inner for part in parts for inner in (
+            part.values() if isinstance(part, dict) else part if isinstance(part, list) else ())]
+    return found
+
+
+def _checked(kind: Any, value: dict[str, Any], name: Any, mend: str) -> Any:
+    try:
+        return from_json(kind, value)
+    except UserError as error:
+        raise UserError(f"{name} is damaged: {error}; {mend}") from error

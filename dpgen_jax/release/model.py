@@ -1,0 +1,98 @@
+"""The model of a release: compiled functions of it, and its arrays as a file holds them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import safetensors.numpy
+from flax import traverse_util
+
+from dpgen_jax import methods
+from dpgen_jax.core.types import Method, Spec, UserError
+
+
+@functools.lru_cache(64)
+def built(method: str, config: Any, spec: Spec) -> Method:
+    """Builds a method once for each configuration and schema.
+
+    Args:
+        method: The name of the method.
+        config: Its complete configuration.
+        spec: The schema of the records.
+    """
+    return methods.get(method).build(config, spec)
+
+
+@functools.lru_cache(64)
+def compiled(method: str, config: Any, spec: Spec) -> Callable[..., Any]:
+    """Returns the jitted `sample` of a generator, or `predict` of a classifier.
+
+    Args:
+        method: The name of the method.
+        config: Its complete configuration.
+        spec: The schema of the records.
+
+    Raises:
+        ValueError: For a method with neither.
+    """
+    function = (of_method := built(method, config, spec)).predict or of_method.sample
+    if function is None:
+        raise ValueError(f"{method} has neither sample nor predict")
+    return jax.jit(function)
+
+
+def parse(path: Path, data: bytes, expected: dict[str, jax.ShapeDtypeStruct]) -> dict[str, Any]:
+    """Reads the arrays of a release, which must be those that its method releases.
+
+    Args:
+        path: The file, for messages.
+        data: Its contents, safetensors.
+        expected: The `arrays` of its configuration.
+
+    Returns:
+        Nested dict of arrays.
+
+    Raises:
+        UserError: For other contents, or an array of another name, shape or type.
+    """
+    try:
+        flat = safetensors.numpy.load(data)
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is damaged: no file of arrays ({error})") from error
+    for name in sorted(expected.keys() | flat.keys()):
+        wanted, given = (f"{part[name].dtype} of shape {list(part[name].shape)}"
+                         if name in part else "absent" for part in (expected, flat))
+        if wanted != given:
+            raise UserError(f"{path} is damaged: the array {name[:100]!r} is {given}, by "
+                            f"config.json it is {wanted}")
+    return traverse_util.unflatten_dict(flat, sep="/")
+
+
+@functools.lru_cache(64)
+def arrays(method: str, config: Any, spec: Spec) -> dict[str, jax.ShapeDtypeStruct]:
+    """Finds the shape and type of each array of a release by its name; nothing is computed.
+
+    Args:
+        method: The name of the method.
+        config: Its complete configuration.
+        spec: The schema of the records.
+
+    Raises:
+        UserError: For a configuration of which no model can be built.
+    """
+    def model(key: jax.Array) -> Any:
+        of_method = built(method, config, spec)
+        public, training = of_method.init(key), of_method.post_training
+        return of_method.finalize(key, training.init(key, public) if training else public)
+
+    try:
+        return traverse_util.flatten_dict(jax.eval_shape(model, jax.random.key(0)), sep="/")
+    except UserError:
+        raise
+    except Exception as error:  # what networks make of sizes that nobody trained
+        raise UserError("config.json is damaged: it describes no model that can be built "
+                        f"({type(error).__name__})") from error

@@ -1,0 +1,158 @@
+"""privacy.json, which says what a release promises and to whom, and the release's README.md."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from dpgen_jax.accountant.events import (
+    Events,
+    LaplaceEvent,
+    PoissonGaussianEvent,
+    SampledGaussianEvent,
+)
+from dpgen_jax.core.atomic import json_bytes
+from dpgen_jax.core.config import to_json
+from dpgen_jax.release import guarantee
+from dpgen_jax.version import __version__
+
+NOT_ACCOUNTED = (
+    "hyper-parameter tuning", "other runs on the same records (budgets add up)",
+    "side channels (timing, memory, power)",
+    "the generator of the operating system, whose strength is computational")
+
+
+@dataclasses.dataclass(frozen=True)
+class Protected:
+    """Who is protected, and what is public of the data.
+
+    Attributes:
+        unit: "record" or "client".
+        counts: Their public number, and that of simulated clients.
+        notes: Notes on the data, one line each.
+        uncovered: Public facts that were read from private records, one line each.
+        simulated: The reason why no bound is proven for a record of simulated clients; empty where
+            one is.
+    """
+
+    unit: str
+    counts: dict[str, int]
+    notes: tuple[str, ...] = ()
+    uncovered: tuple[str, ...] = ()
+    simulated: str = ""
+
+
+def accountant(events: Events) -> str:
+    """Names how `accountant.gaussian.epsilon` counts events.
+
+    Args:
+        events: Pairs (event, count).
+
+    Returns:
+        The name, as a statement has it.
+    """
+    if any(isinstance(event, PoissonGaussianEvent | LaplaceEvent) for event, _ in events):
+        return "privacy loss distributions; basic composition with pure releases"
+    if any(isinstance(event, SampledGaussianEvent) for event, _ in events):
+        return "Renyi differential privacy, with secret draws without replacement"
+    return "exact Gaussian differential privacy; basic composition with pure releases"
+
+
+def statement(*, method: str, preset: str | None, ledger: Any, relation: str, protected: Protected,
+              steps: int, noise_source: str, accounting: str = "proven",
+              as_published: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The statement of a run.
+
+    epsilon is the budget fixed before the first release and never a reading taken while training,
+    unless the ledger holds more than the budget allows, as after a damaged line; "inf" where
+    nothing is guaranteed. The events are those of the ledger.
+
+    Args:
+        method: Name of the method.
+        preset: Name of the preset, or None.
+        ledger: The run's `Ledger`.
+        relation: The neighbouring relation.
+        protected: Who is protected.
+        steps: Rounds that the run made.
+        noise_source: Label of the source of noise bits.
+        accounting: "proven", or another that proves nothing.
+        as_published: The epsilon of a paper's formula, beside an accounting that is not proven.
+
+    Returns:
+        The contents of privacy.json; an infinite number is still a float.
+    """
+    spent = ledger.epsilon()
+    epsilon = max(ledger.target, spent)
+    stamp = guarantee.stamped(relation, guarantee.faults(
+        epsilon, noise_source, accounting, protected.simulated), protected.uncovered)
+    return {
+        "guarantee": stamp.text,
+        "epsilon": epsilon if stamp.holds else math.inf,
+        "delta": ledger.header["delta"],
+        "relation": relation,
+        "unit": protected.unit,
+        "budget_epsilon": ledger.target,
+        "not_covered": list(protected.uncovered),
+        "accountant": accountant(ledger.spent()),
+        "events": [{**event.statement(), "count": count} for event, count in ledger.spent()],
+        "steps": steps,
+        "method": method,
+        "preset": preset,
+        **protected.counts,
+        "noise_source": noise_source,
+        "not_accounted": list(NOT_ACCOUNTED),
+        "data_notes": list(protected.notes),
+        "data_dependent_epsilon": None,
+        "package_version": __version__,
+        **({} if as_published is None else {"as_published": as_published}),
+    }
+
+
+def files(privacy: dict[str, Any]) -> dict[str, bytes]:
+    """The files of a release that state its guarantee.
+
+    Args:
+        privacy: What `statement` returned.
+
+    Returns:
+        The bytes of README.md and privacy.json, by name; both say the same.
+    """
+    return {"privacy.json": json_bytes(to_json(privacy)), "README.md": readme(privacy).encode()}
+
+
+README = """\
+# Synthetic data by dpgen_jax
+
+**Guarantee:** {line}
+
+{meaning}
+
+- `privacy.json`: the whole statement, with the events that were charged for it.
+- `generator.safetensors`, `config.json`: the generator (of a classifier: its weights). New records:
+  `python -m dpgen_jax.sample THIS_FOLDER --n 1000 --out FILE.csv`; they cost no privacy.
+- `samples.*`, `marginals.png`: a first look, every record in them synthetic.
+
+Not accounted for: {not_accounted}.
+"""
+MEANINGS = {
+    "valid": "Whatever is done with this folder, the bound of the statement holds for it.",
+    "none": "**This folder must not be shared as private.** No bound is proven on what it tells of "
+            "the records it was made from.",
+    "not covered": "Epsilon bounds what this folder tells of the records, except for what is named "
+                   "above: that was read from private records, is in this folder, and no epsilon "
+                   "covers it."}
+
+
+def readme(privacy: dict[str, Any]) -> str:
+    """The text of README.md.
+
+    Args:
+        privacy: The contents of privacy.json.
+
+    Returns:
+        Markdown.
+    """
+    return README.format(
+        line=guarantee.line(privacy), meaning=MEANINGS[guarantee.of(privacy).kind],
+        not_accounted="; ".join(map(str, privacy.get("not_accounted", NOT_ACCOUNTED))))

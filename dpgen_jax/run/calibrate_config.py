@@ -1,0 +1,145 @@
+"""From a budget to a complete configuration: the noise is found, or the number of steps."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+from dpgen_jax import methods
+from dpgen_jax.accountant import calibrate, gaussian
+from dpgen_jax.accountant.events import Events
+from dpgen_jax.core.config import Budget
+from dpgen_jax.core.terms import Unit
+from dpgen_jax.core.types import BudgetExceeded, Spec, UserError
+from dpgen_jax.run import side_releases
+
+EventsOf = Callable[[Any, int], Events]
+"""From a complete configuration and a number of steps to their events."""
+
+
+def with_records(config: Any, n: int) -> Any:
+    """Fills in the public number of records, where each record is a unit of its own.
+
+    Args:
+        config: A method's configuration.
+        n: The number of training records.
+
+    Returns:
+        The configuration with `records` set, or as it was.
+
+    Raises:
+        UserError: Where it names another number.
+    """
+    if not config.units_are_records:
+        return config
+    if config.records not in (None, n):
+        raise UserError(f"records is {config.records}, and the data set has {n}; leave it out, so "
+                        "that what is promised is what is charged")
+    return dataclasses.replace(config, records=n)
+
+
+def complete(method: str, config: Any, spec: Spec, budget: Budget, bought: Events = (),
+             bought_unit: Unit = Unit.RECORD) -> Any:
+    """Finds `sigma` or `steps` from what the side releases leave of the budget.
+
+    With an infinite epsilon, `sigma` None means no noise.
+
+    Args:
+        method: The name of a method.
+        config: Its configuration, of which `sigma` or `steps` may be None, but not both.
+        spec: The public schema of the records.
+        budget: The promise.
+        bought: The events of what was bought on the same records.
+        bought_unit: Whom these events protect.
+
+    Returns:
+        The configuration with both.
+
+    Raises:
+        UserError: Where both are open, and for a budget that makes no sense.
+        BudgetExceeded: Where the budget allows no step, or not the steps that are set.
+    """
+    mechanism = methods.get(method).mechanism
+    _check_promise(config, budget, bought if bought_unit == Unit.RECORD else ())
+    if math.isinf(budget.epsilon) and config.sigma is None:
+        config = dataclasses.replace(config, sigma=0.0)
+    if config.sigma is None and config.steps is None:
+        raise UserError("neither sigma nor steps is set; pass --steps, and the noise is found, or "
+                        "--sigma, and the steps are found")
+    spent = _affordable_side_releases(budget, bought)
+
+    def events(config: Any, steps: int) -> Events:
+        cost: Events = mechanism(config, spec).events(steps)
+        return cost
+
+    if config.sigma is None:
+        events(dataclasses.replace(config, sigma=1.0), 1)  # what is wrong at any noise is said here
+        sigma = calibrate.sigma_for(_at_sigma(events, config, budget), config.steps,
+                                    budget.epsilon, budget.delta, spent)
+        return dataclasses.replace(config, sigma=sigma)
+    if config.steps is None:
+        steps = calibrate.max_steps(lambda n: events(config, n), budget.epsilon, budget.delta,
+                                    spent)
+        return dataclasses.replace(config, steps=steps)
+    _require_affordable(config, budget, (*spent, *events(config, config.steps)))
+    return config
+
+
+def _check_promise(config: Any, budget: Budget, of_records: Events) -> None:
+    """Refuses a budget that makes no sense, or none with this configuration.
+
+    `of_records` was bought at the level of single records.
+    """
+    if not budget.epsilon > 0:
+        raise UserError(f"epsilon must be above 0, got {budget.epsilon}; for example --epsilon 1")
+    if math.isfinite(budget.epsilon):
+        calibrate.check_budget(budget.epsilon, budget.delta)
+    if config.accounting != "proven" and math.isfinite(budget.epsilon):
+        raise UserError("--accounting as-published proves no epsilon; pass --epsilon inf to say "
+                        "that you know, or leave it out")
+    if config.protects_clients and (budget.class_epsilon or of_records):
+        raise UserError("class counts and entries of a schema are bought at the level of single "
+                        "records, which does not cover a client; leave out --class-epsilon, and "
+                        "declare the schema")
+
+
+def _affordable_side_releases(budget: Budget, bought: Events) -> Events:
+    """The events of all side releases, which must leave something to train with."""
+    spent = side_releases.planned(bought, budget.class_epsilon)
+    epsilon = gaussian.epsilon(spent, budget.delta)
+    if not epsilon < budget.epsilon:
+        raise BudgetExceeded(
+            f"class counts and the schema's purchases cost epsilon {epsilon:.4g} of "
+            f"{budget.epsilon:g}, and nothing is left to train with; raise --epsilon, or lower "
+            "--class-epsilon or --schema-epsilon")
+    return spent
+
+
+def _require_affordable(config: Any, budget: Budget, events: Events) -> None:
+    """Refuses noise and steps that are both set, and cost more than the budget."""
+    needed = gaussian.epsilon(events, budget.delta)
+    if not needed <= budget.epsilon:
+        raise BudgetExceeded(
+            f"{config.steps} steps with sigma {config.sigma:g} need epsilon {needed:.4g} at delta "
+            f"{budget.delta:g}, above the budget of {budget.epsilon:g}; leave out --sigma or "
+            "--steps to have it found")
+
+
+def _at_sigma(events: EventsOf, config: Any, budget: Budget
+              ) -> Callable[[float], Callable[[int], Events]]:
+    """From sigma to the events of steps; BudgetExceeded for more noise than can be drawn."""
+    def of(sigma: float) -> Callable[[int], Events]:
+        try:
+            noisy = dataclasses.replace(config, sigma=sigma)
+            events(noisy, 1)
+            return lambda steps: events(noisy, steps)
+        except UserError as error:
+            if sigma <= 1:
+                raise
+            raise BudgetExceeded(
+                f"epsilon {budget.epsilon:g} over {config.steps} steps needs more noise than can "
+                f"be drawn ({error}); raise --epsilon, or lower --steps or --batch") from error
+
+    return of

@@ -1,0 +1,155 @@
+"""Data-dependent accounting of a finished run: for the data holder's eyes, or, once, published.
+
+The number that stops training, is printed by it and stands in privacy.json as `epsilon` is always
+data-independent.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+from dpgen_jax import methods
+from dpgen_jax.accountant import gaussian, pate, renyi
+from dpgen_jax.accountant.events import EpsilonDeltaEvent, Events, GaussianEvent, RenyiEvent
+from dpgen_jax.accountant.ledger import account, read
+from dpgen_jax.accountant.rounding import add_up
+from dpgen_jax.aggregation import sanitise
+from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.aggregation.topagg import TopAggMechanism
+from dpgen_jax.core.atomic import write_together
+from dpgen_jax.core.config import from_json
+from dpgen_jax.core.types import UserError
+from dpgen_jax.private import data_dependent
+from dpgen_jax.release import contents
+from dpgen_jax.release import statement as statements
+from dpgen_jax.run import resume, spending
+from dpgen_jax.run.folder import RunFolder, read_json
+
+EX_POST = ("ex-post: it describes this run's votes at one order, and is no guarantee of "
+           "differential privacy; epsilon is")
+
+
+def reading(root: Path) -> dict[str, Any]:
+    """The data-dependent epsilon of a finished run, as `account RUN --data-dependent` shows it.
+
+    Args:
+        root: The run folder.
+
+    Returns:
+        A record for the data holder alone, as private as the records.
+
+    Raises:
+        UserError: A run that kept no votes, or whose mechanism has no such accounting.
+    """
+    files, mechanism, _ = _run(root)
+    totals = account(read(files.ledger))
+    kind = _kind_of(mechanism)
+    votes, delta = kind.votes(files.votes), totals.header["delta"]
+    shown = data_dependent.for_the_holder(data_dependent.read(votes, kind, delta, totals.steps))
+    record: dict[str, Any] = {
+        "run": str(root),
+        "warning": "computed from the votes themselves: AS PRIVATE AS THE RECORDS, for your eyes "
+                   "only; the epsilon to state is the data-independent one",
+        "data_dependent": {"epsilon": shown.epsilon, "order": shown.order, "kind": EX_POST},
+        "data_independent": {"epsilon": totals.claim(), "spent": totals.epsilon()},
+        "votes": {**shown.agreement, "queries": shown.queries,
+                  "steps charged without votes": shown.lost},
+    }
+    if isinstance(kind, data_dependent.Signs):
+        by_round = data_dependent.for_the_holder(data_dependent.curve(votes, kind, delta))
+        record["by round"] = {name: [value if math.isfinite(value) else None for value in values]
+                              for name, values in dataclasses.asdict(by_round).items()}
+        last = {name: values[-1] for name, values in record["by round"].items() if values}
+        record["by Renyi divergences"] = {
+            "independent": last.get("independent"), "laws of the entries": last.get("entries"),
+            "Theorems 4 and 5 of DataLens": last.get("theorem") or "say nothing"}
+    return record
+
+
+def publish(root: Path) -> dict[str, Any]:
+    """Releases an upper bound on the data-dependent epsilon through smooth sensitivity, once.
+
+    The run states a new, larger claim from then on: in the ledger before noise is sampled, and in
+    privacy.json.
+
+    Args:
+        root: The run folder.
+
+    Returns:
+        A record of the run's new epsilon and of the bound.
+
+    Raises:
+        UserError: It was done before, or cannot be done for this run.
+    """
+    files, mechanism, config = _run(root)
+    if not mechanism.vote_bins:
+        raise UserError(f"{root}: a data-dependent bound is published for Confident-GNMax only, "
+                        "whose smooth sensitivity is proven; --data-dependent shows yours to you")
+    statement = contents.statement(read_json(files.release / "privacy.json"))
+    totals = account(read(files.ledger))
+    if any(isinstance(event, RenyiEvent) for event, _ in totals.spent()):
+        raise UserError(f"{root} has charged its one sanitised release; another would need another "
+                        "run")
+    votes = data_dependent.Confident(mechanism).votes(files.votes)
+    cost = sanitise.event(config.sanitiser)
+    sealed = sanitise.totals(votes, mechanism, config.sanitiser, totals.steps)
+    delta = totals.header["delta"]
+    claim = gaussian.epsilon((*_budget(totals.claim(), delta, totals.spent()), (cost, 1)), delta)
+    witness = spending.witness(files, lambda line: print(line, file=sys.stderr))
+    with resume.reopened(files, mechanism, witness) as ledger:
+        ledger.extend(claim)
+        ledger.charge(((cost, 1),))
+        bound = sanitise.upper_bound(sealed, config.sanitiser, OsBits())
+    order = config.sanitiser.order
+    statement["data_dependent_epsilon"] = {
+        "epsilon": pate.epsilon_of([bound + cost.rdp], [order], delta), "order": order,
+        "kind": EX_POST, "own_cost_rdp": cost.rdp, "epsilon_without_it": totals.claim(),
+        "may_be_too_low_with_probability": config.sanitiser.failure}
+    statement["epsilon"] = claim
+    statement["events"].append({**cost.statement(), "count": 1})
+    write_together(files.release, statements.files(statement))
+    return {"run": str(root), "epsilon": claim,
+            "data_dependent_epsilon": statement["data_dependent_epsilon"]}
+
+
+def _run(root: Path) -> tuple[RunFolder, Any, Any]:
+    """The files, the mechanism and the configuration of a run with data-dependent accounting."""
+    files = RunFolder(root)
+    stored = contents.described(files.config)
+    module = methods.get(stored["method"])
+    config = from_json(module.Config, stored["config"])
+    mechanism = module.mechanism(config, contents.spec(stored["spec"]))
+    if not mechanism.keeps_votes:
+        raise UserError(f"{root}: data-dependent accounting holds where only the winner of a noisy "
+                        "vote, or the signs of noisy sums, are released (aggregate gnmax, "
+                        "decode majority, decode threshold), not for the noisy "
+                        f"sums that this run of {stored['method']} released")
+    if not config.sigma:
+        raise UserError(f"{root} ran without noise: its epsilon is infinite by any accounting")
+    return files, mechanism, config
+
+
+def _kind_of(mechanism: Any) -> data_dependent.Kind:
+    """How the votes of a mechanism that keeps them are read."""
+    if isinstance(mechanism, TopAggMechanism):
+        return data_dependent.Signs(mechanism)
+    confident = mechanism.vote_bins > 0
+    return (data_dependent.Confident if confident else data_dependent.Majority)(mechanism)
+
+
+def _budget(target: float, delta: float, spent: Events) -> Events:
+    """The whole budget as events, of which no reading of the run is part.
+
+    They are the side releases, and one Gaussian release that costs all they leave.
+    """
+    pure = tuple((event, n) for event, n in spent if isinstance(event, EpsilonDeltaEvent))
+    left = add_up([(target, 1), *((event.epsilon, -n) for event, n in pure)])
+    rest = add_up([(delta, 1), *((event.delta, -n) for event, n in pure)])
+    c = renyi.zcdp_for(left, rest) * (1 + 1e-12)  # which ends at or below what `left` affords
+    # With the distance from ideal noise that was charged: without it `claim` may fall short.
+    tau = gaussian.total_variation(spent)
+    return (*pure, (GaussianEvent(1 / math.sqrt(2 * c), 1, total_variation=tau), 1))

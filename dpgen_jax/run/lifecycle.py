@@ -1,0 +1,134 @@
+"""A run from a request to a release: `fit` on arrays, and `run` on a loaded data set."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpgen_jax import methods, presets
+from dpgen_jax.core.config import Budget, MonitorOptions, Runtime
+from dpgen_jax.core.console import tell
+from dpgen_jax.core.errors import UserError, nearest
+from dpgen_jax.data import Dataset, from_arrays, tables
+from dpgen_jax.data import schema as schemas
+from dpgen_jax.release.bundle import Release, load
+from dpgen_jax.run import preset_data, protection
+from dpgen_jax.run.planning import Log, check, declare, plan
+from dpgen_jax.run.progress import Notices
+from dpgen_jax.run.request import Request
+from dpgen_jax.run.stages import begin, deal, release, train
+
+__all__ = ["Release", "Request", "fit", "load", "run"]
+
+
+def run(request: Request, dataset: Dataset, log: Log = tell, notices: Notices | None = None
+        ) -> Release:
+    """One training run, from sealed records to the release folder.
+
+    Each stage takes the values of earlier ones and gives the next, and none is changed.
+
+    Args:
+        request: What the user asked for.
+        dataset: The records and their public schema.
+        log: Prints a line of the run.
+        notices: Tells the data holder what concerns nobody else, and what failed beside the
+            release.
+
+    Returns:
+        The release, which is also in the run folder.
+
+    Raises:
+        UserError: For a request, records or a folder that do not fit, before anything is spent.
+        BudgetExceeded: Where the budget does not allow what was asked for, or no step.
+        SystemExit: With its exit code, after a signal that ended the run early.
+    """
+    notices = notices or Notices()
+    declared = declare(request, dataset, log)
+    checked = check(declared, log, notices)
+    planned = plan(checked)
+    with begin(planned, log, notices) as begun:
+        dealt = deal(planned, begun, log)
+        trained = train(planned, begun, dealt, log)
+        return release(planned, begun, trained, log)
+
+
+def fit(
+    method: str,
+    x: Any,
+    y: np.ndarray | None = None,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    preset: str | None = None,
+    classes: int | None = None,
+    schema: str | Path | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    seed: int | None = None,
+    runtime: Runtime = Runtime(),
+    monitor: MonitorOptions = MonitorOptions(),
+    accept_uncovered: bool = False,
+    total_epsilon: float | None = None,
+    **fields: Any,
+) -> Release:
+    """Trains `method` on arrays or on a table.
+
+    Args:
+        method: The name of a method.
+        x: Images uint8, or float in [0, 1], [n, H, W] or [n, H, W, ch]; or with `schema` a pandas
+            DataFrame of its columns.
+        y: Labels of the images, int [n].
+        epsilon: The promise; by default the preset's.
+        delta: Of the same promise.
+        preset: The name of a preset of the method.
+        classes: The number of classes of the images.
+        schema: The path of a schema file.
+        out: The run folder; by default runs/METHOD-NAME-TIME.
+        resume: Whether to go on with the run in `out`.
+        seed: Repeats a run, without a privacy claim.
+        runtime: Speed and memory.
+        monitor: What is shown while training.
+        accept_uncovered: Where public fields, such as `classes`, are not declared, they are read
+            from the records, and the privacy statement says "not covered"; without it that is
+            refused.
+        total_epsilon: Refuses a run with which all runs on these records, as far as this machine's
+            journal knows them, would go beyond it.
+        **fields: Any field of the method's `Config`.
+
+    Returns:
+        The release.
+
+    Raises:
+        UserError: As `run`, and for an unknown method, preset or field.
+        BudgetExceeded: As `run`.
+    """
+    methods.get(method)
+    dataset, kind = _dataset(x, y, classes, schema)
+    name, chosen = presets.get(method, preset, kind)
+    known = [field.name for field in dataclasses.fields(chosen.config)]
+    for field in fields.keys() - set(known):
+        raise UserError(f"unknown field {field!r} of {method}{nearest(field, known)}")
+    budget = Budget(chosen.epsilon if epsilon is None else epsilon,
+                    chosen.delta if delta is None else delta, chosen.class_epsilon)
+    config = dataclasses.replace(chosen.config, **fields)
+    if preset is not None:
+        dataset = preset_data.noted(name, chosen, dataset)
+    dataset, config = protection.federated(dataset, config)
+    return run(Request(method, name, config, budget, runtime, Path(out) if out else None, resume,
+                       seed, monitor, accept_uncovered, total_epsilon), dataset)
+
+
+def _dataset(x: Any, y: np.ndarray | None, classes: int | None, schema: str | Path | None
+             ) -> tuple[Dataset, str]:
+    """The data set of what `fit` was given, and the name by which presets know its kind."""
+    if schema is None:
+        if y is None:
+            raise UserError("labels are missing: give y, or, with a DataFrame, schema=FILE")
+        return from_arrays(x, y, classes), "arrays"
+    if y is None and classes is None:
+        return tables.from_frame(x, schemas.read(str(schema))), "csv"
+    raise UserError("with a schema, give the DataFrame alone: the schema names the label and its "
+                    "classes")

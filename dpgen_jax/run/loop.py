@@ -1,0 +1,295 @@
+"""The loop of a run: afford, reserve in the ledger, run a compiled block of rounds, settle, log.
+
+It is written once for all methods. It handles private values sealed, and tells the world only what
+the method's public side computed from released values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.aggregation.bits import BitSource, SeededBits
+from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.core.types import Array, Method, Metrics, Private, PyTree, Records, UserError
+from dpgen_jax.private.teachers import Layout, Units, rows, stack
+from dpgen_jax.run.rounds import Block, compile_block
+
+CALL_SECONDS = 1.0
+"""Seconds that one call of a compiled block should take."""
+LONGEST_BLOCK = 16
+"""Rounds of the longest block."""
+MOST_SECRETS = 2**28
+"""Bytes of private inputs and noise bits of one block, at most."""
+
+
+@dataclasses.dataclass
+class State:
+    """Everything that a run carries from round to round.
+
+    Attributes:
+        public: The public state of the method, any pytree of arrays.
+        units: The state of all units, leaves [U, ...], sealed; None once they are not needed.
+        key: Random key of the public side.
+        step: Rounds that ended.
+        post_state: The state of `Method.post_training` once that has begun, any pytree of arrays.
+        post_step: Steps of post-training that ended.
+    """
+
+    public: PyTree
+    units: Private[Units] | None
+    key: Array
+    step: int = 0
+    post_state: PyTree = None
+    post_step: int = 0
+
+    @property
+    def done(self) -> int:
+        """Steps of both sorts."""
+        return self.step + self.post_step
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """The values that stay the same over all rounds of a run.
+
+    Attributes:
+        method: The method.
+        layout: How its units lie on devices.
+        ledger: Where rounds are charged, before anything is drawn for them.
+        bits: The source of the noise.
+        steps_per_call: Rounds of one compiled call, or 0: as many as take about a second.
+    """
+
+    method: Method
+    layout: Layout
+    ledger: Ledger
+    bits: BitSource
+    steps_per_call: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Hooks:
+    """The functions that are called while a run goes on.
+
+    Attributes:
+        on_block: Called after each block with the state and its public metrics.
+        keep_votes: Called before a block is settled, with the sums that the data holder keeps,
+            sealed int32 [S, B, D], and what was answered, int32 [n, ...].
+        stop: Whether the run was asked to stop.
+    """
+
+    on_block: Callable[[State, dict[str, float]], None] = lambda state, metrics: None
+    keep_votes: Callable[[Private[Array], np.ndarray], None] = lambda votes, answered: None
+    stop: Callable[[], bool] = lambda: False
+
+
+def require_32_bits() -> None:
+    """Refuses JAX with 64 bits: noise and sums are proven for 32.
+
+    Raises:
+        UserError: JAX is set to 64 bits.
+    """
+    if jax.config.jax_enable_x64:  # type: ignore[attr-defined]  # JAX adds its options at run time
+        raise UserError("JAX is set to 64 bits (jax_enable_x64, JAX_ENABLE_X64); switch that off, "
+                        "as noise and sums are of 32")
+
+
+def initial_state(method: Method, key: Array, layout: Layout) -> State:
+    """Returns the state before the first round, made of the random key of the run."""
+    k_public, k_units, k_steps = jax.random.split(key, 3)
+    # Replicated from the start: the compiled block takes its own output without a second trace.
+    public = jax.jit(method.init, out_shardings=layout.replicated)(k_public)
+    return State(public, stack(method, k_units, layout), k_steps)
+
+
+def train(job: Job, records: Private[Records], state: State, steps: int, hooks: Hooks = Hooks()
+          ) -> State:
+    """Runs until `steps` rounds are done, the budget allows no further one, or the hooks stop it.
+
+    Args:
+        job: The method, its layout, the ledger and the source of the noise.
+        records: Sealed records on their devices, as `private.teachers.place` puts them.
+        state: The state to start from; its arrays are used up.
+        steps: Rounds in all, those of `state.step` included.
+        hooks: What is called after each block.
+
+    Returns:
+        The state after the last round.
+
+    Raises:
+        BudgetExceeded: By the ledger, before anything is drawn.
+        UserError: By the ledger likewise; by `hooks.keep_votes` and the settlement, after
+            `hooks.on_block`; where the generator is no longer finite (what was spent is spent).
+        OSError: As the second.
+    """
+    mechanism, ledger = job.method.mechanism, job.ledger
+    block = compile_block(job.method, job.layout)
+    longest = job.steps_per_call or longest_block(mechanism)
+    n = job.steps_per_call or 1
+    while state.step < steps and not hooks.stop():
+        n = affordable(job.method, ledger, min(n, steps - state.step), steps - state.step)
+        if n < 1:
+            break
+        started = time.perf_counter()
+        state = _run_block(job, block, records, state, n, longest, hooks)
+        if not job.steps_per_call:
+            n = min(longest, _next_length(n, started))
+    return state
+
+
+def _run_block(job: Job, block: Block, records: Private[Records], state: State, n: int,
+               longest: int, hooks: Hooks) -> State:
+    """Reserves the worst cost of n rounds, runs them, and settles what they cost."""
+    mechanism, ledger = job.method.mechanism, job.ledger
+    first_round = ledger.steps_charged
+    charged = mechanism.pending_charge(ledger.spent(), first_round, n)
+    ticket = ledger.reserve(charged, n)
+    secrets = draw(mechanism, job.layout, job.bits, first_round, n, longest)
+    public, units, released, answered, votes = block(
+        state.public, state.units, records, *secrets, state.key, state.step, n)
+    state = dataclasses.replace(state, public=public, units=units, step=state.step + n)
+    metrics, outcomes = _floats(released), np.asarray(answered)[:n]
+    fault = None
+    try:
+        hooks.keep_votes(votes, outcomes)
+        ledger.settle(ticket, mechanism.actual_charge(outcomes, charged), n)
+    except (UserError, OSError) as error:
+        fault = error  # what is not settled stays charged in full: the block is paid for
+    _refuse_infinite(metrics, state)
+    hooks.on_block(state, metrics)
+    if fault:
+        raise fault
+    return state
+
+
+def post_train(method: Method, state: State, key: Array, steps_per_call: int = 0,
+               hooks: Hooks = Hooks()) -> State:
+    """Runs the public training of `Method.post_training`, from its start to its end or to a stop.
+
+    It reads released values alone and costs nothing.
+
+    Args:
+        method: A method that has post-training.
+        state: The state after the last round.
+        key: The key that `Method.finalize` gets.
+        steps_per_call: Steps of one compiled call, or 0: as many as take about a second.
+        hooks: What is called after each block; no votes are kept.
+
+    Raises:
+        ValueError: The method has no post-training.
+        UserError: The generator is no longer finite.
+    """
+    training = method.post_training
+    if training is None:
+        raise ValueError("the method has no post-training")
+    step = training.step
+    # On one device: replicated, each would do the same.
+    post_state = jax.jit(training.init)(key, jax.device_get(state.public))
+    state = dataclasses.replace(state, post_state=post_state)
+    shapes = jax.eval_shape(step, key, post_state, 0)[1]
+
+    @jax.jit
+    def block(post_state: PyTree, first: Array, n: Array) -> tuple[PyTree, Metrics]:
+        nothing = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
+        return lax.fori_loop(first, first + n, lambda i, carry: step(key, carry[0], i),
+                             (post_state, nothing))
+
+    n = steps_per_call or 1
+    while state.post_step < training.steps and not hooks.stop():
+        n = min(n, training.steps - state.post_step)
+        started = time.perf_counter()
+        post_state, released = block(state.post_state, state.post_step, n)
+        metrics = _floats(released)
+        state = dataclasses.replace(state, post_state=post_state, post_step=state.post_step + n)
+        _refuse_infinite(metrics, state)
+        hooks.on_block(state, metrics)
+        n = steps_per_call or _next_length(n, started)
+    return state
+
+
+def _floats(metrics: Metrics) -> dict[str, float]:
+    """Returns the metrics as numbers of the host."""
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def _refuse_infinite(metrics: dict[str, float], state: State) -> None:
+    """Raises UserError where a public metric is not finite."""
+    if not all(math.isfinite(value) for value in metrics.values()):
+        raise UserError(f"the generator diverged at step {state.done} (public metrics are not "
+                        "finite); lower g_optimiser.learning_rate or step_size")
+
+
+def _next_length(n: int, started: float) -> int:
+    """Returns the rounds of the next call, where one of n began at `started`: up to twice n."""
+    seconds = (time.perf_counter() - started) / n
+    return max(1, min(2 * n, int(CALL_SECONDS / seconds)))
+
+
+def draw(mechanism: Mechanism, layout: Layout, bits: BitSource, first_round: int, n: int,
+         longest: int) -> tuple[Array, np.ndarray, np.ndarray]:
+    """Draws the secret bits and the cohorts of a block, fresh for every call.
+
+    They are padded with zeros up to `longest` rounds, so that blocks of any length are compiled
+    once.
+
+    Args:
+        mechanism: The mechanism.
+        layout: How units lie on devices.
+        bits: The source of secret bits.
+        first_round: The number of the first round of the block.
+        n: The rounds of the block.
+        longest: S, the rounds of the longest block.
+
+    Returns:
+        Private inputs [R, S, ...] on the devices of their units, noise bits uint32
+        [S, *bits_shape] and cohorts int32 [S].
+    """
+    def padded(array: np.ndarray, axis: int) -> np.ndarray:
+        padding = [(0, 0)] * array.ndim
+        padding[axis] = (0, longest - n)
+        return np.pad(array, padding)
+
+    cohorts = mechanism.schedule.cohorts(bits, first_round, n)
+    private_inputs = rows(padded(mechanism.private_inputs(bits, cohorts, first_round), 1), layout)
+    return private_inputs, padded(bits.draw((n, *mechanism.bits_shape)), 0), padded(cohorts, 0)
+
+
+def longest_block(mechanism: Mechanism) -> int:
+    """Returns the rounds of the longest block: fewer where a round needs many secret bits."""
+    one = (mechanism.private_inputs(SeededBits(0), np.zeros(1, np.int32), 0).nbytes
+           + 4 * math.prod(mechanism.bits_shape))
+    return max(1, min(LONGEST_BLOCK, MOST_SECRETS // max(1, one)))
+
+
+def affordable(method: Method, ledger: Ledger, steps: int, planned: int = 0) -> int:
+    """Returns how many rounds the budget allows on top of all that is charged, up to `steps`.
+
+    Args:
+        method: The method.
+        ledger: The ledger, which knows the budget.
+        steps: The rounds that are wanted.
+        planned: All rounds that are to come. Where the budget allows them all it allows fewer, and
+            one sum, the same for every block, is enough.
+    """
+    target, delta = ledger.target, ledger.header["delta"]
+    spent, first_round = ledger.spent(), ledger.steps_charged
+
+    def total(n: int) -> float:
+        pending = method.mechanism.pending_charge(spent, first_round, n)
+        return gaussian.epsilon((*spent, *pending), delta)
+
+    if planned > steps and total(planned) <= target:
+        return steps
+    while steps and total(steps) > target:
+        steps -= 1
+    return steps

@@ -1,0 +1,160 @@
+"""The monitor of a run: the generator as it stands while it trains, and how its samples look.
+
+All of it is computed from released values, and from a public data set where one is named: it costs
+no privacy, and whoever picks a step, a preset or a seed by it stays within the promise of each run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from dpgen_jax import data
+from dpgen_jax.core.config import MonitorOptions
+from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
+from dpgen_jax.evaluation import networks
+from dpgen_jax.nets.classifiers import MLP
+from dpgen_jax.release import plots
+from dpgen_jax.release.bundle import Release
+from dpgen_jax.run.loop import State
+from dpgen_jax.run.metrics import MetricsWriter, summary_writer
+
+SAMPLES = 2000
+"""Synthetic records of an evaluation, and of each of its tests."""
+SCHEDULE = networks.Schedule("watch", epochs=1, min_steps=200, mlp_times=1)
+"""Short: a training of 2,000 records must not be felt beside the run."""
+COLUMNS = 8
+GRIDS = 20
+"""Sample grids of a run that TensorBoard gets where no evaluations are asked for."""
+
+Rows = tuple[np.ndarray, np.ndarray]
+
+
+@dataclasses.dataclass
+class Monitor:
+    """Called after each block of steps; looks when one of its steps has come.
+
+    Attributes:
+        options: What the user wants to see.
+        steps: The steps of the whole run.
+        generator: From a state to the release as it stands.
+        public: Real, public records to test on, or None.
+        last: The step at which it looked last.
+    """
+
+    options: MonitorOptions
+    steps: int
+    generator: Callable[[State], Release]
+    public: Rows | None
+    last: int = 0
+
+    def __call__(self, state: State, writer: MetricsWriter) -> dict[str, float]:
+        """Looks at the generator, if it is time.
+
+        Args:
+            state: The state after a block of steps.
+            writer: Shows sample grids on TensorBoard.
+
+        Returns:
+            The metrics of this step by name; none where it is not time.
+        """
+        every = self.options.evaluate_every or (
+            max(1, self.steps // GRIDS) if self.options.tensorboard else 0)
+        due = every and (state.done // every > self.last // every or state.done >= self.steps)
+        if not due:
+            return {}
+        self.last = state.done
+        release = self.generator(state)
+        if (self.options.tensorboard and isinstance(release.spec, ImageSpec)
+                and not release.classifies):
+            writer.show("samples", sample_grid(release), state.done)
+        return judge(release, self.public) if self.options.evaluate_every else {}
+
+
+def prepare(options: MonitorOptions, spec: Spec, classifies: bool = False) -> Rows | None:
+    """Reads the public records to test on, and makes sure that the monitor can work.
+
+    Args:
+        options: What the user wants to see.
+        spec: The schema of the run's records.
+        classifies: Whether the run makes a classifier.
+
+    Returns:
+        Images uint8 [n, H, W, ch] and labels [n], or None where no data set is named.
+
+    Raises:
+        UserError: For a public data set of another shape or classes, for a classifier that is to
+            be evaluated without one, and without tensorboardX.
+    """
+    if classifies and options.evaluate_every and options.public_dataset is None:
+        raise UserError("a classifier has no samples to evaluate; name a --public-dataset to test "
+                        "it on, or leave out --evaluate-every")
+    if options.tensorboard:
+        summary_writer()
+    if options.public_dataset is None:
+        return None
+    if isinstance(spec, TableSpec):
+        raise UserError("--public-dataset works for images; a table is judged by its own samples")
+    loaded = data.load(options.public_dataset, image_size=(
+        spec.height if spec.height == spec.width else None))
+    if loaded.spec != spec:
+        raise UserError(f"--public-dataset {options.public_dataset} holds {loaded.spec}, the run "
+                        f"makes {spec}; name one of the same shape and classes")
+    x, y = loaded.x_train, loaded.y_train
+    if loaded.x_test is not None and loaded.y_test is not None:
+        x, y = loaded.x_test, loaded.y_test
+    picked = np.random.default_rng(0).permutation(len(y))[:SAMPLES]
+    return x[picked], y[picked]
+
+
+def judge(release: Release, public: Rows | None) -> dict[str, float]:
+    """Judges a release by its samples, whose seeds are fixed: steps differ by the generator alone.
+
+    Args:
+        release: A generator or a classifier.
+        public: Public records to test on, or None.
+
+    Returns:
+        `synthetic_accuracy`: of an MLP that is trained on synthetic records and tested on other
+        synthetic ones, high where classes differ; `spread`: see there, near 0 where a class has
+        collapsed; `public_accuracy`: of the same MLP on `public` records. Of a classifier the last
+        alone, of itself, where there are public records.
+    """
+    if release.classifies:
+        return {} if public is None else {
+            "public_accuracy": float(np.mean(release.predict(public[0]) == public[1]))}
+    train, test = (_samples(release, seed) for seed in (0, 1))
+    net = MLP(release.spec.classes)
+    params = networks.fit_classifier(net, *train, SCHEDULE, 0)
+
+    def accuracy(x: np.ndarray, y: np.ndarray) -> float:
+        return float(np.mean(networks.predict(net, params, x).argmax(1) == y))
+
+    scores = {"synthetic_accuracy": accuracy(*test), "spread": spread(*train)}
+    return scores if public is None else scores | {"public_accuracy": accuracy(*public)}
+
+
+def _samples(release: Release, seed: int) -> Rows:
+    """Synthetic records as images: the row of a table is an image of one pixel a feature."""
+    x, y = release.encoded(SAMPLES, seed=seed)
+    return (x if x.ndim == 4 else x[:, :, None, None]), y
+
+
+def spread(x: np.ndarray, y: np.ndarray) -> float:
+    """Returns the mean over classes of the root mean square deviation of a feature, in [0, 0.5].
+
+    Args:
+        x: Records float [n, ...] in [0, 1].
+        y: Their labels [n].
+    """
+    by_class = [x[y == label] for label in np.unique(y)]
+    return float(np.mean([np.sqrt(np.mean(np.var(part, 0))) for part in by_class]))
+
+
+def sample_grid(release: Release) -> np.ndarray:
+    """Returns a picture uint8 [H, W, 3] of synthetic images, with a row for each class."""
+    classes = release.spec.classes
+    x, _ = release.sample(classes * COLUMNS, np.repeat(np.arange(classes), COLUMNS), seed=0)
+    return np.asarray(plots.grid(x, classes))

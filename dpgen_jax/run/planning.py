@@ -1,0 +1,211 @@
+"""The stages of a run that write and spend nothing: declare, check, plan.
+
+All that can be wrong with a request or its records is found here, before there is a run folder.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from dpgen_jax import methods
+from dpgen_jax.accountant.events import Events
+from dpgen_jax.core.config import to_json
+from dpgen_jax.core.types import Method, Private, Records, Spec, UserError
+from dpgen_jax.data import Dataset
+from dpgen_jax.private import records as sealing
+from dpgen_jax.private import teachers
+from dpgen_jax.private.partition import Partition
+from dpgen_jax.release.statement import Protected
+from dpgen_jax.run import capacity, folder, monitor, protection, side_releases
+from dpgen_jax.run.calibrate_config import complete, with_records
+from dpgen_jax.run.folder import RunFolder
+from dpgen_jax.run.loop import require_32_bits
+from dpgen_jax.run.progress import Notices
+from dpgen_jax.run.request import Request
+
+Log = Callable[[str], None]
+"""Prints a line of a run."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Declared:
+    """A request of which everything that decides meaning and cost is known.
+
+    Attributes:
+        request: The request, with a runtime that fits this machine.
+        dataset: The records, not sealed yet, and their public schema.
+        config: The method's configuration, with both its noise and its number of steps.
+        purchases: The events of what was bought on these records, such as entries of the schema.
+        method: The method of that configuration.
+    """
+
+    request: Request
+    dataset: Dataset
+    config: Any
+    purchases: Events
+    method: Method
+
+
+@dataclasses.dataclass(frozen=True)
+class Checked:
+    """A declared run whose records fit it.
+
+    Attributes:
+        declared: The declared run.
+        records: The training records, sealed.
+        protected: Who is protected, and what is public of the data.
+        public_rows: The public records on which the monitor tests, if any.
+    """
+
+    declared: Declared
+    records: Private[Records]
+    protected: Protected
+    public_rows: monitor.Rows | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """All that is decided before a run begins; the later stages read nothing else of the request.
+
+    Attributes:
+        request: What the user asked for.
+        method: The method, built.
+        config: Its complete configuration.
+        spec: The public schema of the records.
+        purchases: The events of what was bought on these records, such as entries of the schema.
+        records: The training records, sealed.
+        protected: Who is protected, and what is public of the data.
+        public_rows: The public records on which the monitor tests, if any.
+        layout: How the units lie on the devices.
+        files: The run folder, which need not exist yet.
+        public_config: The content of the run's config.json.
+        assign: From the secret key of the run to the partition of the records among the units.
+    """
+
+    request: Request
+    method: Method
+    config: Any
+    spec: Spec
+    purchases: Events
+    records: Private[Records]
+    protected: Protected
+    public_rows: monitor.Rows | None
+    layout: teachers.Layout
+    files: RunFolder
+    public_config: dict[str, Any]
+    assign: Callable[[bytes], Partition]
+
+
+def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
+    """Completes the configuration from the budget and builds the method.
+
+    Args:
+        request: What the user asked for.
+        dataset: The records and their public schema.
+        log: Prints a line of the run.
+
+    Returns:
+        The declared run.
+
+    Raises:
+        UserError: For a request that contradicts itself.
+        BudgetExceeded: Where the budget does not allow what was asked for.
+    """
+    if request.resume and request.out is None:
+        raise UserError("--resume needs --out, the folder of the run to go on with")
+    require_32_bits()
+    purchases, spec = side_releases.purchases(dataset.bought), dataset.spec
+    config = complete(request.method, with_records(request.config, len(dataset.y_train)), spec,
+                      request.budget, purchases, dataset.bought_unit)
+    runtime = capacity.fitting(request.method, config, spec, request.runtime, log)
+    method = methods.get(request.method).build(config, spec, runtime)
+    return Declared(dataclasses.replace(request, runtime=runtime), dataset, config, purchases,
+                    method)
+
+
+def check(declared: Declared, log: Log, notices: Notices) -> Checked:
+    """Checks the records against what is declared, seals them, and says who will be protected.
+
+    Args:
+        declared: The declared run.
+        log: Prints a line of the run.
+        notices: Tells the data holder what concerns nobody else.
+
+    Returns:
+        The checked run.
+
+    Raises:
+        UserError: For records that do not fit the schema or the method, for public fields that
+            were read from them unless that is accepted, and for a monitor that cannot work.
+    """
+    request, dataset, method = declared.request, declared.dataset, declared.method
+    records = sealing.seal(dataset.x_train, dataset.y_train, dataset.spec)
+    side_releases.refuse_useless(method, request.budget.class_epsilon)
+    public_rows = monitor.prepare(request.monitor, dataset.spec, method.predict is not None)
+    protected = protection.protected(method, dataset)
+    if not request.accept_uncovered:
+        protection.refuse_uncovered(dataset, request.budget, request.seed)
+    warnings = protection.warnings(request.budget, request.seed, declared.config, protected)
+    for line in (*dataset.notes, *warnings):
+        log(f"note: {line}")
+    for line in dataset.private_notes:
+        notices.private(line)
+    return Checked(declared, records, protected, public_rows)
+
+
+def plan(checked: Checked) -> Plan:
+    """Decides where the run is computed and where it is kept.
+
+    Args:
+        checked: The checked run.
+
+    Returns:
+        The whole plan.
+
+    Raises:
+        UserError: Where devices are missing, the units do not fit into memory, or the disk has no
+            room for a checkpoint.
+    """
+    declared, protected = checked.declared, checked.protected
+    request, dataset, method = declared.request, declared.dataset, declared.method
+    layout = capacity.choose_layout(method, request.runtime)
+    root = request.out or folder.default_root(request.method, dataset.name)
+    capacity.check_memory(method)
+    capacity.check_disk(root, method)
+    return Plan(
+        request=request, method=method, config=declared.config, spec=dataset.spec,
+        purchases=declared.purchases, records=checked.records, protected=protected,
+        public_rows=checked.public_rows, layout=layout, files=RunFolder(root),
+        public_config=public_config(request, declared.config, dataset, protected),
+        assign=lambda key: protection.dealt(method, declared.config, dataset, key))
+
+
+def public_config(request: Request, config: Any, dataset: Dataset, protected: Protected
+                  ) -> dict[str, Any]:
+    """Returns the content of a run's config.json, none of which depends on a record."""
+    # Names of classes stand apart: the ledger's hash of what decides the cost is without them.
+    spec = to_json(dataset.spec)
+    names = spec.pop("class_names", [])
+    described: dict[str, Any] = to_json({
+        "method": request.method, "preset": request.preset, "dataset": dataset.name,
+        "records": protected.counts.get("records"), "spec": spec, "class_names": names,
+        "config": config, "budget": request.budget, "runtime": request.runtime,
+        "seed": request.seed, "data_notes": dataset.notes, "data_options": dataset.options,
+        "not_covered": protected.uncovered, "simulated": protected.simulated})
+    return described
+
+
+def summary(plan: Plan) -> str:
+    """Returns the line that a terminal shows of a plan."""
+    layout, config, budget = plan.layout, plan.config, plan.request.budget
+    counts = plan.protected.counts
+    size = teachers.unit_bytes(plan.method) * layout.padded / 1e9
+    named = " and ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in counts.items())
+    units = named + (f", {layout.n_units:,} units" if [*counts] == ["records"] else "")
+    cohorts = f", 1 in {layout.n_cohorts} a step" if layout.n_cohorts > 1 else ""
+    return (f"{units} ({size:.2f} GB of state{cohorts}), "
+            f"{config.steps:,} steps, sigma {config.sigma:g} for epsilon {budget.epsilon:g} at "
+            f"delta {budget.delta:g}; {len(layout.devices)} {layout.devices[0].platform} devices, "
+            f"chunks of {layout.chunk}")

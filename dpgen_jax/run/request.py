@@ -1,0 +1,42 @@
+"""The request that a user makes of a run."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from dpgen_jax.core.config import Budget, MonitorOptions, Runtime
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """One training run, as the user asked for it.
+
+    Attributes:
+        method: The name of a method.
+        preset: The name of the preset that the configuration began from.
+        config: The method's `Config`; `sigma` or `steps` may be None.
+        budget: The promise, fixed before the first release.
+        runtime: Speed and memory.
+        out: The run folder; None: runs/METHOD-DATASET-TIME.
+        resume: Whether to go on with the run in `out`.
+        seed: Repeats a run, without a privacy claim; None: the operating system's randomness.
+        monitor: What is shown while training.
+        accept_uncovered: Whether public fields that were read from private records are released;
+            the statement then says so.
+        total_epsilon: The epsilon that all runs on these records, as far as this machine's journal
+            knows them, may not exceed together; None: no such limit.
+    """
+
+    method: str
+    preset: str
+    config: Any
+    budget: Budget
+    runtime: Runtime = Runtime()
+    out: Path | None = None
+    resume: bool = False
+    seed: int | None = None
+    monitor: MonitorOptions = MonitorOptions()
+    accept_uncovered: bool = False
+    total_epsilon: float | None = None

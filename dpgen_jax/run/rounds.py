@@ -1,0 +1,85 @@
+"""A compiled block of rounds: ask, query the units, release, absorb."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from dpgen_jax.aggregation.mechanism import kept, release
+from dpgen_jax.core.types import Array, Method, Metrics, Private, PyTree, Records
+from dpgen_jax.private.checks import check_public, check_query
+from dpgen_jax.private.teachers import Layout, Units, bounded_sum, on_devices
+
+Block: TypeAlias = Callable[..., tuple[PyTree, Private[Units], Metrics, Array, Private[Array]]]
+"""A compiled block of rounds, see `compile_block`."""
+
+
+def compile_block(method: Method, layout: Layout) -> Block:
+    """Compiles a block of rounds, once for blocks of any length up to S.
+
+    The block takes (public, units, records, private inputs [R, S, ...], bits uint32
+    [S, *bits_shape], cohorts int32 [S], key, step, n) and runs n <= S rounds in one call. It
+    returns (public, units, metrics of the last round, answered int32 [S, ...], sums that the data
+    holder keeps, sealed); the first n rows of the last two count. Public state and units are
+    updated in place: the arrays that it was given are gone.
+
+    Args:
+        method: The method.
+        layout: How units lie on devices.
+
+    Raises:
+        ValueError: The layout is for another schedule.
+        TypeError: A function of the method returns a wrong shape or type; when it is first called.
+    """
+    mechanism = method.mechanism
+    schedule = mechanism.schedule
+    sampled = schedule.batch_capacity is not None
+    if (layout.n_cohorts, layout.sampled) != (schedule.n_cohorts, sampled):
+        raise ValueError(f"the layout is for {layout.n_cohorts} cohorts of units, sampled: "
+                         f"{layout.sampled}; the schedule is not")
+    metrics_of_none, *per_round = _outputs_of_a_round(method)
+    no_metrics = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), metrics_of_none)
+
+    def block(public: PyTree, units: Private[Units], records: Private[Records],
+              private_inputs: Array, bits: Array, cohorts: Array, key: Array, step: Array, n: Array
+              ) -> tuple[PyTree, Private[Units], Metrics, Array, Private[Array]]:
+        def one(i: Array, carry: tuple) -> tuple:
+            public, units, _, answered, votes = carry
+            k_ask, k_absorb = jax.random.split(jax.random.fold_in(key, step + i))
+            query = method.ask(k_ask, public)
+            check_query(query)
+            private_input = lax.dynamic_index_in_dim(private_inputs, i, 1, keepdims=False)
+            units, total = bounded_sum(method, layout, units, records, private_input, query,
+                                       step + i, cohorts[i])
+            outcome = release(mechanism, bits[i], total)
+            before = public
+            public, metrics = method.absorb(k_absorb, before, query, mechanism.value(outcome))
+            check_public(before, public, metrics)
+            answered = answered.at[i].set(mechanism.answered(outcome))
+            votes = jax.tree.map(lambda a, new: a.at[i].set(new), votes, kept(mechanism, total))
+            return public, units, metrics, answered, votes
+
+        nothing = jax.tree.map(lambda a: jnp.zeros((len(bits), *a.shape), a.dtype), per_round)
+        return lax.fori_loop(0, n, one, (public, units, no_metrics, *nothing))
+
+    return on_devices(block, layout, (False, True, not layout.sampled, True, *[False] * 5),
+                      (False, True, False, False, False), donate=(0, 1))
+
+
+def _outputs_of_a_round(method: Method) -> tuple[Metrics, Array, Private[Array]]:
+    """Returns the shapes of the metrics, of what was answered and of the kept sum of one round."""
+    mechanism = method.mechanism
+
+    def outputs(key: Array) -> tuple[Metrics, Array, Private[Array]]:
+        public = method.init(key)
+        query = method.ask(key, public)
+        total = jnp.zeros(mechanism.shape, jnp.int32)
+        outcome = mechanism.decide(total, jnp.zeros(mechanism.bits_shape, jnp.uint32))
+        metrics = method.absorb(key, public, query, mechanism.value(outcome))[1]
+        return metrics, mechanism.answered(outcome), kept(mechanism, Private(total))
+
+    return jax.eval_shape(outputs, jax.random.key(0))

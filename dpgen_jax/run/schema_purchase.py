@@ -1,0 +1,149 @@
+"""Entries of a table's schema that are bought under differential privacy.
+
+The schema file holds their events, and every run on the same records charges them.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from typing import Any
+
+from dpgen_jax.accountant import events
+from dpgen_jax.aggregation import schema_queries
+from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.core.types import Column, Private, UserError
+from dpgen_jax.data import parsing, schema
+from dpgen_jax.data.parsing import Cells
+from dpgen_jax.data.schema_draft import numbers, ordered
+
+OTHER = "other"
+"""the category of undeclared texts"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Price:
+    """The privacy that all entries of a schema may cost together.
+
+    Attributes:
+        epsilon: Split evenly over the entries.
+        delta: Split evenly over the entries that are categories.
+    """
+
+    epsilon: float
+    delta: float
+
+
+def buy(draft: Any, cells: Cells, price: Price, source: str) -> dict[str, Any]:
+    """Buys every entry `private` of a draft.
+
+    Args:
+        draft: The document of the draft.
+        cells: The cells of the CSV file.
+        price: The cost of all entries together.
+        source: The name of the draft, for messages.
+
+    Returns:
+        The document, with the value of each entry, and its event in `bought`.
+
+    Raises:
+        UserError: Before anything is spent, where the draft, the data or the price do not fit; and
+            where no value came out, which is spent nevertheless.
+    """
+    entries = _private_entries(draft)
+    columns = _check(draft, entries, cells, price, source)
+    document = copy.deepcopy(draft)
+    epsilon = price.epsilon / len(entries)
+    delta = price.delta / max(1, list(entries.values()).count("categories"))
+    for name, what in entries.items():
+        is_label = name == document["label"]
+        try:
+            values, event = _buy(columns[name], what, is_label, cells, epsilon, delta)
+        except UserError as error:
+            raise UserError(f"column {name}: {error} (count epsilon {price.epsilon:g} of "
+                            "these records as spent)") from error
+        document["columns"][name] |= values
+        (row,) = events.to_json(((event, 1),))
+        document.setdefault("bought", []).append({"entry": f"{name}.{what}", **row})
+    no_longer = {f"{name}.{entry}" for name in entries for entry in _private(draft, name)}
+    document["read_from_data"] = [entry for entry in draft.get("read_from_data", [])
+                              if entry not in no_longer]
+    return document
+
+
+def _buy(column: Column, what: str, is_label: bool, cells: Cells, epsilon: float, delta: float
+         ) -> tuple[dict[str, Any], events.Event]:
+    """The bought entries of one column, and their event."""
+    if what == "bounds":
+        values = Private(parsing.parse(column, cells))
+        bounds = schema_queries.bounds(values, epsilon, OsBits())
+        return numbers(*bounds, column.kind == "integer"), schema_queries.bounds_event(epsilon)
+    texts = Private([None if text in schema.NULLS else text
+                     for text in cells.columns[column.name]])
+    released = schema_queries.categories(texts, epsilon, delta, OsBits())
+    return _categories(released, is_label), schema_queries.categories_event(epsilon, delta)
+
+
+def _private(draft: dict[str, Any], name: str) -> set[str]:
+    """The entries of a column that hold the word `private`."""
+    entries = draft["columns"][name]
+    return {key for key in (*schema.NUMBER, *schema.CATEGORY)
+            if isinstance(entries, dict) and entries.get(key) == schema.PRIVATE}
+
+
+def _private_entries(draft: Any) -> dict[str, str]:
+    """Column -> "bounds" or "categories", for each that holds the word `private`."""
+    columns = draft.get("columns") if isinstance(draft, dict) else None
+    entries: dict[str, str] = {}
+    if not isinstance(columns, dict):
+        columns = {}
+    for name in columns:
+        private = _private(draft, name)
+        if len(private) == 1 and private < set(schema.NUMBER):
+            raise UserError(f"column {name}: min and max are bought together; write `private` for "
+                            "both, or declare both")
+        if private == {"categories"} and columns[name].get("kind") == "ordinal":
+            raise UserError(f"column {name}: an order cannot be bought; declare the categories, or "
+                            "make the column categorical")
+        if private:
+            entries[name] = "bounds" if private == set(schema.NUMBER) else "categories"
+    if not entries:
+        raise UserError("the draft holds no entry `private`; there is nothing to buy")
+    return entries
+
+
+def _check(draft: dict[str, Any], entries: dict[str, str], cells: Cells, price: Price,
+           source: str) -> dict[str, Column]:
+    """Finds all that can be wrong before anything is spent, and returns the columns by name.
+
+    It looks at the declared part of the draft, at the price, and at the data against both.
+    """
+    if not 0 < price.epsilon < math.inf:
+        raise UserError(f"--schema-epsilon {price.epsilon}; give a finite number above 0")
+    needs_delta = "categories" in entries.values()
+    if needs_delta != (price.delta > 0) or not 0 <= price.delta < 1:
+        raise UserError(f"--schema-delta {price.delta}: categories need one above 0 and "
+                        "below 1, as 1e-6" if needs_delta else
+                        "--schema-delta is for categories only; drop the option")
+    trial = copy.deepcopy(draft)
+    for name, what in entries.items():
+        trial["columns"][name] |= ({"min": "0", "max": "1"} if what == "bounds" else
+                                   {"categories": ["a", OTHER], **(
+                                       {} if name == draft.get("label") else {"other": OTHER})})
+    parsed = schema.parse(trial, source)
+    others = {name: OTHER for name, what in entries.items() if what == "categories"}
+    parsing.coded(dataclasses.replace(parsed, others={**parsed.others, **others}), cells)
+    return {column.name: column for column in (*parsed.spec.columns, parsed.spec.label)}
+
+
+def _categories(released: tuple[str, ...], is_label: bool) -> dict[str, Any]:
+    """The entries of a column of categories.
+
+    Rare texts are not released, so undeclared ones need a place; a label has none.
+    """
+    if is_label and len(released) < 2:
+        raise UserError(f"{len(released)} classes came out and 2 are needed; declare them")
+    if is_label:
+        return {"categories": ordered(released)}
+    return {"categories": [*ordered(set(released) - {OTHER}), OTHER], "other": OTHER}

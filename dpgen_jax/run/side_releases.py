@@ -1,0 +1,124 @@
+"""The side releases of a run: the entries of a schema, and noisy class counts.
+
+Each is charged in the ledger before it is made, once, and the steps get what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from dpgen_jax.accountant import events
+from dpgen_jax.accountant.events import Events
+from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.aggregation import discrete_laplace
+from dpgen_jax.aggregation.bits import BitSource
+from dpgen_jax.core.types import Method, Private, Records, Spec, UserError
+from dpgen_jax.private import records as sealing
+from dpgen_jax.run.folder import RunFolder, read_json, write_json
+
+
+def purchases(rows: Iterable[dict[str, Any]]) -> Events:
+    """Reads the cost of a schema, to be charged by every run on the same records.
+
+    Args:
+        rows: Those of `Schema.bought` or `Dataset.bought`.
+
+    Returns:
+        Their events.
+
+    Raises:
+        UserError: Where a row is no event.
+    """
+    try:
+        return events.from_json(list(rows))
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError("the schema's block `bought` was changed; finish the draft again, or "
+                        "declare its entries") from error
+
+
+def planned(bought: Events, class_epsilon: float) -> Events:
+    """Returns the events of all side releases of a run.
+
+    Args:
+        bought: Those of the schema.
+        class_epsilon: Epsilon of the class counts; 0: none are bought.
+    """
+    counts = ((discrete_laplace.class_counts_event(class_epsilon), 1),) if class_epsilon else ()
+    return (*bought, *counts)
+
+
+def refuse_useless(method: Method, class_epsilon: float) -> None:
+    """Refuses to buy class counts for a classifier, which draws no labels.
+
+    Args:
+        method: The method, built.
+        class_epsilon: Epsilon of the class counts; 0: none are bought.
+
+    Raises:
+        UserError: Where they are to be bought for nothing.
+    """
+    if class_epsilon and method.predict is not None:
+        raise UserError(f"class_epsilon is {class_epsilon:g}, and a classifier draws no labels for "
+                        "which class counts would be of use; leave out --class-epsilon")
+
+
+def charge_once(ledger: Ledger, bought: Events) -> None:
+    """Charges what was bought with the schema, unless the ledger already charges it."""
+    charged = {event for event, _ in ledger.spent()}
+    missing = tuple((event, count) for event, count in bought if event not in charged)
+    if missing:
+        ledger.charge(missing)
+
+
+def class_counts(files: RunFolder, ledger: Ledger, records: Private[Records], spec: Spec,
+                 epsilon: float, bits: BitSource, log: Callable[[str], None]
+                 ) -> tuple[int, ...] | None:
+    """Buys the noisy class counts at the first start, and reads them back in a resumed run.
+
+    A crash between charge and file costs the charge, and they are bought again.
+
+    Args:
+        files: The run folder.
+        ledger: The run's open ledger.
+        records: The training records, sealed.
+        spec: Their public schema.
+        epsilon: The cost of the counts; 0: none are bought.
+        bits: The source of the noise.
+        log: Prints a line of the run.
+
+    Returns:
+        A count for each class, which may be negative; None where epsilon is 0.
+
+    Raises:
+        UserError: For a damaged file, and for one that this ledger never paid for.
+    """
+    if not epsilon:
+        return None
+    cost = discrete_laplace.class_counts_event(epsilon)
+    if not files.class_counts.exists():
+        ledger.charge(((cost, 1),))
+        noisy = discrete_laplace.class_counts(sealing.labels(records), spec.classes, epsilon, bits)
+        write_json(files.class_counts, {"epsilon": epsilon, "counts": [int(c) for c in noisy]})
+    stored = read_json(files.class_counts)
+    counts = stored.get("counts")
+    if not (isinstance(counts, list) and len(counts) == spec.classes
+            and all(type(count) is int for count in counts)):
+        raise UserError(f"{files.class_counts} is damaged: it does not hold {spec.classes} counts; "
+                        "bring back the file that belongs to this run")
+    if stored.get("epsilon") != epsilon or cost not in dict(ledger.spent()):
+        raise UserError(f"{ledger.path} charges no class counts of epsilon {epsilon:g}, which "
+                        f"{files.class_counts} should hold: bring back the files that belong to "
+                        "this run")
+    _warn(tuple(counts), spec, epsilon, log)
+    return tuple(counts)
+
+
+def _warn(counts: tuple[int, ...], spec: Spec, epsilon: float, log: Callable[[str], None]) -> None:
+    """Names the classes whose released count could be noise."""
+    scale = (1 if spec.classes == 2 else 2) / epsilon
+    names = spec.class_names or [str(i) for i in range(spec.classes)]
+    for name, count in zip(names, counts, strict=True):
+        if count < 3 * scale:
+            log(f"note: class {name!r}: its noisy count is {count}, and noise of +-{scale:.0f} was "
+                "added; raise --class-epsilon, or draw its records with `sample --label`")

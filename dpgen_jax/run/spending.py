@@ -1,0 +1,161 @@
+"""The spending of earlier runs on the same records, as this machine's journal knows them.
+
+The sum is by basic composition: epsilons and deltas of the budgets are added. A run counts with its
+whole budget once it has spent anything, or is under way, since it may be resumed. Only runs count
+whose promise implies this one's: the same relation, and the same unit or clients, whose records it
+covers one by one. The others are named, and so are those without a guarantee; beside them no total
+can be promised.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from dpgen_jax.accountant import journal
+from dpgen_jax.accountant.journal import Journal, Unusable
+from dpgen_jax.accountant.journal_entry import Run
+from dpgen_jax.accountant.ledger import NOBODY
+from dpgen_jax.accountant.witness import Witness
+from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.core.config import Budget
+from dpgen_jax.core.types import BudgetExceeded, Private, Records, UserError
+from dpgen_jax.private.records import fingerprint
+from dpgen_jax.run.folder import RunFolder
+
+Witnesses = Callable[[RunFolder], Witness]
+"""The witness of the run in a folder."""
+
+
+@contextmanager
+def before(records: Private[Records], mechanism: Mechanism, budget: Budget, guarantee: bool,
+           total: float | None, run_id: str, log: Callable[[str], None]) -> Iterator[Witnesses]:
+    """Logs what was spent on these records before, while no other run starts.
+
+    Args:
+        records: The sealed records.
+        mechanism: The run's mechanism.
+        budget: The run's budget.
+        guarantee: Whether the run has any guarantee.
+        total: The value of `--total-epsilon`, or None.
+        run_id: The id of the run that is resumed, or nothing.
+        log: Tells the data holder alone, since the line depends on the records.
+
+    Yields:
+        The witnesses of the run that starts meanwhile.
+
+    Raises:
+        UserError: A total that means nothing, or a damaged journal.
+        BudgetExceeded: The total would be exceeded, or cannot be promised.
+    """
+    if total is not None and not (guarantee and 0 < total < math.inf):
+        raise UserError(f"--total-epsilon {total:g} needs a number above 0, and a run with a "
+                        "guarantee: a finite epsilon, and no seed")
+    known_runs = opened(log, needed=total is not None)
+    if known_runs is None:
+        yield lambda files: NOBODY
+        return
+    records_print = fingerprint(records, known_runs.key)
+    with known_runs.locked():
+        earlier = [run for run in known_runs.on(records_print)
+                   if run.run != run_id and (run.spent > 0 or run.in_use)]
+        if earlier:
+            log(_summary(earlier, mechanism, budget))
+        if total is not None:
+            _require(earlier, mechanism, budget, total)
+        yield lambda files: known_runs.witness(files.run_id(), records_print, guarantee,
+                                               files.root)
+
+
+def witness(files: RunFolder, log: Callable[[str], None]) -> Witness:
+    """The witness of a run which is known already.
+
+    Args:
+        files: The run folder.
+        log: Takes a line where there is no journal.
+
+    Returns:
+        The witness.
+    """
+    known_runs = opened(log)
+    if known_runs is None:
+        return NOBODY
+    return known_runs.witness(files.run_id(), "", True, files.root)
+
+
+def opened(log: Callable[[str], None], needed: bool = False) -> Journal | None:
+    """Opens the journal.
+
+    Args:
+        log: Takes a line where the journal cannot be written.
+        needed: Whether that is an error.
+
+    Returns:
+        The journal, or None where it cannot be written.
+
+    Raises:
+        Unusable: It cannot be written and is needed.
+        UserError: It is damaged.
+    """
+    try:
+        return Journal(journal.place())
+    except Unusable as error:
+        if needed:
+            raise
+        log(f"{error}; until then nobody notices a copy or an older state of a run folder")
+        return None
+
+
+def _counts(run: Run, mechanism: Mechanism) -> bool:
+    """Whether a run's promise implies this mechanism's."""
+    return (run.guarantee and run.relation == mechanism.relation
+            and run.unit in (mechanism.unit, "client"))
+
+
+def _sum(earlier: list[Run], mechanism: Mechanism, budget: Budget) -> tuple[float, float]:
+    """Epsilon and delta of the runs that count and of this one."""
+    counted = [run for run in earlier if _counts(run, mechanism)]
+    return (budget.epsilon + math.fsum(run.target for run in counted),
+            budget.delta + math.fsum(run.delta for run in counted))
+
+
+def _summary(earlier: list[Run], mechanism: Mechanism, budget: Budget) -> str:
+    """The line about earlier runs."""
+    counted = [run for run in earlier if _counts(run, mechanism)]
+    others = [run for run in earlier if not _counts(run, mechanism)]
+    parts = []
+    if counted:
+        epsilon, delta = _sum(earlier, mechanism, budget)
+        parts.append(f"{_number(counted)} spent epsilon {math.fsum(r.spent for r in counted):.4g} "
+                     f"of budgets of {math.fsum(r.target for r in counted):.4g}; with this run's "
+                     f"{budget.epsilon:g} that is epsilon {epsilon:.4g} at delta {delta:.4g} by "
+                     "basic composition")
+    if others:
+        parts.append(f"{_number(others)} gave them no guarantee that could be added "
+                     f"({_folders(others)})")
+    return f"on these records, before: {'; '.join(parts)}"
+
+
+def _require(earlier: list[Run], mechanism: Mechanism, budget: Budget, total: float) -> None:
+    others = [run for run in earlier if not _counts(run, mechanism)]
+    if others:
+        raise BudgetExceeded(
+            f"--total-epsilon {total:g} cannot be promised: {_number(others)} on these records "
+            f"gave no guarantee that could be added ({_folders(others)})")
+    epsilon, delta = _sum(earlier, mechanism, budget)
+    if epsilon > total:
+        raise BudgetExceeded(
+            f"the sum over all runs on these records would be epsilon {epsilon:.6g} at delta "
+            f"{delta:.4g}, beyond --total-epsilon {total:g}: {_number(earlier)} before this one, "
+            f"of budgets of {epsilon - budget.epsilon:.6g} in all ({_folders(earlier)}); give this "
+            "one less")
+
+
+def _number(runs: list[Run]) -> str:
+    return f"{len(runs)} run{'s' * (len(runs) > 1)}"
+
+
+def _folders(runs: list[Run]) -> str:
+    shown = [run.folder for run in runs[:3]]
+    return ", ".join(shown + ["..."] * (len(runs) > 3))

@@ -1,0 +1,265 @@
+"""The stages of a run that write, spend and train: begin, deal, train, release.
+
+The order of what they do to the disk is what a crash at any moment is safe by: the journal is
+asked, the folder is made, the ledger is opened, and only then is anything charged or drawn.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+
+from dpgen_jax import methods
+from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.aggregation.bits import BitSource, OsBits, SeededBits
+from dpgen_jax.core.types import BudgetExceeded, Private, Records, UserError
+from dpgen_jax.private import records as sealing
+from dpgen_jax.private import teachers
+from dpgen_jax.private.partition import Partition
+from dpgen_jax.release import guarantee, statement
+from dpgen_jax.release.bundle import Release
+from dpgen_jax.run import folder, protection, resume, side_releases, spending
+from dpgen_jax.run.finish import finish
+from dpgen_jax.run.folder import RunFolder
+from dpgen_jax.run.loop import State
+from dpgen_jax.run.monitor import Monitor
+from dpgen_jax.run.planning import Log, Plan, summary
+from dpgen_jax.run.progress import Notices, Stop, interruptible
+from dpgen_jax.run.training import Training
+
+
+@dataclasses.dataclass(frozen=True)
+class Begun:
+    """A run that has a folder.
+
+    Attributes:
+        partition: Which unit has which record.
+        ledger: The run's open ledger.
+        stop: Whether the run was asked to stop.
+        notices: Tells the data holder what concerns nobody else, and what failed.
+    """
+
+    partition: Partition
+    ledger: Ledger
+    stop: Stop
+    notices: Notices
+
+
+@dataclasses.dataclass(frozen=True)
+class Dealt:
+    """Records that lie with their units.
+
+    Attributes:
+        records: Those of each unit, sealed: x [U, m, ...], y int32 [U, m].
+        class_counts: The noisy class counts that were bought, or None.
+        bits: The source of the noise.
+    """
+
+    records: Private[Records]
+    class_counts: tuple[int, ...] | None
+    bits: BitSource
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """The end of the training.
+
+    Attributes:
+        state: The state after the last step, and after the post-training.
+        class_counts: The noisy class counts that were bought, or None.
+        noise_source: What may be said of where the noise came from.
+        save: Writes the last checkpoint, unless it is there.
+    """
+
+    state: State
+    class_counts: tuple[int, ...] | None
+    noise_source: str
+    save: Callable[[], None]
+
+
+@contextmanager
+def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
+    """Makes or reopens the run folder and its ledger, and listens to signals within.
+
+    Before the folder is made it is looked up what was spent on these records.
+
+    Args:
+        plan: The plan of the run.
+        log: Prints a line of the run.
+        notices: Tells the data holder what concerns nobody else.
+
+    Yields:
+        The run that has begun.
+
+    Raises:
+        UserError: For a folder, a ledger or records that are not those of this run.
+        BudgetExceeded: Where all runs on these records would exceed the total.
+        SystemExit: At the end, with its exit code, after a signal that ended the run early.
+    """
+    request, files, mechanism = plan.request, plan.files, plan.method.mechanism
+    holds = protection.stamp(request.budget, request.seed, plan.config, plan.protected).holds
+    run_id = files.run_id() if request.resume else ""
+    with spending.before(plan.records, mechanism, request.budget, holds, request.total_epsilon,
+                         run_id, notices.private) as witness:
+        (folder.reopen if request.resume else folder.create)(files.root, plan.public_config)
+        partition = resume.identity(files, plan.records, plan.assign, request.resume, request.seed)
+        ledger = resume.ledger(files, mechanism, plan.public_config, request.resume, witness(files))
+    log(f"run folder: {files.root}")
+    with ledger, interruptible() as stop:
+        yield Begun(partition, ledger, stop, notices)
+
+
+def deal(plan: Plan, begun: Begun, log: Log) -> Dealt:
+    """Charges and makes the side releases, and deals the records to the units.
+
+    Args:
+        plan: The plan of the run.
+        begun: The run that has begun.
+        log: Prints a line of the run.
+
+    Returns:
+        The records of each unit, and what was bought beside the steps.
+
+    Raises:
+        UserError: For class counts on the disk that this ledger never paid for.
+        BudgetExceeded: From the ledger.
+    """
+    log(summary(plan))
+    seed, ledger = plan.request.seed, begun.ledger
+    bits = OsBits() if seed is None else SeededBits(seed, ledger.incarnation)
+    side_releases.charge_once(ledger, plan.purchases)
+    counts = side_releases.class_counts(plan.files, ledger, plan.records, plan.spec,
+                                        plan.request.budget.class_epsilon, bits, log)
+    return Dealt(sealing.deal(plan.records, begun.partition), counts, bits)
+
+
+def train(plan: Plan, begun: Begun, dealt: Dealt, log: Log) -> Trained:
+    """Trains: pretraining, the steps, and the post-training on what they released.
+
+    Args:
+        plan: The plan of the run.
+        begun: The run that has begun.
+        dealt: The records of each unit.
+        log: Prints a line of the run.
+
+    Returns:
+        The trained state, with at least one step.
+
+    Raises:
+        UserError: Where the run was interrupted before its first step, or the generator diverged.
+        BudgetExceeded: Where the budget allowed no step.
+    """
+    generator, planned = release_maker(plan, dealt.class_counts), plan.config.steps
+    post_steps = plan.method.post_training.steps if plan.method.post_training else 0
+    monitor = Monitor(plan.request.monitor, planned + post_steps, generator, plan.public_rows)
+    training = Training(plan.method, plan.files, plan.layout, begun.ledger, plan.request.runtime,
+                        monitor, begun.stop, begun.notices)
+    state, fault = _steps(plan, training, dealt)
+    if not state.step:
+        raise nothing_released(plan.files, begun.stop)
+    if state.step < planned:
+        log(f"stopped at step {state.step} of {planned}: {_why(begun.stop, fault)}")
+    state = training.post_train(state, last_key(state, plan.config))
+    if state.post_step < post_steps:
+        log(f"the generator was trained for {state.post_step} of {post_steps} steps; "
+            f"--resume --out {plan.files.root} trains it to the end, at no cost in privacy")
+    return Trained(state, dealt.class_counts, dealt.bits.label, lambda: training.keep(state))
+
+
+def release(plan: Plan, begun: Begun, trained: Trained, log: Log) -> Release:
+    """Writes the release with its privacy statement, then the last checkpoint and the pictures.
+
+    Args:
+        plan: The plan of the run.
+        begun: The run that has begun.
+        trained: The end of the training.
+        log: Prints a line of the run.
+
+    Returns:
+        The release that is in the run folder.
+
+    Raises:
+        UserError: Where the release cannot be written.
+    """
+    request, state = plan.request, trained.state
+    privacy = statement.statement(
+        method=request.method, preset=request.preset, ledger=begun.ledger,
+        relation=plan.method.mechanism.relation, protected=plan.protected, steps=state.step,
+        noise_source=trained.noise_source, accounting=plan.config.accounting,
+        as_published=as_published(request.method, plan.config, request.budget.delta, state.step))
+    made = dataclasses.replace(release_maker(plan, trained.class_counts)(state), privacy=privacy)
+    return publish(plan.files, made, trained.save, begun.notices, log)
+
+
+def publish(files: RunFolder, release: Release, save: Callable[[], None], notices: Notices,
+            log: Log) -> Release:
+    """Ends a run of any kind: `finish`, and the line that says what was released."""
+    release = finish(files, release, save, notices)
+    log(f"release: {files.release} ({release.privacy['steps']} steps; "
+        f"{guarantee.line(release.privacy)})")
+    return release
+
+
+def release_maker(plan: Plan, class_counts: tuple[int, ...] | None) -> Callable[[State], Release]:
+    """Returns the function from a state to the release as it stands, without a statement."""
+    finalize = jax.jit(plan.method.finalize)
+
+    def at(state: State) -> Release:
+        public = state.post_state if plan.method.post_training else state.public
+        model = finalize(last_key(state, plan.config), public)
+        return Release(plan.request.method, plan.config, plan.spec, jax.device_get(model), {},
+                       class_counts)
+
+    return at
+
+
+def last_key(state: Any, config: Any) -> jax.Array:
+    """Returns the key of what comes after the last planned step."""
+    return jax.random.fold_in(state.key, config.steps)
+
+
+def nothing_released(files: RunFolder, stop: Stop) -> UserError:
+    """Returns the error of a run that made no step."""
+    if stop():
+        error = UserError("interrupted before the first step: there is no generator to release; "
+                          f"go on with --resume --out {files.root}")
+        error.exit_code = stop.exit_code or error.exit_code
+        return error
+    return BudgetExceeded(f"what {files.ledger} holds leaves no budget for a step, and there is no "
+                          "generator to release; start a new run, whose epsilon adds to this one's")
+
+
+def as_published(method: str, config: Any, delta: float, steps: int) -> dict[str, Any] | None:
+    """Returns what a paper's formula gives for a run that kept to it; None for any other run."""
+    paper = None if config.accounting == "proven" else methods.published(method, config, delta)
+    if paper is None:
+        return None
+    return {"epsilon": paper.epsilon(steps), "steps": steps, "formula": paper.formula}
+
+
+def _steps(plan: Plan, training: Training, dealt: Dealt) -> tuple[State, Exception | None]:
+    """The pretraining and the loop; see `Training.train`."""
+    method, request = plan.method, plan.request
+    placed = teachers.place(dealt.records, plan.layout)
+    state = resume.start(plan.files, method, plan.layout, training.ledger, request.resume,
+                         request.seed)
+    # Queries that were not answered leave budget for more steps than the plan, unless steps were
+    # asked for: the ledger decides.
+    open_ended = method.mechanism.cost_depends_on_answers and not request.config.steps
+    if method.pretraining and not state.step:
+        state = training.pretrain(state, placed)
+    training.monitor.last = state.step
+    return training.train(state, placed, dealt.bits, plan.config.steps,
+                          sys.maxsize if open_ended else plan.config.steps)
+
+
+def _why(stop: Stop, fault: Exception | None) -> str:
+    """Why a run made fewer steps than it was to."""
+    if fault:
+        return "it cannot go on"
+    return "you interrupted it" if stop() else "the budget allows no further step"

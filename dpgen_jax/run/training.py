@@ -1,0 +1,230 @@
+"""The training of a run: pretraining, steps, and post-training on what they released.
+
+Each part is shown and can be stopped, and what must not be lost is saved.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.aggregation.bits import BitSource
+from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.types import Method, Private, Records, UserError
+from dpgen_jax.private import teachers
+from dpgen_jax.private import votes as vote_log
+from dpgen_jax.private.pretraining import pretrain
+from dpgen_jax.run import checkpoint, loop, resume
+from dpgen_jax.run.folder import RunFolder
+from dpgen_jax.run.loop import State
+from dpgen_jax.run.metrics import MetricsWriter
+from dpgen_jax.run.monitor import Monitor
+from dpgen_jax.run.progress import Bar, Notices, clock, public_seconds
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """The values that the parts of a training share.
+
+    Attributes:
+        method: The method, built.
+        files: The run folder.
+        layout: How the units lie on the devices.
+        ledger: The run's open ledger.
+        runtime: Speed and memory.
+        monitor: Shows the generator as it stands.
+        stop: Whether the run was asked to stop.
+        notices: Tells what failed and did not stop the run.
+        elapsed: Seconds since the training began, over all of its parts.
+    """
+
+    method: Method
+    files: RunFolder
+    layout: teachers.Layout
+    ledger: Ledger
+    runtime: Runtime
+    monitor: Monitor
+    stop: Callable[[], bool]
+    notices: Notices
+    elapsed: Callable[[], float] = dataclasses.field(default_factory=clock)
+
+    def pretrain(self, state: State, records: Private[Records]) -> State:
+        """Pretrains the units, and saves them now and then.
+
+        Args:
+            state: The state before the first step.
+            records: Those of each unit, sealed, on their devices.
+
+        Returns:
+            The state with all units pretrained, or as many as were before `stop`.
+        """
+        if self.stop() or state.units is None:
+            return state
+        elapsed, saved = self.elapsed, state
+        next_save = elapsed() + self.between_saves
+        bar = Bar(self.method.mechanism.n_units, 0, "warm unit")
+        for units, share in pretrain(self.method, state.units, records, self.layout):
+            state = dataclasses.replace(state, units=units)
+            bar.reach(share)
+            if elapsed() > next_save:
+                self._save(state)
+                next_save, saved = elapsed() + self.between_saves, state
+            if self.stop():
+                break
+        bar.close()
+        if state is not saved:
+            self._save(state)
+        return state
+
+    def train(self, state: State, records: Private[Records], bits: BitSource, planned: int,
+              limit: int) -> tuple[State, Exception | None]:
+        """Runs the loop.
+
+        Args:
+            state: The state to go on from.
+            records: Those of each unit, sealed, on their devices.
+            bits: The source of the noise.
+            planned: How many steps are expected.
+            limit: How many steps are made at most.
+
+        Returns:
+            The state after the last step; and why the loop could not go on, where that was neither
+            the budget nor `stop`: what was paid for until then is worth a release.
+
+        Raises:
+            UserError: Where nothing was paid for that could be released.
+        """
+        def keep(votes: Private[jax.Array], answered: np.ndarray) -> None:
+            if self.method.mechanism.keeps_votes:
+                vote_log.append(self.files.votes, votes, answered)
+
+        writer = MetricsWriter(self.files.metrics, state.step, self._board)
+        with self._recorded(state, Bar(planned, state.step), writer) as record:
+            try:
+                job = loop.Job(self.method, self.layout, self.ledger, bits,
+                               self.runtime.steps_per_call)
+                hooks = loop.Hooks(on_block=record, keep_votes=keep, stop=self.stop)
+                return loop.train(job, records, state, limit, hooks), None
+            except (UserError, OSError) as error:
+                if not (record.whole and record.latest.step):
+                    raise
+                self.notices.failure(str(error))
+                return record.latest, error
+
+    def post_train(self, state: State, key: jax.Array) -> State:
+        """Runs `loop.post_train`, if the method has it.
+
+        The last checkpoint is from before it: a resumed run, which finds its steps done and
+        charged, begins it again, to the same end. The units are gone then, whose memory the
+        generator's own work may use.
+
+        Args:
+            state: The state after the last step.
+            key: The key that `Method.finalize` gets.
+
+        Returns:
+            The state after the post-training, or as far as it came before `stop`.
+        """
+        if self.method.post_training is None:
+            return state
+        self.keep(state)  # what was paid for: there is no generator before it is trained
+        state, writer = dataclasses.replace(state, units=None), None
+        with self.notices.attempt(f"writing {self.files.metrics}"):
+            writer = MetricsWriter(self.files.metrics, state.step, self._board)
+        bar = Bar(self.method.post_training.steps, 0, "generator step")
+        with self._recorded(state, bar, writer) as record:
+            hooks = loop.Hooks(on_block=record, stop=self.stop)
+            return loop.post_train(self.method, state, key, self.runtime.steps_per_call, hooks)
+
+    def keep(self, state: State) -> None:
+        """Saves a checkpoint of this state, unless it is there."""
+        if state.units is not None and state.step not in checkpoint.steps(self.files.checkpoints):
+            self._save(state)
+
+    @contextlib.contextmanager
+    def _recorded(self, state: State, bar: Bar, writer: MetricsWriter | None
+                  ) -> Iterator[Recorder]:
+        """Records each block; where the stage is cut short, a checkpoint of the last whole one."""
+        record = Recorder(self, bar, writer, state)
+        try:
+            yield record
+        except BaseException:
+            if record.whole:
+                self.keep(record.latest)
+            raise
+        finally:
+            bar.close()
+            with self.notices.attempt(f"writing {self.files.metrics}"):
+                if writer:
+                    writer.close()
+
+    def _save(self, state: State) -> None:
+        """A failure costs this checkpoint, and no more."""
+        try:
+            resume.save(self.files, state, self.method, self.layout, self.ledger,
+                        self.runtime.keep_checkpoints)
+        except UserError as error:
+            self.notices.failure(str(error))
+
+    @property
+    def _board(self) -> Path | None:
+        return self.files.root / "tensorboard" if self.monitor.options.tensorboard else None
+
+    @property
+    def between_saves(self) -> float:
+        """Seconds between two checkpoints."""
+        return 60 * self.runtime.checkpoint_minutes
+
+
+class Recorder:
+    """Called after each block with the state and its public metrics.
+
+    It writes them as a line, moves the progress bar, and saves a checkpoint now and then.
+
+    Attributes:
+        latest: The state after the last whole block.
+    """
+
+    def __init__(self, training: Training, bar: Bar, writer: MetricsWriter | None, state: State):
+        self.latest, self._training, self._bar, self._writer = state, training, bar, writer
+        self._next_save = training.elapsed() + training.between_saves
+
+    @property
+    def whole(self) -> bool:
+        """Whether `latest` can be read.
+
+        An error within a block leaves arrays behind that were donated to it.
+        """
+        return not jax.tree.leaves(self.latest.public)[0].is_deleted()
+
+    def __call__(self, now: State, values: dict[str, float]) -> None:
+        """Records a block.
+
+        Args:
+            now: The state after it.
+            values: Its public metrics by name.
+        """
+        training, steps = self._training, now.done - self.latest.done
+        self.latest = now
+        epsilon = training.ledger.epsilon()
+        with training.notices.attempt("watching the run"):
+            # With post-training there is no generator before it has begun.
+            waits = training.method.post_training is not None and now.post_state is None
+            if self._writer and not waits:
+                values = values | training.monitor(now, self._writer)
+        with training.notices.attempt(f"writing {training.files.metrics}"):
+            if self._writer:
+                seconds = public_seconds(training.elapsed())
+                self._writer.write(
+                    {"step": now.done, "epsilon": epsilon, "seconds": seconds, **values,
+                     "charged": training.ledger.steps_charged})
+        self._bar.advance(steps, {"epsilon": f"{epsilon:.3f}"})
+        if training.elapsed() > self._next_save:
+            training.keep(now)
+            self._next_save = training.elapsed() + training.between_saves

@@ -1,0 +1,98 @@
+"""Drafts the schema of a table, or buys entries of it under differential privacy.
+
+    python -m dpgen_jax.schema DATA.csv --label COLUMN --out SCHEMA.yaml
+
+A draft says of every entry that it was read from private records. An entry that is replaced by the
+word `private` is bought under differential privacy instead:
+
+    python -m dpgen_jax.schema DATA.csv --schema DRAFT --schema-epsilon E --out NEW
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from dpgen_jax.core import cli, reading
+from dpgen_jax.core.errors import UserError
+from dpgen_jax.data import schema, schema_draft, tables, yaml_text
+from dpgen_jax.data.base import locate
+from dpgen_jax.data.parsing import Cells
+from dpgen_jax.run import schema_purchase
+
+DESCRIPTION = ("Drafts the schema of a CSV file from its data, or buys the entries of a draft that "
+               "hold the word `private`, under differential privacy.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Flags:
+    """One of --label (draft) and --schema with --schema-epsilon (buy) is needed."""
+
+    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA.csv")]
+    """the CSV file"""
+    out: Path
+    """the schema to write; must not exist"""
+    label: str | None = None
+    """draft: the column of the classes"""
+    schema: str | None = None
+    """buy: a draft, with `private` for what is bought"""
+    schema_epsilon: float | None = None
+    """buy: split evenly over what is bought"""
+    schema_delta: float = 0.0
+    """buy: split evenly over bought categories"""
+    max_gb: float | None = None
+    """memory that reading may take; the machine's"""
+
+
+def command(argv: list[str]) -> None:
+    """Runs the command. Raises: UserError."""
+    run(cli.parse(Flags, argv, "python -m dpgen_jax.schema", DESCRIPTION))
+
+
+def run(flags: Flags, log: Callable[[str], None] = print) -> None:
+    """Writes the schema to `out`, readable by its owner only, or nothing on an error.
+
+    Args:
+        flags: What the user asked for.
+        log: Prints a line.
+
+    Raises:
+        UserError: One line, which may quote the data. An `out` that exists is refused.
+    """
+    if flags.out.exists() or not flags.out.parent.is_dir():
+        raise UserError(f"--out {flags.out} exists; give a new file" if flags.out.exists() else
+                        f"--out {flags.out}: no folder {flags.out.parent}; make it first")
+    text = schema_draft.render(_document(flags), flags.source)
+    flags.out.touch(mode=0o600, exist_ok=False)
+    flags.out.write_text(text, "utf-8")
+    written = schema.read(str(flags.out))
+    for line in (*(f"not covered by epsilon: {entry.what}" for entry in written.uncovered),
+                 *written.notes):
+        log(f"note: {line}")
+    log(f"schema: {flags.out}")
+
+
+def _document(flags: Flags) -> dict[str, Any]:
+    """The schema that is drafted from the data, or the draft with its purchases."""
+    buys = (flags.schema, flags.schema_epsilon) != (None, None) or flags.schema_delta
+    if flags.label is not None and not buys:
+        return schema_draft.draft(_cells(flags), flags.label)
+    if flags.label is None and flags.schema is not None and flags.schema_epsilon is not None:
+        price = schema_purchase.Price(flags.schema_epsilon, flags.schema_delta)
+        cells = _cells(flags)
+        return schema_purchase.buy(yaml_text.document(flags.schema), cells, price, flags.schema)
+    raise UserError("give --label COLUMN to draft a schema, or --schema DRAFT with "
+                    "--schema-epsilon E to buy its private entries")
+
+
+def _cells(flags: Flags) -> Cells:
+    with reading.limited(flags.max_gb):
+        return tables.read(locate(flags.source))
+
+
+if __name__ == "__main__":
+    cli.main(command)

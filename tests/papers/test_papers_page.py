@@ -1,0 +1,84 @@
+"""docs/papers.md: rebuilt from the results alone, and equal to what is committed."""
+
+import json
+
+import pytest
+
+from benchmarks import common, results_page
+from benchmarks.papers import page, registry
+from benchmarks.papers.registry import ROWS
+from benchmarks.papers.rows import Row, Training
+from dpgen_jax import data
+from dpgen_jax.run import lifecycle
+
+
+def test_the_page_is_made_of_the_results_alone_and_is_committed(monkeypatch):
+    for module, name in ((data, "load"), (lifecycle, "run"), (lifecycle, "load")):
+        monkeypatch.setattr(module, name, None)
+    text = results_page.page("docs/papers.md.jinja")
+    assert (results_page.ROOT / "docs/papers.md").read_text() == text, (
+        "run python -m benchmarks.papers --page")
+    assert [name for name in ROWS if f"`{name}`" not in text] == []
+
+
+@pytest.fixture
+def results(monkeypatch, tmp_path):
+    monkeypatch.setattr(common, "RESULTS", tmp_path)
+
+    def write(name, **record):
+        row = registry.find(name)
+        row.work.result().write_text(json.dumps({"results": record}))
+        return row
+
+    return write
+
+
+def leaf(*values):
+    return {"mean": sum(values) / len(values), "std": 0.01, "values": list(values)}
+
+
+def test_a_line_has_the_paper_others_and_ours_at_a_proven_epsilon(results):
+    row = results(
+        "gpate:table1c:mnist-eps10", training_seconds=7200.0,
+        privacy={"epsilon": 10.0, "steps": 3456}, fidelity={"inception_score": leaf(2.5)},
+        evaluation={"gen2real": {"cnn": {"accuracy": leaf(0.4, 0.5)}}},
+        votes={"most agreed bin": 0.6, "second": 0.39, "answered": 0.25})
+    name, paper, others, here, epsilon, steps, hours, link, _ = page.line(row)
+    assert name == "`gpate:table1c:mnist-eps10`" and paper == "CNN 0.8092"
+    assert "0.51 (re-run by GS-WGAN's authors" in others and "0.420" in others
+    assert here == ("CNN 0.450 +- 0.010; IS 2.500; votes in the first bin 0.600; in the second "
+                    "0.390; answered queries 0.250")
+    assert (epsilon, steps, hours) == ("10", "3,456", "2.0")
+    assert link.endswith(f"{row.work.result().name})")
+
+
+def test_variants_stand_below_their_row_once_they_are_measured(results):
+    assert "+no-noise" not in page.paper("gpate")
+    results("gpate:table1c:mnist-eps1+no-noise", training_seconds=1.0, evaluation={
+        "gen2real": {"cnn": {"accuracy": leaf(0.7)}}}, privacy={"epsilon": "inf", "steps": 226})
+    lines = page.paper("gpate").splitlines()
+    at = next(i for i, text in enumerate(lines) if "table1c:mnist-eps1+no-noise" in text)
+    assert "`gpate:table1c:mnist-eps1`" in lines[at - 1] and "inf (no guarantee)" in lines[at]
+
+
+def test_cells_of_a_sweep_stand_beside_what_the_paper_prints(results):
+    row = results("gpate:table4:mnist-bins", rows=[
+        {"label": "bins 5", "metrics": {"gen2real.cnn.accuracy": leaf(0.25)}},
+        {"label": "bins 10", "error": "the budget allows no step"}])
+    paper, here = page.line(row)[1], page.line(row)[3]
+    assert paper.startswith("bins 5: CNN 0.588; bins 10: CNN 0.581")
+    assert here == "bins 5: CNN 0.250; bins 10 not affordable"
+
+
+def test_results_are_shown_once_among_what_is_measured(results):
+    record = {"training_seconds": 1.0, "privacy": {"epsilon": 1.0, "steps": 2}, "evaluation": {
+        "gen2real": {"cnn": {"accuracy": leaf(0.7)}}}}
+    results("datalens:table1:mnist-eps1", **record)
+    text = page.measured()
+    assert text.count("0.700") == 1  # Tables 3 and 12 and Figure 4 are of the same run
+    assert page.paper("datalens").count("0.700") >= 3
+
+
+def test_a_row_without_results_shows_an_estimate():
+    row = Row("datalens:table1:x", Training("datalens", "mnist-eps1-mean", "mnist"), {}, 3.0)
+    assert page.line(row)[3:7] == ("", "", "", "~3")

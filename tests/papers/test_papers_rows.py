@@ -1,0 +1,147 @@
+"""Rows of `benchmarks.papers`: each table and figure has some, and each command parses."""
+
+import importlib
+import inspect
+import sys
+
+import pytest
+
+from benchmarks.papers import __main__ as command
+from benchmarks.papers import quoted, registry, sources, sweeps
+from benchmarks.papers.registry import ROWS
+from benchmarks.papers.rows import Command, Nothing, Training
+from benchmarks.sweep.published import SWEEPS
+from dpgen_jax import presets
+from dpgen_jax.core.types import UserError
+
+# Every table and figure of the five texts, appendices too, and what their text reports of runs.
+PLACES = {
+    "gpate": "figure1 table1a table1b table1c table2 table3 table4 figure2 agreement "
+             "data-independent without-pate table5 table6 figure3 table7 table8 appendix-g",
+    "datalens": "figure1 table1 table2 table3 figure2 table4 table5 table6 runtime table7 figure3 "
+                "table8 table9 table10 table10a figure4 table11 table12",
+    "gswgan": "figure1 theorem4.1 figure2 table1 figure3 figure4 table2 figure5 figureA1 tableA1 "
+              "tableA2 figureA2",
+    "dpac": "figure1 figure2 figure3 figure4 section5.1 table1 table2 table3 table4 table5"}
+COMMANDS = {row.name: row.work for row in ROWS.values() if isinstance(row.work, Command)}
+TRAININGS = {row.work.name(): row.work for row in ROWS.values()
+             if isinstance(row.work, Training) and row.work.known()}
+
+
+@pytest.mark.parametrize("paper", PLACES)
+def test_every_table_and_figure_has_rows(paper):
+    places = {name.split(":")[1] for name in ROWS if name.startswith(f"{paper}:")}
+    assert places == set(PLACES[paper].split())
+
+
+def test_a_row_has_a_command_that_exists():
+    assert [name for name, row in ROWS.items() if not row.work.known()] == []
+
+
+def test_a_row_says_what_it_needs_and_how_long_it_takes_or_why_it_cannot_be_run():
+    for row in ROWS.values():
+        assert row.name.count(":") == 2
+        if isinstance(row.work, Nothing):
+            assert row.work.why
+        else:
+            assert row.hours > 0, row.name
+            assert row.work.data in sources.SOURCES
+
+
+def parser(module, argv, monkeypatch):
+    """Parses the arguments of a benchmark as its program does."""
+    benchmark = importlib.import_module(f"benchmarks.{module}")
+    if not hasattr(benchmark, "main"):
+        benchmark = importlib.import_module(f"benchmarks.{module}.__main__")
+    parse = getattr(benchmark, "arguments", getattr(benchmark, "parse", None))
+    if parse is None:
+        assert not argv, f"benchmarks.{module} has no parser"
+        return None
+    monkeypatch.setattr(sys, "argv", [module, *argv])
+    return parse(list(argv)) if inspect.signature(parse).parameters else parse()
+
+
+@pytest.mark.parametrize("work", dict.fromkeys(
+    (work.module, work.argv) for work in COMMANDS.values()), ids=lambda work: "-".join(
+        (work[0], *work[1]))[:60])
+def test_every_command_parses_and_names_presets_that_exist(work, monkeypatch):
+    module, argv = work
+    args = parser(module, argv, monkeypatch)
+    method = {"images": "datalens", "tables": "gpate", "topagg_bound": "datalens",
+              "steps": "datalens", "sweep": "topagg_sgd"}.get(module, "")
+    if "--preset" in argv:
+        given = getattr(args, "method", method) or method
+        assert argv[argv.index("--preset") + 1] in presets.all_of(given)
+    for word in argv[argv.index("--presets") + 1:] if "--presets" in argv else ():
+        if "=" not in word:
+            break
+        assert word.partition("=")[2] in presets.all_of(word.partition("=")[0])
+    if module == "sweep" and argv[0] in SWEEPS:
+        assert importlib.import_module("benchmarks.sweep.__main__").selected(args).cells
+
+
+def test_every_sweep_that_papers_print_is_a_row():
+    ours = [name for name in SWEEPS if not name.endswith(":glyphs") and "glyphs-" not in name]
+    assert [name for name in ours if name not in ROWS] == []
+    for name in ours:
+        assert ROWS[name].work == sweeps.command(name)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_command_line_finds_every_row(name):
+    assert registry.find(command.parse([name]).row) == ROWS[name]
+    assert ROWS[name].work.command(name)
+
+
+def test_a_changed_preset_has_another_name_and_no_results(monkeypatch, tmp_path):
+    import dataclasses
+
+    from benchmarks import common
+    row = ROWS["datalens:table1:mnist-eps1"]
+    monkeypatch.setattr(common, "RESULTS", tmp_path)
+    row.work.result().write_text('{"results": {}}')
+    assert row.measured()
+    preset = presets.get("datalens", row.work.preset)[1]
+    for changed in (dataclasses.replace(preset, epsilon=2.0), dataclasses.replace(
+            preset, config=dataclasses.replace(preset.config, d_steps=3))):
+        monkeypatch.setitem(presets.all_of("datalens"), row.work.preset, changed)
+        assert not row.measured()
+
+
+def test_data_of_one_folder_in_two_sizes_have_two_names():
+    assert ROWS["gpate:table1c:gender-s-eps1"].work.name() != (
+        ROWS["gpate:table1c:gender-l-eps1"].work.name())
+    assert len({work.name() for work in TRAININGS.values()}) == len(TRAININGS)
+
+
+def test_absent_data_are_named_in_one_line_with_their_place(monkeypatch, tmp_path):
+    monkeypatch.setenv("DPGEN_DATA", str(tmp_path))
+    line = sources.SOURCES["fashion"].absent()
+    assert "t10k-labels-idx1-ubyte" in line and str(tmp_path) in line and "\n" not in line
+    (tmp_path / "creditcard.csv").touch()
+    assert sources.SOURCES["credit"].absent() is None
+    assert "Anno/list_attr_celeba.txt" in sources.SOURCES["hair"].absent()
+
+
+def test_variants():
+    row = registry.find("gpate:table1c:mnist-eps1+no-noise")
+    config, budget = row.work.request()
+    plain, _ = ROWS["gpate:table1c:mnist-eps1"].work.request()
+    assert config.sigma == 0 and config.steps > 100 and budget.epsilon == float("inf")
+    assert config.projection == plain.projection and not row.paper
+    config, _ = registry.find("gswgan:table1:mnist+as-published").work.request()
+    assert (config.accounting, config.critics_per_step, config.sigma) == ("as-published", 1, 1.07)
+    with pytest.raises(UserError, match="for gswgan and dpac"):
+        registry.find("gpate:table1c:mnist-eps1+as-published").work.request()
+    with pytest.raises(UserError, match="no variant"):
+        registry.find("datalens:figure1:overview+no-noise")
+    with pytest.raises(UserError, match="did you mean"):
+        registry.find("datalens:table1:mnist-eps2")
+
+
+def test_figures_of_others_have_sources_and_systems_that_exist():
+    for quote in quoted.QUOTES:
+        assert quote.source and quote.data in sources.SOURCES
+        assert presets.all_of(quote.system)
+    quotes = quoted.of("gpate", "mnist", 10.0, "gen2real.cnn.accuracy")
+    assert {quote.value for quote in quotes} == {"0.51", "0.420"}

@@ -1,0 +1,73 @@
+"""The preset of every row that trains one builds, and runs two steps at toy size on generated data
+in the official layout of its data set."""
+
+import dataclasses
+import re
+
+import pytest
+import toy_rows
+
+from benchmarks.papers.registry import ROWS
+from benchmarks.papers.rows import Training
+from dpgen_jax import methods, presets
+from dpgen_jax.core.config import to_json
+from dpgen_jax.run.calibrate_config import complete, with_records
+
+TRAININGS = {row.work.name(): row.work for row in ROWS.values()
+             if isinstance(row.work, Training) and row.work.known()}
+OF_PAPERS = ("datalens", "gpate", "gswgan", "dpac")
+NUMBER = re.compile(r"\d+\.\d+(e-?\d+)?|\d+e-?\d+")
+
+
+def alike():
+    """One training of each kind that is the same at toy size but for rates, clips and noise."""
+    kinds = {}
+    for work in TRAININGS.values():
+        spec = presets.get(work.method, work.preset)[1].spec
+        config = dataclasses.replace(toy_rows.small(work.base()[0]), sigma=None)
+        kinds.setdefault((work.method, str(to_json(spec)), NUMBER.sub("", str(config))), work)
+    return list(kinds.values())
+
+
+@pytest.fixture(scope="module")
+def specs(tmp_path_factory):
+    return toy_rows.official(tmp_path_factory.mktemp("official"))
+
+
+def changed():
+    """Trainings whose budget or fields are not the preset's, each cost once."""
+    costs = {}
+    for work in TRAININGS.values():
+        if work.epsilon is not None or work.fields:
+            spec = presets.get(work.method, work.preset)[1].spec
+            costs.setdefault((work.method, str(to_json(spec)), str(work.base())), work)
+    return list(costs.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("work", changed(), ids=lambda work: (
+    f"{work.method}-{work.preset}-{work.epsilon or 'fields'}"))
+def test_the_budget_of_a_row_allows_its_steps_where_it_is_not_the_presets(work):
+    preset, (config, budget) = presets.get(work.method, work.preset)[1], work.request()
+    config = complete(work.method, with_records(config, preset.records), preset.spec, budget)
+    assert config.steps > 0 and config.sigma is not None
+    assert methods.get(work.method).build(config, preset.spec).mechanism.events(1) is not None
+
+
+def trained():
+    """Each kind, `long` but for the first one of a method that a paper is about."""
+    first = {work.method: work for work in reversed(alike())}
+    return [pytest.param(
+        work, id=f"{work.method}-{work.preset}",
+        marks=pytest.mark.slow if first[work.method] is work and work.method in OF_PAPERS
+        else pytest.mark.long) for work in alike()]
+
+
+@pytest.mark.parametrize("work", trained())
+def test_every_preset_runs_two_steps_on_data_in_the_official_layout(work, specs, tmp_path):
+    dataset = toy_rows.loaded(work, specs)
+    assert dataset.spec == presets.get(work.method, work.preset)[1].spec
+    release = toy_rows.trained(work, dataset, tmp_path / "run")
+    x, y = release.sample(dataset.spec.classes, seed=0)
+    assert x.shape == (dataset.spec.classes, *dataset.spec.shape)
+    assert release.privacy["steps"] == toy_rows.small(work.base()[0]).steps

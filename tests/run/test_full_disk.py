@@ -1,0 +1,84 @@
+"""The end of a run on a disk that is full."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from test_finish import STEPS, nth, run, totals, whole
+
+from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.core.types import UserError
+from dpgen_jax.run import checkpoint, lifecycle
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
+
+
+# --- a disk that is really full
+
+@pytest.fixture
+def disk(tmp_path):
+    """A file system of 4 MB."""
+    (tmp_path / "disk").mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(tmp_path / "disk")]
+    try:
+        done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    except OSError as error:
+        pytest.skip(f"no file system can be mounted here: {error}")
+    if done.returncode:
+        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+    yield tmp_path / "disk"
+    subprocess.run(["umount", str(tmp_path / "disk")], check=True)
+
+
+@pytest.mark.parametrize("left", [300_000, 0])
+def test_a_disk_that_is_full(disk, monkeypatch, capfd, left):
+    """From the second step on there is room for a release and for no checkpoint; or for nothing,
+    until somebody makes some: then a resume goes on from the first."""
+    def fill(self, shape):
+        (disk / "other").write_bytes(b"")
+        free = shutil.disk_usage(disk).free
+        (disk / "other").write_bytes(bytes(max(0, free - left)))
+        return real(self, shape)
+
+    real = OsBits.draw
+    with monkeypatch.context() as patch:
+        nth(patch, OsBits, "draw", 2, lambda *args: fill(*args))
+        if left:
+            _, failures = run(disk / "run")
+            assert any(re.search("checkpoint .* cannot be written .No space", f) for f in failures)
+            whole(disk / "run")
+        else:
+            with pytest.raises(UserError, match="cannot be written .No space left on device"):
+                run(disk / "run")
+    err = capfd.readouterr().err
+    assert "Traceback" not in err and "orbax" not in err
+    (disk / "other").unlink()
+    drawn = totals(disk / "run").steps
+    run(disk / "run", resume=True)
+    assert totals(disk / "run").steps == max(drawn, STEPS)
+    lifecycle.load(disk / "run")
+
+
+SAVES = """
+import pathlib, sys
+import numpy as np
+from dpgen_jax.run import checkpoint
+large = {str(i): np.random.rand(500_000) for i in range(8)}
+for step in range(5):
+    try:
+        checkpoint.save(pathlib.Path(sys.argv[1]), step, [("part", large)], {}, keep=2)
+    except ValueError as error:
+        print(error)
+"""
+
+
+def test_a_failed_checkpoint_is_one_line(disk):
+    """Orbax prints a traceback for each array that it could not write."""
+    done = subprocess.run([sys.executable, "-c", SAVES, str(disk / "checkpoints")], check=True,
+                          capture_output=True, text=True)
+    assert done.stderr == "" and len(done.stdout.splitlines()) == 5
+    assert all("cannot be written (No space left on device)" in line
+               for line in done.stdout.splitlines())
+    assert not checkpoint.steps(disk / "checkpoints")

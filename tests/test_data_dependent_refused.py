@@ -1,0 +1,78 @@
+"""Runs whose votes cannot be published: nothing is drawn, charged or written."""
+
+import dataclasses
+import math
+import shutil
+
+import pytest
+import small_datalens
+from test_data_dependent import CONFIG, STEPS, finished, snapshot
+
+from dpgen_jax.accountant.smooth_sensitivity import Sanitiser
+from dpgen_jax.core.types import UserError
+from dpgen_jax.run import data_dependent
+from dpgen_jax.run.folder import RunFolder
+
+pytestmark = pytest.mark.slow
+
+
+# Refused, with nothing drawn, charged or written.
+
+def check_refused(files, call, text):
+    before = snapshot(files.root)
+    with pytest.raises(UserError, match=text) as caught:
+        call(files.root)
+    assert "\n" not in str(caught.value) and snapshot(files.root) == before
+
+
+BOTH = pytest.mark.parametrize("call", [data_dependent.reading, data_dependent.publish])
+
+
+@BOTH
+@pytest.mark.parametrize("aggregate", ["mean", "sum", "topk"])
+def test_runs_that_released_noisy_sums_are_refused(tmp_path, call, aggregate):
+    config = dataclasses.replace(CONFIG, aggregate=aggregate)
+    check_refused(finished(tmp_path / "run", config), call, "noisy sums .* gpate")
+
+
+@BOTH
+def test_runs_of_datalens_are_refused(tmp_path, call):
+    files = finished(tmp_path / "run", small_datalens.CONFIG, method="datalens")
+    check_refused(files, call, "noisy sums .* datalens")
+
+
+@BOTH
+def test_runs_without_noise_are_refused(tmp_path, call):
+    config = dataclasses.replace(CONFIG, sigma=0.0)
+    check_refused(finished(tmp_path / "run", config, epsilon=math.inf), call, "without noise")
+
+
+@BOTH
+def test_runs_that_kept_no_votes_are_refused(tmp_path, call):
+    files = finished(tmp_path / "run")
+    files.votes.unlink()
+    check_refused(files, call, "kept no votes")
+
+
+def test_runs_that_lost_votes_are_not_published(tmp_path):
+    check_refused(finished(tmp_path / "run", lost=2), data_dependent.publish,
+                  f"{STEPS + 2} steps are charged and the votes of {STEPS}")
+
+
+def test_runs_whose_votes_do_not_meet_the_conditions_are_not_published(tmp_path):
+    config = dataclasses.replace(CONFIG, sigma=20.0, sigma_ratio=4.0, bins=10,
+                                 sanitiser=Sanitiser(25.0, 0.01, 10.0, 12.0, 3.0))
+    files = finished(tmp_path / "run", config, epsilon=9.0)
+    check_refused(files, data_dependent.publish, "no sanitised release")
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path):
+    check_refused(RunFolder(tmp_path), data_dependent.reading, "cannot read .*config.json")
+
+
+def test_of_two_copies_one_publishes(tmp_path):
+    """Each would have charged its own ledger for one of two draws."""
+    files = finished(tmp_path / "run")
+    copy = RunFolder(shutil.copytree(files.root, tmp_path / "copy"))
+    data_dependent.publish(copy.root)
+    check_refused(files, data_dependent.publish, "an older state or a copy")

@@ -1,0 +1,208 @@
+"""Planted faults that an audit catches, through the real loop (reliability in the sense of Nasr et
+al. 2021): an adversarial teacher votes one way on one data set and the other way on its neighbour;
+how well the two can be told from the whole transcript certifies a lower bound on mu, which must not
+exceed the mu that the ledger was charged, and must be most of it where the code is correct."""
+
+import dataclasses
+import functools
+import math
+
+import adversary
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+from test_mutants import ALPHA, METHOD, RUNS, WHERE
+
+from dpgen_jax.accountant import gaussian
+from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation.noise import RoundedGaussian
+from dpgen_jax.aggregation.schedule import FullParticipation
+from dpgen_jax.aggregation.topk_sign import TopKSign, magnitude_bits
+from dpgen_jax.private import partition
+from dpgen_jax.run import loop
+
+pytestmark = pytest.mark.slow
+
+
+def charged(path, method) -> float:
+    """mu of a run, from the ledger that the real loop wrote; nothing is computed."""
+    def idle(method, layout):
+        return lambda public, units, *rest: (
+            public, units, {}, np.zeros((loop.LONGEST_BLOCK, 0), np.int32), None)
+
+    _, ledger = adversary.train(path, method, adversary.neighbours()[0], WHERE, block=idle)
+    return math.sqrt(gaussian.mu_squared(ledger.spent()))
+
+
+def certified(zeros, ones, alpha: float = ALPHA) -> float:
+    """Lower bound on mu from scores on both data sets, at confidence 1 - alpha (both errors by
+    Clopper and Pearson, the threshold chosen on one half of the runs and judged on the other)."""
+    half = len(zeros) // 2
+    candidates = np.quantile(np.concatenate([zeros[:half], ones[:half]]), np.linspace(0, 1, 201))
+
+    def bound(zeros, ones, threshold):
+        errors = (zeros > threshold).sum(), (ones <= threshold).sum()
+        rates = [stats.beta.ppf(1 - alpha / 2, k + 1, max(len(zeros) - k, 1e-9)) for k in errors]
+        return -stats.norm.ppf(rates[0]) - stats.norm.ppf(rates[1])
+
+    best = max(candidates, key=lambda t: bound(zeros[:half], ones[:half], t))
+    return bound(zeros[half:], ones[half:], best)
+
+
+@functools.cache
+def vmapped(method):
+    """The loop's own compiled block, over runs."""
+    return jax.jit(jax.vmap(adversary.block(method, WHERE),
+                            (0, None, None, None, 0, None, 0, None, None)))
+
+
+def audit(method, deal: partition.Partition | None = None) -> float:
+    """mu certified by the log likelihood ratio of the transcript.
+
+    Each transcript is followed again on both data sets without noise, which gives the votes that
+    either would have cast.
+    """
+    runs = vmapped(method)
+    told = adversary.untold(WHERE, adversary.STEPS)
+    pair = [adversary.placed(data, WHERE, deal) for data in adversary.neighbours()]
+    state = adversary.start(WHERE)
+    keys = jax.random.split(state.key, RUNS)
+    shape = (RUNS, adversary.STEPS, *adversary.SHAPE, 3)
+
+    def follow(data, given, bits):
+        public = jax.tree.map(
+            lambda a: np.broadcast_to(a, (RUNS, *np.shape(a))), adversary.transcript())
+        if given is not None:
+            public = dataclasses.replace(public, given=given, forced=np.ones(RUNS, np.float32))
+        return np.asarray(runs(public, state.units, data, told[0], bits, told[1], keys, 0,
+                               adversary.STEPS)[0].seen)
+
+    scores = []
+    for seed, data in enumerate(pair):
+        bits = np.random.default_rng(seed).integers(2**32, size=shape, dtype=np.uint32)
+        seen = follow(data, None, bits)
+        other, one = (follow(d, seen, np.zeros(shape, np.uint32)) for d in reversed(pair))
+        scores.append(((one - other) * (seen - (one + other) / 2)).sum((1, 2, 3)))
+    return certified(*reversed(scores))
+
+
+@functools.cache
+def sound() -> float:
+    """mu certified of what METHOD does."""
+    return audit(METHOD)
+
+
+def check_claim(path, method, bound: float):
+    """method: what is charged; bound: mu that is certified of what is done."""
+    claim = charged(path, method)
+    assert bound <= claim, f"mu {bound:.2f} is certified, above the {claim:.2f} that was charged"
+    assert bound > 0.75 * claim, f"mu {bound:.2f} of {claim:.2f}: this audit sees too little"
+
+
+def test_the_correct_mechanism_certifies_most_of_its_claim_and_not_more(tmp_path):
+    assert charged(tmp_path / "ledger", METHOD) == pytest.approx(2)
+    check_claim(tmp_path / "again", METHOD, sound())
+
+
+def test_an_audit_of_the_same_data_certifies_nothing(monkeypatch):
+    data = adversary.neighbours()[0]
+    monkeypatch.setattr(adversary, "neighbours", lambda: [data, data])
+    assert audit(METHOD) <= 0
+
+
+@dataclasses.dataclass(frozen=True)
+class HalfDrawn(RoundedGaussian):
+    def sample(self, bits):
+        return RoundedGaussian(self.sigma / 2).sample(bits)
+
+
+@dataclasses.dataclass(frozen=True)
+class SqrtTwo(TopKSign):
+    def squared_sensitivity(self):
+        return super().squared_sensitivity() // 2
+
+
+@dataclasses.dataclass(frozen=True)
+class OneSided(TopKSign):
+    def squared_sensitivity(self):
+        return self.top_k * self.rows
+
+
+@dataclasses.dataclass(frozen=True)
+class OneRow(TopKSign):
+    def squared_sensitivity(self):
+        return 4 * self.top_k
+
+
+@dataclasses.dataclass(frozen=True)
+class AllTies(TopKSign):
+    def project(self, key, message):
+        order = magnitude_bits(message)
+        kth = jnp.sort(order, -1)[..., -self.top_k][..., None]
+        return jnp.where(order >= kth, jnp.sign(message), 0).astype(jnp.int32)
+
+
+@dataclasses.dataclass(frozen=True)
+class NoProjection(TopKSign):
+    def project(self, key, message):
+        return message.astype(jnp.int32)
+
+
+@dataclasses.dataclass(frozen=True)
+class ChargedOnce(FullParticipation):
+    def max_participations(self, steps):
+        return 1
+
+
+def named(fields):
+    return type(next(iter(fields.values()))).__name__
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"bound": SqrtTwo(adversary.TOP_K, adversary.ROWS)},
+        {"bound": OneSided(adversary.TOP_K, adversary.ROWS)},
+        {"bound": OneRow(adversary.TOP_K, adversary.ROWS)},
+        {"schedule": ChargedOnce()},
+    ],
+    ids=named,
+)
+def test_a_mechanism_that_charges_too_little_is_caught(tmp_path, fields):
+    """It does what METHOD does and says that it costs less."""
+    with pytest.raises(AssertionError, match="above"):
+        check_claim(tmp_path / "ledger", adversary.build(**fields), sound())
+
+
+@pytest.mark.parametrize("fields", [
+    {"noise": HalfDrawn(adversary.SIGMA)}, {"bound": AllTies(adversary.TOP_K, adversary.ROWS)},
+    {"bound": NoProjection(adversary.TOP_K, adversary.ROWS)}], ids=named)
+def test_a_mechanism_that_does_more_than_it_charges_is_caught(tmp_path, fields):
+    method = adversary.build(**fields)
+    with pytest.raises(AssertionError, match="above"):
+        check_claim(tmp_path / "ledger", method, audit(method))
+
+
+def test_a_record_in_two_units_is_caught(tmp_path):
+    dealt = adversary.dealt()
+    index = dealt.index.copy()
+    index[(adversary.owner() + 1) % adversary.UNITS, 0] = adversary.CANARY
+    with pytest.raises(AssertionError, match="above"):
+        check_claim(tmp_path / "ledger", METHOD,
+                    audit(METHOD, partition.Partition(index, dealt.sizes)))
+
+
+def test_the_audited_block_is_what_a_run_computes(tmp_path):
+    """One run of the loop, block by block, and the vmapped block on the same bits."""
+    data = adversary.neighbours()[0]
+    state, _ = adversary.train(tmp_path / "ledger", METHOD, data, WHERE, steps_per_call=4)
+    bits = np.zeros((1, 8, *adversary.SHAPE, 3), np.uint32)
+    bits[:, :adversary.STEPS] = SeededBits(0).draw((adversary.STEPS, *adversary.SHAPE, 3))
+    begun = adversary.start(WHERE)
+    block = jax.vmap(adversary.block(METHOD, WHERE), (*[None] * 4, 0, *[None] * 4))
+    secrets, groups = adversary.untold(WHERE, 8)
+    again = block(begun.public, begun.units, adversary.placed(data, WHERE), secrets, bits, groups,
+                  begun.key, 0, adversary.STEPS)[0]
+    assert np.array_equal(state.public.seen, again.seen[0]) and np.any(state.public.seen)
