@@ -130,11 +130,16 @@ def check_neighbours(name, visit=None):
     changed = {u for u, (a, b) in enumerate(zip(first, second, strict=True))
                if not small_datalens.equal(a, b)}
     assert changed <= set(owner.tolist())
-    bound = built(name)[0].mechanism.bound
-    squared = [np.sum((np.asarray(a[1], np.int64) - np.asarray(b[1], np.int64)) ** 2)
-               for a, b in zip(first, second, strict=True)]
-    assert max(squared) <= bound.squared_sensitivity()
+    squared = [distance(name, a[1], b[1]) for a, b in zip(first, second, strict=True)]
+    assert max(squared) <= built(name)[0].mechanism.bound.squared_sensitivity()
     return changed
+
+
+def distance(name, first, second):
+    """Squared, of what two messages add to the sum."""
+    added = [np.asarray(built(name)[0].mechanism.add_up(jnp.asarray(message)[None]), np.int64)
+             for message in (first, second)]
+    return np.sum((added[0] - added[1]) ** 2)
 
 
 @pytest.mark.parametrize("name", PRIVATE)
@@ -159,23 +164,32 @@ def test_a_unit_that_sees_others_records_is_caught(name):
 def test_a_unit_that_has_nothing_but_empty_slots_adds_nothing(name):
     own, _ = dealt(name, *neighbours()[0])
     nobody = Records(own.x.at[1].set(0), own.y.at[1].set(EMPTY))
-    said = np.asarray(visitor(name)(1, nobody)[1])
+    said = np.asarray(built(name)[0].mechanism.add_up(visitor(name)(1, nobody)[1][None]))
     assert said.shape == built(name)[0].mechanism.shape and not said.any()
     if name != "pategan":  # whose units may all vote "fake", which is 0 too
         assert np.asarray(visitor(name)(1, own)[1]).any(), "nothing is ever said"
 
 
+def farthest(name, shape):
+    """Two messages whose bounded forms lie as far apart as can be: opposite ones, but where a
+    record adds to one of many blocks, or squares of what it says."""
+    worst = 1e3 * jax.random.rademacher(jax.random.key(4), shape, jnp.float32)
+    if name == "mixture":  # of other classes, at right angles
+        pair = jnp.zeros((2, *shape)).at[0, 0, 0].set(1.0).at[0, 0, 1].set(1.0)
+        return tuple(pair.at[1, 0, 2].set(1.0).at[0, 0, -1].set(1.0).at[1, 0, -2].set(1.0))
+    return worst, -worst
+
+
 def check_bound(name, project):
-    """Opposite messages, as large as can be, move the sum by what is declared, and no more."""
+    """Messages as far apart as can be move the sum by what is declared, and no more."""
     method, _, query = built(name)
     own, _ = dealt(name, *neighbours()[0])
     shape = jax.eval_shape(
         lambda: method.answer(jax.random.key(0), method.init_unit(jax.random.key(0)),
                               Records(own.x[0], own.y[0]), query)).shape
-    worst = 1e3 * jax.random.rademacher(jax.random.key(4), shape, jnp.float32)
-    a, b = (np.asarray(project(jax.random.key(5), m), np.int64) for m in (worst, -worst))
+    moved = distance(name, *(project(jax.random.key(5), m) for m in farthest(name, shape)))
     declared = method.mechanism.bound.squared_sensitivity()
-    assert 0.8 * declared < np.sum((a - b) ** 2) <= declared
+    assert 0.8 * declared < moved <= declared
 
 
 @pytest.mark.parametrize("name", PRIVATE)

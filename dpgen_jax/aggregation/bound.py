@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import chex
 import jax.numpy as jnp
@@ -51,6 +51,34 @@ class Bound(Protocol):
 
     def squared_sensitivity(self) -> int:
         """Returns the squared L2 sensitivity of the whole message of one round, in integers."""
+
+
+@runtime_checkable
+class Expanding(Protocol):
+    """A bound whose messages are short, and become what is summed where they are added."""
+
+    def add_up(self, messages: Array) -> Array:
+        """Adds what the units of a chunk add.
+
+        Args:
+            messages: int32 [n, B, W], as `project` returns them.
+
+        Returns:
+            int32 [B, D].
+        """
+
+
+def add_up(bound: Bound, messages: Array) -> Array:
+    """Adds the bounded messages of a chunk of units.
+
+    Args:
+        bound: What bounded them.
+        messages: int32 [n, B, ...].
+
+    Returns:
+        int32 [B, D].
+    """
+    return bound.add_up(messages) if isinstance(bound, Expanding) else messages.sum(0)
 
 
 def assert_message(message: Array, columns: int | None = None) -> None:

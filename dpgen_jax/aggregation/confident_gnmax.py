@@ -135,6 +135,10 @@ class ConfidentGNMax:
         """Returns the votes of one unit: int32 [B, k bins]."""
         return self.bound.project(key, message)
 
+    def add_up(self, contributions: Array) -> Array:
+        """Returns the sum of what the units of a chunk contribute: int32 [B, D]."""
+        return contributions.sum(0)
+
     def decide(self, votes: Array, bits: Array) -> Answers:
         """Tests and answers the queries."""
         chex.assert_shape(votes, self.shape)

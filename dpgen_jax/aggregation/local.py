@@ -103,6 +103,10 @@ class LocalMechanism:
         """Returns the message that leaves the client, private as it stands: int32 [B, D]."""
         return self.bound.project(key, message) + self.noise.sample(private_input)
 
+    def add_up(self, contributions: Array) -> Array:
+        """Returns the sum of what the units of a chunk contribute: int32 [B, D]."""
+        return contributions.sum(0)
+
     def decide(self, votes: Array, bits: Array) -> Array:
         """Returns the decoded sum: float32 [B, ...]."""
         chex.assert_shape(votes, self.shape)

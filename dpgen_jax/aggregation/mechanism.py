@@ -16,7 +16,7 @@ import numpy as np
 
 from dpgen_jax.accountant.events import Event, Events
 from dpgen_jax.aggregation.bits import BitSource
-from dpgen_jax.aggregation.bound import Bound
+from dpgen_jax.aggregation.bound import Bound, add_up
 from dpgen_jax.aggregation.noise import Noise
 from dpgen_jax.aggregation.protocol import Mechanism
 from dpgen_jax.aggregation.schedule import Schedule
@@ -117,9 +117,13 @@ class SumMechanism:
         return participation[:, :, None]
 
     def contribution(self, key: Array, message: Array, private_input: Array) -> Array:
-        """Returns the bounded message, or zeros where it is not counted: int32 [B, D]."""
+        """Returns the bounded message, or zeros where it is not counted: int32 [B, ...]."""
         votes = self.bound.project(key, message)
         return votes * self.schedule.counted(private_input[0]) if private_input.size else votes
+
+    def add_up(self, contributions: Array) -> Array:
+        """Returns the sum of what the units of a chunk contribute: int32 [B, D]."""
+        return add_up(self.bound, contributions)
 
     def decide(self, votes: Array, bits: Array) -> Array:
         """Returns the decoded noisy sum: float32 [B, ...]."""

@@ -77,12 +77,19 @@ class Mechanism(Protocol):
         """
 
     def contribution(self, key: Array, message: Array, private_input: Array) -> Array:
-        """Returns what one unit adds to the sum: int32 [B, D].
+        """Returns what one unit adds to the sum: int32 [B, ...], for `add_up`.
 
         Args:
             key: Random key for rounding; it protects nothing.
             message: float32 [B, M].
             private_input: The unit's entry of `private_inputs`.
+        """
+
+    def add_up(self, contributions: Array) -> Array:
+        """Returns the sum of what the units of a chunk contribute: int32 [B, D].
+
+        Args:
+            contributions: int32 [n, B, ...].
         """
 
     def decide(self, votes: Array, bits: Array) -> Any:

@@ -62,7 +62,7 @@ def check_message(message: Array, method: Method) -> None:
 
 
 def check_contribution(votes: Array, method: Method) -> None:
-    """Checks that a bounded message is int32 [B, D], as it is added to the sum.
+    """Checks that a bounded message is int32 [B, ...], of which the sum is made, int32 [B, D].
 
     Args:
         votes: What `Mechanism.contribution` returned.
@@ -72,8 +72,10 @@ def check_contribution(votes: Array, method: Method) -> None:
         TypeError: The shape or the type is another one.
     """
     with _named("mechanism.contribution"):
-        chex.assert_shape(votes, method.mechanism.shape)
         chex.assert_type(votes, jnp.int32)
+        total = jax.eval_shape(method.mechanism.add_up, jnp.zeros((1, *votes.shape), jnp.int32))
+        chex.assert_shape(total, method.mechanism.shape)
+        chex.assert_type(total, jnp.int32)
 
 
 def check_public(before: PyTree, after: PyTree, metrics: Metrics) -> None:

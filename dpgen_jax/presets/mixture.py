@@ -1,0 +1,17 @@
+"""Named configurations of the mixture of Gaussians."""
+
+from dpgen_jax.core.types import ImageSpec
+from dpgen_jax.methods.mixture import Config
+from dpgen_jax.presets import Preset
+
+OURS = "this library"
+MNIST = ImageSpec(28, 28, 1, 10)
+
+PRESETS = {
+    "glyphs": Preset(Config(), ImageSpec(12, 12, 1, 10), 10.0, 1e-5, 30000, OURS, dataset="glyphs"),
+    "mnist-eps1": Preset(Config(warp=0.2), MNIST, 1.0, 1e-5, 60000, OURS),
+    "mnist-eps10": Preset(Config(warp=0.2), MNIST, 10.0, 1e-5, 60000, OURS),
+    "fashion-eps1": Preset(Config(warp=0.03, trust=0.4), MNIST, 1.0, 1e-5, 60000, OURS),
+    "fashion-eps10": Preset(Config(warp=0.03, trust=0.5), MNIST, 10.0, 1e-5, 60000, OURS),
+    "digits": Preset(Config(), ImageSpec(8, 8, 1, 10), 10.0, 1e-5, 1437, OURS, dataset="digits"),
+}
