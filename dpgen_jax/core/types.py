@@ -19,13 +19,14 @@ import jax
 import jax.numpy as jnp
 
 from dpgen_jax.core.errors import BudgetExceeded, UserError
-from dpgen_jax.core.schema import Column, ImageSpec, Spec, TableSpec
+from dpgen_jax.core.schema import NO_LABEL, Column, ImageSpec, Spec, TableSpec
 
 if TYPE_CHECKING:
     from dpgen_jax.aggregation.mechanism import Mechanism
 
 __all__ = [
     "EMPTY",
+    "NO_LABEL",
     "Array",
     "BudgetExceeded",
     "Column",

@@ -56,7 +56,7 @@ def coded(schema: Schema, cells: Cells) -> Coded:
         UserError: Naming the row and the column; it may quote the cell.
     """
     spec = schema.spec
-    columns = [*spec.columns, spec.label]
+    columns = spec.all_columns
     _check_names(cells, [column.name for column in columns])
     if not cells.rows:
         raise UserError(f"{cells.source}: no rows; at least 1 is needed")
@@ -72,10 +72,10 @@ def coded(schema: Schema, cells: Cells) -> Coded:
             others[column.name] = sum(
                 cell not in declared for cell in cells.columns[column.name])
         codes.append(values)
-    y = codes.pop().astype(np.int32)
+    y = codes.pop().astype(np.int32) if spec.labelled else np.zeros(len(cells.rows), np.int32)
     notes = [_counted(clipped, "values outside the declared bounds were clipped"),
              _counted(others, "texts outside the declared categories count as `other`"),
-             *_absent(spec.label, y)]
+             *(_absent(spec.label, y) if spec.labelled else ())]
     return Coded(np.stack(codes, 1), y, tuple(f"{cells.source}: {n}" for n in notes if n))
 
 

@@ -5,6 +5,9 @@
       Amount: {kind: continuous, min: 0, max: 2000}
       Class: {kind: categorical, categories: ["0", "1"]}
 
+`name: NAME` is what reports call the data. Without `label` rows have no classes. `targets: [PAY]`
+names the columns that an evaluation predicts beside the label, numbers among them.
+
 Nothing in it may come from private records unless it says so: `read_from_data` lists the entries
 that do, and `bought` those that were bought under differential privacy.
 """
@@ -19,20 +22,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dpgen_jax.core.errors import nearest
-from dpgen_jax.core.types import Column, TableSpec, UserError
+from dpgen_jax.core.types import NO_LABEL, Column, TableSpec, UserError
 from dpgen_jax.data import yaml_text
-from dpgen_jax.data.base import Uncovered, listed
+from dpgen_jax.data.base import Uncovered
+from dpgen_jax.data.schema_label import label_position, targets
 
 PACKAGED = Path(__file__).parent / "schemas"
 NAMES = tuple(sorted(path.stem for path in PACKAGED.glob("*.yaml")))
-TOP = ("label", "columns", "read_from_data", "bought")
+TOP = ("name", "label", "targets", "columns", "read_from_data", "bought")
 NUMBER, CATEGORY = ("min", "max"), ("categories",)
 Kind = Literal["continuous", "integer", "categorical", "ordinal"]
 KINDS: dict[Kind, tuple[str, ...]] = {"continuous": NUMBER, "integer": NUMBER,
                                       "categorical": CATEGORY, "ordinal": CATEGORY}
 ENTRIES = ("kind", "nullable", "min", "max", "categories", "other")
 MAX_RANGE = 2**23  # whole numbers that a float32 in [0, 1] keeps apart
-MAX_CLASSES = 1000  # of a label: training and evaluation class by class grow with them
 PRIVATE = "private"  # in place of an entry: to be bought
 NULLS = frozenset({"", "NA", "NaN", "nan", "null", "NULL", "?"})
 TRUTH = {"true": True, "yes": True, "false": False, "no": False}
@@ -53,6 +56,7 @@ class Schema:
         notes: Lines on the entries that were bought under differential privacy; published.
         bought: The purchases made for it, as rows of `accountant.events.to_json`.
         uncovered: The entries that were read from private records (its `read_from_data`).
+        name: The name of the data set; "" where none is declared.
     """
 
     spec: TableSpec
@@ -60,6 +64,7 @@ class Schema:
     notes: tuple[str, ...] = ()
     bought: tuple[dict[str, Any], ...] = ()
     uncovered: tuple[Uncovered, ...] = ()
+    name: str = ""
 
 
 def read(source: str) -> Schema:
@@ -114,7 +119,8 @@ def parse(document: Any, name: str) -> Schema:
 def _parse(document: Any) -> Schema:
     """Checks a document; errors name the column alone."""
     if not isinstance(document, dict) or not isinstance(document.get("columns"), dict):
-        raise UserError("a schema has `label: NAME` and `columns:`, with one entry a column")
+        raise UserError("a schema has `columns:`, with one entry a column, and `label: NAME` where "
+                        "rows have classes")
     for key in document:
         if key not in TOP:
             raise UserError(f"unknown key {key!r}{nearest(key, TOP)}; known: {', '.join(TOP)}")
@@ -122,14 +128,16 @@ def _parse(document: Any) -> Schema:
     names = [column.name for column in columns]
     if "" in names:
         raise UserError("a column has no name; name it as the file does")
-    position = _label_position(document.get("label"), columns)
+    position = label_position(document["label"], columns) if "label" in document else len(columns)
+    label = columns[position] if "label" in document else NO_LABEL
     features = tuple(c for i, c in enumerate(columns) if i != position)
     if not features:
-        raise UserError("the label is the only column; declare the others too")
+        raise UserError("the label is the only column; declare the others too" if names else
+                        "there are no columns; declare 1 at least")
     others = {name: entries["other"] for name, entries in document["columns"].items()
               if "other" in entries}
-    if columns[position].name in others:
-        raise UserError(f"column {names[position]}: a label takes no `other`; declare every class")
+    if label.name in others:
+        raise UserError(f"column {label.name}: a label takes no `other`; declare every class")
     read_entries, rows = document.get("read_from_data", []), _bought(document.get("bought", []))
     if not isinstance(read_entries, list):
         raise UserError("read_from_data is no list; write [COLUMN.min, COLUMN.max, ...]")
@@ -138,28 +146,11 @@ def _parse(document: Any) -> Schema:
                  for sort, columns in _grouped(read_entries, names)]
     notes = [f"bought under differential privacy on the same records: {sort} of {columns}"
              for sort, columns in _grouped([row.pop("entry", "") for row in rows], names)]
-    return Schema(TableSpec(features, columns[position], position), others, tuple(notes),
-                  tuple(rows), tuple(uncovered))
-
-
-def _label_position(label: Any, columns: list[Column]) -> int:
-    """Returns the position of the label, which must be a column of classes."""
-    names = [column.name for column in columns]
-    if not isinstance(label, str) or label not in names:
-        problem = f"label {label!r} is no column{nearest(str(label), names)}" if label else \
-            "the label is missing"
-        raise UserError(f"{problem}; write `label: NAME`, one of: {listed(names)}")
-    column = columns[names.index(label)]
-    if not column.categories or column.nullable:
-        fault = "nullable" if column.categories else f"of kind {column.kind}"
-        raise UserError(f"column {label}: the label is {fault}; declare it categorical, not "
-                        "nullable, with its classes as categories")
-    if len(column.categories) < 2:
-        raise UserError(f"column {label}: the label has 1 class; declare 2 or more")
-    if len(column.categories) > MAX_CLASSES:
-        raise UserError(f"column {label}: the label has {len(column.categories):,} classes, and at "
-                        f"most {MAX_CLASSES:,} can be trained; make another column the label")
-    return names.index(label)
+    if label == NO_LABEL:
+        notes.append("no label is declared: all rows are of one class")
+    spec = TableSpec(features, label, position, targets(document.get("targets", []), names))
+    return Schema(spec, others, tuple(notes), tuple(rows), tuple(uncovered),
+                  str(document.get("name", "")))
 
 
 def _column(name: str, entries: Any) -> Column:

@@ -30,12 +30,12 @@ LEAKS = """\
 BOUGHT = "# Leave `bought` as it is: every training run with this schema charges it."
 
 
-def draft(cells: Cells, label: str) -> dict[str, Any]:
+def draft(cells: Cells, label: str | None) -> dict[str, Any]:
     """Drafts a schema whose kinds, bounds, categories and nulls are READ FROM THE DATA.
 
     Args:
         cells: The cells of a CSV file.
-        label: The column of the classes.
+        label: The column of the classes; None for rows without classes.
 
     Returns:
         The document, whose `read_from_data` lists what was read.
@@ -43,14 +43,15 @@ def draft(cells: Cells, label: str) -> dict[str, Any]:
     Raises:
         UserError: Naming the column at fault.
     """
-    if label not in cells.columns:
+    if label is not None and label not in cells.columns:
         raise UserError(f"--label {label}: no such column{nearest(label, cells.columns)}; known: "
                         f"{listed(cells.columns)}")
     columns = {name: _column(name, texts, name == label)
                for name, texts in cells.columns.items()}
-    document = {"label": label, "columns": columns, "read_from_data": [
-        f"{name}.{entry}" for name, entries in columns.items() for entry in entries
-        if (name, entry) != (label, "kind")]}
+    document = ({} if label is None else {"label": label}) | {
+        "columns": columns, "read_from_data": [
+            f"{name}.{entry}" for name, entries in columns.items() for entry in entries
+            if (name, entry) != (label, "kind")]}
     schema.parse(document, cells.source)
     return document
 
@@ -105,7 +106,9 @@ def render(document: dict[str, Any], source: str) -> str:
     from_data, paid = set(read), {row["entry"] for row in purchases}
     warnings = [LEAKS] * bool(read) + [BOUGHT] * bool(purchases)
     lines = [HEADER.format(source=source), *warnings,
-             f"label: {_text(document['label'])}", "columns:"]
+             *([f"label: {_text(document['label'])}"] if "label" in document else []),
+             *([f"targets: {_value(document['targets'])}"] if "targets" in document else []),
+             "columns:"]
     for name, entries in document["columns"].items():
         lines.append(f"  {_text(name)}:")
         for key, value in entries.items():

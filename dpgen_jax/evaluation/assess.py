@@ -190,13 +190,19 @@ def _table(release: Release, spec: TableSpec, dataset: Dataset, options: Evaluat
            ) -> dict[str, Any]:
     if options.inception_weights:
         raise UserError("--inception-weights is for images; this release makes a table")
-    draw = _once(lambda n, seed: release.encoded(n, seed=seed))
+    draw = _once(lambda n, seed: _delivered(release, spec, n, seed))
     parts = [table_scores.utility(draw, _test(dataset), _train(dataset), spec, options, log)]
     if "membership" in options.metrics:
         n_compared = min(MAX_COMPARED["full"], parts[0]["n_samples"])
         parts.append(_timed("membership", lambda: _membership(
             release, [draw(n_compared, seed) for seed in range(parts[0]["seeds"])], dataset, log)))
     return _merged(parts)
+
+
+def _delivered(release: Release, spec: TableSpec, n: int, seed: int) -> Images:
+    """Return encoded rows as a user gets them: whole numbers are whole, and constraints hold."""
+    codes, y = release.sample(n, seed=seed)
+    return transform.encode(spec, codes), y
 
 
 def _membership(release: Release, draws: Sequence[Images], dataset: Dataset, log: Log
@@ -272,7 +278,7 @@ def _table_figures(release: Release, spec: TableSpec, dataset: Dataset
     n = min(len(held_out[1]), len(y))
     picked = np.random.default_rng(0).permutation(len(y))[:n]
     synthetic, train, test = (cells(spec, rows) for rows in (
-        release.encoded(n, seed=0), (x[picked], y[picked]), held_out))
+        _delivered(release, spec, n, 0), (x[picked], y[picked]), held_out))
     return (table_figures.marginals(spec, synthetic, test),
             table_figures.correlations(spec, synthetic, test),
             table_figures.distances(spec, synthetic, train, test))
