@@ -51,7 +51,7 @@ def command(argv: list[str]) -> None:
         cli.renamed("evaluate --compare", "compare")
         return compare.command(cli.without_flag(argv, "--compare"))
     args = cli.parse(Evaluate, argv, "python -m dpgen_jax.evaluate", DESCRIPTION)
-    from dpgen_jax.evaluation import assess
+    from dpgen_jax.evaluation import assess, writing
     from dpgen_jax.release import bundle
 
     release = bundle.load(args.source)
@@ -68,7 +68,7 @@ def command(argv: list[str]) -> None:
         dataset = dataclasses.replace(dataset, name=name)
     started = time.monotonic()
     results = assess.assess(release, dataset, args.evaluation, lambda line: print(line, flush=True))
-    report = assess.write(results, release, dataset, out, run)
+    report = writing.write(results, release, dataset, out, run)
     print(f"guarantee: {guarantee.line(release.privacy)}")
     if release.classifies:
         print(f"accuracy on {results['n_test']:,} held-out records: {results['accuracy']:.4f}\n"
