@@ -114,7 +114,8 @@ def utility(synthetic: Callable[[int, int], Rows], test: Rows, real: Rows | None
         keys.append("subgroups")
     n_real = 0 if parts.real is None else len(parts.real[1])
     return scores | {
-        "schema_violations": summary(_violations(parts)), "setting": _described(setting, n_real, spec),
+        "schema_violations": summary(_violations(parts)),
+        "setting": _described(setting, n_real, spec),
         "n_samples": setting.n_samples, "n_test": len(parts.test[1]), "n_real": n_real,
         "seeds": setting.seeds, "seconds": seconds, "notes": notes,
         "not_covered_by_epsilon": keys}
@@ -150,8 +151,8 @@ def _described(setting: Setting, n_real: int, spec: TableSpec) -> dict[str, Any]
     """Return `setting` of metrics.json."""
     learners = ("the classifiers of G-PATE with their published settings, logistic regression, a "
                 "random forest and boosted trees, " if spec.labelled else "")
-    text = (f"{setting.description}: {learners}on {setting.n_samples:,} synthetic rows for each of {setting.seeds} seeds, and on "
-            f"{n_real:,} real ones")
+    text = (f"{setting.description}: {learners}on {setting.n_samples:,} synthetic rows for each "
+            f"of {setting.seeds} seeds, and on {n_real:,} real ones")
     return {"name": setting.name, "schedule": {}, "text": text}
 
 
