@@ -20,7 +20,7 @@ from dpgen_jax.core import checks, reading
 from dpgen_jax.core.atomic import json_bytes, write_together
 from dpgen_jax.core.config import from_json, to_json
 from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
-from dpgen_jax.data import transform
+from dpgen_jax.data import finishing, transform
 from dpgen_jax.release import contents, model, statement
 from dpgen_jax.run.folder import read_json
 from dpgen_jax.version import __version__
@@ -68,7 +68,7 @@ class Release:
             UserError: For n below 1 or unknown labels, and for a classifier.
         """
         x, y = self._draw(n, labels, seed)
-        return _finished(self.spec, x), y
+        return _finished(self.spec, x, y), y
 
     def encoded(self, n: int, seed: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Draws synthetic rows in the form in which a table is encoded.
@@ -78,9 +78,13 @@ class Release:
             seed: To repeat a draw.
 
         Returns:
-            Rows float32 [n, F] with hard one-hots, and labels int32 [n].
+            Rows float32 [n, F] with hard one-hots, which keep the constraints of the schema, and
+            labels int32 [n].
         """
-        return self._draw(n, None, seed)
+        x, y = self._draw(n, None, seed)
+        if isinstance(self.spec, TableSpec) and self.spec.constraints:
+            x = transform.encode(self.spec, _finished(self.spec, x, y)).astype(np.float32)
+        return x, y
 
     def frame(self, n: int, seed: int | None = None) -> Any:
         """Draws synthetic rows of a table as a pandas DataFrame.
@@ -92,12 +96,12 @@ class Release:
         Raises:
             UserError: Without pandas, and for images.
         """
-        from dpgen_jax.data import tables
+        from dpgen_jax.data import frames
 
         self._require_generator()
         if not isinstance(self.spec, TableSpec):
             raise UserError("this release makes images, which are no table; use sample")
-        return tables.frame(self.spec, *self.sample(n, seed=seed))
+        return frames.frame(self.spec, *self.sample(n, seed=seed))
 
     @property
     def classifies(self) -> bool:
@@ -212,10 +216,10 @@ class Release:
         return root
 
 
-def _finished(spec: Spec, x: np.ndarray) -> np.ndarray:
+def _finished(spec: Spec, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Records as a user takes them, from records as the method draws them."""
     if isinstance(spec, TableSpec):
-        return transform.decode(spec, x)
+        return finishing.finished(spec, x, y).codes
     return np.round(x * 255).astype(np.uint8)
 
 
