@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from dpgen_jax.core.errors import BudgetExceeded, UserError
-from dpgen_jax.core.schema import Column, Identifier, ImageSpec, Spec, TableSpec
+from dpgen_jax.core.schema import Column, Identifier, ImageSpec, Spec, TableSpec, Written
 
 if TYPE_CHECKING:
     from dpgen_jax.aggregation.mechanism import Mechanism
@@ -41,6 +41,7 @@ __all__ = [
     "Spec",
     "TableSpec",
     "UserError",
+    "Written",
     "unseal",
 ]
 

@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from dpgen_jax.core.errors import nearest
-from dpgen_jax.core.schema import Written
-from dpgen_jax.core.types import Column, UserError
+
+from dpgen_jax.core.types import Column, UserError, Written
 from dpgen_jax.data import forms, transform
 from dpgen_jax.data.base import quoted
 from dpgen_jax.data.schema_forms import MARKS, fields
