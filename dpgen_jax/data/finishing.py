@@ -7,6 +7,7 @@ and the rows alone, so it is post-processing, and costs no privacy.
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -27,15 +28,27 @@ class Finished:
         codes: float64 [n, columns], as `transform` says.
         mended: How many rows broke each constraint as they were drawn.
         replaced: How many rows could not be mended, and are copies of others of their class.
+        before: How many rows, beside these, the numbers are of.
     """
 
     codes: np.ndarray
     mended: dict[str, int] = dataclasses.field(default_factory=dict)
     replaced: int = 0
+    before: int = 0
+
+    def added(self, other: Finished) -> Finished:
+        """Returns the numbers of these rows and of others, without the rows.
+
+        Args:
+            other: Rows of the same schema.
+        """
+        rows = sum(len(made.codes) + made.before for made in (self, other))
+        counts = {text: count + self.mended.get(text, 0) for text, count in other.mended.items()}
+        return Finished(self.codes[:0], counts, self.replaced + other.replaced, rows)
 
     def lines(self) -> tuple[str, ...]:
         """Returns a line for each constraint, on how many of the rows were mended for it."""
-        n = len(self.codes)
+        n = len(self.codes) + self.before
         more = (f"constraints: {self.replaced:,} of {n:,} rows could not be mended, and are copies "
                 "of others of their class",) if self.replaced else ()
         return (*(f"constraint {text}: {count:,} of {n:,} rows mended"
@@ -53,7 +66,7 @@ def finished(spec: TableSpec, encoded: np.ndarray, y: np.ndarray) -> Finished:
         y: Classes int [n].
 
     Raises:
-        UserError: No row of a class fulfils all constraints.
+        UserError: No row of a class that is there fulfils all constraints.
     """
     return mended(spec, transform.decode(spec, encoded), y)
 
@@ -78,15 +91,7 @@ def mended(spec: TableSpec, codes: np.ndarray, y: np.ndarray) -> Finished:
     table = _written(spec, np.column_stack([codes, y]))
     counts = {text: int(rule.broken(table).sum())
               for text, rule in zip(spec.constraints, rules, strict=True)}
-    for _ in range(PASSES):
-        rows = np.flatnonzero(_broken(rules, table))
-        if not len(rows):
-            break
-        part = table[rows]
-        for rule in rules:
-            wrong = rule.broken(part)
-            part[wrong] = rule.mended(part[wrong])
-        table[rows] = _written(spec, part)
+    table = _mended(spec, table)
     rows = np.flatnonzero(_broken(rules, table))
     table[rows] = _copies(table, rows, spec)
     return Finished(table[:, :-1], counts, len(rows))
@@ -111,6 +116,21 @@ def check(spec: TableSpec) -> None:
                             "at random cannot fulfil all of them; drop or widen one")
 
 
+def _mended(spec: TableSpec, table: np.ndarray) -> np.ndarray:
+    """Mends rows, float64 [n, K], as far as they can be."""
+    rules = constraints.rules(spec)
+    for _ in range(PASSES):
+        rows = np.flatnonzero(_broken(rules, table))
+        if not len(rows):
+            break
+        part = table[rows]
+        for rule in rules:
+            wrong = rule.broken(part)
+            part[wrong] = rule.mended(part[wrong])
+        table[rows] = _written(spec, part)
+    return table
+
+
 def _written(spec: TableSpec, table: np.ndarray) -> np.ndarray:
     """Rounds numbers as they are written: float64 [n, K]."""
     for i, column in enumerate(spec.columns):
@@ -127,12 +147,23 @@ def _broken(rules: tuple[constraints.Rule, ...], table: np.ndarray) -> np.ndarra
 def _copies(table: np.ndarray, rows: np.ndarray, spec: TableSpec) -> np.ndarray:
     """Returns rows in place of those that cannot be mended: the next ones of their class."""
     good = np.setdiff1d(np.arange(len(table)), rows)
-    picked = []
-    for row in rows.tolist():
+    copies = table[rows]
+    for i, row in enumerate(rows.tolist()):
         alike = good[table[good, -1] == table[row, -1]]
-        if not len(alike):
-            raise UserError(f"constraints {', '.join(spec.constraints)}: no row of class "
-                            f"{spec.label.categories[int(table[row, -1])]!r} fulfils all of them; "
-                            "mend the schema, or sample more rows")
-        picked.append(alike[np.searchsorted(alike, row) % len(alike)])
-    return table[picked] if picked else table[:0]
+        copies[i] = (table[alike[np.searchsorted(alike, row) % len(alike)]] if len(alike)
+                     else _any_row(spec, int(table[row, -1])))
+    return copies
+
+
+@functools.lru_cache(maxsize=1024)
+def _any_row(spec: TableSpec, label: int) -> np.ndarray:
+    """Returns a row of a class, float64 [K], which fulfils all constraints, of random ones."""
+    encoded = np.random.default_rng(0).random((TRIED, *spec.shape))
+    y = np.full(TRIED, float(label))
+    table = _mended(spec, np.column_stack([transform.decode(spec, encoded), y]))
+    good = table[~_broken(constraints.rules(spec), table)]
+    if not len(good):
+        raise UserError(f"constraints {', '.join(spec.constraints)}: no row of class "
+                        f"{spec.label.categories[label]!r} fulfils all of them; drop or widen one")
+    row: np.ndarray = good[0]
+    return row

@@ -141,9 +141,11 @@ def rounded(column: Column, values: np.ndarray) -> np.ndarray:
     """Rounds numbers to the digits that are written, within their bounds.
 
     Args:
-        column: A column of numbers.
+        column: A column of numbers; dates and times stay as they are.
         values: float64 [n]; null stays null.
     """
+    if column.written != "plain":
+        return values
     near = (np.round(values, column.decimals) if column.decimals >= 0 else
             np.array([float(f"{value:.{DIGITS}g}") for value in values.tolist()]))
     near = np.clip(near, column.low, column.high) + 0.0  # no negative zero

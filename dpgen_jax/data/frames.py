@@ -77,7 +77,7 @@ def _code(cell: object, column: Column) -> float | None:
     return seconds if column.written in ("datetime", "time") else None
 
 
-def frame(spec: TableSpec, codes: np.ndarray, y: np.ndarray) -> pd.DataFrame:
+def frame(spec: TableSpec, codes: np.ndarray, y: np.ndarray, first: int = 0) -> pd.DataFrame:
     """Makes a pandas frame of codes.
 
     Numbers are float64 and int64 (Int64 if nullable), categories pandas' own, booleans bool
@@ -88,6 +88,7 @@ def frame(spec: TableSpec, codes: np.ndarray, y: np.ndarray) -> pd.DataFrame:
         spec: The schema.
         codes: float64 [n, columns].
         y: Classes int [n].
+        first: How many rows of the table were made before, which identifiers tell apart.
 
     Raises:
         UserError: pandas is not installed, or a pattern has too few identifiers.
@@ -100,7 +101,7 @@ def frame(spec: TableSpec, codes: np.ndarray, y: np.ndarray) -> pd.DataFrame:
                                    for column, values in tables.in_order(spec, codes, y)]
     for identifier in spec.identifiers:
         data.insert(identifier.position, (identifier.name, tables.identifiers(
-            identifier, 0, len(y))))
+            identifier, first, len(y))))
     return pd.DataFrame(dict(data))
 
 

@@ -11,7 +11,6 @@ from typing import Any, Literal
 import numpy as np
 
 from dpgen_jax.core.errors import nearest
-
 from dpgen_jax.core.types import Column, UserError, Written
 from dpgen_jax.data import forms, transform
 from dpgen_jax.data.base import quoted

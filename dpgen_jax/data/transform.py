@@ -123,8 +123,8 @@ def _encode(column: Column, values: np.ndarray) -> np.ndarray:
     if column.kind == "categorical":
         return _onehot(np.where(null, column.width - 1, values), column.width)
     which = np.zeros(len(values))
-    for place, value in enumerate(column.special, 1):
-        which[values == value] = place
+    for place, apart in enumerate(column.special, 1):
+        which[values == apart] = place
     value = np.where(null | (which > 0), PLACEHOLDER, unit(column, values))
     if column.special:
         places = column.width - 1
