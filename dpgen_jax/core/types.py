@@ -19,7 +19,15 @@ import jax
 import jax.numpy as jnp
 
 from dpgen_jax.core.errors import BudgetExceeded, UserError
-from dpgen_jax.core.schema import NO_LABEL, Column, ImageSpec, Spec, TableSpec
+from dpgen_jax.core.schema import (
+    NO_LABEL,
+    Column,
+    Identifier,
+    ImageSpec,
+    Spec,
+    TableSpec,
+    Written,
+)
 
 if TYPE_CHECKING:
     from dpgen_jax.aggregation.mechanism import Mechanism
@@ -30,6 +38,7 @@ __all__ = [
     "Array",
     "BudgetExceeded",
     "Column",
+    "Identifier",
     "ImageSpec",
     "Method",
     "Metrics",
@@ -41,6 +50,7 @@ __all__ = [
     "Spec",
     "TableSpec",
     "UserError",
+    "Written",
     "unseal",
 ]
 
