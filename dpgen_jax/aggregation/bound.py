@@ -54,31 +54,26 @@ class Bound(Protocol):
 
 
 @runtime_checkable
-class Expanding(Protocol):
-    """A bound whose messages are short, and become what is summed where they are added."""
+class CompactBound(Bound, Protocol):
+    """A bound whose messages are mostly zeros, and are summed without them."""
 
-    def add_up(self, messages: Array) -> Array:
-        """Adds what the units of a chunk add.
+    @property
+    def compact_shape(self) -> tuple[int, ...]:
+        """The shape of a compact message."""
+
+    def compact(self, key: Array, message: Array) -> Array:
+        """Bounds the message of one unit, as `project` does, in the compact form.
 
         Args:
-            messages: int32 [n, B, W], as `project` returns them.
+            key: Random key for rounding; it protects nothing.
+            message: float32 [B, M].
 
         Returns:
-            int32 [B, D].
+            int32 of `compact_shape`; zeros add nothing.
         """
 
-
-def add_up(bound: Bound, messages: Array) -> Array:
-    """Adds the bounded messages of a chunk of units.
-
-    Args:
-        bound: What bounded them.
-        messages: int32 [n, B, ...].
-
-    Returns:
-        int32 [B, D].
-    """
-    return bound.add_up(messages) if isinstance(bound, Expanding) else messages.sum(0)
+    def added(self, total: Array, messages: Array) -> Array:
+        """Returns a sum int32 [B, D] with compact messages int32 [n, ...] added."""
 
 
 def assert_message(message: Array, columns: int | None = None) -> None:

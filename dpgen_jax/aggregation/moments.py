@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpgen_jax.aggregation.bound import assert_message
+from dpgen_jax.aggregation.counts import squares_within
 from dpgen_jax.aggregation.enforce import enforce
 from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Array, UserError
@@ -178,7 +179,12 @@ class Moments:
         """The same of shares."""
         return max(self.tint - 2.0, self.tint / 2)
 
-    def project(self, key: Array, message: Array) -> Array:
+    @property
+    def compact_shape(self) -> tuple[int, int]:
+        """(1, 2 + length + shades): 1 for a record that is there, its block, v, its shares."""
+        return (1, 2 + self.length + self.shades)
+
+    def compact(self, key: Array, message: Array) -> Array:
         """Puts the message of one record on its grid, or drops it.
 
         Args:
@@ -186,8 +192,7 @@ class Moments:
             message: float32 [1, 1 + length + shades].
 
         Returns:
-            int32 [1, 2 + length + shades]: 1 for a record that is there, its block, v, its shares;
-            zeros for one that is dropped.
+            int32 of `compact_shape`; zeros for a record that is dropped.
         """
         assert_message(message, 1 + self.length + self.shades)
         finite = jnp.all(jnp.isfinite(message))
@@ -207,34 +212,31 @@ class Moments:
         return enforce(entries.astype(jnp.int32), self.holds)
 
     def holds(self, entries: Array) -> Array:
-        """Checks that a message is one of those that the proof is about.
-
-        It is exact although its sums are float32, as in `clip.GradientL2`: below 2^24 sums of whole
-        numbers are, and one that passes 2^24 does not come back.
+        """Checks that a message is one of those that the proof is about, exactly.
 
         Args:
-            entries: int32 [1, 2 + length + shades].
+            entries: int32 of `compact_shape`.
 
         Returns:
             bool [1, 1].
         """
         there, block = entries[:, :1], entries[:, 1:2]
-        v = entries[:, 2:2 + self.length].astype(jnp.float32)
-        shares = entries[:, 2 + self.length:].astype(jnp.float32)
+        v, shares = entries[:, 2:2 + self.length], entries[:, 2 + self.length:]
         return ((there >= 0) & (there <= 1) & (block >= 0) & (block < self.blocks)
-                & (jnp.sum(v * v, 1, keepdims=True) <= self.levels**2)
-                & jnp.all(shares >= 0, 1, keepdims=True)
-                & (jnp.sum(shares * shares, 1, keepdims=True) <= self.tint**2))
+                & squares_within(v, self.levels**2) & squares_within(shares, self.tint**2)
+                & jnp.all(shares >= 0, 1, keepdims=True))
 
-    def add_up(self, messages: Array) -> Array:
-        """Adds what the records of a chunk add, by block.
+    def added(self, total: Array, messages: Array) -> Array:
+        """Adds what the records of a chunk add, by block, to a sum; it is exact, in integers.
 
         Args:
-            messages: int32 [n, 1, 2 + length + shades], as `project` returns them.
+            total: int32 [1, D].
+            messages: int32 [n, *compact_shape], each as `compact` returns it, or zeros.
 
         Returns:
             int32 [1, D].
         """
+        chex.assert_shape(messages, (None, *self.compact_shape))
         chex.assert_type(messages, jnp.int32)
         there, block = messages[:, 0, :1], messages[:, 0, 1]
         v, shares = messages[:, 0, 2:2 + self.length], messages[:, 0, 2 + self.length:]
@@ -246,7 +248,12 @@ class Moments:
         elif self.square_blocks:
             products = v[:, self._triangle[0]] * v[:, self._triangle[1]] * self._factors
             parts.append(jax.ops.segment_sum(products, block, self.blocks).reshape(-1))
-        return jnp.pad(jnp.concatenate(parts), (0, self.columns - self.used))[None]
+        return total + jnp.pad(jnp.concatenate(parts), (0, self.columns - self.used))
+
+    def project(self, key: Array, message: Array) -> Array:
+        """Returns what the message of one record adds, int32 [1, D]: what `added` makes of it."""
+        nobody = jnp.zeros((1, self.columns), jnp.int32)
+        return self.added(nobody, self.compact(key, message)[None])
 
     def sums(self, released: Array) -> Sums:
         """Takes a noisy sum apart.

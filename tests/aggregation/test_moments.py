@@ -2,6 +2,7 @@
 of a vector once it is on its grid."""
 
 import dataclasses
+import functools
 import itertools
 
 import jax
@@ -32,6 +33,11 @@ def setting(name):
     return dataclasses.replace(SMALL, **SETTINGS[name])
 
 
+def alone(bound, message):
+    """What one message adds: int32 [D]."""
+    return bound.added(jnp.zeros((1, bound.columns), jnp.int32), message[None])[0]
+
+
 def added(bound):
     """What every message that the bound lets through adds, and a dropped one: int64 [n, D]."""
     steps = range(-bound.levels, bound.levels + 1)
@@ -42,7 +48,7 @@ def added(bound):
     messages = np.array([(1, block, *v, *h) for block in range(bound.blocks) for v in vectors
                          for h in shares], np.int32)[:, None]
     assert np.asarray(jax.vmap(bound.holds)(messages)).all()
-    found = jax.jit(jax.vmap(lambda m: bound.add_up(m[None])))(messages)[:, 0]
+    found = jax.jit(jax.vmap(lambda m: alone(bound, m)))(messages)
     return np.concatenate([np.asarray(found, np.int64), np.zeros((1, bound.columns), np.int64)])
 
 
@@ -100,8 +106,8 @@ def test_all_phases_cost_the_same_and_waste_little(relation, sigma):
 
 BOUND = Moments(blocks=3, square_blocks=3, length=6, shades=4, levels=40, first=11, count=90,
                 tint=60, columns=100, limit=10**9)
-PROJECT = jax.jit(jax.vmap(BOUND.project))
-ADD = jax.jit(BOUND.add_up)
+COMPACT = jax.jit(jax.vmap(BOUND.compact))
+ADD = jax.jit(functools.partial(BOUND.added, np.zeros((1, BOUND.columns), np.int32)))
 
 
 def random_messages(n, size=1.0):
@@ -118,11 +124,10 @@ def test_hostile_messages_keep_the_bound():
     hostile = np.concatenate([1e30 * usual, -usual, np.nan * usual, 1e-30 * usual,
                               np.full_like(usual, np.inf), random_messages(64, 300.0)])
     keys = jax.random.split(jax.random.key(0), len(hostile))
-    sent = np.asarray(PROJECT(keys, hostile))
+    sent = np.asarray(COMPACT(keys, hostile))
     assert np.asarray(jax.vmap(BOUND.holds)(sent)).all()
-    alone = np.asarray(jax.jit(jax.vmap(lambda m: BOUND.add_up(m[None])))(sent), np.int64)
-    assert (alone**2).sum((1, 2)).max() <= BOUND.squared_norm
-    assert np.abs(alone).max() <= BOUND.max_abs
+    each = np.asarray(jax.jit(jax.vmap(lambda m: alone(BOUND, m)))(sent), np.int64)
+    assert (each**2).sum(1).max() <= BOUND.squared_norm and np.abs(each).max() <= BOUND.max_abs
     there = sent.reshape(-1, 64, sent.shape[-1])[:, :, 0].mean(1)
     assert there[2] == there[4] == 0 and min(there[0], there[1], there[5]) > 0.9
 
@@ -130,9 +135,9 @@ def test_hostile_messages_keep_the_bound():
 def test_sums_are_the_moments_that_were_sent_in_any_chunks():
     n = 4000
     messages = random_messages(n)
-    sent = PROJECT(jax.random.split(jax.random.key(1), n), messages)
+    sent = COMPACT(jax.random.split(jax.random.key(1), n), messages)
     whole = np.asarray(ADD(sent))
-    parts = sum(np.asarray(BOUND.add_up(sent[i:i + 800])) for i in range(0, n, 800))
+    parts = sum(np.asarray(ADD(sent[i:i + 800])) for i in range(0, n, 800))
     np.testing.assert_array_equal(whole, parts)
     sums = jax.jit(BOUND.sums)(jnp.asarray(whole, jnp.float32))
     block, vectors, shares = messages[:, 0, 0], messages[:, 0, 1:7], messages[:, 0, 7:]

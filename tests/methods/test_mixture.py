@@ -1,5 +1,5 @@
-"""The mixture of Gaussians: every phase through the real loop, what noise alone leaves, samples that
-have the moments that were released, and records that nobody would choose."""
+"""The mixture of Gaussians: every phase through the real loop, what noise alone leaves, samples
+that have the moments that were released, and records that nobody would choose."""
 
 import dataclasses
 import functools
@@ -10,8 +10,9 @@ import loops
 import numpy as np
 import pytest
 import small_datalens
+from sklearn.linear_model import LogisticRegression
 
-from dpgen_jax import presets
+from dpgen_jax import data, presets
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.aggregation.moments import Moments
@@ -22,7 +23,7 @@ from dpgen_jax.methods.shared import gaussians
 from dpgen_jax.nets.frequencies import low_frequencies, n_frequencies
 from dpgen_jax.nets.noisy_moments import edge, quantiles
 from dpgen_jax.presets import numbers
-from dpgen_jax.run import calibrate_config, loop
+from dpgen_jax.run import calibrate_config, lifecycle, loop
 from dpgen_jax.run.loop import initial_state
 
 N, SPEC = 12, ImageSpec(4, 4, 1, 2)
@@ -48,7 +49,8 @@ def started():
         jax.random.key(0), first.answer(jax.random.key(0), None, Records(
             x[None], y[None]), jnp.zeros(())), jnp.zeros(0)))
     x = rng.integers(0, 256, (40, 4, 4, 1), dtype=np.uint8)
-    total = first.mechanism.add_up(messages(x, np.arange(40, dtype=np.int32) % 2))
+    total = first.mechanism.added(jnp.zeros(first.mechanism.shape, jnp.int32),
+                                  messages(x, np.arange(40, dtype=np.int32) % 2))
     absorb = jax.jit(first.absorb)
     return jax.device_get(absorb(jax.random.key(0), public, jnp.zeros(()),
                                  total.astype(jnp.float32))[0])
@@ -100,8 +102,8 @@ def test_a_replaced_record_moves_the_sum_by_no_more_than_is_declared(tmp_path, p
         sums.append(released(tmp_path / str(i), phase, x, y, WHERE))
     moved = max(int(((a - b)**2).sum()) for a in sums for b in sums)
     bound = method().phases[PHASES.index(phase)].mechanism.bound
-    # Images cannot say all that a message may: another class is reached, an opposite vector is not.
-    assert 0.3 * bound.exact < moved <= bound.exact <= bound.squared_sensitivity()
+    # Images cannot say all that a message may; another class alone makes a tenth or more of it.
+    assert 0.1 * bound.exact < moved <= bound.exact <= bound.squared_sensitivity()
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -237,3 +239,59 @@ def test_what_cannot_be_is_refused():
 def test_presets_differ_in_what_the_formulas_cannot_know():
     for preset in presets.all_of("mixture").values():
         assert preset.config.cells is preset.config.frequencies is preset.config.sigma is None
+
+
+# Whole runs, and records that nobody would choose.
+
+@functools.cache
+def fitted():
+    """A function (x, y, key) -> 60 sampled images, 20 of each class, of one compiled method."""
+    spec, n = ImageSpec(8, 8, 1, 3), 96
+    built = mixture.build(mixture.Config(records=n, cells=2, frequencies=4, dimensions=6,
+                                         sigma=2.0), spec)
+
+    def fit(x, y, key):
+        public = built.init(key)
+        for step, phase in enumerate(built.phases):
+            query = phase.ask(key, public)
+            compact = jax.vmap(lambda x, y, q=query, p=phase: p.mechanism.contribution(
+                key, p.answer(key, None, Records(x[None], y[None]), q), jnp.zeros(0)))(x, y)
+            total = phase.mechanism.added(jnp.zeros(phase.mechanism.shape, jnp.int32), compact)
+            noise = jax.random.normal(jax.random.fold_in(key, step), total.shape)
+            noisy = total + jnp.round(phase.mechanism.noise.sigma * noise)
+            public = phase.absorb(key, public, query, noisy)[0]
+        model = built.finalize(key, public)
+        return built.sample(model, key, jnp.arange(60, dtype=jnp.int32) % 3)
+
+    return jax.jit(fit)
+
+
+@pytest.mark.slow
+def test_records_that_nobody_would_choose_make_images_all_the_same():
+    rng = np.random.default_rng(0)
+    noise, labels = rng.integers(0, 256, (96, 8, 8, 1), dtype=np.uint8), np.arange(96) % 3
+    few = np.where(np.arange(96) < 3, 2, np.arange(96) % 2)
+    cases = [(noise, labels), (np.zeros_like(noise), labels), (np.full_like(noise, 255), labels),
+             (np.tile(noise[:1], (96, 1, 1, 1)), labels), (noise, few), (noise, 0 * labels),
+             (noise, labels * 0 - 1)]
+    for x, y in cases:
+        made = np.asarray(fitted()(x, y.astype(np.int32), jax.random.key(0)))
+        assert np.isfinite(made).all() and made.min() >= 0 and made.max() <= 1
+    assert made.shape == (60, 8, 8, 1)
+
+
+@pytest.mark.slow
+def test_digits_are_told_apart_by_what_was_made(tmp_path):
+    """A floor: a linear classifier trained on synthetic digits, tested on real ones."""
+    digits = data.load("digits")
+    made = lifecycle.fit("mixture", digits.x_train, digits.y_train, classes=10, epsilon=10.0,
+                         delta=1e-5, out=tmp_path / "run", preset="digits")
+    x, y = made.sample(2000, seed=0)
+    judge = LogisticRegression(max_iter=300).fit(x.reshape(2000, -1) / 255, y)
+    score = judge.score(digits.x_test.reshape(len(digits.x_test), -1) / 255, digits.y_test)
+    assert score > 0.75 and made.privacy["epsilon"] == 10.0
+    ones, labels = made.sample(50, labels=[1], seed=1)
+    assert set(labels) == {1} and np.mean(judge.predict(ones.reshape(50, -1) / 255) == 1) > 0.6
+    with pytest.raises(UserError, match=r"\[0, 1\]"):
+        lifecycle.fit("mixture", digits.x_train * 2.0, digits.y_train, classes=10,
+                      out=tmp_path / "other")

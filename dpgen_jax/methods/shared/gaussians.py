@@ -133,8 +133,9 @@ def begun(s: Sizes, key: Array, public: Public, sums: Sums, noise: Noise) -> Pub
 
 
 def scale(s: Sizes, public: Public, white: float) -> Array:
-    """Returns what the distance of a record to its cell's centre is multiplied by, [k]: to a
-    length that is seldom above 1.
+    """Returns what a record's distance to its cell's centre is multiplied by, [k].
+
+    It then has a length that is seldom above 1.
 
     Args:
         s: The sizes.
@@ -183,7 +184,8 @@ def mixture(s: Sizes, public: Public, noise: Noise) -> tuple[Array, Array, Array
     safe = jnp.maximum(count, least)
     # In directions that are not kept there is noise alone.
     shift = towards_zero(public.first * mask / some / safe[..., None], n_first / safe, kept)
-    own = public.second * mask[:, None] * mask / some - safe[..., None, None] * shift[..., None] * shift[..., None, :]
+    about = safe[..., None, None] * shift[..., None] * shift[..., None, :]
+    own = public.second * mask[:, None] * mask / some - about
     # Before any round of cells: what is left within a class, taken to be two thirds within cells.
     guess = public.within * stretch[:, None] * stretch * 2 / 3
     own = jnp.where(rounds > 0, own, safe[..., None, None] * guess)
