@@ -84,21 +84,21 @@ def alike(phases: tuple[Asked, ...], sigma: float, records: int, relation: Relat
     largest = min((2**31 - 2**20) // records, 2**18)
     # A count may take all that is left: its square is the sensitivity, or half of it.
     limit = int(min(largest, MAX_SIGMA / sigma if sigma else largest))**2
-    columns = max(_columns(asked) for asked in phases)
+    columns = max(_columns(phase) for phase in phases)
     bounds = []
-    for asked in phases:
-        levels, first, count, tint = asked.on_grid(limit, relation)
+    for phase in phases:
+        levels, first, count, tint = phase.on_grid(limit, relation)
         if levels < COARSEST or first < 1:
             raise UserError(f"sigma is {sigma:g}: more noise than can be drawn beside grids of "
                             f"{COARSEST} levels; raise --epsilon")
         bounds.append(Moments(
-            blocks=asked.blocks, square_blocks=asked.square_blocks, length=asked.length,
-            shades=asked.shades, levels=levels, first=first, count=count, tint=tint,
+            blocks=phase.blocks, square_blocks=phase.square_blocks, length=phase.length,
+            shades=phase.shades, levels=levels, first=first, count=count, tint=tint,
             columns=columns, limit=limit, relation=relation))
     return tuple(bounds)
 
 
-def _columns(asked: Asked) -> int:
+def _columns(phase: Asked) -> int:
     """The integers of a phase's sum."""
-    triangle = asked.length * (asked.length + 1) // 2
-    return asked.shades + asked.blocks * (1 + asked.length) + asked.square_blocks * triangle
+    triangle = phase.length * (phase.length + 1) // 2
+    return phase.shades + phase.blocks * (1 + phase.length) + phase.square_blocks * triangle

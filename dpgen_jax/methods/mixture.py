@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -50,9 +51,9 @@ from dpgen_jax.nets.frequencies import low_frequencies, n_frequencies
 from dpgen_jax.nets.noisy_moments import nearest_centre
 
 SHADES = 32
-POOLED = {"first": 0.235, "second": 0.7, "count": 0.015, "tint": 0.05}
-MEANS = {"first": 0.9, "count": 0.1}
-CELLS = {"first": 0.15, "second": 0.78, "count": 0.07}
+POOLED: dict[str, Any] = {"first": 0.235, "second": 0.7, "count": 0.015, "tint": 0.05}
+MEANS: dict[str, Any] = {"first": 0.9, "count": 0.1}
+CELLS: dict[str, Any] = {"first": 0.15, "second": 0.78, "count": 0.07}
 """Shares of the squared norm of a message, in each kind of round."""
 
 
@@ -220,7 +221,7 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
         del key, public
         return jnp.zeros((), jnp.int32)
 
-    def ask(white: float) -> Query:
+    def ask(white: float) -> Callable[[Array, Public], Query]:
         def of(key: Array, public: Public) -> Query:
             del key
             return Query(public.centre, public.basis, public.centres,
@@ -267,13 +268,13 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     def sample(model: PyTree, key: Array, labels: Array) -> Array:
         return gaussians.sample(model, key, labels, spec, config.warp)
 
-    common = {"init": lambda key: gaussians.nothing(s), "finalize": finalize, "sample": sample}
-    first = Method(mechanism=released_by[0], ask=ask_nothing, answer=answer_pooled,
-                   absorb=absorb_pooled, **common)
-    second = Method(mechanism=released_by[1], ask=ask(0.0), answer=answer_cell,
-                    absorb=absorb_means, **common)
-    third = Method(mechanism=released_by[2], ask=ask(s.whitening), answer=answer_cell,
-                   absorb=absorb_cells, **common)
+    def phase(mechanism: SumMechanism, **verbs: Any) -> Method:
+        return Method(mechanism=mechanism, init=lambda key: gaussians.nothing(s),
+                      finalize=finalize, sample=sample, **verbs)
+
+    first = phase(released_by[0], ask=ask_nothing, answer=answer_pooled, absorb=absorb_pooled)
+    second = phase(released_by[1], ask=ask(0.0), answer=answer_cell, absorb=absorb_means)
+    third = phase(released_by[2], ask=ask(s.whitening), answer=answer_cell, absorb=absorb_cells)
     return dataclasses.replace(first, phases=(first, *[second] * s.means, third))
 
 

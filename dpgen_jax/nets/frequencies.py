@@ -28,8 +28,9 @@ def cosines(size: int, count: int) -> np.ndarray:
         float64 [count, size].
     """
     angles = np.arange(count)[:, None] * (np.arange(size) + 0.5) * np.pi / size
-    scale = np.where(np.arange(count) == 0, np.sqrt(1 / size), np.sqrt(2 / size))
-    return scale[:, None] * np.cos(angles)
+    basis = np.sqrt(2 / size) * np.cos(angles)
+    basis[0] = np.sqrt(1 / size)
+    return basis
 
 
 def low_frequencies(spec: ImageSpec, count: int) -> np.ndarray:

@@ -1,17 +1,21 @@
-"""Named configurations of the mixture of Gaussians."""
+"""Named configurations of the mixture of Gaussians.
+
+What they set beyond the formulas of `methods.mixture` was chosen on 10,000 of the training images,
+never on test images; how far images are moved (`warp`) is knowledge about digits and garments.
+"""
 
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods.mixture import Config
 from dpgen_jax.presets import Preset
 
-OURS = "this library"
+OURS = "this library: warp, trust, whitening and steps chosen on 10,000 training images"
 MNIST = ImageSpec(28, 28, 1, 10)
 
 PRESETS = {
     "glyphs": Preset(Config(), ImageSpec(12, 12, 1, 10), 10.0, 1e-5, 30000, OURS, dataset="glyphs"),
     "mnist-eps1": Preset(Config(warp=0.2), MNIST, 1.0, 1e-5, 60000, OURS),
     "mnist-eps10": Preset(Config(warp=0.2), MNIST, 10.0, 1e-5, 60000, OURS),
-    "fashion-eps1": Preset(Config(warp=0.03, trust=0.4), MNIST, 1.0, 1e-5, 60000, OURS),
+    "fashion-eps1": Preset(Config(warp=0.03, trust=0.4, whitening=0.05, steps=4), MNIST, 1.0, 1e-5, 60000, OURS),
     "fashion-eps10": Preset(Config(warp=0.03, trust=0.5), MNIST, 10.0, 1e-5, 60000, OURS),
     "digits": Preset(Config(), ImageSpec(8, 8, 1, 10), 10.0, 1e-5, 1437, OURS, dataset="digits"),
 }
