@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpgen_jax.core.types import Column, TableSpec
+from dpgen_jax.data import forms, transform
 from dpgen_jax.evaluation import marginals
 from dpgen_jax.evaluation.marginals import Rows
 from dpgen_jax.evaluation.scores import percent
@@ -64,12 +65,20 @@ def _sentence(values: np.ndarray, truth: np.ndarray, column: Column, distance: M
 
 
 def bin_names(column: Column) -> list[str]:
-    """Return the name of each bin of `marginals.bin_shares`, the last of which is null."""
+    """Return the name of each bin of `marginals.bin_shares`, the last of which is null.
+
+    Args:
+      column: The column.
+
+    Returns:
+      Its categories, or ranges of its numbers, dates or times as they are written.
+    """
     if column.categories:
         return [*column.categories, "null"]
-    edges = np.linspace(column.low, column.high, marginals.BINS + 1)
-    texts = [f"{edge:,.0f}" if 1e4 <= abs(edge) < 1e9 else f"{edge:.4g}" for edge in edges]
-    return [*(f"{low} to {high}" for low, high in zip(texts, texts[1:], strict=False)), "null"]
+    edges = transform.from_unit(column, np.linspace(0, 1, marginals.BINS + 1))
+    texts = forms.texts(column, edges)
+    return [*(f"{low} to {high}" for low, high in zip(texts, texts[1:], strict=False)),
+            *forms.texts(column, np.array(column.special)), "null"]
 
 
 def label_shares(draws: Sequence[Rows], test: Rows, spec: TableSpec) -> list[dict[str, Any]]:

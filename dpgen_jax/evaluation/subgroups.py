@@ -14,6 +14,7 @@ import numpy as np
 
 from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.types import Column, TableSpec, UserError
+from dpgen_jax.data import forms
 from dpgen_jax.data.base import listed
 from dpgen_jax.evaluation import marginals
 from dpgen_jax.evaluation.marginals import Rows
@@ -111,7 +112,11 @@ class _Group:
         cells, kept = marginals.cells(grouping.spec, rows), np.ones(len(rows[1]), bool)
         for column, (low, high) in zip(grouping.columns, self.ranges, strict=True):
             values = cells[:, grouping.spec.all_columns.index(column)]
-            kept &= np.isnan(values) if np.isnan(low) else (values >= low) & (values <= high)
+            if np.isnan(low):
+                kept &= np.isnan(values)
+            else:
+                kept &= (values >= low) & (values <= high)
+                kept &= (low == high) | ~np.isin(values, column.special)
         return kept
 
 
@@ -133,16 +138,19 @@ def _groups(grouping: Grouping, test: Rows) -> list[_Group]:
 
 def _values(column: Column, values: np.ndarray) -> Iterator[tuple[str, tuple[float, float]]]:
     """Yield the name and the range of each group of one column."""
-    known = values[~np.isnan(values)]
+    known = values[~np.isnan(values) & ~np.isin(values, column.special)]
     if column.categories:
         for code, name in enumerate(column.categories):
             yield name, (code, code)
     elif len(known):
-        edges = [column.low, *np.unique(np.quantile(known, QUARTERS)), np.inf]
-        for low, high in zip(edges, edges[1:], strict=False):
-            below = float(np.nextafter(high, -np.inf))
-            top = column.high if np.isinf(high) else high
-            yield f"{column.name} {low:.6g} to {top:.6g}", (low, below)
+        edges = np.array([column.low, *np.unique(np.quantile(known, QUARTERS)), column.high])
+        texts = forms.texts(column, edges)
+        for i, (low, high) in enumerate(zip(edges, edges[1:], strict=False), 1):
+            last = high if i == len(edges) - 1 else np.nextafter(high, -np.inf)
+            yield f"{column.name} {texts[i - 1]} to {texts[i]}", (low, last)
+    for value, text in zip(column.special, forms.texts(column, np.array(column.special)),
+                           strict=True):
+        yield f"{column.name} {text}", (value, value)
     if column.nullable:
         yield f"{column.name} null", (np.nan, np.nan)
 

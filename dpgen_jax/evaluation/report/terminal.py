@@ -31,6 +31,8 @@ def lines(results: dict[str, Any]) -> Iterator[str]:
     yield from _subgroups(results)
     if "schema_violations" in results:
         yield f"share of cells that break the schema: {results['schema_violations']['mean']:.2g}"
+    for line in results.get("constraints", ()):
+        yield f"synthetic rows: {line}"
     if "membership" in results:
         yield results["membership"]["sentence"]
     for note in results.get("notes", []):
