@@ -20,7 +20,7 @@ POINTS, FACTOR = 0.05, 1.5
 """The share of a class is wrong where it is off by more than these points, or by this factor."""
 ERRORS = 3
 """Standard errors that a difference of shares must exceed as well."""
-MAX_SHOWN = 3
+MAX_SHOWN = 2
 """The most values of a column that a sentence names on either side."""
 
 
@@ -50,18 +50,16 @@ def _sentence(values: np.ndarray, truth: np.ndarray, column: Column, distance: M
     ours, theirs = (marginals.bin_shares(part, column) for part in (values, truth))
     names = bin_names(column)
     parts = []
-    for sign, much in ((1, "too many"), (-1, "too few")):
+    for sign, much in ((1, "Too many"), (-1, "Too few")):
         worst = [i for i in np.argsort(-sign * (ours - theirs), kind="stable")[:MAX_SHOWN].tolist()
-                 if sign * (ours[i] - theirs[i]) > max(POINTS, FAR / 5)]
+                 if sign * (ours[i] - theirs[i]) > POINTS]
         if worst:
-            parts.append(f"{much} " + ", ".join(
-                f"{names[i]} ({percent(ours[i])} of synthetic rows, {percent(theirs[i])} of real "
-                "ones)" for i in worst))
+            parts.append(f" {much}: " + ", ".join(
+                f"{names[i]} ({percent(ours[i])}, real {percent(theirs[i])})" for i in worst) + ".")
     floor = distance["floor"]
-    beside = "" if floor is None else f"; real rows differ by {percent(floor)}"
-    detail = f": {'; '.join(parts)}" if parts else ""
-    return (f"{column.name}: {percent(distance['mean'])} of the rows would have to move"
-            f"{beside}{detail}.")
+    beside = "" if floor is None else f" (among real ones {percent(floor)})"
+    return (f"{column.name}: {percent(distance['mean'])} of the rows would have to move{beside}."
+            f"{''.join(parts)}")
 
 
 def bin_names(column: Column) -> list[str]:

@@ -94,7 +94,9 @@ def subgroups(groupings: Sequence[Grouping], draws: Sequence[Rows], test: Rows, 
     result = []
     for grouping in groupings:
         log(f"subgroups by {grouping.name}")
-        result += [_measured(grouping, group, draws, test, real, predicted)
+        # within a group the column that makes it is nearly constant: nothing is to be predicted
+        known = goal is None or goal.column in grouping.columns
+        result += [_measured(grouping, group, draws, test, real, None if known else predicted)
                    for group in _groups(grouping, test)]
     return result
 

@@ -204,7 +204,7 @@ def _numbers(column: Column, values: np.ndarray) -> list[str]:
     """Short texts of numbers, dates or times."""
     if column.written != "plain" or column.unit:
         return [short(text) for text in forms.texts(column, values)]
-    return [f"{value:,.0f}" if 1e3 <= abs(value) < 1e7 else f"{value:.4g}"
+    return [f"{value:,.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.4g}"
             for value in values.tolist()]
 
 

@@ -88,7 +88,7 @@ def test_subgroups_are_those_that_were_named_and_small_ones_are_not_judged():
     assert "the subgroups" in verdict.sentence({"subgroups": groups, "fidelity": {}})
 
     few = (test[0][:40], test[1][:40])
-    crossed = subgroups.subgroups(subgroups.named(SPEC, ["sex, ill"]), [(x, y)], few, real)
+    crossed = subgroups.subgroups(subgroups.named(SPEC, ["sex, ill"]), [(x, y)], few, None)
     assert len(crossed) == 4 and sum(group["n_test"] for group in crossed) == 40
     for group in crossed:
         assert "too few held-out rows" in group["note"] and "real_share" not in group
@@ -137,12 +137,26 @@ def test_a_column_that_is_far_off_is_named_with_its_worst_values():
         columns, marginals.one_way_tvd(made, real, columns), strict=True)}
     (said,) = deviations.far_off([made], real, columns, distances)
     assert said == (
-        "age: 100 % of the rows would have to move; real rows differ by 1 %: too many 50 to 55 "
-        "(100 % of synthetic rows, 0 % of real ones); too few 10 to 15 (0 % of synthetic rows, "
-        "50 % of real ones), 90 to 95 (0 % of synthetic rows, 50 % of real ones).")
+        "age: 100 % of the rows would have to move (among real ones 1 %). Too many: 50 to 55 "
+        "(100 %, real 0 %). Too few: 10 to 15 (0 %, real 50 %), 90 to 95 (0 %, real 50 %).")
 
 
 def test_the_line_between_classes_is_drawn_by_the_training_rows():
     line = table_models._line(np.array([0.1, 0.2, 0.3, 0.9]), np.array([0, 0, 1, 1]))
     assert line == pytest.approx(0.25)
     assert table_models._line(np.array([0.1, 0.2]), np.array([0, 0])) == 0.5
+
+
+def test_a_verdict_speaks_of_what_can_be_kept():
+    def said(synthetic, real, metric="auroc"):
+        return verdict.sentence({task: {"lr": {metric: {"mean": score, "std": 0.0}}} for task, score
+                                 in (("gen2real", synthetic), ("real2real", real))})
+
+    assert said(0.81, 0.9) == "Keeps 0.81 of 0.90 AUROC."
+    assert said(0.5, 0.9) == "Keeps nothing of 0.90 AUROC: 0.50."
+    assert said(0.5, 0.51) == "There is nothing to keep: real records give 0.51 AUROC themselves."
+    target = {"pay": {"gen2real": {name: {"r2": {"mean": score}} for name, score in (
+        ("ridge", -3.0), ("forest", 0.4))}, "real2real": {"ridge": {"r2": {"mean": 0.8}}}}}
+    assert verdict.sentence({"targets": target}) == (
+        "Keeps 0.40 of 0.80 R\u00b2 (pay from the other columns, best model).")
+    assert verdict.sentence({}) == "" and verdict.numbers({}) == ()
