@@ -39,7 +39,7 @@ N, STEPS, TEACHERS, BATCH, DELTA = 90, 3, 8, 4, 1e-3
 SMALL = {"generator.latent": 3, "generator.hidden": 8, "discriminator.hidden": 4}
 FLAGS = [f"--{name}={value}" for name, value in {
     "teachers": TEACHERS, "batch": BATCH, "steps": STEPS, "delta": DELTA, "devices": 1,
-    "chunk": TEACHERS, "steps-per-call": 1, **SMALL}.items()]
+    "chunk": TEACHERS, "steps-per-call": 1, "test-fraction": 0, **SMALL}.items()]
 OFTEN = ["--checkpoint-minutes", 0]
 RUNTIME = dataclasses.replace(runs.RUNTIME, chunk=TEACHERS, checkpoint_minutes=5)
 COUNTS = {"mechanism": "discrete-laplace class counts", "epsilon": 0.01, "delta": 0.0}
