@@ -122,7 +122,8 @@ def method_for(kind: str) -> tuple[str, str]:
     Args:
         kind: A key of `BEST`.
     """
-    name, why = next(pair for pair in BEST[kind] if pair[0] in methods.NAMES)
+    name, why = next(pair for pair in BEST[kind] if pair[0] in methods.NAMES
+                     and _general(presets.all_of(pair[0]), kind))
     return name, f"no method was named, and {name} is taken as {why}"
 
 

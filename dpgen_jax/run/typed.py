@@ -61,9 +61,11 @@ def next_steps(files: RunFolder, typed: Sequence[str], tested: bool) -> list[str
         typed: The words of the command; none from Python.
         tested: Whether records are held out.
     """
+    if not typed:
+        return []
     lines = [f"samples: {path}" for path in (files.release / "samples.png",
                                              files.release / "samples.csv") if path.is_file()]
-    if typed and tested:
+    if tested:
         lines.append(f"measure it: {program('evaluate', files.root)} (--fast: in less time)")
     return lines
 
