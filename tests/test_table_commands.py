@@ -136,7 +136,8 @@ def test_a_table_without_a_schema(place):
 @pytest.mark.slow
 @pytest.mark.parametrize(("text", "flags", "message"), [
     (TEXT.replace(FIRST, "0,NaN,S,b"), FLAGS, "shop.csv, line 2, column x: null"),
-    (TEXT, ["--preset", "table", "--delta", "1e-3", "--test-fraction", "0"], "60 records cannot be dealt to 400 teachers")])
+    (TEXT, ["--preset", "table", "--delta", "1e-3", "--test-fraction", "0"],
+     "60 records cannot be dealt to 400 teachers")])
 def test_the_process_ends_with_code_2_and_one_line(place, text, flags, message):
     (place / "shop.csv").write_text(text)
     done = runs.command("train", "gpate", *NAMED, *flags, cwd=place)
