@@ -129,7 +129,8 @@ def test_the_run_folder_is_that_of_the_contract(run):
         "release/README.md", "release/samples.csv", "release/marginals.png"}
     assert Image.open(run / "release/marginals.png").format == "PNG"
     config = read_json(run / "config.json")
-    assert (config["method"], config["preset"], config["dataset"]) == ("gpate", "table", "people")
+    assert (config["method"], config["preset"], config["dataset"]) == (
+        "gpate", "table-few", "people")
 
 
 def test_csv_in_is_csv_out(place, run):
