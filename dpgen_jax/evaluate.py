@@ -1,6 +1,6 @@
 """Measures how useful and how like real ones synthetic records are, and what attacks learn.
 
-    python -m dpgen_jax.evaluate RUN_OR_RELEASE --dataset D [--fast] [--out DIR] [...]
+    python -m dpgen_jax.evaluate RUN_OR_RELEASE [--dataset D] [--fast] [--out DIR] [...]
 
 It writes metrics.json and report.html.
 """
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 DESCRIPTION = ("Measures how useful and how like real records the synthetic ones are, and what "
                "attacks learn from them; writes metrics.json and report.html.")
 EMBEDDED = ("glyphs", "digits", "breast_cancer")
-TASKS = ("gen2real", "real2gen", "real2real")
+PARTS = frozenset({"all", "data", "dataset", "records", "rows", "table", "train", "training"})
+"""names of files that say nothing of what the data are"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +55,7 @@ def command(argv: list[str]) -> None:
     if args.dataset is None:
         args = cli.parse(Evaluate, _with_data_set(args.source, argv),
                          "python -m dpgen_jax.evaluate", DESCRIPTION)
-    from dpgen_jax.evaluation import assess
+    from dpgen_jax.evaluation import assess, writing
     from dpgen_jax.release import bundle
 
     release = bundle.load(args.source)
@@ -67,9 +68,11 @@ def command(argv: list[str]) -> None:
         raise UserError(f"--out {out} lies in a release, which is shared, and an evaluation holds "
                         "real records; name another folder")
     dataset = _held_out(args, release, run)
+    if (name := _named(dataset.name, args.dataset or "")) != dataset.name:
+        dataset = dataclasses.replace(dataset, name=name)
     started = time.monotonic()
     results = assess.assess(release, dataset, args.evaluation, lambda line: print(line, flush=True))
-    report = assess.write(results, release, dataset, out, run)
+    report = writing.write(results, release, dataset, out, run)
     print(f"guarantee: {guarantee.line(release.privacy)}")
     if release.classifies:
         print(f"accuracy on {results['n_test']:,} held-out records: {results['accuracy']:.4f}\n"
@@ -119,6 +122,17 @@ def _held_out(args: Evaluate, release: Release, run: Path | None) -> Dataset:
     return data.load(place, **vars(options))
 
 
+def _named(name: str, source: str) -> str:
+    """The name of a data set: that of its folder where its file is called after a part of data."""
+    from dpgen_jax.data.base import safe_name
+
+    kind, _, place = source.partition(":")
+    folder = Path(place).resolve().parent.name
+    if kind in ("csv", "npz") and name.lower() in PARTS and folder:
+        return safe_name(folder)
+    return name
+
+
 def _trained_on(run: Path, name: str, default: Any) -> Any:
     """A field of a run's config.json on its data set; earlier versions left some out."""
     from dpgen_jax.release import contents
@@ -130,33 +144,15 @@ def _trained_on(run: Path, name: str, default: Any) -> Any:
 
 
 def show(results: dict[str, Any]) -> None:
-    """Prints results: the tasks side by side, then the likeness, the attacks and the notes.
+    """Prints results.
 
     Args:
         results: The content of metrics.json.
     """
-    print(results["setting"]["text"])
-    tasks = [task for task in TASKS if task in results]
-    for name, scores in results[tasks[0]].items() if tasks else ():
-        for metric in (m for m in ("auroc", "auprc", "accuracy") if m in scores):
-            parts = [f"{task} {_number(results[task][name][metric])}" for task in tasks
-                     if name in results[task]]
-            print(f"{name:19} {metric:8}  {'   '.join(parts)}")
-    for name, score in results.get("fidelity", {}).items():
-        if "mean" in score:
-            floor = score.get("floor")
-            beside = "" if floor is None else f"   real against real {floor:.4f}"
-            print(f"{name.replace('_', ' '):22}  {_number(score)}{beside}")
-    if "schema_violations" in results:
-        print(f"share of cells that break the schema: {results['schema_violations']['mean']:.2g}")
-    if "membership" in results:
-        print(results["membership"]["sentence"])
-    for note in results.get("notes", []):
-        print(f"note: {note}")
+    from dpgen_jax.evaluation.report import terminal
 
-
-def _number(score: dict[str, Any]) -> str:
-    return f"{score['mean']:.4f} +- {score['std']:.4f}"
+    for line in terminal.lines(results):
+        print(line)
 
 
 if __name__ == "__main__":
