@@ -73,9 +73,14 @@ def bin_names(column: Column) -> list[str]:
     """
     if column.categories:
         return [*column.categories, "null"]
-    edges = transform.from_unit(column, np.linspace(0, 1, marginals.BINS + 1))
-    texts = forms.texts(column, edges)
-    return [*(f"{low} to {high}" for low, high in zip(texts, texts[1:], strict=False)),
+    if column.kind == "integer" and column.scale == "linear":  # whole numbers lie in one bin each
+        edges = np.ceil(np.linspace(column.low, column.high, marginals.BINS + 1) - 1e-9)
+        lows, highs = edges[:-1], np.maximum(np.append(edges[1:-1] - 1, column.high), edges[:-1])
+    else:
+        edges = transform.from_unit(column, np.linspace(0, 1, marginals.BINS + 1))
+        lows, highs = edges[:-1], edges[1:]
+    ranges = zip(forms.texts(column, lows), forms.texts(column, highs), strict=True)
+    return [*(low if low == high else f"{low} to {high}" for low, high in ranges),
             *forms.texts(column, np.array(column.special)), "null"]
 
 

@@ -84,7 +84,8 @@ def subgroups(groupings: Sequence[Grouping], draws: Sequence[Rows], test: Rows, 
       For each group {"by", "group", "n_test", "n_synthetic", "synthetic_share", "real_share"}, with
       "one_way_tvd" and "two_way_tvd" as `marginals.fidelity` gives them, of equal numbers of rows;
       "metric", "gen2real" and "real2real", the score on the group's held-out rows of `MODEL`
-      trained on all rows; and "note" where something is left out, and why.
+      trained on all rows, and "n_rarest", how many of them are of the rarest class; and "note"
+      where something is left out, and why.
     """
     if not groupings:
         return []
@@ -172,13 +173,13 @@ class _Predicted:
                             for task, trains in tasks.items()})
 
     def scores(self, test: Rows) -> dict[str, Any]:
-        """Return "metric", "gen2real" and "real2real" on these rows; {} where they are too few."""
+        """Return the score of each task on these rows, and what it is; {} where they are few."""
         tested, metric = self.target.problem(test), self.target.metric
         counts = (np.bincount(tested[1].astype(np.int64)) if self.target.column.categories
                   else np.array([len(tested[1])]))
         if (counts >= MIN_CLASS).sum() < (2 if self.target.column.categories else 1):
             return {}
-        result: dict[str, Any] = {"metric": metric}
+        result: dict[str, Any] = {"metric": metric, "n_rarest": int(counts[counts > 0].min())}
         for task, trained in self.trained.items():
             if trained and None not in trained:
                 result[task] = summary([self.target.judge(model, tested)[metric]

@@ -7,7 +7,7 @@ import pytest
 from people_table import SPEC, table
 
 from dpgen_jax.core.config import Evaluation, from_json, to_json
-from dpgen_jax.core.types import NO_LABEL, TableSpec, UserError
+from dpgen_jax.core.types import NO_LABEL, Column, TableSpec, UserError
 from dpgen_jax.data import tables, transform
 from dpgen_jax.evaluation import deviations, marginals, subgroups, table_models, targets
 from dpgen_jax.evaluation import tables as t
@@ -137,8 +137,8 @@ def test_a_column_that_is_far_off_is_named_with_its_worst_values():
         columns, marginals.one_way_tvd(made, real, columns), strict=True)}
     (said,) = deviations.far_off([made], real, columns, distances)
     assert said == (
-        "age: 100 % of the rows would have to move (among real ones 1 %). Too many: 50 to 55 "
-        "(100 %, real 0 %). Too few: 10 to 15 (0 %, real 50 %), 90 to 95 (0 %, real 50 %).")
+        "age: 100 % of the rows would have to move (among real ones 1 %). Too many: 50 to 54 "
+        "(100 %, real 0 %). Too few: 10 to 14 (0 %, real 50 %), 90 to 94 (0 %, real 50 %).")
 
 
 def test_the_line_between_classes_is_drawn_by_the_training_rows():
@@ -160,3 +160,16 @@ def test_a_verdict_speaks_of_what_can_be_kept():
     assert verdict.sentence({"targets": target}) == (
         "Keeps 0.40 of 0.80 R\u00b2 (pay from the other columns, best model).")
     assert verdict.sentence({}) == "" and verdict.numbers({}) == ()
+
+
+def test_bins_have_the_names_of_what_lies_in_them():
+    age, ordinal = Column("age", "integer", 0, 100), SPEC.columns[3]
+    assert deviations.bin_names(age)[:2] == ["0 to 4", "5 to 9"]
+    assert deviations.bin_names(age)[-2:] == ["95 to 100", "null"]
+    assert deviations.bin_names(ordinal) == ["low", "mid", "high", "null"]
+    for column in (age, Column("years", "integer", 1, 16), Column("x", "integer", -3, 4)):
+        names = deviations.bin_names(column)
+        for value in range(int(column.low), int(column.high) + 1):
+            place = int(np.argmax(marginals.bin_shares(np.array([float(value)]), column)))
+            low, *high = map(int, names[place].split(" to "))
+            assert low <= value <= (high or [low])[0], (column, value, names[place])
