@@ -87,6 +87,9 @@ def _held_out(args: Evaluate, release: Release, run: Path | None) -> Dataset:
 
     options, kind = args.data, args.dataset.partition(":")[0]
     known = _trained_on(run) if run else {}
+    if release.privacy.get("unit") == guarantee.SUBJECT and kind == "csv":
+        known = {"kind": kind, "unit": release.privacy.get("unit_column"),
+                 "rows_per_unit": release.privacy.get("rows_per_unit"), **known}
     if options.test_csv:  # the held-out part is this file
         known.pop("test_fraction", None)
     if known.pop("kind", None) == kind:

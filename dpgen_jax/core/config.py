@@ -92,6 +92,12 @@ class DataOptions:
     """celeba: the official parts that are trained on; train if left out"""
     per_class: int | None = None
     """places365: training images that are taken of each class; all if left out"""
+    unit: str | None = None
+    """csv: the column that names the person, household or other unit of each row: all its rows are
+    protected together; it is no feature"""
+    rows_per_unit: int | None = None
+    """with --unit: the most rows of a unit that are kept, by a keyed hash; choose it without
+    looking at the records"""
     max_gb: float | None = None
     """memory that reading the data may take, in GB; what the machine has, if left out"""
 

@@ -219,12 +219,20 @@ def from_frame(frame: pd.DataFrame, schema: Schema, test: pd.DataFrame | None = 
     Raises:
         UserError: As `csv`, with the row of the frame.
     """
-    held_out = None if test is None else coded(schema, _frame_cells("test frame", test))
-    return table("frame", schema, coded(schema, _frame_cells("frame", frame)), held_out)
+    held_out = None if test is None else coded(schema, frame_cells("test frame", test))
+    return table("frame", schema, coded(schema, frame_cells("frame", frame)), held_out)
 
 
-def _frame_cells(source: str, frame: pd.DataFrame) -> Cells:
-    """Returns the cells of a frame."""
+def frame_cells(source: str, frame: pd.DataFrame) -> Cells:
+    """Returns the cells of a pandas frame.
+
+    Args:
+        source: Its name, for errors.
+        frame: The frame.
+
+    Raises:
+        UserError: It is no frame, or has two columns of one name.
+    """
     if not all(hasattr(frame, name) for name in ("columns", "isna")):
         raise UserError(f"{source} is a {type(frame).__name__}; give a pandas DataFrame")
     names = _each_once(source, [str(name).strip() for name in frame.columns])

@@ -56,7 +56,7 @@ WEAK = 0.95
 """An allowed AUROC above this bounds an attack hardly at all."""
 STEPS = {"replace-one": 1, "add-remove": 2, "zero-out": 2}
 """Relation -> the steps to a neighbour between two worlds in which a record replaces another."""
-UNITS = ("record", "client")
+UNITS = ("record", "client", "subject")
 """Units of privacy for which the bound holds."""
 
 

@@ -9,6 +9,7 @@ from typing import cast
 import numpy as np
 
 from dpgen_jax.core import checks
+from dpgen_jax.core.subjects import Subjects
 from dpgen_jax.core.types import EMPTY, Array, Private, Records, Spec, UserError, unseal
 from dpgen_jax.private.partition import Partition
 
@@ -43,13 +44,15 @@ def seal(x: np.ndarray, y: np.ndarray, spec: Spec) -> Private[Records]:
     return _sealed(x, y.astype(np.int32))
 
 
-def labels(records: Private[Records]) -> Private[np.ndarray]:
+def labels(records: Private[Records], dealt: Partition | None = None) -> Private[np.ndarray]:
     """Returns the labels int32 [n], sealed.
 
     Args:
         records: Sealed records.
+        dealt: If given, the labels of the records that a unit has, each once, and of no other.
     """
-    return Private(np.asarray(unseal(records).y))
+    y = np.asarray(unseal(records).y)
+    return Private(y if dealt is None else y[np.unique(dealt.index[dealt.index >= 0])])
 
 
 def count(records: Private[Records]) -> int:
@@ -81,12 +84,27 @@ def fingerprint(records: Private[Records], key: bytes, dealt: Partition | None =
     return digest.hexdigest()
 
 
+def grouping(subjects: Subjects | None, key: bytes) -> str:
+    """Returns a keyed digest of which records belong together; nothing where each is its own.
+
+    It says nothing of what subjects are called. It is kept in private state.
+
+    Args:
+        subjects: Who has which record, numbered in the order in which they come.
+        key: Of the digest.
+    """
+    if subjects is None:
+        return ""
+    codes = np.ascontiguousarray(subjects.train, "<i4")
+    return hmac.new(key, b"grouping" + codes.tobytes(), hashlib.sha256).hexdigest()
+
+
 def deal(records: Private[Records], partition: Partition) -> Private[Records]:
     """Gives each unit its records: x [U, m, ...], y int32 [U, m], sealed.
 
     An empty slot is refilled by the unit's own other records in turn, so that what a unit gets is a
-    function of its own slots alone. A unit that has nothing but empty slots keeps them, and answers
-    nothing (`teachers.query_unit`).
+    function of its own slots alone; where the partition says so they stay empty. A unit that has
+    nothing but empty slots keeps them, and answers nothing (`teachers.query_unit`).
 
     Args:
         records: Sealed records [n].
@@ -94,8 +112,14 @@ def deal(records: Private[Records], partition: Partition) -> Private[Records]:
     """
     opened = unseal(records)
     x, y = np.asarray(opened.x), np.asarray(opened.y)
-    index = _refilled(partition.index, y == EMPTY)
-    return _sealed(x[index], y[index])
+    empty = (partition.index < 0) | (y == EMPTY)[partition.index]
+    index = _refilled(partition.index, empty) if partition.filled else partition.index
+    absent = index < 0
+    if not absent.any():
+        return _sealed(x[index], y[index])
+    slots = absent.reshape(absent.shape + (1,) * (x.ndim - 1))
+    return _sealed(np.where(slots, np.zeros((), x.dtype), x[index]),
+                   np.where(absent, y.dtype.type(EMPTY), y[index]))
 
 
 def _sealed(x: np.ndarray, y: np.ndarray) -> Private[Records]:
@@ -104,10 +128,10 @@ def _sealed(x: np.ndarray, y: np.ndarray) -> Private[Records]:
 
 
 def _refilled(index: np.ndarray, empty: np.ndarray) -> np.ndarray:
-    """Returns the index [U, m] of records without empty slots, unit by unit."""
+    """Returns the index [U, m] of records without empty slots, bool [U, m], unit by unit."""
     index = index.copy()
-    for unit in np.flatnonzero(empty[index].any(1)):
-        holes = empty[index[unit]]
+    for unit in np.flatnonzero(empty.any(1)):
+        holes = empty[unit]
         filled = index[unit][~holes]
         if len(filled):
             index[unit][holes] = np.resize(filled, holes.sum())

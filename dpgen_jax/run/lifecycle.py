@@ -12,7 +12,7 @@ from dpgen_jax import methods, presets
 from dpgen_jax.core.config import Budget, MonitorOptions, Runtime
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import UserError, nearest
-from dpgen_jax.data import Dataset, from_arrays, tables
+from dpgen_jax.data import Dataset, from_arrays, subjects, tables
 from dpgen_jax.data import schema as schemas
 from dpgen_jax.release.bundle import Release, load
 from dpgen_jax.run import preset_data, protection
@@ -72,6 +72,8 @@ def fit(
     monitor: MonitorOptions = MonitorOptions(),
     accept_uncovered: bool = False,
     total_epsilon: float | None = None,
+    unit: str | None = None,
+    rows_per_unit: int | None = None,
     **fields: Any,
 ) -> Release:
     """Trains `method` on arrays or on a table.
@@ -96,6 +98,9 @@ def fit(
             refused.
         total_epsilon: Refuses a run with which all runs on these records, as far as this machine's
             journal knows them, would go beyond it.
+        unit: With `schema`, the column that names the person or household of each row: all its rows
+            are protected together.
+        rows_per_unit: With `unit`, the most rows of one that are kept.
         **fields: Any field of the method's `Config`.
 
     Returns:
@@ -106,7 +111,7 @@ def fit(
         BudgetExceeded: As `run`.
     """
     methods.get(method)
-    dataset, kind = _dataset(x, y, classes, schema)
+    dataset, kind = _dataset(x, y, classes, schema, unit, rows_per_unit)
     name, chosen = presets.get(method, preset, kind)
     known = [field.name for field in dataclasses.fields(chosen.config)]
     for field in fields.keys() - set(known):
@@ -121,14 +126,19 @@ def fit(
                        seed, monitor, accept_uncovered, total_epsilon), dataset)
 
 
-def _dataset(x: Any, y: np.ndarray | None, classes: int | None, schema: str | Path | None
-             ) -> tuple[Dataset, str]:
+def _dataset(x: Any, y: np.ndarray | None, classes: int | None, schema: str | Path | None,
+             unit: str | None, rows_per_unit: int | None) -> tuple[Dataset, str]:
     """The data set of what `fit` was given, and the name by which presets know its kind."""
+    if schema is None and (unit is not None or rows_per_unit is not None):
+        raise UserError("a unit is a column of a table; give a DataFrame and schema=FILE")
     if schema is None:
         if y is None:
             raise UserError("labels are missing: give y, or, with a DataFrame, schema=FILE")
         return from_arrays(x, y, classes), "arrays"
     if y is None and classes is None:
+        if unit is not None or rows_per_unit is not None:
+            column, rows = subjects.required(unit, rows_per_unit)
+            return subjects.from_frame(x, str(schema), column, rows), "csv"
         return tables.from_frame(x, schemas.read(str(schema))), "csv"
     raise UserError("with a schema, give the DataFrame alone: the schema names the label and its "
                     "classes")
