@@ -201,7 +201,8 @@ def _table(release: Release, spec: TableSpec, dataset: Dataset, options: Evaluat
 
 def _membership(release: Release, draws: Sequence[Images], dataset: Dataset, log: Log
                 ) -> dict[str, Any]:
-    part, keys = membership.membership(draws, _train(dataset), _test(dataset), release.privacy, log)
+    part, keys = membership.membership(draws, _train(dataset), _test(dataset), release.privacy, log,
+                                       dataset.subjects)
     return {"membership": part, "not_covered_by_epsilon": keys}
 
 
@@ -289,9 +290,8 @@ def _write_private(root: Path, release: Release, dataset: Dataset) -> None:
     summary = attacks.closeness(x, dataset.x_train, x_test[picked])
     ours: Any = np.round(x * 255).astype(np.uint8)
     theirs: Any = dataset.x_train[rows]
-    header = None
-    if isinstance(release.spec, TableSpec):
-        spec = release.spec
+    header, spec = None, release.spec
+    if isinstance(spec, TableSpec):
         header, ours = tables.cells(spec, transform.decode(spec, x), y)
         _, theirs = tables.cells(spec, transform.decode(spec, theirs), dataset.y_train[rows])
     text = neighbours.private_page(dataset.name, ours, theirs, distances, summary, header)

@@ -57,7 +57,7 @@ FINAL_RATE = 0.02
 class Config(RecordUnits):
     """The configuration of DP-MERF. `sigma` may be None: it is found from the budget."""
 
-    subject_rows = "empty"
+    protects_subjects = True
 
     records: int | None = None
     """number of records, which is public; that of the data set if left out"""

@@ -49,7 +49,7 @@ class Config(RecordUnits):
     `steps` or `sigma` may be None: it is found from the budget.
     """
 
-    subject_rows = "filled"
+    protects_subjects = True
 
     records: int | None = None
     """number of records, which is public; that of the data set if left out"""

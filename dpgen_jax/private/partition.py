@@ -28,14 +28,13 @@ teacher. Its bound is proven for all records of a client, of which one record is
 Guarantee of `by_subject` (replace-one subject: all rows of one subject, how many there are and its
 name change; the number of subjects U and the limit k are public, the number of rows is not). First
 each subject becomes k slots: its rows in the order of BLAKE2b(key, name, values, label), of which
-the first k are kept, and empty slots where it has fewer. These slots are a function of the key and
+the first k are kept, and empty ones where it has fewer. These slots are a function of the key and
 of this subject's own rows, in whatever order the file has them (rows of one hash are the same row).
-Then `assign` deals subjects in the place of records, all slots of one to one unit. So for every key
-the slots of exactly one unit differ, and parts 1 and 2 above hold with "subject" for "record", part
-2 for any new order of all rows of the file. Shapes are functions of U, k and the number of units. A
-unit's message is bounded whatever its slots hold, so that a subject moves a sum no more than one
-record does where each record is a unit of its own. No proof rests on k: it decides how much the
-rows of whom weigh, and what is in memory.
+Then `assign` deals subjects in the place of records, all slots of one to one unit, which fills its
+empty ones by its own rows. So for every key the slots of exactly one unit differ, and parts 1 and 2
+above hold with "subject" for "record", part 2 for any new order of all rows of the file. Shapes are
+functions of U, k and the number of units. A unit's message is bounded whatever its slots hold, so
+that a subject moves a sum no more than one record does where each record is a unit of its own.
 
 Guarantee of `by_client` (replace-one client: all of a client's records, and how many there are,
 change; the set of clients is public): a client's row is a function of its own records and of the
@@ -67,14 +66,12 @@ class Partition:
     `assign` dealt, and then equal up to one; they are private where clients brought them.
 
     Attributes:
-        index: int64 [U, m], the record ids of each unit; -1 for an empty slot.
+        index: int64 [U, m], the record ids of each unit.
         sizes: int64 [U], how many of them differ.
-        filled: Whether a unit's empty slots are filled by its own records, where it has some.
     """
 
     index: np.ndarray
     sizes: np.ndarray
-    filled: bool = True
 
 
 def check(n_records: int, n_units: int, what: str = "records") -> None:
@@ -144,9 +141,13 @@ def simulated(n_records: int, n_clients: int, key: bytes, width: int) -> Partiti
     return Partition(index, sizes)
 
 
-def by_subject(subjects: Subjects, x: np.ndarray, y: np.ndarray, n_units: int, key: bytes,
-               filled: bool) -> Partition:
+def by_subject(subjects: Subjects, x: np.ndarray, y: np.ndarray, n_units: int, key: bytes
+               ) -> Partition:
     """Deals subjects round the units, each with at most k of its rows.
+
+    The places of subjects who have fewer are filled by the rows of their unit in turn. Where each
+    subject is a unit, the mean over its places hence weighs subjects alike, and its size does not
+    depend on k: a sum of rows would need noise in proportion to k, whoever has so many.
 
     Args:
         subjects: Who has which row.
@@ -154,11 +155,9 @@ def by_subject(subjects: Subjects, x: np.ndarray, y: np.ndarray, n_units: int, k
         y: Their labels int [n].
         n_units: U of the mechanism: as many as there are subjects, or fewer.
         key: The secret partition key.
-        filled: Whether a unit's empty slots are filled by its own rows in turn; else they stay
-            empty, so that each row that is kept weighs the same.
 
     Returns:
-        The partition: of each unit k slots for each of its subjects.
+        The partition: of each unit k places for each of its subjects.
 
     Guarantee:
         Unit: a subject. Relation: replace-one. The records of exactly one unit change; the proof
@@ -174,12 +173,10 @@ def by_subject(subjects: Subjects, x: np.ndarray, y: np.ndarray, n_units: int, k
     everyone, slots = assign(subjects.count, n_units, key), kept(subjects, x, y, key)
     taken = np.arange(everyone.index.shape[1]) < everyone.sizes[:, None]
     index = np.where(taken[..., None], slots[everyone.index], -1).reshape(n_units, -1)
-    sizes = (index >= 0).sum(1)
-    if filled:
-        first = np.take_along_axis(index, np.argsort(index < 0, axis=1, kind="stable"), 1)
-        place = np.arange(index.shape[1]) % np.maximum(sizes, 1)[:, None]
-        index = np.take_along_axis(first, place, 1)
-    return Partition(index, sizes, filled)
+    sizes = (index >= 0).sum(1)  # at least 1: who has no row is no subject
+    own = np.take_along_axis(index, np.argsort(index < 0, axis=1, kind="stable"), 1)
+    place = np.arange(index.shape[1]) % sizes[:, None]
+    return Partition(np.take_along_axis(own, place, 1), sizes)
 
 
 def kept(subjects: Subjects, x: np.ndarray, y: np.ndarray, key: bytes) -> np.ndarray:

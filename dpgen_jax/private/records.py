@@ -52,7 +52,7 @@ def labels(records: Private[Records], dealt: Partition | None = None) -> Private
         dealt: If given, the labels of the records that a unit has, each once, and of no other.
     """
     y = np.asarray(unseal(records).y)
-    return Private(y if dealt is None else y[np.unique(dealt.index[dealt.index >= 0])])
+    return Private(y if dealt is None else y[np.unique(dealt.index)])
 
 
 def count(records: Private[Records]) -> int:
@@ -103,8 +103,8 @@ def deal(records: Private[Records], partition: Partition) -> Private[Records]:
     """Gives each unit its records: x [U, m, ...], y int32 [U, m], sealed.
 
     An empty slot is refilled by the unit's own other records in turn, so that what a unit gets is a
-    function of its own slots alone; where the partition says so they stay empty. A unit that has
-    nothing but empty slots keeps them, and answers nothing (`teachers.query_unit`).
+    function of its own slots alone. A unit that has nothing but empty slots keeps them, and answers
+    nothing (`teachers.query_unit`).
 
     Args:
         records: Sealed records [n].
@@ -112,14 +112,8 @@ def deal(records: Private[Records], partition: Partition) -> Private[Records]:
     """
     opened = unseal(records)
     x, y = np.asarray(opened.x), np.asarray(opened.y)
-    empty = (partition.index < 0) | (y == EMPTY)[partition.index]
-    index = _refilled(partition.index, empty) if partition.filled else partition.index
-    absent = index < 0
-    if not absent.any():
-        return _sealed(x[index], y[index])
-    slots = absent.reshape(absent.shape + (1,) * (x.ndim - 1))
-    return _sealed(np.where(slots, np.zeros((), x.dtype), x[index]),
-                   np.where(absent, y.dtype.type(EMPTY), y[index]))
+    index = _refilled(partition.index, y == EMPTY)
+    return _sealed(x[index], y[index])
 
 
 def _sealed(x: np.ndarray, y: np.ndarray) -> Private[Records]:
@@ -128,10 +122,10 @@ def _sealed(x: np.ndarray, y: np.ndarray) -> Private[Records]:
 
 
 def _refilled(index: np.ndarray, empty: np.ndarray) -> np.ndarray:
-    """Returns the index [U, m] of records without empty slots, bool [U, m], unit by unit."""
+    """Returns the index [U, m] of records without empty slots, unit by unit."""
     index = index.copy()
-    for unit in np.flatnonzero(empty.any(1)):
-        holes = empty[unit]
+    for unit in np.flatnonzero(empty[index].any(1)):
+        holes = empty[index[unit]]
         filled = index[unit][~holes]
         if len(filled):
             index[unit][holes] = np.resize(filled, holes.sum())

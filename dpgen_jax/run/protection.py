@@ -38,6 +38,8 @@ def federated(data: Dataset, config: Any, clients: int | None = None, alpha: flo
     Raises:
         UserError: Clients that this method or data set cannot have.
     """
+    if data.subjects is not None and config.protects_clients:
+        return data, config  # `refuse_subjects` names the method
     if not config.protects_clients:
         if clients is not None or alpha is not None:
             raise UserError("--clients and --alpha need --federated, and a method that has it")
@@ -110,7 +112,7 @@ def refuse_subjects(method: str, config: Any, data: Dataset) -> None:
     if data.subjects is None:
         return
     flag = f"--unit {data.subjects.column}"
-    if config.subject_rows not in ("filled", "empty") or config.protects_clients:
+    if not config.protects_subjects or config.protects_clients:
         raise UserError(f"{flag}: {method} is not proven to protect all rows of a unit; take "
                         "another method, or leave the option out and protect single records")
     if data.clients is not None:
@@ -152,8 +154,7 @@ def dealt(method: Method, config: Any, data: Dataset, key: bytes) -> partition.P
     """
     units, n = method.mechanism.n_units, len(data.y_train)
     if data.subjects is not None:
-        return partition.by_subject(data.subjects, data.x_train, data.y_train, units, key,
-                                    filled=config.subject_rows == "filled")
+        return partition.by_subject(data.subjects, data.x_train, data.y_train, units, key)
     if method.mechanism.unit == "record":
         return partition.assign(n, units, key)
     if data.clients is None:

@@ -62,10 +62,9 @@ class MethodConfig:
     """whether units are clients, who add the noise themselves"""
     accounting = "proven"
     """or as-published, for which no guarantee is known"""
-    subject_rows = ""
-    """what becomes of a subject of fewer rows than it may have: filled, its rows take all its
-    places in turn; empty, places stay empty and say nothing; left out, `--unit` is refused, as it
-    is not proven for this method"""
+    protects_subjects = False
+    """whether all that a unit answers is a function of its own records, one or several, so that the
+    promise may be for subjects; else `--unit` is refused"""
 
     def __post_init__(self) -> None:
         if self.sigma is not None and not self.sigma >= 0:

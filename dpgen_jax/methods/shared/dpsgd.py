@@ -39,7 +39,7 @@ class DpSgd(RecordUnits):
     `steps` or `sigma` may be None: it is found from the budget.
     """
 
-    subject_rows = "filled"
+    protects_subjects = True
 
     records: int | None = None
     """number of records, which is public; the data set's if left out"""
