@@ -48,6 +48,7 @@ MAY_IMPORT = {
               "accountant.events"},
     "evaluation/": {"evaluation", "nets", "core", "release", "data", "run.folder", "run.metrics"},
     "release/": {"release", "methods", "core", "version", "data.transform", "data.tables",
+                 "data.parsing",
                  "aggregation.discrete_laplace", "accountant.events", "run"},
     # the glue of a run: it handles sealed values and opens none
     "run/": {"run", "release", "core", "methods", "presets", "private", "aggregation",
