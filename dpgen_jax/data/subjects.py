@@ -18,11 +18,12 @@ from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.reading import require_memory
 from dpgen_jax.core.subjects import Subjects
 from dpgen_jax.core.types import UserError
+from dpgen_jax.data import frames, tables
 from dpgen_jax.data import schema as schemas
-from dpgen_jax.data import tables, yaml_text
 from dpgen_jax.data.base import Dataset, frozen, listed, locate, quoted
 from dpgen_jax.data.parsing import Cells, coded
 from dpgen_jax.data.schema import Schema
+from dpgen_jax.data.schema_columns import IDENTIFIER, NULLS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,7 +70,8 @@ def from_frame(frame: pd.DataFrame, schema: str, column: str, rows: int) -> Data
     Raises:
         UserError: As `csv`.
     """
-    return table("frame", schema, tables.frame_cells("frame", frame), None, column, rows)
+    cells = frames.cells("frame", frame, without(schema, column)[0].spec)
+    return table("frame", schema, cells, None, column, rows)
 
 
 def table(name: str, schema: str, train: Cells, test: Cells | None, column: str, rows: int
@@ -134,12 +136,11 @@ def without(source: str, column: str) -> tuple[Schema, tuple[str, ...]]:
         UserError: As `schema.read`, and where the column is the label.
     """
     packaged = source in schemas.NAMES and not Path(source).is_file()
-    document = yaml_text.document(
-        str(schemas.PACKAGED / f"{source}.yaml") if packaged else source)
+    document = schemas.document(str(schemas.PACKAGED / f"{source}.yaml") if packaged else source)
     columns: Any = document.get("columns") if isinstance(document, dict) else None
     entries = columns.get(column) if isinstance(columns, dict) else None
     kind = entries.get("kind") if isinstance(entries, dict) else None
-    if entries is None or kind == "identifier":  # whose cells are never read
+    if entries is None or kind == IDENTIFIER:  # whose cells are never read
         return schemas.parse(document, source), ()
     if document.get("label") == column:
         raise UserError(f"--unit {column} is the label of {source}; a unit cannot be what is "
@@ -177,10 +178,10 @@ def split(cells: Cells, column: str, schema: Schema | None = None) -> tuple[Cell
                         f"{nearest(column, cells.columns)}; known: {listed(cells.columns)}")
     names = cells.columns[column]
     for row, name in zip(cells.rows, names, strict=True):
-        if name in schemas.NULLS:
+        if name in NULLS:
             raise UserError(f"{cells.source}, {row}, column {column}: {name!r} is null, and each "
                             "row needs its unit; fill it in, or leave the row out")
-    unread = {entry.name for entry in getattr(schema and schema.spec, "identifiers", ())}
+    unread = {identifier.name for identifier in schema.spec.identifiers} if schema else set()
     left = {name: texts for name, texts in cells.columns.items()
             if name != column or name in unread}
     return dataclasses.replace(cells, columns=left), names

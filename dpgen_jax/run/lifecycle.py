@@ -12,7 +12,7 @@ from dpgen_jax import methods, presets
 from dpgen_jax.core.config import Budget, MonitorOptions, Runtime
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import UserError, nearest
-from dpgen_jax.data import Dataset, from_arrays, subjects, tables
+from dpgen_jax.data import Dataset, frames, from_arrays, subjects
 from dpgen_jax.data import schema as schemas
 from dpgen_jax.release.bundle import Release, load
 from dpgen_jax.run import preset_data, protection
@@ -139,6 +139,6 @@ def _dataset(x: Any, y: np.ndarray | None, classes: int | None, schema: str | Pa
         if unit is not None or rows_per_unit is not None:
             column, rows = subjects.required(unit, rows_per_unit)
             return subjects.from_frame(x, str(schema), column, rows), "csv"
-        return tables.from_frame(x, schemas.read(str(schema))), "csv"
+        return frames.from_frame(x, schemas.read(str(schema))), "csv"
     raise UserError("with a schema, give the DataFrame alone: the schema names the label and its "
                     "classes")

@@ -142,6 +142,30 @@ def test_people_in_both_parts_are_refused(read):
         subjects.split(subjects.Cells("test.csv", {"age": ["1"]}, ["line 2"]), "who")
 
 
+def test_a_column_of_identifiers_may_name_the_people(read):
+    """It is never learned, and a release writes new ones."""
+    bounds, pattern = "{kind: integer, min: 0, max: 99}", "{kind: identifier, pattern: p###}"
+    declared = DECLARED.replace(bounds, pattern)
+    data = read(PEOPLE, declared)
+    assert data.subjects.count == 12 and [entry.name for entry in data.spec.identifiers] == ["who"]
+    assert [column.name for column in data.spec.columns] == ["age", "job"]
+
+
+def test_a_frame_brings_its_people(read, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    (tmp_path / "f.yaml").write_text(DECLARED)
+    cells = [row.split(",") for row in PEOPLE]
+    frame = pandas.DataFrame(cells, columns=["who", "age", "job", "grade"])
+    frame["age"] = frame["age"].astype(int)
+    data = subjects.from_frame(frame, str(tmp_path / "f.yaml"), "who", 2)
+    same = read(PEOPLE)
+    np.testing.assert_array_equal(data.x_train, same.x_train)
+    np.testing.assert_array_equal(data.subjects.train, same.subjects.train)
+    with pytest.raises(UserError, match="frame, row 3, column who"):
+        subjects.from_frame(frame.assign(who=[*cells[0][:1] * 3, None, *cells[0][:1] * 26]),
+                            str(tmp_path / "f.yaml"), "who", 2)
+
+
 def test_other_data_sets_take_no_unit():
     with pytest.raises(UserError, match="--unit does not apply to breast_cancer"):
         load("breast_cancer", unit="who", rows_per_unit=2)
