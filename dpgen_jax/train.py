@@ -10,7 +10,8 @@ import tyro
 
 from dpgen_jax import methods, presets, schema
 from dpgen_jax.core import cli
-from dpgen_jax.core.config import Budget, DataOptions, MonitorOptions, Runtime
+from dpgen_jax.core.config import Budget, MonitorOptions, Runtime
+from dpgen_jax.core.data_options import DataOptions
 
 Config = TypeVar("Config")
 DESCRIPTION = ("Trains a generator under differential privacy. Every field of the method's "

@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "core/terms.py": set(),
     "core/schema.py": set(),
     "core/subjects.py": set(),
+    "core/data_options.py": set(),
     "core/reading.py": {"core.errors"},
     # aggregation for a type annotation only
     "core/types.py": {"core.errors", "core.schema", "aggregation"},
