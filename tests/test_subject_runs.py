@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from dpgen_jax import account, evaluate, methods, schema, train
+from dpgen_jax import account, evaluate, methods, presets, schema, train
 from dpgen_jax.accountant import journal as journals
 from dpgen_jax.core.types import BudgetExceeded, UserError
 from dpgen_jax.release import guarantee
@@ -27,7 +27,8 @@ SMALL = {"dpmerf": ["--generator-steps", 3, "--features", 20, "--class-epsilon",
          "gpate": ["--teachers", 8, "--batch", 4, "--steps", 2, "--generator.hidden", 4,
                    "--discriminator.hidden", 4],
          "dpgan": ["--batch", 20, "--steps", 2, "--fakes", 8, "--g-batch", 8, "--hidden", 4,
-                   "--generator.hidden", 4]}
+                   "--generator.hidden", 4, "--class-epsilon", 0,
+                   "--preset", next(iter(presets.all_of("dpgan")))]}
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +70,8 @@ def test_all_that_states_the_guarantee_says_whom(trained, capsys):
     privacy = read_json(run / "release/privacy.json")
     assert {"unit": "subject", "unit_column": "who", "rows_per_unit": 3,
             "subjects": 48}.items() <= privacy.items() and "records" not in privacy
-    assert said.count(WHOM) == 2  # the plan, and the release
+    assert said.count(WHOM) == 3  # the first line, the plan, and the release
+    assert said.splitlines()[0].startswith("dpmerf") and WHOM in said.splitlines()[0]
     account.command([str(run)])
     assert WHOM in capsys.readouterr().out
     assert guarantee.line(privacy).endswith(f"unit {WHOM}")
@@ -126,7 +128,7 @@ def test_teachers_and_sampled_records_are_people_too(place, method):
 def test_methods_that_are_not_proven_are_refused_by_name(place):
     for method in ("fedavg_gan", "dcgan"):
         with pytest.raises(UserError, match=f"--unit who: {method} is not proven"):
-            go(place, method, place / "never")
+            go(place, method, place / "never", "--preset", next(iter(presets.all_of(method))))
     assert not (place / "never").exists()
     proven = {name for name in methods.NAMES if methods.get(name).Config.protects_subjects}
     assert not {"fedavg_gan", "dcgan", "gswgan", "dpac"} & proven

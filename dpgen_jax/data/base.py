@@ -93,6 +93,11 @@ class Dataset:
     simulated: str = ""
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
 
+    @property
+    def count(self) -> int:
+        """The public number of those who have training records: subjects, or the records."""
+        return len(self.y_train) if self.subjects is None else self.subjects.count
+
 
 def assemble(name: str, classes: int, train: Arrays, test: Arrays | None,
              notes: Iterable[str] = (), image_size: int | None = None) -> Dataset:

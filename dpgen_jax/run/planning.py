@@ -6,11 +6,13 @@ All that can be wrong with a request or its records is found here, before there 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
 from dpgen_jax import methods
 from dpgen_jax.accountant.events import Events
+from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Method, Private, Records, Spec, TableSpec, UserError
@@ -123,8 +125,9 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
     purchases, spec = side_releases.purchases(dataset.bought), dataset.spec
     request = _without_class_counts(request, spec)
     protection.refuse_subjects(request.method, request.config, dataset)
-    config = with_records(request.config, protection.public_count(dataset))
+    config = with_records(request.config, dataset.count)
     config = complete(request.method, config, spec, request.budget, purchases, dataset.bought_unit)
+    log(headline(request, methods.get(request.method).mechanism(config, spec), dataset))
     runtime = capacity.fitting(request.method, config, spec, request.runtime, log)
     method = methods.get(request.method).build(config, spec, runtime)
     return Declared(dataclasses.replace(request, runtime=runtime), dataset, config, purchases,
@@ -212,7 +215,21 @@ def public_config(request: Request, config: Any, dataset: Dataset, protected: Pr
         "not_covered": protected.uncovered, "simulated": protected.simulated})
     if protected.unit == Unit.SUBJECT:  # what is said of records is as it always was
         described["unit"] = to_json({**protected.terms, **protected.counts})
-    return described
+    return described | ({"typed": list(request.typed)} if request.typed else {})
+
+
+def headline(request: Request, mechanism: Mechanism, dataset: Dataset) -> str:
+    """Returns the first line of a run: what is trained, what it promises to whom, and why so."""
+    budget, real_clients = request.budget, dataset.clients is not None and not dataset.simulated
+    whom = ("all records of a client" if mechanism.unit == "client" and real_clients
+            else "each record, its label included")
+    if dataset.subjects is not None:
+        whom = f"each {guarantee.whom(protection.protected_subjects(dataset.subjects).terms)}"
+    promise = (f"epsilon {budget.epsilon:g} at delta {budget.delta:g} for {whom} "
+               f"({mechanism.relation})" if math.isfinite(budget.epsilon)
+               else "epsilon inf: nobody is protected")
+    why = f"; {request.why}" * bool(request.why)
+    return f"{request.method}, preset {request.preset}: {promise}{why}"
 
 
 def summary(plan: Plan) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from dpgen_jax.accountant import calibrate
 from dpgen_jax.aggregation.bits import OsBits, SeededBits
 from dpgen_jax.core.config import Budget
+from dpgen_jax.core.subjects import Subjects
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Method, UserError
 from dpgen_jax.data import Dataset
@@ -76,10 +77,8 @@ def protected(method: Method, data: Dataset) -> Protected:
     units, records = method.mechanism.n_units, {"records": len(data.y_train)}
     uncovered = tuple(part.what for part in data.uncovered)
     if data.subjects is not None:
-        subjects = data.subjects
-        partition.check(subjects.count, units, "subjects")
-        return Protected(Unit.SUBJECT, {"subjects": subjects.count}, data.notes, uncovered,
-                         unit_column=subjects.column, rows_per_unit=subjects.rows)
+        partition.check(data.count, units, "subjects")
+        return protected_subjects(data.subjects, data.notes, uncovered)
     if method.mechanism.unit == "record":
         partition.check(len(data.y_train), units)
         return Protected("record", records, data.notes, uncovered, data.simulated)
@@ -93,9 +92,17 @@ def protected(method: Method, data: Dataset) -> Protected:
                      data.simulated)
 
 
-def public_count(data: Dataset) -> int:
-    """Returns the public number of those who are protected: records, or subjects."""
-    return len(data.y_train) if data.subjects is None else data.subjects.count
+def protected_subjects(subjects: Subjects, notes: tuple[str, ...] = (),
+                       uncovered: tuple[str, ...] = ()) -> Protected:
+    """Says that subjects are protected.
+
+    Args:
+        subjects: The subjects.
+        notes: Notes on the data.
+        uncovered: Public facts that were read from private records.
+    """
+    return Protected(Unit.SUBJECT, {"subjects": subjects.count}, notes, uncovered,
+                     unit_column=subjects.column, rows_per_unit=subjects.rows)
 
 
 def refuse_subjects(method: str, config: Any, data: Dataset) -> None:
