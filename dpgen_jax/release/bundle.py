@@ -20,7 +20,7 @@ from dpgen_jax.core import checks, reading
 from dpgen_jax.core.atomic import json_bytes, write_together
 from dpgen_jax.core.config import from_json, to_json
 from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
-from dpgen_jax.data import transform
+from dpgen_jax.data import finishing, transform
 from dpgen_jax.release import conditions, contents, model, statement
 from dpgen_jax.release.sampling import CHUNK, Sampler, Source
 from dpgen_jax.run.folder import read_json
@@ -104,9 +104,14 @@ class Release:
             seed: To repeat a draw.
 
         Returns:
-            Rows float32 [n, F] with hard one-hots, and labels int32 [n].
+            Rows float32 [n, F] with hard one-hots, which keep the constraints of the schema, and
+            labels int32 [n].
         """
-        return _together(self.stream(n, None, seed).encoded())
+        x, y = _together(self.stream(n, None, seed).encoded())
+        if isinstance(self.spec, TableSpec) and self.spec.constraints:
+            made = finishing.finished(self.spec, x, y)
+            x = transform.encode(self.spec, made.codes).astype(np.float32)
+        return x, y
 
     def frame(self, n: int, seed: int | None = None, labels: Any = None, where: Any = None) -> Any:
         """Draws synthetic rows of a table as a pandas DataFrame.
@@ -120,12 +125,12 @@ class Release:
         Raises:
             UserError: Without pandas, for images, and as `sample`.
         """
-        from dpgen_jax.data import tables
+        from dpgen_jax.data import frames
 
         self._require_generator()
         if not isinstance(self.spec, TableSpec):
             raise UserError("this release makes images, which are no table; use sample")
-        return tables.frame(self.spec, *self.sample(n, labels, seed, where))
+        return frames.frame(self.spec, *self.sample(n, labels, seed, where))
 
     @property
     def classifies(self) -> bool:
@@ -227,11 +232,11 @@ def _together(blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarr
     return np.concatenate(x), np.concatenate(y)
 
 
-def _finished(spec: Spec, x: np.ndarray) -> np.ndarray:
+def _finished(spec: Spec, x: np.ndarray, y: np.ndarray) -> finishing.Finished:
     """Records as a user takes them, from records as the method draws them."""
     if isinstance(spec, TableSpec):
-        return transform.decode(spec, x)
-    return np.round(x * 255).astype(np.uint8)
+        return finishing.finished(spec, x, y)
+    return finishing.Finished(np.round(x * 255).astype(np.uint8))
 
 
 def _as_drawn(spec: Spec, x: Any) -> np.ndarray:
