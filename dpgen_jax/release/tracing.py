@@ -115,5 +115,5 @@ def _plain(key: str, value: Any) -> Any:
     if isinstance(value, enum.IntEnum | np.integer):
         return int(value)
     if isinstance(value, bool | int | float | str) or value is None:
-        return value
+        return _listed(value)
     return np.dtype(value).name if key.endswith("dtype") else str(value)

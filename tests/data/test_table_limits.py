@@ -13,7 +13,16 @@ from dpgen_jax import schema as schema_command
 from dpgen_jax.core import reading
 from dpgen_jax.core.errors import MAX_COMPARED, nearest
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import load, parsing, schema, schema_draft, tables, transform, yaml_text
+from dpgen_jax.data import (
+    load,
+    parsing,
+    schema,
+    schema_draft,
+    tables,
+    transform,
+    writing,
+    yaml_text,
+)
 
 SCHEMA = """\
 label: y
@@ -206,7 +215,7 @@ def everything(columns: int, categories: int) -> None:
                           | {"y": ["p", "q"] * 5}, [f"line {i}" for i in range(10)])
     found = parsing.coded(parsed, cells)
     decoded = transform.decode(parsed.spec, transform.encode(parsed.spec, found.codes))
-    tables.cells(parsed.spec, decoded, found.y)
+    writing.cells(parsed.spec, decoded, found.y)
     schema_draft.render(json.loads(json.dumps(document(columns, min(categories, 10)))), "a.csv")
 
 

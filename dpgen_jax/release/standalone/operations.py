@@ -28,6 +28,14 @@ def _places(starts: Array, sizes: list[int], axes: list[int], batching: tuple[li
     return [origin[(..., axis, *[None] * rank)] + grids[axis] for axis in range(rank)]
 
 
+def _outside(p: Parameters, dtype: np.dtype) -> Array:
+    """What is read outside of an array."""
+    unsaid = {"f": np.nan, "b": True}.get(dtype.kind)
+    if unsaid is None:
+        unsaid = getattr(np.iinfo(dtype), "min" if dtype.kind == "i" else "max")
+    return np.array(unsaid if p["fill_value"] is None else p["fill_value"], dtype)
+
+
 def _gather(p: Parameters, x: Array, starts: Array) -> Array:
     d, sizes = p["dimension_numbers"], p["slice_sizes"]
     batching = d["operand_batching_dims"], d["start_indices_batching_dims"]
@@ -36,8 +44,7 @@ def _gather(p: Parameters, x: Array, starts: Array) -> Array:
     places = _places(np.clip(starts, 0, limits), sizes, d["start_index_map"], batching, x.ndim)
     found = x[tuple(places)]
     if p["mode"] == "fill" and outside.any():
-        found = np.where(outside[(..., *[None] * x.ndim)],
-                         np.nan if found.dtype.kind == "f" else 0, found).astype(x.dtype)
+        found = np.where(outside[(..., *[None] * x.ndim)], _outside(p, x.dtype), found)
     batch = starts.ndim - 1
     dropped = d["collapsed_slice_dims"] + d["operand_batching_dims"]
     found = found.squeeze(tuple(batch + axis for axis in dropped))
