@@ -44,8 +44,8 @@ def csv(path_text: str, schema: Schema, test_csv: str | None = None) -> Dataset:
     """
     path = locate(path_text)
     test = None if test_csv is None else coded(schema, read(locate(test_csv)))
-    return table(path.name.removesuffix(".gz").removesuffix(".csv"), schema,
-                 coded(schema, read(path)), test)
+    name = schema.name or path.name.removesuffix(".gz").removesuffix(".csv")
+    return table(name, schema, coded(schema, read(path)), test)
 
 
 def table(name: str, schema: Schema, train: Coded, test: Coded | None,

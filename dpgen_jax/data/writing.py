@@ -78,5 +78,6 @@ def in_order(spec: TableSpec, codes: np.ndarray, y: np.ndarray) -> list[tuple[Co
         y: Classes int [n].
     """
     columns = list(zip(spec.columns, np.asarray(codes, np.float64).T, strict=True))
-    columns.insert(spec.label_position, (spec.label, np.asarray(y, np.float64)))
+    if spec.labelled:
+        columns.insert(spec.label_position, (spec.label, np.asarray(y, np.float64)))
     return columns

@@ -18,6 +18,7 @@ from dpgen_jax.data import (
     parsing,
     schema,
     schema_draft,
+    schema_label,
     tables,
     transform,
     writing,
@@ -243,7 +244,7 @@ def test_messages_stay_short(place):
 
 
 def test_a_label_has_at_most_so_many_classes(place):
-    many = ", ".join(f"v{i}" for i in range(schema.MAX_CLASSES + 1))
+    many = ", ".join(f"v{i}" for i in range(schema_label.MAX_CLASSES + 1))
     (place / "s.yaml").write_text(SCHEMA.replace("p, q", many))
     refused("column y: the label has 1,001 classes, and at most 1,000", schema.read, "s.yaml")
 
