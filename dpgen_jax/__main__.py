@@ -14,6 +14,7 @@ from dpgen_jax.version import __version__
 COMMANDS = {
     "train": "trains a generator under differential privacy",
     "sample": "draws synthetic records from a release",
+    "export": "writes a folder that draws a release's records with NumPy alone",
     "evaluate": "measures a release against held-out records",
     "compare": "writes one page that compares evaluated runs",
     "account": "computes what a configuration costs, or what a run has spent",
