@@ -204,7 +204,8 @@ def _mended(release: Release, n: int) -> list[str]:
 
 def _membership(release: Release, draws: Sequence[Images], dataset: Dataset, log: Log
                 ) -> dict[str, Any]:
-    part, keys = membership.membership(draws, _train(dataset), _test(dataset), release.privacy, log)
+    part, keys = membership.membership(draws, _train(dataset), _test(dataset), release.privacy, log,
+                                       dataset.subjects)
     return {"membership": part, "not_covered_by_epsilon": keys}
 
 
