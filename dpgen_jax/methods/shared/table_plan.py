@@ -16,8 +16,8 @@ COARSE = 4
 """Groups a side of the tables of all pairs."""
 MOST_PAIRS = 2000
 """Of the tables of all pairs: more would drown each other."""
-MOST_CELLS = 2**22
-"""Of all tables of a step: they take 50 MB, and their noise three times that."""
+MOST_CELLS = 2**23
+"""Of all tables of a step: their sum takes 32 MB, and its noise three times that."""
 FEWEST = 32
 """Cells of a histogram that is worth its price."""
 
@@ -69,12 +69,18 @@ class Plan:
     def histograms(self) -> int:
         """The most cells of the histograms of the first step; 0: there are none."""
         cells = 4 * (0.1 * self.records / (self.noise(self.d + 1) + 1e-9))**2
+        if (self.d + 1) * max(Grid(self.spec, self.most_cells).widest, self.classes) > MOST_CELLS:
+            return 0
         return int(min(cells, self.most_cells)) if self.steps > 1 and cells >= FEWEST else 0
 
     @functools.cached_property
     def grid(self) -> Grid:
         """The cells of all columns."""
-        return Grid(self.spec, self.histograms or FEWEST)
+        grid = Grid(self.spec, self.histograms or FEWEST)
+        if self.d * grid.widest > 2 * MOST_CELLS:
+            raise UserError(f"{self.d:,} columns, the widest of {grid.widest:,} values, are more "
+                            "than a model is made of; leave columns out, or merge categories")
+        return grid
 
     @property
     def widest(self) -> int:

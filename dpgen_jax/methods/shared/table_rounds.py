@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 
 from dpgen_jax.core.types import Array
@@ -21,7 +22,9 @@ def start(fit: Fit) -> Public:
     """Returns the public state before the first release: nothing is known."""
     p = fit.plan
     d, classes, size = p.d, p.classes, p.groups
-    fine = jnp.asarray(p.grid.real / p.grid.sizes[:, None], jnp.float32)
+    # Behind the barrier it is no constant to the compiler, which would sort it while compiling.
+    fine = jax.lax.optimization_barrier(
+        jnp.asarray(p.grid.real / p.grid.sizes[:, None], jnp.float32))
     bin_of = fit.parts(fine, p.bins)
     return Public(
         step=jnp.int32(0), label=jnp.zeros(classes), label_precision=jnp.float32(0), fine=fine,
@@ -42,7 +45,7 @@ def weights(p: Plan, beside: Array, edges: Array) -> Array:
         beside: [d], what the table of each column and the class gets, in shares of any sum.
         edges: [d], likewise its edge.
     """
-    def parts(shares: Array, of_all: float) -> Array:
+    def parts(shares: Array, of_all: float | Array) -> Array:
         return of_all * shares / jnp.maximum(shares.sum(), 1e-9)
 
     share = jnp.concatenate([beside, edges])

@@ -46,7 +46,7 @@ def of_pairs(p: Plan, code: Array, label: Array, query: Public) -> Array:
 
 def joint_cells(p: Plan, code: Array, label: Array, query: Public) -> Array:
     """Returns the cell of each column beside the class, int32 [d]."""
-    columns = np.arange(p.d)
+    columns = jnp.arange(p.d)
     return (columns * p.classes + label) * p.bins + query.bin_of[columns, code]
 
 
