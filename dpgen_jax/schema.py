@@ -19,7 +19,7 @@ import tyro
 
 from dpgen_jax.core import cli, reading
 from dpgen_jax.core.errors import UserError
-from dpgen_jax.data import schema, schema_draft, tables, yaml_text
+from dpgen_jax.data import schema, schema_draft, tables
 from dpgen_jax.data.base import locate
 from dpgen_jax.data.parsing import Cells
 from dpgen_jax.run import schema_purchase
@@ -84,7 +84,7 @@ def _document(flags: Flags) -> dict[str, Any]:
     if flags.label is None and flags.schema is not None and flags.schema_epsilon is not None:
         price = schema_purchase.Price(flags.schema_epsilon, flags.schema_delta)
         cells = _cells(flags)
-        return schema_purchase.buy(yaml_text.document(flags.schema), cells, price, flags.schema)
+        return schema_purchase.buy(schema.document(flags.schema), cells, price, flags.schema)
     raise UserError("give --label COLUMN to draft a schema, or --schema DRAFT with "
                     "--schema-epsilon E to buy its private entries")
 

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from dpgen_jax.core.errors import BudgetExceeded, UserError
-from dpgen_jax.core.schema import Column, ImageSpec, Spec, TableSpec
+from dpgen_jax.core.schema import Column, Identifier, ImageSpec, Spec, TableSpec, Written
 
 if TYPE_CHECKING:
     from dpgen_jax.aggregation.mechanism import Mechanism
@@ -29,6 +29,7 @@ __all__ = [
     "Array",
     "BudgetExceeded",
     "Column",
+    "Identifier",
     "ImageSpec",
     "Method",
     "Metrics",
@@ -40,6 +41,7 @@ __all__ = [
     "Spec",
     "TableSpec",
     "UserError",
+    "Written",
     "unseal",
 ]
 

@@ -87,7 +87,7 @@ def one_way_tvd(a: np.ndarray, b: np.ndarray, columns: Sequence[Column]) -> np.n
     """Compute the total variation distance of each column.
 
     It is half the L1 distance of the shares of each bin: `BINS` equal bins between the bounds of a
-    number, a bin for each category, and one for null.
+    number, on its scale, a bin for each category and special value, and one for null.
 
     Args:
       a: Cells float64 [n, K].
@@ -149,8 +149,8 @@ def _pairs(k: int) -> list[tuple[int, int]]:
 
 
 def _sizes(columns: Sequence[Column]) -> list[int]:
-    """Return the number of bins of each column, the last of which is null."""
-    return [(len(column.categories) or BINS) + 1 for column in columns]
+    """Return the number of bins of each column: special values, and null, are the last."""
+    return [(len(column.categories) or BINS) + len(column.special) + 1 for column in columns]
 
 
 def _binned(cells: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
@@ -158,9 +158,12 @@ def _binned(cells: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
     bins = cells.copy()
     for i, (column, size) in enumerate(zip(columns, _sizes(columns), strict=True)):
         if not column.categories:
-            bins[:, i] = (cells[:, i] - column.low) / (column.high - column.low or 1) * BINS
+            bins[:, i] = transform.unit(column, cells[:, i]) * BINS
+        most = size - 2 - len(column.special)
         bins[:, i] = np.where(np.isnan(cells[:, i]), size - 1,
-                              np.clip(np.floor(bins[:, i]), 0, size - 2))
+                              np.clip(np.floor(bins[:, i]), 0, most))
+        for place, value in enumerate(column.special, most + 1):
+            bins[cells[:, i] == value, i] = place
     return bins.astype(np.int64)
 
 
@@ -237,4 +240,5 @@ def _broken(values: np.ndarray, column: Column) -> np.ndarray:
         wrong = ~((values >= column.low) & (values <= column.high))
         if column.kind == "integer":
             wrong |= values != np.round(values)
+        wrong &= ~np.isin(values, column.special)
     return np.where(np.isnan(values), not column.nullable, wrong)

@@ -17,7 +17,7 @@ import numpy as np
 
 from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.types import Column, ImageSpec, Spec, UserError
-from dpgen_jax.data import parsing, tables
+from dpgen_jax.data import forms, parsing
 
 LABEL = "label"
 """The name by which conditions call the class of an image."""
@@ -95,7 +95,7 @@ class Conditions:
             values = codes[:, condition.place]
             kept &= condition.met(values)
             if condition.column.kind == "continuous":  # six digits are written
-                kept &= condition.met(tables._rounded(condition.column, values))
+                kept &= condition.met(forms.rounded(condition.column, values))
         return kept
 
 
@@ -191,8 +191,8 @@ def _compared(text: str, place: int, column: Column, sign: str, value: str) -> C
     if sign in COMPARE:
         _require_order(text, column)
         bound, compare = _code(text, column, value), COMPARE[sign]
-        return Condition(text, place, column, lambda codes: compare(codes, bound),
-                         points=(bound,))
+        return Condition(text, place, column, lambda codes: compare(codes, bound) & ~np.isin(
+            codes, column.special), points=(bound,))
     low, dots, high = value.partition("..")
     if dots and value not in column.categories:
         _require_order(text, column)
@@ -200,7 +200,8 @@ def _compared(text: str, place: int, column: Column, sign: str, value: str) -> C
             raise UserError(f"{text}: a range has no !=; write two conditions")
         first, last = _code(text, column, low.strip()), _code(text, column, high.strip())
         return Condition(text, place, column,
-                         lambda codes: (codes >= first) & (codes <= last), points=(first, last))
+                         lambda codes: (codes >= first) & (codes <= last) & ~np.isin(
+                             codes, column.special), points=(first, last))
     # A category may itself hold a bar.
     values = [value] if value in column.categories else [part.strip() for part in value.split("|")]
     condition = _one_of(text, place, column, values)
@@ -241,9 +242,11 @@ def _code(text: str, column: Column, value: str) -> float:
         code = float(parsing.parse(column, cells)[0])
     except UserError:
         code = math.nan
+    if math.isnan(code) and column.unit:  # a number may be without its unit
+        code = math.nan if (number := forms.number(value)) is None else number
     if math.isnan(code):
-        raise UserError(f"{text}: {value!r} is no value of column {column.name}, which is "
-                        f"{column.kind}")
+        kind = column.kind if forms.is_plain(column) else f"a {forms.what(column)}"
+        raise UserError(f"{text}: {value!r} is no value of column {column.name}, which is {kind}")
     return code
 
 
@@ -254,7 +257,9 @@ def _require_possible(column: Column, conditions: list[Condition]) -> None:
         return
     texts = " and ".join(condition.text for condition in conditions)
     within = (f"is one of {', '.join(column.categories[:20])}" if column.categories
-              else f"lies from {column.low:g} to {column.high:g}")
+              else f"lies from {column.low:g} to {column.high:g}" if forms.is_plain(column)
+              else "lies from {} to {}".format(*forms.texts(column, np.array(
+                  [column.low, column.high]))))
     raise UserError(f"no record can meet {texts}: column {column.name} {within} in the schema")
 
 
@@ -268,7 +273,7 @@ def _candidates(column: Column, conditions: list[Condition]) -> np.ndarray:
     else:
         steps = [end + step for end in ends for step in (-1.0, 1.0)]
     codes = np.array([*ends, *steps])
-    return codes[(codes >= column.low) & (codes <= column.high)]
+    return np.array([*codes[(codes >= column.low) & (codes <= column.high)], *column.special])
 
 
 def _all(conditions: Iterable[Condition], codes: np.ndarray, count: int) -> np.ndarray:

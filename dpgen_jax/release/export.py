@@ -20,7 +20,7 @@ import numpy as np
 from PIL import Image
 
 from dpgen_jax.core.types import Spec, TableSpec, UserError
-from dpgen_jax.data import tables
+from dpgen_jax.data import frames, tables
 from dpgen_jax.release.plots import samples_grid
 
 Blocks = Iterable[tuple[np.ndarray, np.ndarray]]
@@ -118,14 +118,15 @@ def _csv(out: Path, spec: Spec, n: int) -> Iterator[Write]:
     table = spec
     with out.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        header: list[str] = []
+        written = 0
 
         def take(x: np.ndarray, y: np.ndarray) -> None:
-            names, rows = tables.cells(table, x, y)
-            if not header:
-                header.extend(names)
+            nonlocal written
+            names, rows = tables.cells(table, x, y, written)
+            if not written:
                 writer.writerow(names)
             writer.writerows(rows)
+            written += len(rows)
 
         yield take
 
@@ -150,16 +151,17 @@ def _parquet(out: Path, spec: Spec, n: int) -> Iterator[Write]:
     table, most = spec, max(1, GROUP_CELLS // (1 + len(spec.columns)))
     blocks: list[tuple[np.ndarray, np.ndarray]] = []
     writers: list[Any] = []
-    types = None
+    types, written = None, 0
 
     def flush() -> None:
-        nonlocal types
+        nonlocal types, written
         if not blocks:
             return
         x, y = (np.concatenate(part) for part in zip(*blocks, strict=True))
         blocks.clear()
-        group = pyarrow.Table.from_pandas(tables.frame(table, x, y), types, preserve_index=False)
-        types = group.schema
+        group = pyarrow.Table.from_pandas(frames.frame(table, x, y, written), types,
+                                          preserve_index=False)
+        types, written = group.schema, written + len(y)
         if not writers:
             writers.append(stack.enter_context(pyarrow.parquet.ParquetWriter(out, types)))
         writers[0].write_table(group)

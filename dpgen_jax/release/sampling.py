@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from dpgen_jax.core.types import UserError
+from dpgen_jax.data.finishing import Finished
 from dpgen_jax.release.conditions import Condition, Conditions
 
 CHUNK = 500
@@ -32,12 +33,13 @@ class Source:
     Attributes:
         draw: From the number of records drawn before, and labels int32 [n], n <= `CHUNK`, to
             records as the method makes them, float32 [n, ...].
-        finish: From these to records as a user takes them [n, ...].
+        finish: From these and their labels to records as a user takes them [n, ...], which keep
+            the constraints of a table, and how many were mended for it.
         prior: The share of each class, float64 [C]; None: all classes in equal shares, in turn.
     """
 
     draw: Callable[[int, np.ndarray], np.ndarray]
-    finish: Callable[[np.ndarray], np.ndarray]
+    finish: Callable[[np.ndarray, np.ndarray], Finished]
     prior: np.ndarray | None
 
 
@@ -77,11 +79,12 @@ class Sampler:
         self._source, self._conditions = source, conditions
         self._most = max_tries or max(LEAST_TRIES, TRIES_EACH * n)
         self._labels = _labels(source.prior, conditions, n, labels, seed)
+        self._made = Finished(np.zeros(0))
 
     def __iter__(self) -> Blocks:
         """Yields blocks of at most `CHUNK` records as a user takes them, and labels int32."""
         for x, y, finished in self._drawn():
-            yield self._source.finish(x) if finished is None else finished, y
+            yield self._finished(x, y) if finished is None else finished, y
 
     def encoded(self) -> Blocks:
         """Yields blocks of records as the method makes them, and labels int32."""
@@ -89,14 +92,20 @@ class Sampler:
             yield x, y
 
     def report(self) -> list[str]:
-        """Returns a line for each way in which conditions were met; none without conditions."""
+        """Returns lines on how conditions were met, and how many records a constraint changed."""
         exact, rejected = self._conditions.on_label, self._conditions.on_columns
         lines = [f"{_texts(exact)}: exact, by the model"] if exact else []
         if rejected:
             share = 100 * self.found / max(self.tries, 1)
             lines.append(f"{_texts(rejected)}: by rejection, {self.found:,} of {self.tries:,} "
                          f"records were accepted ({share:.3g} %)")
-        return lines
+        return [*lines, *self._made.lines()]
+
+    def _finished(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Returns records as a user takes them, and counts those that were mended."""
+        made = self._source.finish(x, y)
+        self._made = self._made.added(made)
+        return made.codes
 
     def _drawn(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
         """Records as the method makes them, labels, and the finished records if it made them."""
@@ -106,7 +115,7 @@ class Sampler:
             x, finished = self._source.draw(self.tries, y), None
             self.tries += len(y)
             if rejects:
-                finished = self._source.finish(x)
+                finished = self._finished(x, y)
                 kept = self._labels.take(y, self._conditions.met(finished), missing)
                 x, y, finished = x[kept], y[kept], finished[kept]
             self.found += len(y)

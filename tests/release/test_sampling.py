@@ -8,6 +8,7 @@ import pytest
 from people_table import SPEC, THREE
 
 from dpgen_jax.core.types import Column, ImageSpec, UserError
+from dpgen_jax.data.finishing import Finished
 from dpgen_jax.release import conditions, sampling
 from dpgen_jax.release.sampling import CHUNK, Sampler, Source
 
@@ -81,8 +82,8 @@ def codes(rows):
 
 def sampler(where, n, labels=None, prior=None, draw=draw, **options):
     labels = None if labels is None else np.array(labels)
-    return Sampler(Source(draw, codes, prior), conditions.parse(where, THREE), n, labels, 7,
-                   **options)
+    source = Source(draw, lambda x, y: Finished(codes(x)), prior)
+    return Sampler(source, conditions.parse(where, THREE), n, labels, 7, **options)
 
 
 def together(blocks):
