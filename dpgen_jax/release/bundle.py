@@ -165,10 +165,7 @@ class Release:
 
     @property
     def class_shares(self) -> np.ndarray | None:
-        """The shares in which labels are drawn: of class counts that were bought, or the model's.
-
-        None: equal shares.
-        """
+        """The shares in which labels are drawn, bought or the model's; None: equal shares."""
         if self.class_counts is not None:
             return class_prior(self.class_counts)
         of_model = model.built(self.method, self.config, self.spec).class_shares

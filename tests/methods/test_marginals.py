@@ -17,7 +17,7 @@ from dpgen_jax.core.types import Column, ImageSpec, Records, TableSpec, UserErro
 from dpgen_jax.data import transform
 from dpgen_jax.methods import marginals
 from dpgen_jax.methods.shared import tree
-from dpgen_jax.methods.shared.grid import Grid
+from dpgen_jax.methods.shared.grid import Grid, Wanted
 
 N, SPEC = 3000, people_table.THREE
 CONFIG = marginals.Config(records=N, sigma=0.05, cells=40, bins=6, groups=4, steps=4)
@@ -165,11 +165,16 @@ def test_rows_follow_the_model(fitted):
 @pytest.mark.slow
 @pytest.mark.parametrize("wanted", [
     {"sex": (1.0,)}, {"age": (40.0, 60.0), "kind": (2.0,)}, {"pay": (np.nan,), "mark": (0.0, 2.0)},
-    {"pay": (0.0, 30.0), "sex": (0.0,)}])
+    {"pay": (0.0, 30.0), "sex": (0.0,)}], ids=str)
 def test_conditions_are_exact(fitted, wanted):
     """Beside rejection: the same probability, and the same shares of all other columns."""
     p, method = verbs()[:2]
-    given_model, probability = tree.conditional(p.grid, fitted, wanted)
+    ends = {"age": (0, 100), "pay": (-10, 30)}
+    narrowed = {name: Wanted(values) if np.isnan(values).any() or name not in ends else Wanted(
+        low=(values[0] - ends[name][0]) / (ends[name][1] - ends[name][0]),
+        high=(values[1] - ends[name][0]) / (ends[name][1] - ends[name][0]))
+        for name, values in wanted.items()}
+    given_model, probability = tree.conditional(p.grid, fitted, narrowed)
     sample = jax.jit(method.sample)
     rng = np.random.default_rng(0)
 
@@ -205,10 +210,10 @@ def test_conditions_are_exact(fitted, wanted):
 def test_a_condition_that_cannot_be_met_or_named_is_refused(fitted):
     grid = verbs()[0].grid
     with pytest.raises(UserError, match="no column; use one of age, sex, pay, mark or the label k"):
-        tree.conditional(grid, fitted, {"size": (1.0,)})
+        tree.conditional(grid, fitted, {"size": Wanted((1.0,))})
     empty = fitted | {"share": np.array([1.0, 0.0, 0.0], np.float32)}
     with pytest.raises(UserError, match="makes no record with kind as given"):
-        tree.conditional(grid, empty, {"kind": (2.0,)})
+        tree.conditional(grid, empty, {"kind": Wanted((2.0,))})
 
 
 KINDS_OF_COLUMNS = TableSpec((
@@ -216,8 +221,10 @@ KINDS_OF_COLUMNS = TableSpec((
     Column("real", "continuous", -1.0, 2.0), Column("one", "continuous", 4.0, 4.0),
     Column("single", "categorical", categories=("x",)),
     Column("rank", "ordinal", categories=("a", "b", "c"), nullable=True),
-    Column("sort", "categorical", categories=("p", "q"), nullable=True)),
-    Column("y", "categorical", categories=("0", "1")), 7)
+    Column("sort", "categorical", categories=("p", "q"), nullable=True),
+    Column("spiked", "integer", 10, 500, nullable=True, special=(0.0, 999.0)),
+    Column("tailed", "integer", 1, 10**6, scale="log", special=(-1.0,))),
+    Column("y", "categorical", categories=("0", "1")), 9)
 
 
 @pytest.mark.slow
@@ -226,12 +233,13 @@ def test_every_kind_of_column_comes_back_from_its_cell():
     grid, rng = Grid(KINDS_OF_COLUMNS, 10), np.random.default_rng(0)
     columns = [np.resize(np.arange(3, 9), 400), np.resize([-5, 900, np.nan, -4, 899, 0, 456], 400),
                rng.choice([-1.0, 2.0, 0.1, 1.97, -0.99], 400), np.full(400, 4.0), np.zeros(400),
-               np.resize([0, 1, 2, np.nan], 400), np.resize([0, 1, np.nan], 400)]
+               np.resize([0, 1, 2, np.nan], 400), np.resize([0, 1, np.nan], 400),
+               np.resize([0, 10, 999, 500, np.nan, 77], 400), np.resize([1, -1, 10**6, 1234], 400)]
     codes = np.stack(columns, 1)
     x = transform.encode(KINDS_OF_COLUMNS, codes).astype(np.float32)
     cells = jax.vmap(grid.codes)(x)
     start, width = grid.ends
-    nodes = np.arange(7)
+    nodes = np.arange(9)
     values = start[nodes, cells] + rng.random(cells.shape) * width[nodes, cells]
     back = transform.decode(KINDS_OF_COLUMNS, np.asarray(grid.rows(cells, jnp.float32(values))))
     np.testing.assert_array_equal(np.isnan(back), np.isnan(codes))
@@ -242,6 +250,9 @@ def test_every_kind_of_column_comes_back_from_its_cell():
         ends = np.isin(codes[:, i], (KINDS_OF_COLUMNS.columns[i].low,
                                      KINDS_OF_COLUMNS.columns[i].high))
         np.testing.assert_allclose(back[ends, i], codes[ends, i])
+    spiked = np.isin(codes[:, 7], (0, 10, 500, 999))
+    np.testing.assert_array_equal(back[spiked, 7], codes[spiked, 7])
+    assert set(back[codes[:, 8] != 1234, 8]) == {1.0, -1.0, 1e6} and 250 < back[3, 8] < 5500
     again = np.asarray(jax.vmap(grid.codes)(grid.rows(cells, jnp.float32(values))))
     assert (again != np.asarray(cells)).mean() < 0.01
 

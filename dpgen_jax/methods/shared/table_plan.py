@@ -34,7 +34,7 @@ class Plan:
         most_cells: the most cells between the bounds of a number.
         most_bins: the most bins of a column beside the class.
         most_groups: the most groups, a side, of an edge of the tree.
-        weight_label: what tables with the class weigh beside the others.
+        label_weight: what tables with the class weigh beside the others.
     """
 
     spec: TableSpec
@@ -44,7 +44,12 @@ class Plan:
     most_cells: int
     most_bins: int
     most_groups: int
-    weight_label: float
+    label_weight: float
+
+    @property
+    def weight_label(self) -> float:
+        """What tables with the class weigh beside the others; 0 where there is but one class."""
+        return self.label_weight if self.classes > 1 else 0.0
 
     @property
     def d(self) -> int:

@@ -15,7 +15,7 @@ a bin the histogram of its cells. A root has no parent, and its rows are the sam
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -23,10 +23,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpgen_jax.core.types import Array, UserError
-from dpgen_jax.methods.shared.grid import Grid
+from dpgen_jax.methods.shared.grid import Grid, Wanted
 
 Model = dict[str, Any]
-Wanted = Mapping[str, Sequence[float]]
 
 
 def sample(grid: Grid, model: Model, key: Array, labels: Array) -> Array:
@@ -112,7 +111,7 @@ def spanning(weights: Array) -> tuple[Array, Array]:
     return parent, order
 
 
-def conditional(grid: Grid, model: Model, wanted: Wanted) -> tuple[Model, float]:
+def conditional(grid: Grid, model: Model, wanted: Mapping[str, Wanted]) -> tuple[Model, float]:
     """Returns the model given that columns have certain values, exactly, and how likely that is.
 
     It is computed on the tree, in one pass from the leaves to the roots, and no record is drawn.
@@ -121,9 +120,7 @@ def conditional(grid: Grid, model: Model, wanted: Wanted) -> tuple[Model, float]
     Args:
         grid: the cells of the columns.
         model: arrays as above, of NumPy or JAX.
-        wanted: by the name of a column or of the label, what it may be, in codes as in
-            `data.transform`: of a category the indices, NaN for null, as a tuple; of a number a
-            range (low, high), its ends included, where low = high is one value.
+        wanted: what columns or the label may be, by their names.
 
     Returns:
         The conditional model, arrays of NumPy; and the probability of the condition, where one
@@ -139,7 +136,7 @@ def conditional(grid: Grid, model: Model, wanted: Wanted) -> tuple[Model, float]
     weight = grid.real.astype(np.float64)
     for name, values in wanted.items():
         if name == spec.label.name:
-            share = share * np.isin(np.arange(spec.classes), values)
+            share = share * np.isin(np.arange(spec.classes), values.codes)
         elif name in names:
             i = names.index(name)
             weight[i], model["start"][i], model["width"][i] = grid.within(i, values)

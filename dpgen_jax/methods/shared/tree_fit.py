@@ -87,17 +87,18 @@ class Fit:
     def parts(self, masses: Array, most: int) -> Array:
         """Returns the bin of each cell, int32 [d, W] < most.
 
-        Adjacent cells of about equal mass together, and null apart; of categories the largest apart
-        and the rest together. Columns of few cells keep them.
+        Adjacent cells of about equal mass together, null and special values apart where there is
+        room; of categories the largest apart and the rest together. Few cells are kept.
         """
         grid = self.plan.grid
-        number = jnp.where(grid.is_null, 0, masses)
+        number = jnp.where(grid.is_apart, 0, masses)
         middle = jnp.cumsum(number, 1) - number / 2
-        room = np.maximum(most - grid.null, 1)[:, None]
+        room = np.maximum(most - grid.apart, 1)[:, None]
         equal = jnp.floor(middle / (number.sum(1, keepdims=True) + FLOOR) * room)
         few = (grid.sizes <= most)[:, None]
         cells = np.arange(grid.widest)
-        equal = jnp.where(grid.is_null, most - 1, jnp.clip(equal, 0, room - 1))
+        behind = cells - grid.inside[:, None] + room
+        equal = jnp.where(grid.is_apart, behind, jnp.clip(equal, 0, room - 1))
         rank = jnp.argsort(jnp.argsort(-jnp.where(grid.real, masses, -1), 1), 1)
         whole = jnp.where(grid.category[:, None], jnp.minimum(rank, most - 1), equal)
         return jnp.minimum(jnp.where(few, cells, whole), most - 1).astype(jnp.int32)
