@@ -10,6 +10,7 @@ from typing import Any
 from benchmarks import common
 from benchmarks.results_tables import markdown
 from benchmarks.tables import measures
+from benchmarks.tables.peer_list import UNTRIED
 
 FOLDER = common.RESULTS / "tables"
 OURS = "marginals"
@@ -100,9 +101,10 @@ def failures() -> str:
                 where = f"{cell['table']} at epsilon {cell['epsilon']:g}"
                 reasons.setdefault((cell["method"], run["error"]), []).append(where)
     every = len(tables())
-    return markdown(("method", "tables", "reason"), (
-        (f"`{method}`", "all" if len(where) >= every else ", ".join(where), reason)
-        for (method, reason), where in sorted(reasons.items())))
+    lines = [(f"`{method}`", "all" if len(where) >= every else ", ".join(where), reason)
+             for (method, reason), where in sorted(reasons.items())]
+    return markdown(("method", "tables", "reason"),
+                    [*lines, *((name, "all", why) for name, why in UNTRIED.items())])
 
 
 def behind(epsilon: float) -> str:

@@ -9,13 +9,15 @@ import itertools
 import math
 import time
 
+import jax
 import job
-import mbi
 import networkx as nx
 import numpy as np
 import pandas as pd
-from mbi import estimation
 from scipy.optimize import brentq
+
+jax.config.update("jax_enable_x64", True)  # as mbi asks for, before it is imported
+import mbi  # noqa: E402
 
 
 def rho_of(epsilon, delta):
@@ -45,11 +47,12 @@ def measured(codes, sizes, cliques, rho, rng):
 
 
 def tree(codes, sizes, model, rho, rng):
-    """Return the pairs of a spanning tree, each drawn by its distance from the model."""
+    """Return the pairs of a spanning tree, each drawn by its distance from independent columns."""
     names = list(sizes)
     pairs = list(itertools.combinations(names, 2))
-    gains = np.array([np.abs(counts(codes, sizes, pair) - np.asarray(
-        model.project(pair).datavector()).ravel()).sum() for pair in pairs])
+    single = {name: np.asarray(model.project((name,)).datavector()).ravel() for name in names}
+    gains = np.array([np.abs(counts(codes, sizes, (a, b)) - np.outer(
+        single[a], single[b]).ravel() / single[a].sum()).sum() for a, b in pairs])
     graph, epsilon = nx.Graph(), math.sqrt(8 * rho / (len(names) - 1))
     graph.add_nodes_from(names)
     for _ in range(len(names) - 1):
@@ -73,12 +76,11 @@ def main():
     domain = mbi.Domain(list(sizes), list(sizes.values()))
     third = rho_of(task["epsilon"], task["delta"]) / 3
     single = measured(codes, sizes, [(name,) for name in sizes], third, rng)
-    first = estimation.mirror_descent(domain, single, iters=250)
+    fit = mbi.estimation.MirrorDescent().estimate
+    first = fit(domain, single, iters=250)
     pairs = measured(codes, sizes, tree(codes, sizes, first, third, rng), third, rng)
-    model = estimation.mirror_descent(domain, single + pairs, iters=1000)
-    drawn = model.synthetic_data(rows=task["n"])
-    drawn = getattr(drawn, "df", None) if hasattr(drawn, "df") else pd.DataFrame(drawn.to_dict())
-    drawn = drawn.rename(columns=names)
+    drawn = fit(domain, single + pairs, iters=1000).synthetic_data(rows=task["n"])
+    drawn = pd.DataFrame(drawn.to_dict()).rename(columns=names)
     job.report(cpu_seconds_without_files=time.process_time() - started)
     job.write(job.decoded(drawn, columns, rng), columns)
 
