@@ -1,6 +1,7 @@
 """Settings of the documentation: `python -m sphinx -W docs docs/_build`."""
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -8,6 +9,8 @@ DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 sys.path[:0] = [str(ROOT), str(DOCS / "_extensions")]
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Sphinx reads nothing outside of its folder, and symbolic links do not survive every copy.
+shutil.copytree(ROOT / "notebooks", DOCS / "tutorials", dirs_exist_ok=True)
 
 from dpgen_jax.version import __version__  # noqa: E402  (the path is set above)
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = ("Measures how useful and how like real records the synthetic ones are, and what "
                "attacks learn from them; writes metrics.json and report.html.")
-TASKS = ("gen2real", "real2gen", "real2real")
+PARTS = frozenset({"all", "data", "dataset", "records", "rows", "table", "train", "training"})
+"""names of files that say nothing of what the data are"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +51,7 @@ def command(argv: list[str]) -> None:
         cli.renamed("evaluate --compare", "compare")
         return compare.command(cli.without_flag(argv, "--compare"))
     args = cli.parse(Evaluate, argv, "python -m dpgen_jax.evaluate", DESCRIPTION)
-    from dpgen_jax.evaluation import assess
+    from dpgen_jax.evaluation import assess, writing
     from dpgen_jax.release import bundle
 
     release = bundle.load(args.source)
@@ -63,9 +64,11 @@ def command(argv: list[str]) -> None:
         raise UserError(f"--out {out} lies in a release, which is shared, and an evaluation holds "
                         "real records; name another folder")
     dataset = _held_out(args, release, run)
+    if (name := _named(dataset.name, args.dataset)) != dataset.name:
+        dataset = dataclasses.replace(dataset, name=name)
     started = time.monotonic()
     results = assess.assess(release, dataset, args.evaluation, lambda line: print(line, flush=True))
-    report = assess.write(results, release, dataset, out, run)
+    report = writing.write(results, release, dataset, out, run)
     print(f"guarantee: {guarantee.line(release.privacy)}")
     if release.classifies:
         print(f"accuracy on {results['n_test']:,} held-out records: {results['accuracy']:.4f}\n"
@@ -100,6 +103,17 @@ def _held_out(args: Evaluate, release: Release, run: Path | None) -> Dataset:
     return data.load(args.dataset, **vars(options))
 
 
+def _named(name: str, source: str) -> str:
+    """The name of a data set: that of its folder where its file is called after a part of data."""
+    from dpgen_jax.data.base import safe_name
+
+    kind, _, place = source.partition(":")
+    folder = Path(place).resolve().parent.name
+    if kind in ("csv", "npz") and name.lower() in PARTS and folder:
+        return safe_name(folder)
+    return name
+
+
 def _trained_on(run: Path) -> dict[str, Any]:
     """The options with which a run read its data set; none where an earlier version began it."""
     from dpgen_jax.release import contents
@@ -111,33 +125,15 @@ def _trained_on(run: Path) -> dict[str, Any]:
 
 
 def show(results: dict[str, Any]) -> None:
-    """Prints results: the tasks side by side, then the likeness, the attacks and the notes.
+    """Prints results.
 
     Args:
         results: The content of metrics.json.
     """
-    print(results["setting"]["text"])
-    tasks = [task for task in TASKS if task in results]
-    for name, scores in results[tasks[0]].items() if tasks else ():
-        for metric in (m for m in ("auroc", "auprc", "accuracy") if m in scores):
-            parts = [f"{task} {_number(results[task][name][metric])}" for task in tasks
-                     if name in results[task]]
-            print(f"{name:19} {metric:8}  {'   '.join(parts)}")
-    for name, score in results.get("fidelity", {}).items():
-        if "mean" in score:
-            floor = score.get("floor")
-            beside = "" if floor is None else f"   real against real {floor:.4f}"
-            print(f"{name.replace('_', ' '):22}  {_number(score)}{beside}")
-    if "schema_violations" in results:
-        print(f"share of cells that break the schema: {results['schema_violations']['mean']:.2g}")
-    if "membership" in results:
-        print(results["membership"]["sentence"])
-    for note in results.get("notes", []):
-        print(f"note: {note}")
+    from dpgen_jax.evaluation.report import terminal
 
-
-def _number(score: dict[str, Any]) -> str:
-    return f"{score['mean']:.4f} +- {score['std']:.4f}"
+    for line in terminal.lines(results):
+        print(line)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Writes synthetic records of a release to a file.
 
-    python -m dpgen_jax.sample RUN_OR_RELEASE --n N [--label L ...] --out FILE.npz|.csv|.png|DIR
+    python -m dpgen_jax.sample RUN_OR_RELEASE --n N [--label L ...] [--where CONDITION]... --out OUT
 
 The ending of the file's name decides its form.
 """
@@ -25,11 +25,18 @@ class Sample:
     source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_RELEASE")]
     """a run folder or a release folder"""
     out: Path
-    """FILE.npz, FILE.csv, and for images FILE.png (a grid) or a folder (one PNG an image)"""
+    """FILE.npz, FILE.csv, of tables FILE.parquet, and of images FILE.png (a grid) or a folder (one
+    PNG an image)"""
     n: int = 1000
-    """how many"""
+    """how many; they are written as they are made, so any number fits into memory"""
     label: tuple[str, ...] = ()
     """classes to draw from in equal shares; if left out all, as their released counts say"""
+    where: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """a condition on a column that every record meets: "age>=60", "age=18..65", "city=Rome|Oslo",
+    "city!=Rome", "pay=null"; with several --where all of them"""
+    max_tries: int | None = None
+    """records that may be drawn to find those that meet --where; by default 1,000 for each, and a
+    million at least"""
     seed: int | None = None
     """repeats a draw; sampling costs no privacy"""
 
@@ -38,16 +45,22 @@ def command(argv: list[str]) -> None:
     """Runs the command. Raises: UserError."""
     args = cli.parse(Sample, argv, "python -m dpgen_jax.sample",
                      "Draws synthetic records from a release; costs no privacy.")
+    from tqdm import tqdm
+
     from dpgen_jax.release import bundle, export
 
     if args.out.exists() and not (args.out.is_dir() and not any(args.out.iterdir())):
         raise UserError(f"{args.out} exists; name another --out")
     release = bundle.load(args.source)
-    write = export.writer(args.out, release.spec)
-    x, y = release.sample(args.n, release.classes(args.label) or None, args.seed)
-    write(args.out, x, y, release.spec)
+    export.opener(args.out, release.spec, args.n)
+    drawn = release.stream(args.n, args.label or None, args.seed, args.where or None,
+                           args.max_tries)
+    with tqdm(total=args.n, unit=" records", disable=None, leave=False) as bar:  # on a terminal
+        export.write(args.out, release.spec, args.n, drawn, bar.update)
     print(f"guarantee: {guarantee.line(release.privacy)}")
-    print(f"{len(y):,} synthetic records: {args.out}")
+    for line in drawn.report():
+        print(line)
+    print(f"{args.n:,} synthetic records: {args.out}")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import tyro
 
 from dpgen_jax.core import cli, reading
 from dpgen_jax.core.errors import UserError
-from dpgen_jax.data import schema, schema_draft, tables, yaml_text
+from dpgen_jax.data import schema, schema_draft, tables
 from dpgen_jax.data.base import locate
 from dpgen_jax.data.parsing import Cells
 from dpgen_jax.run import schema_purchase
@@ -30,14 +30,14 @@ DESCRIPTION = ("Drafts the schema of a CSV file from its data, or buys the entri
 
 @dataclasses.dataclass(frozen=True)
 class Flags:
-    """One of --label (draft) and --schema with --schema-epsilon (buy) is needed."""
+    """Without --schema a schema is drafted, with it and --schema-epsilon entries are bought."""
 
     source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA.csv")]
     """the CSV file"""
     out: Path
     """the schema to write; must not exist"""
     label: str | None = None
-    """draft: the column of the classes"""
+    """draft: the column of the classes; left out where rows have none"""
     schema: str | None = None
     """buy: a draft, with `private` for what is bought"""
     schema_epsilon: float | None = None
@@ -79,14 +79,14 @@ def run(flags: Flags, log: Callable[[str], None] = print) -> None:
 def _document(flags: Flags) -> dict[str, Any]:
     """The schema that is drafted from the data, or the draft with its purchases."""
     buys = (flags.schema, flags.schema_epsilon) != (None, None) or flags.schema_delta
-    if flags.label is not None and not buys:
+    if not buys:
         return schema_draft.draft(_cells(flags), flags.label)
     if flags.label is None and flags.schema is not None and flags.schema_epsilon is not None:
         price = schema_purchase.Price(flags.schema_epsilon, flags.schema_delta)
         cells = _cells(flags)
-        return schema_purchase.buy(yaml_text.document(flags.schema), cells, price, flags.schema)
-    raise UserError("give --label COLUMN to draft a schema, or --schema DRAFT with "
-                    "--schema-epsilon E to buy its private entries")
+        return schema_purchase.buy(schema.document(flags.schema), cells, price, flags.schema)
+    raise UserError("give --schema DRAFT with --schema-epsilon E to buy its private entries, or "
+                    "neither to draft a schema, with --label COLUMN where rows have classes")
 
 
 def _cells(flags: Flags) -> Cells:

@@ -18,9 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpgen_jax.aggregation import clip, histogram, levels, sketch, topk_sign
+from dpgen_jax.aggregation import clip, counts, histogram, levels, sketch, topk_sign
 from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.aggregation.clip import GradientL2, RowL2
+from dpgen_jax.aggregation.counts import CellVotes, NonNegativeL2
 from dpgen_jax.aggregation.histogram import OneHot
 from dpgen_jax.aggregation.label_votes import LabelVotes
 from dpgen_jax.aggregation.levels import KLevels
@@ -113,6 +114,9 @@ def one_of_each_bound() -> dict[str, Method]:
         "TopKSign": behind(votes),
         "SketchedSigns": behind(SketchedSigns(votes, CountSketch(3, 8, columns)), (rows, 24)),
         "OneHot": behind(OneHot(2, columns, rows, 1.0), (rows, 2 * columns)),
+        "NonNegativeL2": behind(NonNegativeL2(rows * columns, 4095, rows * columns),
+                                (1, rows * columns), lambda m: m.reshape(1, -1)),
+        "CellVotes": behind(CellVotes(2 * columns, 40, 50), (1, 40), lambda m: m.reshape(1, -1)),
         "LabelVotes": behind(LabelVotes(rows), (rows, 1), lambda m: m[:, :1]),
         "clients": behind(norm, noise=RoundedGaussian(50.0)),
     }
@@ -125,7 +129,7 @@ def sources_of_bounds(checked: str, *names: str) -> dict[str, list]:
     import hlo
 
     if checked == "inline":
-        for module in (clip, histogram, levels, sketch, topk_sign):
+        for module in (clip, counts, histogram, levels, sketch, topk_sign):
             module.enforce = lambda entries, within: jnp.where(within(entries), entries, 0)
     found = {}
     methods = one_of_each_bound()

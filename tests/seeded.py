@@ -94,28 +94,28 @@ SLOW = {
         "noise": "laplace", "decode": "majority", "vote": "real"}),
     "dpgan images": Case("dpgan", "images", DRAWN | {
         "diversity": 0.5, "generator": GeneratorNet(4, 8, 4), "discriminator": ConvNet(2, 3)}),
-    "dpgan images linear": Case("dpgan", "images", DRAWN | {
-        "networks": "linear", "linear": dpgan.Linear(4, (8,), (4,)), "weight_clip": 0.1}),
     "dpcgan images": Case("dpcgan", "images", DRAWN | {
         "generator": MlpNet(4, (8,)), "hidden": (4,), "d_steps": 2}),
     "dpmerf table": Case("dpmerf", "table", MERF),
+    "datalens images d2p": Case("datalens", "images", TEACHERS | {"aggregate": "d2p"}),
+    "datalens table fetchsgd": Case("datalens", "table", TEACHERS | {
+        "aggregate": "fetchsgd", "top_k": 3, "sketch_columns": 16}),
+}
+# Other settings of these paths: to compare before and after a change that moves code.
+LONG = {
     "dpmerf_ae table": Case("dpmerf_ae", "table", CODES),
     "fedavg_gan images": Case("fedavg_gan", "clients", CLIENTS | {"clients_per_round": 2}, LOCAL),
     "dcgan images": Case("dcgan", "images", {"batch": 3, "steps": 2, **NETS}, NO_BOUND),
     "projected_dpgan images": Case("projected_dpgan", "images", PROJECTED),
     "dpsinkhorn table": Case("dpsinkhorn", "table", SINKHORN),
-    "datalens images d2p": Case("datalens", "images", TEACHERS | {"aggregate": "d2p"}),
-    "datalens table fetchsgd": Case("datalens", "table", TEACHERS | {
-        "aggregate": "fetchsgd", "top_k": 3, "sketch_columns": 16}),
+    "dpgan images linear": Case("dpgan", "images", DRAWN | {
+        "networks": "linear", "linear": dpgan.Linear(4, (8,), (4,)), "weight_clip": 0.1}),
     "gswgan images secret draw": Case("gswgan", "images", CRITICS | {
         "critics_per_step": 2, "schedule": "secret-draw"}),
     "gswgan images federated": Case("gswgan", "clients", CRITICS | {"federated": True}, LOCAL),
     "dcgan images gs-wgan": Case("dcgan", "images", {
         "networks": "gs-wgan", "batch": 3, "steps": 2, "penalty": 0.0, "resnet": ResNetNet(2, 2),
         "critic": CriticNet(2)}, NO_BOUND),
-}
-# Other settings of these paths: to compare before and after a change that moves code.
-LONG = {
     "gpate images topk": Case("gpate", "images", TEACHERS | {
         "aggregate": "topk", "projection": 6, "layers": "paper"}),
     "gpate table confident": Case("gpate", "table", TEACHERS | {"projection": 4, "bins": 3}),

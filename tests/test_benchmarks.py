@@ -69,7 +69,7 @@ def test_steps_writes_and_prints_a_record(tmp_path, capsys):
     assert "glyphs" in steps.table(record)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_plain_loop_computes_what_the_library_computes():
     """With the emitters of a run: those of conftest.py round the two programs differently, and a
     single vote that flips moves the generator by more."""

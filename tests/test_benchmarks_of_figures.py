@@ -28,7 +28,7 @@ def test_an_epoch_of_fewer_teachers_is_extrapolated_and_says_so():
         "x", {**result, "quoted_seconds": row.quoted, "source": row.source})
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_epochs_are_timed_and_kept(tmp_path, capsys, monkeypatch):
     out, names = tmp_path / "epochs.json", ["datalens-toy", "gpate-toy"]
     monkeypatch.setattr(epochs, "ROWS", {

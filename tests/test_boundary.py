@@ -48,6 +48,8 @@ MAY_IMPORT = {
               "accountant.events"},
     "evaluation/": {"evaluation", "nets", "core", "release", "data", "run.folder", "run.metrics"},
     "release/": {"release", "methods", "core", "version", "data.transform", "data.tables",
+                 "data.parsing", "data.finishing", "data.frames", "data.forms",
+                 "data.constraints", "data.schema_columns",
                  "aggregation.discrete_laplace", "accountant.events", "run"},
     # the glue of a run: it handles sealed values and opens none
     "run/": {"run", "release", "core", "methods", "presets", "private", "aggregation",

@@ -192,7 +192,7 @@ def test_runs_go_on_where_they_stopped(path, tmp_path, monkeypatch):
     assert json.loads((tmp_path / "out.json").read_text())["results"] == record["results"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.usefixtures("toy", "compiled_once")
 def test_a_bought_choice_is_covered_by_the_epsilon(path, tmp_path):
     federated.main(["--dataset", f"femnist:{path}", "--classes=36", "--image-size=8", "--fast",

@@ -96,7 +96,7 @@ def test_a_file_in_another_encoding(place):
     ("min: 0, max: 9", "min: 9, max: 0", "column n: min 9 is above max 0; swap them"),
     ("min: 0, max: 1", "min: 0, max: inf", "column x: max is 'inf'; give a finite number"),
     ("  x:", "  n:", "line 4: 'n' is given twice"),
-    ("label: kind\n", "", "the label is missing; write `label: NAME`"),
+    ("label: kind\n", "label:\n", "the label has no name; write `label: NAME`"),
     ("label: kind", "label: kinds", "label 'kinds' is no column, did you mean 'kind'"),
     ("label: kind", "label: x", "column x: the label is of kind continuous"),
     ("[a, b]", "[a]", "column kind: the label has 1 class; declare 2 or more"),

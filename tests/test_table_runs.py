@@ -18,7 +18,7 @@ from scipy.stats import norm
 from dpgen_jax import account, data, evaluate, sample, train
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import schema, tables
+from dpgen_jax.data import frames, schema, tables
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.presets import get
 from dpgen_jax.run import lifecycle
@@ -281,7 +281,7 @@ def test_fit_takes_a_frame(place, tmp_path):
         "int64", "float64", "category", "category", "category"]
     assert made["size"].cat.ordered and not made["job"].cat.ordered
     assert made["grade"].cat.categories.tolist() == GRADES
-    back = tables.from_frame(made, schema.read(str(place / "people.yaml")))
+    back = frames.from_frame(made, schema.read(str(place / "people.yaml")))
     x, y = release.sample(30, seed=2)
     np.testing.assert_array_equal(back.y_train, y)
     np.testing.assert_allclose(back.x_train, tables.encode(release.spec, x), atol=1e-5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import chex
 import jax.numpy as jnp
@@ -51,6 +51,29 @@ class Bound(Protocol):
 
     def squared_sensitivity(self) -> int:
         """Returns the squared L2 sensitivity of the whole message of one round, in integers."""
+
+
+@runtime_checkable
+class CompactBound(Bound, Protocol):
+    """A bound whose messages are mostly zeros, and are summed without them."""
+
+    @property
+    def compact_shape(self) -> tuple[int, ...]:
+        """The shape of a compact message."""
+
+    def compact(self, key: Array, message: Array) -> Array:
+        """Bounds the message of one unit, as `project` does, in the compact form.
+
+        Args:
+            key: Random key for rounding; it protects nothing.
+            message: float32 [B, M].
+
+        Returns:
+            int32 of `compact_shape`; zeros add nothing.
+        """
+
+    def added(self, total: Array, messages: Array) -> Array:
+        """Returns a sum int32 [B, D] with compact messages int32 [n, ...] added."""
 
 
 def assert_message(message: Array, columns: int | None = None) -> None:

@@ -114,6 +114,11 @@ class ConfidentGNMax:
         return self.bound.rows, self.bound.columns * self.bound.bins
 
     @property
+    def contribution_shape(self) -> tuple[int, ...]:
+        """The shape of what one unit adds: (B, D)."""
+        return self.shape
+
+    @property
     def bits_shape(self) -> tuple[int, ...]:
         """The shape of the uint32 bits of a round.
 
@@ -134,6 +139,10 @@ class ConfidentGNMax:
     def contribution(self, key: Array, message: Array, private_input: Array) -> Array:
         """Returns the votes of one unit: int32 [B, k bins]."""
         return self.bound.project(key, message)
+
+    def added(self, total: Array, contributions: Array) -> Array:
+        """Returns the sum with what some units answered added: int32 [B, D]."""
+        return total + contributions.sum(0)
 
     def decide(self, votes: Array, bits: Array) -> Answers:
         """Tests and answers the queries."""

@@ -83,6 +83,11 @@ class LocalMechanism:
                             "integers; use fewer clients")
 
     @property
+    def contribution_shape(self) -> tuple[int, ...]:
+        """The shape of what one client adds: (B, D)."""
+        return self.shape
+
+    @property
     def largest(self) -> int:
         """The largest magnitude of an entry that a client can send."""
         return self.bound.max_abs + self.noise.max_abs
@@ -102,6 +107,10 @@ class LocalMechanism:
     def contribution(self, key: Array, message: Array, private_input: Array) -> Array:
         """Returns the message that leaves the client, private as it stands: int32 [B, D]."""
         return self.bound.project(key, message) + self.noise.sample(private_input)
+
+    def added(self, total: Array, contributions: Array) -> Array:
+        """Returns the sum with what some clients answered added: int32 [B, D]."""
+        return total + contributions.sum(0)
 
     def decide(self, votes: Array, bits: Array) -> Array:
         """Returns the decoded sum: float32 [B, ...]."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from dpgen_jax.accountant.events import Event, Events
 from dpgen_jax.aggregation.bits import BitSource
-from dpgen_jax.aggregation.bound import Bound
+from dpgen_jax.aggregation.bound import Bound, CompactBound
 from dpgen_jax.aggregation.noise import Noise
 from dpgen_jax.aggregation.protocol import Mechanism
 from dpgen_jax.aggregation.schedule import Schedule
@@ -83,6 +83,11 @@ class SumMechanism:
         check_range(self.schedule.batch_capacity or self.n_units, self.bound, self.noise)
 
     @property
+    def contribution_shape(self) -> tuple[int, ...]:
+        """The shape of a bounded message: (B, D), or that of the bound's compact form."""
+        return (self.bound.compact_shape if isinstance(self.bound, CompactBound) else self.shape)
+
+    @property
     def keeps_votes(self) -> bool:
         """False: no data-dependent accounting of such sums is known."""
         return False
@@ -117,9 +122,16 @@ class SumMechanism:
         return participation[:, :, None]
 
     def contribution(self, key: Array, message: Array, private_input: Array) -> Array:
-        """Returns the bounded message, or zeros where it is not counted: int32 [B, D]."""
-        votes = self.bound.project(key, message)
+        """Returns the bounded message, or zeros where it is not counted."""
+        bound = self.bound
+        votes = (bound.compact if isinstance(bound, CompactBound) else bound.project)(key, message)
         return votes * self.schedule.counted(private_input[0]) if private_input.size else votes
+
+    def added(self, total: Array, contributions: Array) -> Array:
+        """Returns the sum with the bounded messages of some units added: int32 [B, D]."""
+        if isinstance(self.bound, CompactBound):
+            return self.bound.added(total, contributions)
+        return total + contributions.sum(0)
 
     def decide(self, votes: Array, bits: Array) -> Array:
         """Returns the decoded noisy sum: float32 [B, ...]."""

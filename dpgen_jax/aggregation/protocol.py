@@ -46,6 +46,10 @@ class Mechanism(Protocol):
         """(B, D): the shape of the sum over units."""
 
     @property
+    def contribution_shape(self) -> tuple[int, ...]:
+        """The shape of what one unit adds: (B, D), or that of a compact form."""
+
+    @property
     def keeps_votes(self) -> bool:
         """Whether the data holder may keep the sums, for data-dependent accounting."""
 
@@ -77,12 +81,23 @@ class Mechanism(Protocol):
         """
 
     def contribution(self, key: Array, message: Array, private_input: Array) -> Array:
-        """Returns what one unit adds to the sum: int32 [B, D].
+        """Returns what one unit adds to the sum: int32 of `contribution_shape`.
 
         Args:
             key: Random key for rounding; it protects nothing.
             message: float32 [B, M].
             private_input: The unit's entry of `private_inputs`.
+        """
+
+    def added(self, total: Array, contributions: Array) -> Array:
+        """Returns the sum with the contributions of some units added.
+
+        Args:
+            total: int32 [B, D].
+            contributions: int32 [n, ...], each as `contribution` returns it; zeros add nothing.
+
+        Returns:
+            int32 [B, D].
         """
 
     def decide(self, votes: Array, bits: Array) -> Any:

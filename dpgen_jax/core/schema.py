@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,20 +35,42 @@ class ImageSpec:
         return (self.height, self.width, self.channels)
 
 
+Sort = Literal["value", "flag", "onehot"]
+"""A run of encoded features: a number in [0, 1], a null flag, or the places of a one-hot."""
+Written = Literal["plain", "boolean", "codes", "date", "datetime", "time", "duration"]
+"""How the values of a column are written: as they are coded, or as `data.forms` says."""
+
+
+def _later(default: Any) -> Any:
+    """Returns a field as `config.later`, which imports this module."""
+    return dataclasses.field(default=default, metadata={"later": True})
+
+
 @dataclasses.dataclass(frozen=True)
 class Column:
     """One declared column of a table.
 
     Encoded, a number or an ordinal is one value in [0, 1], followed by a null flag if it is
-    nullable; a category is a one-hot, whose last place means null if it is nullable.
+    nullable; a category is a one-hot, whose last place means null if it is nullable. A number with
+    special values is one value, followed by a one-hot: a place for "none of them", then a place for
+    each, and one for null if it is nullable. `parts` says so for every column.
 
     Attributes:
         name: The name in the header of the file.
         kind: The kind of values.
-        low: The lower bound of a number.
-        high: The upper bound of a number.
+        low: The lower bound of a number, special values apart.
+        high: The upper bound of a number, special values apart.
         categories: The values of a category, the lowest first if they are ordinal.
         nullable: Whether a value may be missing.
+        special: Values of a number that stand beside its range, such as 0 or 99.
+        scale: Whether equal parts of [0, 1] are equal parts of the range, or of its logarithm
+            (`data.transform.unit`).
+        written: What the texts of the column are; a date is a number of days, a date with a time, a
+            time and a duration are numbers of seconds.
+        format: The format of a date, time or duration.
+        unit: The text around a number, with {} in its place.
+        decimals: The digits that a number has after its decimal mark; -1: as many as it needs.
+        marks: The decimal mark, and then the mark between thousands, if any.
     """
 
     name: str
@@ -57,11 +79,46 @@ class Column:
     high: float = 0.0
     categories: tuple[str, ...] = ()
     nullable: bool = False
+    special: tuple[float, ...] = _later(())
+    scale: Literal["linear", "log"] = _later("linear")
+    written: Written = _later("plain")
+    format: str = _later("")
+    unit: str = _later("")
+    decimals: int = _later(-1)
+    marks: str = _later(".")
+
+    @property
+    def parts(self) -> tuple[tuple[Sort, int], ...]:
+        """The sort and the number of features of each run of the encoding, in their order."""
+        if self.kind == "categorical":
+            return (("onehot", len(self.categories) + self.nullable),)
+        if self.special:
+            return ("value", 1), ("onehot", 1 + len(self.special) + self.nullable)
+        return (("value", 1), ("flag", 1)) if self.nullable else (("value", 1),)
 
     @property
     def width(self) -> int:
         """The number of encoded features."""
-        return (len(self.categories) if self.kind == "categorical" else 1) + self.nullable
+        return sum(size for _, size in self.parts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Identifier:
+    """A column of the file whose cells are never read: a release writes new ones.
+
+    Attributes:
+        name: The name in the header of the file.
+        pattern: The text of an identifier; each # is a digit, and each @ a capital letter.
+        position: Its place among all columns of the file, from 0.
+    """
+
+    name: str
+    pattern: str
+    position: int
+
+
+NO_LABEL = Column("", "categorical", categories=("",))
+"""The label of a table without one: the only class of all its rows, and no column of the file."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,26 +127,44 @@ class TableSpec:
 
     Attributes:
         columns: The features, in the order of the file.
-        label: The class, whose categories are the classes 0..C-1.
-        label_position: The place of the label among all columns of the file, from 0.
+        label: The class, whose categories are the classes 0..C-1; `NO_LABEL` where there is none.
+        label_position: The place of the label among all columns of the file but identifiers, from
+            0.
+        identifiers: The columns that are never read, in the order of the file.
+        constraints: What holds between the columns of every row, as `data.constraints` reads it.
+        targets: Names of columns that an evaluation predicts beside the label. They change nothing
+            that is trained, and schemas that differ in them alone are equal.
     """
 
     columns: tuple[Column, ...]
     label: Column
     label_position: int
+    identifiers: tuple[Identifier, ...] = _later(())
+    constraints: tuple[str, ...] = _later(())
+    targets: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
 
     dtype: ClassVar[str] = "float32"
     """The type of a sealed record."""
 
     @property
     def classes(self) -> int:
-        """C: the number of classes."""
+        """C: the number of classes, 1 without a label."""
         return len(self.label.categories)
 
     @property
+    def labelled(self) -> bool:
+        """Whether a column of the file is the label."""
+        return self.label != NO_LABEL
+
+    @property
+    def all_columns(self) -> tuple[Column, ...]:
+        """The features, then the label, if there is one."""
+        return (*self.columns, self.label) if self.labelled else self.columns
+
+    @property
     def class_names(self) -> tuple[str, ...]:
-        """The names of the classes 0..C-1."""
-        return self.label.categories
+        """The names of the classes 0..C-1; none without a label."""
+        return self.label.categories if self.labelled else ()
 
     @functools.cached_property
     def shape(self) -> tuple[int]:
@@ -102,8 +177,7 @@ class TableSpec:
         blocks: list[tuple[int, int]] = []
         start = 0
         for column in self.columns:
-            sizes = [column.width] if column.kind == "categorical" else [1] * column.width
-            for size in sizes:
+            for _, size in column.parts:
                 blocks.append((start, start + size))
                 start += size
         return tuple(blocks)

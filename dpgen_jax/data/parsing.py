@@ -10,9 +10,11 @@ from functools import partial
 import numpy as np
 
 from dpgen_jax.core.errors import nearest
-from dpgen_jax.core.types import Column, UserError
+from dpgen_jax.core.types import Column, TableSpec, UserError
+from dpgen_jax.data import constraints, forms
 from dpgen_jax.data.base import listed, quoted
-from dpgen_jax.data.schema import NULLS, Schema, number
+from dpgen_jax.data.schema import Schema
+from dpgen_jax.data.schema_columns import NULLS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,8 +58,9 @@ def coded(schema: Schema, cells: Cells) -> Coded:
         UserError: Naming the row and the column; it may quote the cell.
     """
     spec = schema.spec
-    columns = [*spec.columns, spec.label]
-    _check_names(cells, [column.name for column in columns])
+    columns = spec.all_columns
+    _check_names(cells, [*(column.name for column in columns),
+                         *(identifier.name for identifier in spec.identifiers)])
     if not cells.rows:
         raise UserError(f"{cells.source}: no rows; at least 1 is needed")
     clipped: dict[str, int] = {}
@@ -66,16 +69,18 @@ def coded(schema: Schema, cells: Cells) -> Coded:
     for column in columns:
         values = parse(column, cells, schema.others.get(column.name))
         if not column.categories:
-            clipped[column.name] = int(((values < column.low) | (values > column.high)).sum())
+            outside = (values < column.low) | (values > column.high)
+            clipped[column.name] = int((outside & ~np.isin(values, column.special)).sum())
         elif column.name in schema.others:
             declared = set(column.categories)
             others[column.name] = sum(
                 cell not in declared for cell in cells.columns[column.name])
         codes.append(values)
-    y = codes.pop().astype(np.int32)
+    y = codes.pop().astype(np.int32) if spec.labelled else np.zeros(len(cells.rows), np.int32)
     notes = [_counted(clipped, "values outside the declared bounds were clipped"),
              _counted(others, "texts outside the declared categories count as `other`"),
-             *_absent(spec.label, y)]
+             *(_absent(spec.label, y) if spec.labelled else ()),
+             *_broken(spec, np.column_stack([*codes, y]))]
     return Coded(np.stack(codes, 1), y, tuple(f"{cells.source}: {n}" for n in notes if n))
 
 
@@ -96,10 +101,15 @@ def parse(column: Column, cells: Cells, other: str | None = None) -> np.ndarray:
     texts = cells.columns[column.name]
     if column.categories:
         index = {text: code for code, text in enumerate(column.categories)}
+        if column.written == "boolean":
+            index = {text.casefold(): code for text, code in index.items()}
+            texts = [text.casefold() if text not in NULLS else text for text in texts]
         values = np.array([index.get(text, -1) for text in texts], np.float64)
         for i in np.flatnonzero(values < 0).tolist():
             values[i] = _category(column, index, texts[i], other, partial(_at, cells, column, i))
         return values
+    if not forms.is_plain(column):
+        return _whole(column, _formed(column, cells), cells)
     with contextlib.suppress(ValueError):
         values = np.array(texts, np.float64)
         if np.isfinite(values).all() and "_" not in "".join(texts):  # float() takes 1_000
@@ -114,13 +124,23 @@ def _at(cells: Cells, column: Column, i: int) -> str:
     return f"{cells.source}, {cells.rows[i]}, column {column.name}"
 
 
+def _formed(column: Column, cells: Cells) -> np.ndarray:
+    """Returns the codes of dates, times, and numbers with a unit; each text is read once."""
+    texts, read = cells.columns[column.name], forms.reader(column)
+    known = {text: None if text in NULLS else read(text) for text in dict.fromkeys(texts)}
+    values = [known[text] for text in texts]
+    return np.array([_number(column, texts[i], partial(_at, cells, column, i))
+                     if value is None else value for i, value in enumerate(values)], np.float64)
+
+
 def _number(column: Column, text: str, at: Callable[[], str]) -> float:
     """Returns the code of a cell of numbers."""
-    value = number(text)
+    value = forms.number(text) if forms.is_plain(column) else None
     if value is not None:
         return value
     if text not in NULLS:
-        raise UserError(f"{at()}: {quoted(text)} is no finite number; mend the cell")
+        raise UserError(f"{at()}: {quoted(text)} is no {forms.what(column)}; mend the "
+                        f"cell{'' if forms.is_plain(column) else ', or declare another format'}")
     return _null(column, text, at)
 
 
@@ -172,6 +192,13 @@ def _counted(counts: dict[str, int], what: str) -> str:
     """Returns a line on counts by column; empty where all are 0."""
     nonzero = [f"{name}: {count}" for name, count in counts.items() if count]
     return f"{sum(counts.values())} {what} (column {listed(nonzero)})" if nonzero else ""
+
+
+def _broken(spec: TableSpec, table: np.ndarray) -> list[str]:
+    """Returns a line on the rows that break a constraint, if any."""
+    counts = {text: int(rule.broken(table).sum())
+              for text, rule in zip(spec.constraints, constraints.rules(spec), strict=True)}
+    return [f"{count} rows break the constraint {text}" for text, count in counts.items() if count]
 
 
 def _absent(label: Column, y: np.ndarray) -> list[str]:

@@ -5,38 +5,36 @@
       Amount: {kind: continuous, min: 0, max: 2000}
       Class: {kind: categorical, categories: ["0", "1"]}
 
+`schema_columns` has the kinds and their entries, `constraints` what may hold between columns.
+`name: NAME` is what reports call the data. Without `label` rows have no classes. `targets: [PAY]`
+names the columns that an evaluation predicts beside the label, numbers among them.
+
 Nothing in it may come from private records unless it says so: `read_from_data` lists the entries
 that do, and `bought` those that were bought under differential privacy.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from dpgen_jax.core import reading
 from dpgen_jax.core.errors import nearest
-from dpgen_jax.core.types import Column, TableSpec, UserError
-from dpgen_jax.data import yaml_text
-from dpgen_jax.data.base import Uncovered, listed
+from dpgen_jax.core.types import NO_LABEL, Identifier, TableSpec, UserError
+from dpgen_jax.data import finishing, forms, yaml_text
+from dpgen_jax.data.base import Uncovered, locate
+from dpgen_jax.data.schema_columns import ENTRIES, IDENTIFIER, column, kind_of, pattern
+from dpgen_jax.data.schema_label import label_position, targets
 
 PACKAGED = Path(__file__).parent / "schemas"
 NAMES = tuple(sorted(path.stem for path in PACKAGED.glob("*.yaml")))
-TOP = ("label", "columns", "read_from_data", "bought")
-NUMBER, CATEGORY = ("min", "max"), ("categories",)
-Kind = Literal["continuous", "integer", "categorical", "ordinal"]
-KINDS: dict[Kind, tuple[str, ...]] = {"continuous": NUMBER, "integer": NUMBER,
-                                      "categorical": CATEGORY, "ordinal": CATEGORY}
-ENTRIES = ("kind", "nullable", "min", "max", "categories", "other")
-MAX_RANGE = 2**23  # whole numbers that a float32 in [0, 1] keeps apart
-MAX_CLASSES = 1000  # of a label: training and evaluation class by class grow with them
-PRIVATE = "private"  # in place of an entry: to be bought
-NULLS = frozenset({"", "NA", "NaN", "nan", "null", "NULL", "?"})
-TRUTH = {"true": True, "yes": True, "false": False, "no": False}
-TERMS = {"min": "bounds", "max": "bounds", "nullable": "nullability"}
+TOP = ("name", "label", "targets", "columns", "constraints", "read_from_data", "bought")
+MAX_BYTES = 2**26
+"""of a file of categories"""
+TERMS = {"min": "bounds", "max": "bounds", "nullable": "nullability", "special": "special values",
+         "decimal_mark": "format", "thousands": "format", "unit": "format", "decimals": "format"}
 BUYABLE = ("bounds", "categories")
 DECLARE = "in the schema, by what is known without the data, and remove it from read_from_data"
 BUY = (", or write `private` in its place and buy it with `python -m dpgen_jax.schema` and "
@@ -53,6 +51,7 @@ class Schema:
         notes: Lines on the entries that were bought under differential privacy; published.
         bought: The purchases made for it, as rows of `accountant.events.to_json`.
         uncovered: The entries that were read from private records (its `read_from_data`).
+        name: The name of the data set; "" where none is declared.
     """
 
     spec: TableSpec
@@ -60,6 +59,7 @@ class Schema:
     notes: tuple[str, ...] = ()
     bought: tuple[dict[str, Any], ...] = ()
     uncovered: tuple[Uncovered, ...] = ()
+    name: str = ""
 
 
 def read(source: str) -> Schema:
@@ -80,7 +80,35 @@ def read(source: str) -> Schema:
     """
     if source in NAMES and not Path(source).is_file():
         return packaged(source)
-    return parse(yaml_text.document(source), source)
+    return parse(document(source), source)
+
+
+def document(source: str) -> Any:
+    """Reads a schema as texts, with the categories that lie in files of their own.
+
+    Args:
+        source: The path of a file.
+
+    Returns:
+        The document, not checked.
+
+    Raises:
+        UserError: A file cannot be read.
+    """
+    held = yaml_text.document(source)
+    columns = held.get("columns") if isinstance(held, dict) else None
+    for entries in columns.values() if isinstance(columns, dict) else ():
+        place = entries.get("categories") if isinstance(entries, dict) else None
+        if isinstance(place, dict) and list(place) == ["file"] and isinstance(place["file"], str):
+            beside = locate(source).parent / place["file"]
+            path = beside if beside.is_file() else locate(place["file"])
+            try:
+                text = reading.read_bytes(path, MAX_BYTES).decode("utf-8-sig")
+            except UnicodeDecodeError as error:
+                raise UserError(f"{path} cannot be read ({error}); give a text file in UTF-8 with "
+                                "a category a line") from error
+            entries["categories"] = [line.strip() for line in text.splitlines() if line.strip()]
+    return held
 
 
 def packaged(name: str) -> Schema:
@@ -114,22 +142,28 @@ def parse(document: Any, name: str) -> Schema:
 def _parse(document: Any) -> Schema:
     """Checks a document; errors name the column alone."""
     if not isinstance(document, dict) or not isinstance(document.get("columns"), dict):
-        raise UserError("a schema has `label: NAME` and `columns:`, with one entry a column")
+        raise UserError("a schema has `columns:`, with one entry a column, and `label: NAME` where "
+                        "rows have classes")
     for key in document:
         if key not in TOP:
             raise UserError(f"unknown key {key!r}{nearest(key, TOP)}; known: {', '.join(TOP)}")
-    columns = [_column(name, entries) for name, entries in document["columns"].items()]
-    names = [column.name for column in columns]
+    entries, names = document["columns"], list(document["columns"])
+    identifiers = tuple(Identifier(name, pattern(name, entries[name]), i)
+                        for i, name in enumerate(names)
+                        if kind_of(name, entries[name]) == IDENTIFIER)
+    unread = {identifier.name for identifier in identifiers}
+    columns = [column(name, entries[name]) for name in names if name not in unread]
     if "" in names:
         raise UserError("a column has no name; name it as the file does")
-    position = _label_position(document.get("label"), columns)
+    position = label_position(document["label"], columns) if "label" in document else len(columns)
+    label = columns[position] if "label" in document else NO_LABEL
     features = tuple(c for i, c in enumerate(columns) if i != position)
     if not features:
-        raise UserError("the label is the only column; declare the others too")
-    others = {name: entries["other"] for name, entries in document["columns"].items()
-              if "other" in entries}
-    if columns[position].name in others:
-        raise UserError(f"column {names[position]}: a label takes no `other`; declare every class")
+        raise UserError("the label is the only column; declare the others too" if columns else
+                        "there are no columns to learn; declare 1 at least")
+    others = {name: entries[name]["other"] for name in names if "other" in entries[name]}
+    if label.name in others:
+        raise UserError(f"column {label.name}: a label takes no `other`; declare every class")
     read_entries, rows = document.get("read_from_data", []), _bought(document.get("bought", []))
     if not isinstance(read_entries, list):
         raise UserError("read_from_data is no list; write [COLUMN.min, COLUMN.max, ...]")
@@ -138,131 +172,21 @@ def _parse(document: Any) -> Schema:
                  for sort, columns in _grouped(read_entries, names)]
     notes = [f"bought under differential privacy on the same records: {sort} of {columns}"
              for sort, columns in _grouped([row.pop("entry", "") for row in rows], names)]
-    return Schema(TableSpec(features, columns[position], position), others, tuple(notes),
-                  tuple(rows), tuple(uncovered))
+    if label == NO_LABEL:
+        notes.append("no label is declared: all rows are of one class")
+    predicted = targets(document.get("targets", []), [column.name for column in columns])
+    spec = TableSpec(features, label, position, identifiers,
+                     _constraints(document.get("constraints", [])), predicted)
+    finishing.check(spec)
+    return Schema(spec, others, tuple(notes), tuple(rows), tuple(uncovered),
+                  str(document.get("name", "")))
 
 
-def _label_position(label: Any, columns: list[Column]) -> int:
-    """Returns the position of the label, which must be a column of classes."""
-    names = [column.name for column in columns]
-    if not isinstance(label, str) or label not in names:
-        problem = f"label {label!r} is no column{nearest(str(label), names)}" if label else \
-            "the label is missing"
-        raise UserError(f"{problem}; write `label: NAME`, one of: {listed(names)}")
-    column = columns[names.index(label)]
-    if not column.categories or column.nullable:
-        fault = "nullable" if column.categories else f"of kind {column.kind}"
-        raise UserError(f"column {label}: the label is {fault}; declare it categorical, not "
-                        "nullable, with its classes as categories")
-    if len(column.categories) < 2:
-        raise UserError(f"column {label}: the label has 1 class; declare 2 or more")
-    if len(column.categories) > MAX_CLASSES:
-        raise UserError(f"column {label}: the label has {len(column.categories):,} classes, and at "
-                        f"most {MAX_CLASSES:,} can be trained; make another column the label")
-    return names.index(label)
-
-
-def _column(name: str, entries: Any) -> Column:
-    """Checks the entries of a column."""
-    if not isinstance(entries, dict):
-        raise UserError(f"column {name}: give its entries, as in {{kind: integer, min: 0, max: 9}}")
-    kind = str(entries.get("kind", ""))
-    if kind not in KINDS:
-        problem = f"unknown kind {kind!r}{nearest(kind, KINDS)}" if kind else "kind is missing"
-        raise UserError(f"column {name}: {problem}; known: {', '.join(KINDS)}")
-    _check_keys(name, kind, entries)
-    nullable = TRUTH.get(str(entries.get("nullable", "false")).lower())
-    if nullable is None:
-        raise UserError(f"column {name}: nullable is {entries['nullable']!r}; write true or false")
-    if KINDS[kind] is NUMBER:
-        return Column(name, kind, *_bounds(name, kind, entries), nullable=nullable)
-    return Column(name, kind, categories=_categories(name, entries, nullable), nullable=nullable)
-
-
-def _check_keys(name: str, kind: Kind, entries: dict[str, Any]) -> None:
-    """Checks that a column has the keys of its kind and no other."""
-    allowed = ("kind", "nullable", *KINDS[kind], *(["other"] if kind == "categorical" else []))
-    for key, value in entries.items():
-        if key not in ENTRIES:
-            raise UserError(f"column {name}: unknown key {key!r}{nearest(key, allowed)}; known: "
-                            f"{', '.join(allowed)}")
-        if key not in allowed:
-            raise UserError(f"column {name}: {key} does not belong to a column of kind {kind}; "
-                            "remove it or change the kind")
-        if value == PRIVATE and key in (*NUMBER, *CATEGORY):
-            raise UserError(f"column {name}: {key} is still `private`; declare it, or buy it with "
-                            "`python -m dpgen_jax.schema DATA --schema DRAFT --schema-epsilon E "
-                            "--out NEW`")
-    for key in KINDS[kind]:
-        if key not in entries:
-            raise UserError(f"column {name}: {key} is missing; declare it from public knowledge")
-
-
-def distinguishable(low: float, high: float) -> bool:
-    """Returns whether the integers low..high survive their encoding as float32 in [0, 1].
-
-    Args:
-        low: The lowest of them.
-        high: The highest of them.
-    """
-    return high - low <= MAX_RANGE and max(-low, high) <= 2**53
-
-
-def number(text: Any) -> float | None:
-    """Returns the finite number that a text is, else None.
-
-    Args:
-        text: A text; anything else is no number.
-    """
-    with contextlib.suppress(ValueError):
-        if isinstance(text, str) and "_" not in text and math.isfinite(value := float(text)):
-            return value
-    return None
-
-
-def _bounds(name: str, kind: str, entries: dict[str, Any]) -> tuple[float, float]:
-    """Returns the bounds of a column of numbers."""
-    values = []
-    for key in NUMBER:
-        value = number(entries[key])
-        if value is None:
-            raise UserError(f"column {name}: {key} is {entries[key]!r}; give a finite number")
-        if kind == "integer" and not value.is_integer():
-            raise UserError(f"column {name}: {key} is {entries[key]}; an integer column has whole "
-                            "bounds, or declare it continuous")
-        values.append(value)
-    low, high = values
-    if low > high:
-        raise UserError(f"column {name}: min {entries['min']} is above max {entries['max']}; "
-                        "swap them")
-    if kind == "integer" and not distinguishable(low, high):
-        raise UserError(f"column {name}: the integers {entries['min']}..{entries['max']} exceed "
-                        f"the {MAX_RANGE} that are told apart; declare it continuous, or narrow it")
-    if not math.isfinite(high - low):
-        raise UserError(f"column {name}: the range from {entries['min']} to {entries['max']} is "
-                        "too large; narrow it")
-    return low, high
-
-
-def _categories(name: str, entries: dict[str, Any], nullable: bool) -> tuple[str, ...]:
-    """Returns the categories of a column."""
-    texts = entries["categories"]
+def _constraints(texts: Any) -> tuple[str, ...]:
+    """Returns the texts of the constraints."""
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise UserError(f'column {name}: categories is no list of texts; write ["a", "b"]')
-    categories = tuple(texts)
-    if not categories:
-        raise UserError(f"column {name}: no categories; declare at least 1")
-    earlier: set[str] = set()
-    for text in categories:
-        if not text or (nullable and text in NULLS):
-            raise UserError(f"column {name}: the category {text!r} means null; remove it" + (
-                "" if nullable else " and declare nullable: true"))
-        if text in earlier:
-            raise UserError(f"column {name}: category {text!r} is given twice; remove one")
-        earlier.add(text)
-    if "other" in entries and entries["other"] not in categories:
-        raise UserError(f"column {name}: other is {entries['other']!r}; name one of its categories")
-    return categories
+        raise UserError("constraints is no list; write one a line, as - a <= b")
+    return tuple(dict.fromkeys(texts))
 
 
 def _grouped(entries: list[Any], names: list[str]) -> list[tuple[str, str]]:
@@ -287,7 +211,7 @@ def _bought(rows: Any) -> list[dict[str, Any]]:
 
 def _plain(text: Any) -> Any:
     """Returns the number that a text is, whole if it is written so; else the text."""
-    value = None if isinstance(text, (list, dict)) else number(str(text))
+    value = None if isinstance(text, (list, dict)) else forms.number(str(text))
     if value is None:
         return text
     return int(text) if str(text).lstrip("+-").isdigit() else value

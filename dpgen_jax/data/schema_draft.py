@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -16,9 +16,9 @@ import yaml
 from dpgen_jax.core.errors import UserError, nearest
 from dpgen_jax.data import schema
 from dpgen_jax.data.base import listed
+from dpgen_jax.data.draft_columns import entries
 from dpgen_jax.data.parsing import Cells
 
-MAX_CATEGORIES = 100
 HEADER = """\
 # The schema of {source}: edit it, then pass it with --schema.
 # Replace an entry by what you know without the data and remove it from read_from_data, or write
@@ -30,12 +30,14 @@ LEAKS = """\
 BOUGHT = "# Leave `bought` as it is: every training run with this schema charges it."
 
 
-def draft(cells: Cells, label: str) -> dict[str, Any]:
+def draft(cells: Cells, label: str | None,
+          described: Mapping[str, dict[str, Any]] | None = None) -> dict[str, Any]:
     """Drafts a schema whose kinds, bounds, categories and nulls are READ FROM THE DATA.
 
     Args:
         cells: The cells of a CSV file.
-        label: The column of the classes.
+        label: The column of the classes; None for rows without classes.
+        described: Entries of columns that are known without the data.
 
     Returns:
         The document, whose `read_from_data` lists what was read.
@@ -43,55 +45,26 @@ def draft(cells: Cells, label: str) -> dict[str, Any]:
     Raises:
         UserError: Naming the column at fault.
     """
-    if label not in cells.columns:
+    if label is not None and label not in cells.columns:
         raise UserError(f"--label {label}: no such column{nearest(label, cells.columns)}; known: "
                         f"{listed(cells.columns)}")
-    columns = {name: _column(name, texts, name == label)
+    known = described or {}
+    columns = {name: _described(name, texts, name == label, known.get(name, {}))
                for name, texts in cells.columns.items()}
-    document = {"label": label, "columns": columns, "read_from_data": [
-        f"{name}.{entry}" for name, entries in columns.items() for entry in entries
-        if (name, entry) != (label, "kind")]}
+    document = ({} if label is None else {"label": label}) | {
+        "columns": columns, "read_from_data": [
+            f"{name}.{entry}" for name, made in columns.items() for entry in made
+            if (name, entry) != (label, "kind") and entry not in known.get(name, {})]}
     schema.parse(document, cells.source)
     return document
 
 
-def _column(name: str, texts: list[str], is_label: bool) -> dict[str, Any]:
-    """The entries of a column."""
-    present = [text for text in texts if text not in schema.NULLS]
-    if not present or (is_label and len(present) < len(texts)):
-        raise UserError(f"column {name} holds empty cells; every row needs its class" if present
-                        else f"column {name} holds no values; remove it from the file")
-    nullable = {} if is_label else {
-        "nullable": "true" if len(present) < len(texts) else "false"}
-    values = [value for text in present if (value := schema.number(text)) is not None]
-    if not is_label and len(values) == len(present):
-        whole = all(value.is_integer() for value in values)
-        return {**numbers(min(values), max(values), whole), **nullable}
-    categories = ordered(present)
-    if len(categories) > MAX_CATEGORIES:
-        raise UserError(f"column {name} holds {len(categories)} different texts; remove it from "
-                        "the file if it is an identifier or free text, or write its schema")
-    return {"kind": "categorical", "categories": categories, **nullable}
-
-
-def ordered(texts: Iterable[str]) -> list[str]:
-    """Returns each text once, numbers by their value: 9 before 10."""
-    return sorted(set(texts), key=lambda text: (schema.number(text) or 0.0, text))
-
-
-def numbers(low: float, high: float, whole: bool) -> dict[str, str]:
-    """Returns the kind and bounds of a column of numbers.
-
-    Whole numbers that an integer column cannot tell apart are continuous.
-
-    Args:
-        low: The least value.
-        high: The largest value.
-        whole: Whether all values are whole.
-    """
-    if whole and schema.distinguishable(math.floor(low), math.ceil(high)):
-        return {"kind": "integer", "min": str(math.floor(low)), "max": str(math.ceil(high))}
-    return {"kind": "continuous", "min": repr(float(low)), "max": repr(float(high))}
+def _described(name: str, texts: list[str], is_label: bool, known: dict[str, Any]
+               ) -> dict[str, Any]:
+    """Returns the entries of a column, of which the cells are read for what is not known."""
+    if "categories" in known and "nullable" in known:
+        return known
+    return entries(name, texts, is_label) | known
 
 
 def render(document: dict[str, Any], source: str) -> str:
@@ -105,14 +78,18 @@ def render(document: dict[str, Any], source: str) -> str:
     from_data, paid = set(read), {row["entry"] for row in purchases}
     warnings = [LEAKS] * bool(read) + [BOUGHT] * bool(purchases)
     lines = [HEADER.format(source=source), *warnings,
-             f"label: {_text(document['label'])}", "columns:"]
-    for name, entries in document["columns"].items():
+             *([f"label: {_text(document['label'])}"] if "label" in document else []),
+             *([f"targets: {_value(document['targets'])}"] if "targets" in document else []),
+             "columns:"]
+    for name, made in document["columns"].items():
         lines.append(f"  {_text(name)}:")
-        for key, value in entries.items():
+        for key, value in made.items():
             spoken = f"{name}.{schema.TERMS.get(key, key)}"
             remark = ("  # read from private data" if f"{name}.{key}" in from_data else
                       "  # bought under differential privacy" if spoken in paid else "")
             lines.append(f"    {key}: {_value(value)}{remark}")
+    if document.get("constraints"):
+        lines += ["constraints:", *(f"  - {_quoted(text)}" for text in document["constraints"])]
     if read:
         lines += ["read_from_data:", *(f"  - {_text(entry)}" for entry in read)]
     if purchases:

@@ -1,26 +1,24 @@
-"""Tables with a declared schema: `csv:FILE`, pandas frames, and both ways back."""
+"""Tables with a declared schema: `csv:FILE`, and the way back; `frames` has those of pandas."""
 
 from __future__ import annotations
 
 import csv as files
 import io
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from string import ascii_uppercase
 
 import numpy as np
 
 from dpgen_jax.core import reading
-from dpgen_jax.core.types import Column, TableSpec, UserError
+from dpgen_jax.core.types import Column, Identifier, TableSpec, UserError
+from dpgen_jax.data import forms
 from dpgen_jax.data.base import Dataset, frozen, locate, quoted, safe_name
 from dpgen_jax.data.parsing import Cells, Coded, coded
 from dpgen_jax.data.schema import Schema
 from dpgen_jax.data.transform import encode
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-DIGITS = 6  # significant digits of a number that is written
 TEXT_SHARE = 4  # of what is allowed, a quarter may be the text of a file
 CELL_BYTES, LINE_BYTES = 100, 300
 """The bytes of a cell beside its letters, as a text in the lists of its row and its column, and of
@@ -49,8 +47,8 @@ def csv(path_text: str, schema: Schema, test_csv: str | None = None) -> Dataset:
     """
     path = locate(path_text)
     test = None if test_csv is None else coded(schema, read(locate(test_csv)))
-    return table(path.name.removesuffix(".gz").removesuffix(".csv"), schema,
-                 coded(schema, read(path)), test)
+    name = schema.name or path.name.removesuffix(".gz").removesuffix(".csv")
+    return table(name, schema, coded(schema, read(path)), test)
 
 
 def table(name: str, schema: Schema, train: Coded, test: Coded | None,
@@ -148,11 +146,19 @@ def _header(path: Path, row: list[str]) -> list[str]:
     if "" in names:
         raise UserError(f"{path}: column {names.index('') + 1} has no name; name it in the first "
                         "line")
-    return _each_once(str(path), names)
+    return each_once(str(path), names)
 
 
-def _each_once(source: str, names: list[str]) -> list[str]:
-    """Returns the column names, of which none may be there twice."""
+def each_once(source: str, names: list[str]) -> list[str]:
+    """Returns the column names, of which none may be there twice.
+
+    Args:
+        source: The name of the table.
+        names: The names.
+
+    Raises:
+        UserError: One is.
+    """
     earlier: set[str] = set()
     for name in names:
         if name in earlier:
@@ -161,110 +167,73 @@ def _each_once(source: str, names: list[str]) -> list[str]:
     return names
 
 
-def cells(spec: TableSpec, codes: np.ndarray, y: np.ndarray) -> tuple[list[str], list[list[str]]]:
+def cells(spec: TableSpec, codes: np.ndarray, y: np.ndarray, first: int = 0
+          ) -> tuple[list[str], list[list[str]]]:
     """Writes codes as cells of text; `csv` reads them back.
 
-    The columns are those of the schema in its order: whole numbers without a point, other numbers
-    to 6 significant digits within their bounds, null as an empty cell.
+    The columns are those of the schema in its order, as `forms` writes them: whole numbers without
+    a point, other numbers to their decimals or to 6 significant digits, within their bounds, null
+    as an empty cell. Identifiers are new ones, counted from `first`, by which parts of a long table
+    differ. Synthetic rows come from `finishing.finished`.
 
     Args:
         spec: The schema.
         codes: float64 [n, columns].
         y: Classes int [n].
+        first: How many rows of the table were written before.
 
     Returns:
         The column names, and the rows.
-    """
-    columns = _columns(spec, codes, y)
-    texts = [_texts(column, values) for column, values in columns]
-    return [column.name for column, _ in columns], [list(row) for row in zip(*texts, strict=True)]
-
-
-def _columns(spec: TableSpec, codes: np.ndarray, y: np.ndarray) -> list[tuple[Column, np.ndarray]]:
-    """Returns all columns in the order of the file, with their codes [n]."""
-    columns = list(zip(spec.columns, np.asarray(codes, np.float64).T, strict=True))
-    columns.insert(spec.label_position, (spec.label, np.asarray(y, np.float64)))
-    return columns
-
-
-def _texts(column: Column, values: np.ndarray) -> list[str]:
-    """Writes the codes of a column as texts."""
-    null = np.isnan(values)
-    if column.kind == "continuous":
-        numbers = _rounded(column, values).tolist()
-        return ["" if missing else repr(value)
-                for missing, value in zip(null, numbers, strict=True)]
-    whole = np.where(null, 0, values).astype(np.int64).tolist()
-    return ["" if missing else column.categories[value] if column.categories else str(value)
-            for missing, value in zip(null, whole, strict=True)]
-
-
-def _rounded(column: Column, values: np.ndarray) -> np.ndarray:
-    """Rounds numbers to `DIGITS` significant digits, within their bounds."""
-    rounded = np.array([float(f"{value:.{DIGITS}g}") for value in values.tolist()])
-    return np.clip(rounded, column.low, column.high) + 0.0  # no negative zero
-
-
-def from_frame(frame: pd.DataFrame, schema: Schema, test: pd.DataFrame | None = None) -> Dataset:
-    """Loads a pandas frame. NaN, None, NaT and NA are null.
-
-    Args:
-        frame: A frame with exactly the columns of the schema, in any order.
-        schema: The schema.
-        test: The held-out part, alike; or None.
-
-    Returns:
-        The data set.
 
     Raises:
-        UserError: As `csv`, with the row of the frame.
+        UserError: A pattern has not as many identifiers.
     """
-    held_out = None if test is None else coded(schema, _frame_cells("test frame", test))
-    return table("frame", schema, coded(schema, _frame_cells("frame", frame)), held_out)
+    columns = [(column.name, forms.texts(column, values))
+               for column, values in in_order(spec, codes, y)]
+    for identifier in spec.identifiers:
+        columns.insert(identifier.position, (identifier.name, identifiers(
+            identifier, first, len(y))))
+    return [name for name, _ in columns], [
+        list(row) for row in zip(*(texts for _, texts in columns), strict=True)]
 
 
-def _frame_cells(source: str, frame: pd.DataFrame) -> Cells:
-    """Returns the cells of a frame."""
-    if not all(hasattr(frame, name) for name in ("columns", "isna")):
-        raise UserError(f"{source} is a {type(frame).__name__}; give a pandas DataFrame")
-    names = _each_once(source, [str(name).strip() for name in frame.columns])
-    columns = {name: [_text(cell) for cell in frame.iloc[:, i].astype(object).where(
-        frame.iloc[:, i].notna(), "").tolist()] for i, name in enumerate(names)}
-    return Cells(source, columns, [f"row {i}" for i in range(len(frame))])
+def identifiers(identifier: Identifier, first: int, n: int) -> list[str]:
+    """Returns identifiers that no other row has: the pattern's, in the order of their numbers.
+
+    Args:
+        identifier: The column.
+        first: How many were made before.
+        n: How many.
+
+    Raises:
+        UserError: The pattern has fewer.
+    """
+    signs = [{"#": "0123456789", "@": ascii_uppercase}.get(sign, sign)
+             for sign in identifier.pattern]
+    most = math.prod(map(len, signs))
+    if first + n > most:
+        raise UserError(f"column {identifier.name}: the pattern {identifier.pattern!r} has "
+                        f"{most:,} identifiers, and {first + n:,} are needed; sample fewer rows, "
+                        "or declare a longer one")
+    made = []
+    for number in range(first, first + n):
+        text = []
+        for choices in reversed(signs):
+            number, place = divmod(number, len(choices))
+            text.append(choices[place])
+        made.append("".join(reversed(text)))
+    return made
 
 
-def _text(cell: object) -> str:
-    """Returns the text of a cell; pandas makes floats of integers where there is a null."""
-    if isinstance(cell, float) and cell.is_integer():
-        return str(int(cell))
-    return str(cell).strip()
-
-
-def frame(spec: TableSpec, codes: np.ndarray, y: np.ndarray) -> pd.DataFrame:
-    """Makes a pandas frame of codes: float64, int64 (Int64 if nullable), and categories.
+def in_order(spec: TableSpec, codes: np.ndarray, y: np.ndarray) -> list[tuple[Column, np.ndarray]]:
+    """Returns all columns but identifiers, in the order of the file, with their codes [n].
 
     Args:
         spec: The schema.
         codes: float64 [n, columns].
         y: Classes int [n].
-
-    Raises:
-        UserError: pandas is not installed.
     """
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise UserError("a frame needs pandas; pip install 'dpgen_jax[pandas]'") from error
-    data: dict[str, Any] = {}
-    for column, values in _columns(spec, codes, y):
-        null = np.isnan(values)
-        if column.kind == "continuous":
-            data[column.name] = _rounded(column, values)
-        elif column.kind == "integer":
-            whole = pd.Series(np.where(null, 0, values).astype(np.int64))
-            data[column.name] = whole.astype("Int64").mask(null) if column.nullable else whole
-        else:
-            data[column.name] = pd.Categorical.from_codes(
-                np.where(null, -1, values).astype(np.int64), list(column.categories),
-                ordered=column.kind == "ordinal")
-    return pd.DataFrame(data)
+    columns = list(zip(spec.columns, np.asarray(codes, np.float64).T, strict=True))
+    if spec.labelled:
+        columns.insert(spec.label_position, (spec.label, np.asarray(y, np.float64)))
+    return columns

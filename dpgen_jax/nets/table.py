@@ -89,9 +89,7 @@ def hard_rows(key: Array, fakes: Array, spec: TableSpec) -> Array:
 
 def _layout(spec: TableSpec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """For each feature [F] its block, and whether it is part of a one-hot, or a null flag."""
-    sorts = [sort for column in spec.columns for sort in (
-        ["onehot"] * column.width if column.kind == "categorical"
-        else ["value", "flag"][:column.width])]
+    sorts = [sort for column in spec.columns for sort, size in column.parts for _ in range(size)]
     block = np.repeat(np.arange(len(spec.blocks)), [stop - start for start, stop in spec.blocks])
     return block, np.array(sorts) == "onehot", np.array(sorts) == "flag"
 

@@ -62,17 +62,17 @@ def check_message(message: Array, method: Method) -> None:
 
 
 def check_contribution(votes: Array, method: Method) -> None:
-    """Checks that a bounded message is int32 [B, D], as it is added to the sum.
+    """Checks that a bounded message is of integers, as it is added to the sum.
 
     Args:
         votes: What `Mechanism.contribution` returned.
-        method: The method, whose mechanism says B and D.
+        method: The method, whose mechanism says which shape it has.
 
     Raises:
         TypeError: The shape or the type is another one.
     """
     with _named("mechanism.contribution"):
-        chex.assert_shape(votes, method.mechanism.shape)
+        chex.assert_shape(votes, method.mechanism.contribution_shape)
         chex.assert_type(votes, jnp.int32)
 
 

@@ -132,7 +132,7 @@ def query_unit(method: Method, unit: Units, records: Records, query: PyTree, ste
         private_input: The unit's secret bits, as `Mechanism.private_inputs` draws them.
 
     Returns:
-        The unit after the round, and what it adds to the sum, int32 [B, D].
+        The unit after the round, and what it adds to the sum, int32 of `contribution_shape`.
 
     Raises:
         TypeError: A function of the method returns a wrong shape or type; when it is traced.
@@ -193,7 +193,7 @@ def bounded_sum(method: Method, layout: Layout, units: Private[Units], records: 
             jax.tree.map(get, everyone), own_records, private_input)
         # Units that are sampled keep nothing: a place is another unit's in the next round.
         kept = everyone if layout.sampled else jax.tree.map(put, everyone, chunk)
-        return kept, total + votes.sum(0)
+        return kept, method.mechanism.added(total, votes)
 
     total = jnp.zeros(method.mechanism.shape, jnp.int32)
     chunks = everyone.id.shape[0] // (layout.chunk * layout.n_cohorts)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import safetensors.numpy
 from flax import traverse_util
@@ -20,13 +20,11 @@ from dpgen_jax.core import checks, reading
 from dpgen_jax.core.atomic import json_bytes, write_together
 from dpgen_jax.core.config import from_json, to_json
 from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
-from dpgen_jax.data import transform
-from dpgen_jax.release import contents, model, statement
+from dpgen_jax.data import finishing, transform
+from dpgen_jax.release import conditions, contents, model, statement
+from dpgen_jax.release.sampling import CHUNK, Sampler, Source
 from dpgen_jax.run.folder import read_json
 from dpgen_jax.version import __version__
-
-CHUNK = 500
-"""Records that are made, or told apart, in one call."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,25 +48,53 @@ class Release:
     privacy: dict[str, Any]
     class_counts: tuple[int, ...] | None = None
 
-    def sample(self, n: int, labels: Any = None, seed: int | None = None
+    def sample(self, n: int, labels: Any = None, seed: int | None = None, where: Any = None
                ) -> tuple[np.ndarray, np.ndarray]:
         """Draws synthetic records; it costs no privacy, seeded or not.
 
         Args:
             n: How many.
             labels: The classes to draw from in equal shares; by default all, in equal shares or as
-                the released class counts say.
+                the released class counts say. Numbers, or names as texts.
             seed: To repeat a draw.
+            where: Conditions that every record meets: a dict from column names to a value, several
+                values of which one must be met, or a comparison such as ">=60"; or texts such as
+                "age>=60". None stands for null.
 
         Returns:
             Images uint8 [n, H, W, ch], or table rows float64 [n, columns] with numbers as they are,
             categories as their index and null as NaN; and labels int32 [n].
 
         Raises:
-            UserError: For n below 1 or unknown labels, and for a classifier.
+            UserError: For n below 1, unknown labels and conditions that cannot be met, and for a
+                classifier.
         """
-        x, y = self._draw(n, labels, seed)
-        return _finished(self.spec, x), y
+        return _together(self.stream(n, labels, seed, where))
+
+    def stream(self, n: int, labels: Any = None, seed: int | None = None, where: Any = None,
+               max_tries: int | None = None) -> Sampler:
+        """Returns the records of `sample` in blocks, of which one at a time is in memory.
+
+        Args:
+            n: How many.
+            labels: As for `sample`.
+            seed: As for `sample`, and the same records.
+            where: As for `sample`.
+            max_tries: The most records that are drawn to find n that meet the conditions.
+
+        Returns:
+            An iterable of pairs (records, labels), whose `report` says how conditions were met.
+
+        Raises:
+            UserError: As `sample`.
+        """
+        self._require_generator()
+        seed = seed % model.SEEDS if seed is not None else secrets.randbits(31)
+        draw = model.drawing(self.method, self.config, self.spec, self.model, seed)
+        prior = None if self.class_counts is None else class_prior(self.class_counts)
+        source = Source(draw, functools.partial(_finished, self.spec), prior)
+        return Sampler(source, conditions.parse(where, self.spec), n, self._numbers(labels), seed,
+                       max_tries)
 
     def encoded(self, n: int, seed: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Draws synthetic rows in the form in which a table is encoded.
@@ -78,26 +104,33 @@ class Release:
             seed: To repeat a draw.
 
         Returns:
-            Rows float32 [n, F] with hard one-hots, and labels int32 [n].
+            Rows float32 [n, F] with hard one-hots, which keep the constraints of the schema, and
+            labels int32 [n].
         """
-        return self._draw(n, None, seed)
+        x, y = _together(self.stream(n, None, seed).encoded())
+        if isinstance(self.spec, TableSpec) and self.spec.constraints:
+            made = finishing.finished(self.spec, x, y)
+            x = transform.encode(self.spec, made.codes).astype(np.float32)
+        return x, y
 
-    def frame(self, n: int, seed: int | None = None) -> Any:
+    def frame(self, n: int, seed: int | None = None, labels: Any = None, where: Any = None) -> Any:
         """Draws synthetic rows of a table as a pandas DataFrame.
 
         Args:
             n: How many.
             seed: To repeat a draw.
+            labels: As for `sample`.
+            where: As for `sample`.
 
         Raises:
-            UserError: Without pandas, and for images.
+            UserError: Without pandas, for images, and as `sample`.
         """
-        from dpgen_jax.data import tables
+        from dpgen_jax.data import frames
 
         self._require_generator()
         if not isinstance(self.spec, TableSpec):
             raise UserError("this release makes images, which are no table; use sample")
-        return tables.frame(self.spec, *self.sample(n, seed=seed))
+        return frames.frame(self.spec, *self.sample(n, labels, seed, where))
 
     @property
     def classifies(self) -> bool:
@@ -156,35 +189,16 @@ class Release:
             raise UserError(f"{self.method} releases a classifier, which makes no records; use "
                             "predict")
 
-    def _draw(self, n: int, labels: Any, seed: int | None) -> tuple[np.ndarray, np.ndarray]:
-        self._require_generator()
-        if n < 1:
-            raise UserError(f"cannot sample {n} records; at least 1 is needed")
-        seed = seed % 2**32 if seed is not None else secrets.randbits(31)
-        y = self._labels(n, labels, seed)
-        key, sampler = jax.random.key(seed), model.compiled(self.method, self.config, self.spec)
-
-        def chunk(start: int) -> np.ndarray:
-            # Padded to a fixed shape: compiled once, and a record does not depend on how many are
-            # asked for.
-            part = y[start:start + CHUNK]
-            padded = jnp.zeros(CHUNK, jnp.int32).at[:len(part)].set(part)
-            return np.asarray(sampler(self.model, jax.random.fold_in(key, start), padded)
-                              )[:len(part)]
-
-        return np.concatenate([chunk(start) for start in range(0, n, CHUNK)]), y
-
-    def _labels(self, n: int, labels: Any, seed: int) -> np.ndarray:
-        if labels is None and self.class_counts is not None:
-            rng = np.random.default_rng([seed, 1])
-            return rng.choice(self.spec.classes, n, p=class_prior(self.class_counts)
-                              ).astype(np.int32)
-        wanted = np.arange(self.spec.classes) if labels is None else np.atleast_1d(labels)
-        bad = [int(w) for w in wanted if not 0 <= w < self.spec.classes]
-        if bad or not len(wanted):
-            raise UserError(f"label {bad[0] if bad else '(none)'} is not in "
-                            f"0..{self.spec.classes - 1}")
-        return np.resize(wanted, n).astype(np.int32)
+    def _numbers(self, labels: Any) -> np.ndarray | None:
+        """The classes that are named, int [k]; None for None."""
+        if labels is None:
+            return None
+        wanted = np.atleast_1d(labels)
+        if wanted.dtype.kind in "US":
+            wanted = np.array(self.classes(wanted.tolist()), np.int64)
+        if wanted.dtype.kind not in "iu" and wanted.size:
+            raise UserError(f"labels are {wanted.dtype}; give numbers or names of classes")
+        return wanted.ravel().astype(np.int64)
 
     def save(self, root: str | Path) -> Path:
         """Writes privacy.json, README.md, config.json and generator.safetensors.
@@ -212,11 +226,17 @@ class Release:
         return root
 
 
-def _finished(spec: Spec, x: np.ndarray) -> np.ndarray:
+def _together(blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """The records and the labels of all blocks."""
+    x, y = zip(*blocks, strict=True)
+    return np.concatenate(x), np.concatenate(y)
+
+
+def _finished(spec: Spec, x: np.ndarray, y: np.ndarray) -> finishing.Finished:
     """Records as a user takes them, from records as the method draws them."""
     if isinstance(spec, TableSpec):
-        return transform.decode(spec, x)
-    return np.round(x * 255).astype(np.uint8)
+        return finishing.finished(spec, x, y)
+    return finishing.Finished(np.round(x * 255).astype(np.uint8))
 
 
 def _as_drawn(spec: Spec, x: Any) -> np.ndarray:

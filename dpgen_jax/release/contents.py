@@ -10,8 +10,9 @@ import math
 from pathlib import Path
 from typing import Any, Required, TypedDict
 
-from dpgen_jax.core.config import from_json
+from dpgen_jax.core.config import from_json, to_json
 from dpgen_jax.core.types import Column, ImageSpec, Spec, TableSpec, UserError
+from dpgen_jax.data import constraints, schema_columns
 from dpgen_jax.run.folder import read_json
 
 MAX_SIDE, MAX_CLASSES = 2**14, 100_000
@@ -186,16 +187,30 @@ def spec(value: dict[str, Any], name: str = "the schema") -> Spec:
         sides = 1 <= min(made.height, made.width) <= max(made.height, made.width) <= MAX_SIDE
         sound = sides and made.channels in (1, 3) and 1 <= made.classes <= MAX_CLASSES
     else:
-        columns = (*made.columns, made.label)
-        sound = (bool(made.columns) and len(made.label.categories) > 1 and not made.label.nullable
+        columns = made.all_columns
+        classes = not made.labelled or (len(made.label.categories) > 1 and not made.label.nullable)
+        sound = (bool(made.columns) and classes
                  and 0 <= made.label_position <= len(made.columns) and all(map(_sound, columns))
-                 and len({column.name for column in columns}) == len(columns))
+                 and len({column.name for column in columns}) == len(columns)
+                 and _sound_rules(made))
     if not sound:
         raise UserError(f"{name} is damaged: no records have such a spec")
     return made
 
 
+def _sound_rules(made: TableSpec) -> bool:
+    try:
+        constraints.rules(made)
+    except UserError:
+        return False
+    places = [identifier.position for identifier in made.identifiers]
+    return places == sorted(set(places)) and all(
+        0 <= place <= len(made.columns) + len(places) for place in places)
+
+
 def _sound(column: Column) -> bool:
+    if to_json(column).keys() - to_json(Column(column.name, column.kind)).keys():
+        return schema_columns.is_declarable(column)
     if column.kind in ("categorical", "ordinal"):
         return bool(column.categories) and len(set(column.categories)) == len(column.categories)
     return not column.categories and 0 <= column.high - column.low < math.inf

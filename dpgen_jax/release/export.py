@@ -1,72 +1,254 @@
-"""Synthetic records to files: npz, csv, a png grid, an image folder."""
+"""Synthetic records to files, block by block: npz, csv, parquet, a png grid, an image folder.
+
+A file gets its name when it is whole: a run that breaks leaves nothing under it.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import csv
-from collections.abc import Callable
+import math
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 from PIL import Image
 
 from dpgen_jax.core.types import Spec, TableSpec, UserError
-from dpgen_jax.data import tables
+from dpgen_jax.data import frames, tables
 from dpgen_jax.release.plots import samples_grid
 
-Writer = Callable[[Path, np.ndarray, np.ndarray, Spec], None]
+Blocks = Iterable[tuple[np.ndarray, np.ndarray]]
+"""Records as `Release.sample` returns them, with their labels."""
+Write = Callable[[np.ndarray, np.ndarray], object]
+"""What takes one block."""
+Opener = Callable[[Path, Spec, int], contextlib.AbstractContextManager[Write]]
+"""From a path, the schema and the number of records to what takes the blocks."""
+GRID_IMAGES = 10_000
+"""The most images of one grid, which is drawn as a whole."""
+GROUP_CELLS = 2**21
+"""The cells of a row group of a Parquet file, at most; they are in memory together."""
+JUDGED = 10_000
+"""The records after which the size of the file is first foretold."""
 
 
-def writer(out: Path, spec: Spec) -> Writer:
-    """The writer for a path, by its ending.
+def opener(out: Path, spec: Spec, n: int) -> Opener:
+    """Returns what opens a file, by the ending of its name.
+
+    Args:
+        out: The file or folder.
+        spec: The schema of the records.
+        n: How many there will be.
 
     Raises:
-        UserError: For an ending that is not known, or not for these records.
+        UserError: For an ending that is not known or not for these records, for a grid of too many,
+            and without the packages of a Parquet file.
     """
-    images: dict[str, Writer] = {".npz": _npz, ".csv": _pixels, ".png": _png, "": _folder}
-    known = images
-    if isinstance(spec, TableSpec):
-        table = spec
-        known = {".npz": _npz, ".csv": lambda out, x, y, _: write_csv(out, x, y, table)}
+    known = TABLES if isinstance(spec, TableSpec) else IMAGES
     if out.suffix not in known:
         endings = ", ".join(ending or "none (a folder)" for ending in known)
         raise UserError(f"{out}: the ending must be one of {endings}")
-    out.parent.mkdir(parents=True, exist_ok=True)
+    if known[out.suffix] is _png and n > GRID_IMAGES:
+        raise UserError(f"{out}: {n:,} images are too many for one grid; ask for {GRID_IMAGES:,} "
+                        "or fewer, or name a folder or an .npz file")
+    if known[out.suffix] is _parquet:
+        require_parquet()
     return known[out.suffix]
 
 
+def write(out: Path, spec: Spec, n: int, blocks: Blocks,
+          progress: Callable[[int], object] = lambda written: None) -> None:
+    """Writes n records to a file or folder, which is there when all of them are in it.
+
+    Args:
+        out: The file or folder; its ending says which. It is replaced if it is there.
+        spec: The schema of the records.
+        n: How many there are.
+        blocks: The records.
+        progress: Is told the number of records after each block.
+
+    Raises:
+        UserError: As `opener`, from the blocks, and where the disk has not the room.
+        OSError: Where it cannot be written.
+    """
+    opened = opener(out, spec, n)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as place:
+        unfinished = Path(place, out.name)
+        with opened(unfinished, spec, n) as take:
+            written, judged = 0, JUDGED
+            for x, y in blocks:
+                take(x, y)
+                progress(len(y))
+                written += len(y)
+                if written >= judged:
+                    judged = 2 * written
+                    _require_room(out, unfinished, written, n)
+        if out.is_dir():  # an empty one, which the new one replaces
+            out.rmdir()
+        os.replace(unfinished, out)
+
+
+def _require_room(out: Path, unfinished: Path, written: int, n: int) -> None:
+    """Refuses a file that by its first records would not fit on the disk."""
+    if unfinished.is_dir():
+        return
+    needed = unfinished.stat().st_size / written * (n - written)
+    free = shutil.disk_usage(unfinished).free
+    if needed > free:
+        raise UserError(f"{out}: {n:,} records would take about {needed / 1e9:.3g} GB, and "
+                        f"{free / 1e9:.3g} GB are free; ask for fewer, or name another disk")
+
+
 def write_csv(out: Path, x: np.ndarray, y: np.ndarray, spec: TableSpec) -> None:
-    """The columns of the schema in its order, as `--dataset csv:` reads them."""
-    header, rows = tables.cells(spec, x, y)
+    """Writes the columns of the schema in its order, as `--dataset csv:` reads them."""
+    with _csv(out, spec, len(y)) as take:
+        take(x, y)
+
+
+@contextlib.contextmanager
+def _csv(out: Path, spec: Spec, n: int) -> Iterator[Write]:
+    """A line of column names, then a line for each row."""
+    assert isinstance(spec, TableSpec)
+    table = spec
     with out.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
+        written = 0
+
+        def take(x: np.ndarray, y: np.ndarray) -> None:
+            nonlocal written
+            names, rows = tables.cells(table, x, y, written)
+            if not written:
+                writer.writerow(names)
+            writer.writerows(rows)
+            written += len(rows)
+
+        yield take
 
 
-def _npz(out: Path, x: np.ndarray, y: np.ndarray, spec: Spec) -> None:
+def require_parquet() -> None:
+    """Raises UserError where a package is missing that Parquet files need."""
+    try:
+        import pandas  # noqa: F401
+        import pyarrow.parquet  # noqa: F401
+    except ImportError as error:
+        raise UserError("a Parquet file needs pyarrow and pandas; pip install "
+                        "'dpgen_jax[parquet]'") from error
+
+
+@contextlib.contextmanager
+def _parquet(out: Path, spec: Spec, n: int) -> Iterator[Write]:
+    """The types of `Release.frame`, which pandas gives back; a row group holds many blocks."""
+    import pyarrow
+    import pyarrow.parquet
+
+    assert isinstance(spec, TableSpec)
+    table, most = spec, max(1, GROUP_CELLS // (1 + len(spec.columns)))
+    blocks: list[tuple[np.ndarray, np.ndarray]] = []
+    writers: list[Any] = []
+    types, written = None, 0
+
+    def flush() -> None:
+        nonlocal types, written
+        if not blocks:
+            return
+        x, y = (np.concatenate(part) for part in zip(*blocks, strict=True))
+        blocks.clear()
+        group = pyarrow.Table.from_pandas(frames.frame(table, x, y, written), types,
+                                          preserve_index=False)
+        types, written = group.schema, written + len(y)
+        if not writers:
+            writers.append(stack.enter_context(pyarrow.parquet.ParquetWriter(out, types)))
+        writers[0].write_table(group)
+
+    def take(x: np.ndarray, y: np.ndarray) -> None:
+        blocks.append((x, y))
+        if sum(len(labels) for _, labels in blocks) >= most:
+            flush()
+
+    with contextlib.ExitStack() as stack:
+        yield take
+        flush()
+
+
+@contextlib.contextmanager
+def _npz(out: Path, spec: Spec, n: int) -> Iterator[Write]:
     """x_train, y_train, classes: what `--dataset npz:` reads back."""
-    np.savez_compressed(out, x_train=x, y_train=y, classes=np.int64(spec.classes))
+    with contextlib.ExitStack() as stack:
+        archive = stack.enter_context(zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED))
+        # An archive takes one array after the other, so the labels wait in a file.
+        labels = stack.enter_context(tempfile.TemporaryFile(dir=out.parent))
+        members = contextlib.ExitStack()
+        records: list[IO[bytes]] = []
+
+        def take(x: np.ndarray, y: np.ndarray) -> None:
+            if not records:
+                records.append(members.enter_context(_member(archive, "x_train", (n, *x.shape[1:]),
+                                                             x.dtype)))
+            records[0].write(np.ascontiguousarray(x).tobytes())
+            labels.write(y.astype(np.int32).tobytes())
+
+        with members:
+            yield take
+        labels.seek(0)
+        with _member(archive, "y_train", (n,), np.dtype(np.int32)) as member:
+            shutil.copyfileobj(labels, member)
+        with _member(archive, "classes", (), np.dtype(np.int64)) as member:
+            member.write(np.int64(spec.classes).tobytes())
 
 
-def _pixels(out: Path, x: np.ndarray, y: np.ndarray, spec: Spec) -> None:
+def _member(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: np.dtype
+            ) -> IO[bytes]:
+    """Opens an array of an archive, with its header written and its values to come."""
+    member = archive.open(f"{name}.npy", "w", force_zip64=True)
+    np.lib.format.write_array_header_1_0(member, {
+        "descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape})
+    return member
+
+
+@contextlib.contextmanager
+def _pixels(out: Path, spec: Spec, n: int) -> Iterator[Write]:
     """label, then the pixels in rows, top left first."""
-    flat = x.reshape(len(x), -1)
-    header = ",".join(["label", *(f"pixel{i}" for i in range(flat.shape[1]))])
-    np.savetxt(out, np.column_stack([y, flat]), fmt="%d", delimiter=",", header=header, comments="")
+    with out.open("w", encoding="utf-8") as file:
+        names = ("label", *(f"pixel{i}" for i in range(math.prod(spec.shape))))
+        file.write(",".join(names) + "\n")
+        yield lambda x, y: np.savetxt(file, np.column_stack([y, x.reshape(len(x), -1)]), fmt="%d",
+                                      delimiter=",")
 
 
-def _png(out: Path, x: np.ndarray, y: np.ndarray, spec: Spec) -> None:
+@contextlib.contextmanager
+def _png(out: Path, spec: Spec, n: int) -> Iterator[Write]:
     """A row for each class, as many columns as every class fills."""
+    blocks: list[tuple[np.ndarray, np.ndarray]] = []
+    yield lambda x, y: blocks.append((x, y))
+    x, y = (np.concatenate(part) for part in zip(*blocks, strict=True))
     present = np.unique(y)
     columns = min(int((y == label).sum()) for label in present)
     picked = np.concatenate([x[y == label][:columns] for label in present])
     samples_grid(picked, out, rows=len(present), labels=[str(label) for label in present])
 
 
-def _folder(out: Path, x: np.ndarray, y: np.ndarray, spec: Spec) -> None:
+@contextlib.contextmanager
+def _folder(out: Path, spec: Spec, n: int) -> Iterator[Write]:
     """out/train/CLASS/NUMBER.png, which `--dataset folder:` reads back."""
-    for label in np.unique(y):
-        (out / "train" / str(label)).mkdir(parents=True, exist_ok=True)
-    for i, (image, label) in enumerate(zip(x, y, strict=True)):
-        Image.fromarray(image.squeeze(-1) if image.shape[-1] == 1 else image).save(
-            out / "train" / str(label) / f"{i:06d}.png")
+    digits, written = max(6, len(str(n - 1))), 0
+
+    def take(x: np.ndarray, y: np.ndarray) -> None:
+        nonlocal written
+        for label in np.unique(y):
+            (out / "train" / str(label)).mkdir(parents=True, exist_ok=True)
+        for i, (image, label) in enumerate(zip(x, y, strict=True), written):
+            Image.fromarray(image.squeeze(-1) if image.shape[-1] == 1 else image).save(
+                out / "train" / str(label) / f"{i:0{digits}d}.png")
+        written += len(y)
+
+    yield take
+
+
+TABLES: dict[str, Opener] = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}
+IMAGES: dict[str, Opener] = {".npz": _npz, ".csv": _pixels, ".png": _png, "": _folder}

@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 import safetensors.numpy
 from flax import traverse_util
 
 from dpgen_jax import methods
 from dpgen_jax.core.types import Method, Spec, UserError
+from dpgen_jax.release.sampling import CHUNK
+
+SEEDS = 2**32
+"""Seeds are below it, and so is what is folded into a key at once."""
 
 
 @functools.lru_cache(64)
@@ -43,6 +48,45 @@ def compiled(method: str, config: Any, spec: Spec) -> Callable[..., Any]:
     if function is None:
         raise ValueError(f"{method} has neither sample nor predict")
     return jax.jit(function)
+
+
+def drawing(method: str, config: Any, spec: Spec, arrays: dict[str, Any], seed: int
+            ) -> Callable[[int, np.ndarray], np.ndarray]:
+    """Returns the function that draws the records of a generator, `CHUNK` or fewer at a time.
+
+    Args:
+        method: The name of the method.
+        config: Its complete configuration.
+        spec: The schema of the records.
+        arrays: The model.
+        seed: 0 or above, below `SEEDS`.
+
+    Returns:
+        From the number of records drawn before, and labels int32 [n], to records float32 [n, ...].
+    """
+    key, sampler = jax.random.key(seed), compiled(method, config, spec)
+
+    def draw(start: int, labels: np.ndarray) -> np.ndarray:
+        # Padded to a fixed shape: compiled once, and a record does not depend on how many are
+        # asked for.
+        padded = np.zeros(CHUNK, np.int32)
+        padded[:len(labels)] = labels
+        return np.asarray(sampler(arrays, key_at(key, start), padded))[:len(labels)]
+
+    return draw
+
+
+def key_at(key: jax.Array, start: int) -> jax.Array:
+    """Returns the key of the records from a place on; 32 bits are folded in at once.
+
+    Args:
+        key: The key of a seed.
+        start: The place of the first record, a multiple of `CHUNK`.
+    """
+    high, low = divmod(start, SEEDS)
+    if high:  # no block of records starts at the last of these places
+        key = jax.random.fold_in(jax.random.fold_in(key, SEEDS - 1), high)
+    return jax.random.fold_in(key, low)
 
 
 def parse(path: Path, data: bytes, expected: dict[str, jax.ShapeDtypeStruct]) -> dict[str, Any]:

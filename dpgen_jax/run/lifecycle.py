@@ -12,7 +12,7 @@ from dpgen_jax import methods, presets
 from dpgen_jax.core.config import Budget, MonitorOptions, Runtime
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import UserError, nearest
-from dpgen_jax.data import Dataset, from_arrays, tables
+from dpgen_jax.data import Dataset, frames, from_arrays
 from dpgen_jax.data import schema as schemas
 from dpgen_jax.release.bundle import Release, load
 from dpgen_jax.run import preset_data, protection
@@ -129,6 +129,6 @@ def _dataset(x: Any, y: np.ndarray | None, classes: int | None, schema: str | Pa
             raise UserError("labels are missing: give y, or, with a DataFrame, schema=FILE")
         return from_arrays(x, y, classes), "arrays"
     if y is None and classes is None:
-        return tables.from_frame(x, schemas.read(str(schema))), "csv"
+        return frames.from_frame(x, schemas.read(str(schema))), "csv"
     raise UserError("with a schema, give the DataFrame alone: the schema names the label and its "
                     "classes")

@@ -12,7 +12,7 @@ from typing import Any
 from dpgen_jax import methods
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.core.config import to_json
-from dpgen_jax.core.types import Method, Private, Records, Spec, UserError
+from dpgen_jax.core.types import Method, Private, Records, Spec, TableSpec, UserError
 from dpgen_jax.data import Dataset
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private import teachers
@@ -117,12 +117,21 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
         raise UserError("--resume needs --out, the folder of the run to go on with")
     require_32_bits()
     purchases, spec = side_releases.purchases(dataset.bought), dataset.spec
+    request = _without_class_counts(request, spec)
     config = complete(request.method, with_records(request.config, len(dataset.y_train)), spec,
                       request.budget, purchases, dataset.bought_unit)
     runtime = capacity.fitting(request.method, config, spec, request.runtime, log)
     method = methods.get(request.method).build(config, spec, runtime)
     return Declared(dataclasses.replace(request, runtime=runtime), dataset, config, purchases,
                     method)
+
+
+def _without_class_counts(request: Request, spec: Spec) -> Request:
+    """Returns the request, which buys no class counts where rows have no label."""
+    if not (isinstance(spec, TableSpec) and not spec.labelled):
+        return request
+    return dataclasses.replace(request, budget=dataclasses.replace(
+        request.budget, class_epsilon=0.0))
 
 
 def check(declared: Declared, log: Log, notices: Notices) -> Checked:
@@ -188,6 +197,7 @@ def public_config(request: Request, config: Any, dataset: Dataset, protected: Pr
     # Names of classes stand apart: the ledger's hash of what decides the cost is without them.
     spec = to_json(dataset.spec)
     names = spec.pop("class_names", [])
+    spec.pop("targets", None)  # these concern evaluations alone
     described: dict[str, Any] = to_json({
         "method": request.method, "preset": request.preset, "dataset": dataset.name,
         "records": protected.counts.get("records"), "spec": spec, "class_names": names,

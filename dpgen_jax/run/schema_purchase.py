@@ -10,13 +10,15 @@ import dataclasses
 import math
 from typing import Any
 
+import numpy as np
+
 from dpgen_jax.accountant import events
 from dpgen_jax.aggregation import schema_queries
 from dpgen_jax.aggregation.bits import OsBits
 from dpgen_jax.core.types import Column, Private, UserError
-from dpgen_jax.data import parsing, schema
+from dpgen_jax.data import forms, parsing, schema, schema_columns
+from dpgen_jax.data.draft_columns import numbers, ordered
 from dpgen_jax.data.parsing import Cells
-from dpgen_jax.data.schema_draft import numbers, ordered
 
 OTHER = "other"
 """the category of undeclared texts"""
@@ -57,7 +59,7 @@ def buy(draft: Any, cells: Cells, price: Price, source: str) -> dict[str, Any]:
     epsilon = price.epsilon / len(entries)
     delta = price.delta / max(1, list(entries.values()).count("categories"))
     for name, what in entries.items():
-        is_label = name == document["label"]
+        is_label = name == document.get("label")
         try:
             values, event = _buy(columns[name], what, is_label, cells, epsilon, delta)
         except UserError as error:
@@ -76,20 +78,33 @@ def _buy(column: Column, what: str, is_label: bool, cells: Cells, epsilon: float
          ) -> tuple[dict[str, Any], events.Event]:
     """The bought entries of one column, and their event."""
     if what == "bounds":
-        values = Private(parsing.parse(column, cells))
+        codes = parsing.parse(column, cells)
+        values = Private(np.where(np.isin(codes, column.special), np.nan, codes))
         bounds = schema_queries.bounds(values, epsilon, OsBits())
-        return numbers(*bounds, column.kind == "integer"), schema_queries.bounds_event(epsilon)
-    texts = Private([None if text in schema.NULLS else text
+        return _bounds(column, *bounds), schema_queries.bounds_event(epsilon)
+    texts = Private([None if text in schema_columns.NULLS else text
                      for text in cells.columns[column.name]])
     released = schema_queries.categories(texts, epsilon, delta, OsBits())
     return _categories(released, is_label), schema_queries.categories_event(epsilon, delta)
 
 
+def _bounds(column: Column, low: float, high: float) -> dict[str, str]:
+    """The entries of bounds that were bought, as a schema has them."""
+    if column.written != "plain":
+        return dict(zip(schema_columns.NUMBER, forms.bounds_texts(column, low, high), strict=True))
+    made = numbers(low, high, column.kind == "integer")
+    if column.decimals < 0:
+        return made
+    size = 10.0**column.decimals
+    return made | {"min": f"{math.floor(low * size) / size:.{column.decimals}f}",
+                   "max": f"{math.ceil(high * size) / size:.{column.decimals}f}"}
+
+
 def _private(draft: dict[str, Any], name: str) -> set[str]:
     """The entries of a column that hold the word `private`."""
     entries = draft["columns"][name]
-    return {key for key in (*schema.NUMBER, *schema.CATEGORY)
-            if isinstance(entries, dict) and entries.get(key) == schema.PRIVATE}
+    return {key for key in (*schema_columns.NUMBER, *schema_columns.CATEGORY)
+            if isinstance(entries, dict) and entries.get(key) == schema_columns.PRIVATE}
 
 
 def _private_entries(draft: Any) -> dict[str, str]:
@@ -100,14 +115,14 @@ def _private_entries(draft: Any) -> dict[str, str]:
         columns = {}
     for name in columns:
         private = _private(draft, name)
-        if len(private) == 1 and private < set(schema.NUMBER):
+        if len(private) == 1 and private < set(schema_columns.NUMBER):
             raise UserError(f"column {name}: min and max are bought together; write `private` for "
                             "both, or declare both")
         if private == {"categories"} and columns[name].get("kind") == "ordinal":
             raise UserError(f"column {name}: an order cannot be bought; declare the categories, or "
                             "make the column categorical")
         if private:
-            entries[name] = "bounds" if private == set(schema.NUMBER) else "categories"
+            entries[name] = "bounds" if private == set(schema_columns.NUMBER) else "categories"
     if not entries:
         raise UserError("the draft holds no entry `private`; there is nothing to buy")
     return entries
@@ -128,13 +143,14 @@ def _check(draft: dict[str, Any], entries: dict[str, str], cells: Cells, price: 
                         "--schema-delta is for categories only; drop the option")
     trial = copy.deepcopy(draft)
     for name, what in entries.items():
-        trial["columns"][name] |= ({"min": "0", "max": "1"} if what == "bounds" else
+        trial["columns"][name] |= (schema_columns.placeholders(name, trial["columns"][name])
+                                   if what == "bounds" else
                                    {"categories": ["a", OTHER], **(
                                        {} if name == draft.get("label") else {"other": OTHER})})
     parsed = schema.parse(trial, source)
     others = {name: OTHER for name, what in entries.items() if what == "categories"}
     parsing.coded(dataclasses.replace(parsed, others={**parsed.others, **others}), cells)
-    return {column.name: column for column in (*parsed.spec.columns, parsed.spec.label)}
+    return {column.name: column for column in parsed.spec.all_columns}
 
 
 def _categories(released: tuple[str, ...], is_label: bool) -> dict[str, Any]:

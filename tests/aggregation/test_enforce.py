@@ -31,12 +31,12 @@ def test_every_bound_checks_the_integers_that_are_added():
     integers alone; a label vote, a comparison that is 0 or 1 however it is computed, needs none."""
     found = as_in_a_run.call("sources_of_bounds", "loop")
     assert found.pop("LabelVotes") == NO_CHECK
-    assert len(found) == 7 and all(one == ONE_CHECK for one in found.values()), found
+    assert len(found) == 9 and all(one == ONE_CHECK for one in found.values()), found
 
 
 @pytest.mark.slow
 def test_messages_that_are_rounded_again_after_the_check_are_caught():
-    found = as_in_a_run.call("sources_of_bounds", "inline", "GradientL2", "RowL2", "OneHot")
+    found = as_in_a_run.call("sources_of_bounds", "inline", "GradientL2", "RowL2", "CellVotes")
     assert not [name for name, (floats, checks) in found.items() if checks or not floats], found
 
 

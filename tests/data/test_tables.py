@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import load, schema, tables
+from dpgen_jax.data import frames, load, schema, tables
 from dpgen_jax.data.transform import decode
 
 SHARED = Path(os.environ.get("DPGEN_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -197,17 +197,17 @@ def test_a_pandas_frame_there_and_back(declared, read):
         "pay": [1.5, -3, 2000, 0.25], "size": pd.Categorical(["S", "M", "L", "L"]),
         "job": ["cook", "a, b", None, "nurse"], "age": [40, np.nan, np.nan, 130],
         "Class": [0, 1, 0, 1]}, index=[7, 7, 8, 9])
-    data = tables.from_frame(frame, declared, frame.iloc[:2])
+    data = frames.from_frame(frame, declared, frame.iloc[:2])
     np.testing.assert_array_equal(data.x_train, read(TEXT).x_train)
     assert data.y_train.tolist() == [0, 1, 0, 1] and data.y_test.tolist() == [0, 1]
 
-    back = tables.frame(data.spec, decode(data.spec, data.x_train), data.y_train)
+    back = frames.frame(data.spec, decode(data.spec, data.x_train), data.y_train)
     assert list(back.columns) == ["age", "Class", "pay", "job", "size"]
     assert [str(t) for t in back.dtypes] == ["Int64", "category", "float64", "category", "category"]
     assert back["age"].isna().tolist() == [False, True, True, False] and back["age"][3] == 120
     assert back["size"].cat.ordered and not back["job"].cat.ordered
     assert back["job"].isna().tolist() == [False, False, True, False]
-    again = tables.from_frame(back, declared)
+    again = frames.from_frame(back, declared)
     np.testing.assert_allclose(again.x_train, data.x_train, atol=1e-6)
 
 
@@ -221,7 +221,7 @@ def test_faults_of_a_frame(declared):
                        (pd.concat([good, good], axis=1), "frame: column 'age' is named twice"),
                        (good.iloc[:0], "frame: no rows"), ([[1]], "frame is a list")):
         with pytest.raises(UserError, match=match):
-            tables.from_frame(bad, declared)
+            frames.from_frame(bad, declared)
 
 
 def test_breast_cancer():

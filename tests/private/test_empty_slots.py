@@ -11,11 +11,20 @@ import pytest
 import small_datalens
 
 from dpgen_jax import aggregation
-from dpgen_jax.aggregation import clip, histogram, label_votes, levels, plain, sketch, topk_sign
+from dpgen_jax.aggregation import (
+    clip,
+    counts,
+    histogram,
+    label_votes,
+    levels,
+    plain,
+    sketch,
+    topk_sign,
+)
 from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.aggregation.discrete_laplace import class_counts
 from dpgen_jax.aggregation.local import LocalMechanism
-from dpgen_jax.aggregation.mechanism import Bound
+from dpgen_jax.aggregation.mechanism import Bound, CompactBound
 from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.core.types import EMPTY, Records, UserError, unseal
@@ -117,7 +126,8 @@ def test_who_looks_at_records_sees_no_empty_slot():
 BOUNDS = [topk_sign.TopKSign(3, 4), topk_sign.TopKSign(3, 4, clip=0.5), clip.RowL2(1.0, 8, 4, 20),
           clip.GradientL2(1.0, 8, 50), histogram.OneHot(4, 8, 4, 1.0), label_votes.LabelVotes(4),
           levels.KLevels(4, 8, 4), plain.Unbounded(4, 8),
-          sketch.SketchedSigns(topk_sign.TopKSign(3, 4), sketch.CountSketch(2, 6, 8))]
+          sketch.SketchedSigns(topk_sign.TopKSign(3, 4), sketch.CountSketch(2, 6, 8)),
+          counts.NonNegativeL2(8, 50, 8), counts.CellVotes(4, 8, 200)]
 
 
 @pytest.mark.parametrize("bound", BOUNDS, ids=lambda bound: type(bound).__name__)
@@ -125,7 +135,7 @@ def test_every_bound_drops_nan(bound):
     columns = 1 if isinstance(bound, label_votes.LabelVotes) else 8
     message = np.full((bound.rows, columns), np.nan, np.float32)
     assert not np.asarray(jax.jit(bound.project)(jax.random.key(0), message)).any()
-    message = np.ones((bound.rows, columns), np.float32)
+    message = np.tile(np.arange(1, 1 + columns, dtype=np.float32), (bound.rows, 1))
     assert np.asarray(jax.jit(bound.project)(jax.random.key(0), message)).any()
 
 
@@ -134,7 +144,7 @@ def test_every_bound_is_among_these():
                for module in pkgutil.iter_modules(aggregation.__path__)]
     known = {found for module in modules for found in vars(module).values()
              if isinstance(found, type) and hasattr(found, "squared_sensitivity")}
-    assert known - {Bound} == {type(bound) for bound in BOUNDS}
+    assert known - {Bound} - {CompactBound} == {type(bound) for bound in BOUNDS}
 
 
 def test_a_client_of_empty_slots_sends_its_noise_alone():

@@ -1,0 +1,247 @@
+"""How the values of a column are written: texts to codes and back, by the declared schema alone.
+
+The code of a date is a number of days since 1970-01-01; of a date with a time, a number of seconds
+since then; of a time, seconds since midnight; of a duration, seconds. Other numbers are themselves,
+whatever stands around them, and a category is its index.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dpgen_jax.core.types import Column
+
+DIGITS = 6  # significant digits of a number that is written
+EPOCH = datetime.datetime(1970, 1, 1)
+DAY = 86_400
+DEFAULTS = {"date": "%Y-%m-%d", "datetime": "%Y-%m-%d %H:%M:%S", "time": "%H:%M:%S",
+            "duration": "H:MM:SS"}
+"""The format of each kind of dates and times where none is declared."""
+UNITS = {"H": 3600, "M": 60, "S": 1}
+UNPADDED = {"%-d": "day", "%-m": "month", "%-H": "hour"}
+"""What strftime writes without a zero in front on some systems only."""
+
+
+def number(text: Any) -> float | None:
+    """Returns the finite number that a text is, else None.
+
+    Args:
+        text: A text; anything else is no number.
+    """
+    with contextlib.suppress(ValueError):
+        if isinstance(text, str) and "_" not in text and math.isfinite(value := float(text)):
+            return value
+    return None
+
+
+def is_plain(column: Column) -> bool:
+    """Returns whether the cells of a column of numbers are numbers as Python writes them.
+
+    Args:
+        column: The column.
+    """
+    return (column.written, column.unit, column.marks) == ("plain", "", ".")
+
+
+def reader(column: Column) -> Callable[[str], float | None]:
+    """Returns the function that gives the code of a text, or None for a text that has none.
+
+    Args:
+        column: A column of numbers, dates or times.
+    """
+    if column.written in ("date", "datetime", "time"):
+        return lambda text: _moment(column, text)
+    if column.written == "duration":
+        return lambda text: _duration(column.format, text)
+    return number if is_plain(column) else _marked(column)
+
+
+def what(column: Column) -> str:
+    """Returns what a cell of the column must be, for errors.
+
+    Args:
+        column: A column of numbers, dates or times.
+    """
+    if column.written != "plain":
+        return f"{column.written} of the form {column.format}"
+    if is_plain(column):
+        return "finite number"
+    return f"number of the form {_placed(column.unit, written(column, np.array([1234.5]))[0])}"
+
+
+def step(column: Column) -> float | None:
+    """Returns the distance of neighbouring codes; None where it is not declared.
+
+    Args:
+        column: The column.
+    """
+    if column.written == "duration":
+        return float(UNITS[column.format[-1]])
+    if column.written in ("datetime", "time"):
+        sizes = {"%f": 1e-6, "%S": 1.0, "%M": 60.0, "%H": 3600.0, "%-H": 3600.0, "%I": 3600.0}
+        return next((size for mark, size in sizes.items() if mark in column.format), float(DAY))
+    return 10.0**-column.decimals if column.decimals >= 0 else None
+
+
+def ends_of_day(column: Column) -> tuple[float, float]:
+    """Returns the first and last code of a day.
+
+    Args:
+        column: A column of times.
+    """
+    return 0.0, DAY - (step(column) or 0.0)
+
+
+def bounds_texts(column: Column, low: float, high: float) -> list[str]:
+    """Writes bounds of dates and times, moved to the next codes that can be written.
+
+    Args:
+        column: The column; its own bounds do not count.
+        low: The lower bound, any number.
+        high: The upper bound.
+    """
+    size = DAY if column.written == "date" else 1
+    first, last = -719_162 * DAY, 2_932_896 * DAY + DAY - 1  # the years 1 to 9999
+    if column.written == "time":
+        first, last = map(round, ends_of_day(column))
+    elif column.written == "duration":
+        first, last = -10**15, 10**15
+    unit = (step(column) or 1) if column.written != "date" else 1
+    ends = np.array([math.floor(low / unit) * unit, math.ceil(high / unit) * unit], np.float64)
+    return texts(column, np.clip(ends, first / size, last / size))
+
+
+def texts(column: Column, codes: np.ndarray) -> list[str]:
+    """Writes codes as texts, null as an empty one; `parsing.parse` reads them back.
+
+    Args:
+        column: The column.
+        codes: float64 [n].
+    """
+    null = np.isnan(codes)
+    values = np.where(null, column.special[0] if column.special else column.low, codes)
+    if column.categories:
+        names = [column.categories[int(value)] for value in values.tolist()]
+    elif column.written == "plain":
+        names = [_placed(column.unit, text) for text in written(column, values)]
+    else:
+        known = {value: _timed(column, value) for value in np.unique(values).tolist()}
+        names = [known[value] for value in values.tolist()]
+    return ["" if missing else name for missing, name in zip(null, names, strict=True)]
+
+
+def rounded(column: Column, values: np.ndarray) -> np.ndarray:
+    """Rounds numbers to the digits that are written, within their bounds.
+
+    Args:
+        column: A column of numbers; dates and times stay as they are.
+        values: float64 [n]; null stays null.
+    """
+    if column.written != "plain":
+        return values
+    near = (np.round(values, column.decimals) if column.decimals >= 0 else
+            np.array([float(f"{value:.{DIGITS}g}") for value in values.tolist()]))
+    near = np.clip(near, column.low, column.high) + 0.0  # no negative zero
+    return np.where(np.isin(values, column.special), values, near) if column.special else near
+
+
+def written(column: Column, values: np.ndarray) -> list[str]:
+    """Writes numbers with the declared digits and marks, without the unit.
+
+    Args:
+        column: A column of numbers.
+        values: float64 [n], none of them null.
+    """
+    comma = "," if len(column.marks) > 1 else ""
+    if column.kind == "integer":
+        plain = [f"{value:{comma}d}" for value in np.rint(values).astype(np.int64).tolist()]
+    else:
+        form = comma + (f".{column.decimals}f" if column.decimals >= 0 else "")
+        near = rounded(column, values).tolist()
+        plain = [format(value, form) for value in near] if form else [repr(v) for v in near]
+    if column.marks == ".":
+        return plain
+    table = str.maketrans({".": column.marks[0], ",": column.marks[1:]})
+    return [text.translate(table) for text in plain]
+
+
+def _placed(unit: str, text: str) -> str:
+    """Puts a number into its unit, with the sign in front of all."""
+    if not unit:
+        return text
+    return "-" * text.startswith("-") + unit.replace("{}", text.removeprefix("-"))
+
+
+def _marked(column: Column) -> Callable[[str], float | None]:
+    """Returns the reader of numbers with a unit, or with other marks."""
+    mark, comma = re.escape(column.marks[0]), re.escape(column.marks[1:])
+    before, _, after = column.unit.partition("{}")
+    whole = rf"\d{{1,3}}(?:{comma}\d{{3}})+|\d+" if comma else r"\d+"
+    form = re.compile(
+        rf"([+-]?)\s*{re.escape(before.strip())}\s*([+-]?)((?:{whole})?(?:{mark}\d*)?"
+        rf"(?:[eE][+-]?\d+)?)\s*{re.escape(after.strip())}", re.ASCII)
+
+    def read(text: str) -> float | None:
+        match = form.fullmatch(text)
+        if match is None or (match[1] and match[2]):
+            return None
+        digits = match[3].replace(column.marks[1:] or "\0", "").replace(column.marks[0], ".")
+        return number(match[1] + match[2] + digits)
+
+    return read
+
+
+def _moment(column: Column, text: str) -> float | None:
+    """Returns the code of a date, of a date with a time, or of a time."""
+    form = column.format
+    for mark in UNPADDED:
+        form = form.replace(mark, mark.replace("-", ""))
+    try:
+        moment = datetime.datetime.strptime(text, form)
+    except ValueError:
+        return None
+    if column.written == "time":
+        moment = EPOCH.replace(hour=moment.hour, minute=moment.minute, second=moment.second,
+                               microsecond=moment.microsecond)
+    passed = moment - EPOCH
+    return float(passed.days) if column.written == "date" else passed.total_seconds()
+
+
+def _duration(form: str, text: str) -> float | None:
+    """Returns the seconds of a duration such as 12:05, by a form such as H:MM."""
+    parts = form.split(":")
+    match = re.fullmatch("(-?)" + ":".join([r"(\d+)", r"([0-5]\d)", r"([0-5]\d)"][:len(parts)]),
+                         text, re.ASCII)
+    if match is None or len(text) > 18:  # more digits than a float64 keeps
+        return None
+    seconds = sum(int(digits) * UNITS[part[0]]
+                  for part, digits in zip(parts, match.groups()[1:], strict=True))
+    return float(-seconds if match[1] else seconds)
+
+
+def _timed(column: Column, code: float) -> str:
+    """Writes the code of a date, a time or a duration."""
+    if column.written == "duration":
+        return _clock(column.format, round(code))
+    days = code if column.written == "date" else 0.0
+    moment = EPOCH + datetime.timedelta(days=days, microseconds=round((code - days) * 1e6))
+    form = column.format
+    for mark, field in UNPADDED.items():
+        form = form.replace(mark, str(getattr(moment, field)))
+    return moment.strftime(form.replace("%Y", f"{moment.year:04d}"))
+
+
+def _clock(form: str, seconds: int) -> str:
+    """Writes a duration such as 12:05, by a form such as H:MM."""
+    left, parts = abs(seconds), []
+    for part in form.split(":"):
+        count, left = divmod(left, UNITS[part[0]])
+        parts.append(f"{count:0{len(part)}d}")
+    return "-" * (seconds < 0) + ":".join(parts)

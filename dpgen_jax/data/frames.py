@@ -1,0 +1,131 @@
+"""Tables as pandas frames, and back: the types that came in are those that come out."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpgen_jax.core.types import Column, TableSpec, UserError
+from dpgen_jax.data import forms, tables
+from dpgen_jax.data.base import Dataset
+from dpgen_jax.data.parsing import Cells, coded
+from dpgen_jax.data.schema import Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def from_frame(frame: pd.DataFrame, schema: Schema, test: pd.DataFrame | None = None) -> Dataset:
+    """Loads a pandas frame. NaN, None, NaT and NA are null.
+
+    Args:
+        frame: A frame with exactly the columns of the schema, in any order. Dates may be texts in
+            the declared format, or of pandas' types; booleans likewise.
+        schema: The schema.
+        test: The held-out part, alike; or None.
+
+    Returns:
+        The data set.
+
+    Raises:
+        UserError: As `tables.csv`, with the row of the frame.
+    """
+    spec = schema.spec
+    held_out = None if test is None else coded(schema, _cells("test frame", test, spec))
+    return tables.table("frame", schema, coded(schema, _cells("frame", frame, spec)), held_out)
+
+
+def _cells(source: str, frame: pd.DataFrame, spec: TableSpec) -> Cells:
+    """Returns the cells of a frame."""
+    if not all(hasattr(frame, name) for name in ("columns", "isna")):
+        raise UserError(f"{source} is a {type(frame).__name__}; give a pandas DataFrame")
+    names = tables.each_once(source, [str(name).strip() for name in frame.columns])
+    declared = {column.name: column for column in spec.all_columns}
+    columns = {name: [_text(cell, declared.get(name)) for cell in frame.iloc[:, i].astype(
+        object).where(frame.iloc[:, i].notna(), "").tolist()] for i, name in enumerate(names)}
+    return Cells(source, columns, [f"row {i}" for i in range(len(frame))])
+
+
+def _text(cell: object, column: Column | None) -> str:
+    """Returns the text of a cell; pandas makes floats of integers where there is a null."""
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    if column is not None and column.written != "plain":
+        if isinstance(cell, bool) and column.written == "boolean":
+            return column.categories[cell]
+        code = _code(cell, column)
+        if code is not None:
+            return forms.texts(column, np.array([code]))[0]
+    return str(cell).strip()
+
+
+def _code(cell: object, column: Column) -> float | None:
+    """Returns the code of a date or time of Python's or pandas' types; None for anything else."""
+    if isinstance(cell, datetime.timedelta) and column.written == "duration":
+        return cell.total_seconds()
+    if isinstance(cell, datetime.time) and column.written == "time" and cell.tzinfo is None:
+        cell = datetime.datetime.combine(forms.EPOCH, cell)
+    elif isinstance(cell, datetime.date) and not isinstance(cell, datetime.datetime):
+        cell = datetime.datetime.combine(cell, datetime.time())
+    if not isinstance(cell, datetime.datetime) or cell.tzinfo is not None:
+        return None
+    seconds = (cell - forms.EPOCH).total_seconds()
+    if column.written == "date":
+        return seconds // forms.DAY
+    return seconds if column.written in ("datetime", "time") else None
+
+
+def frame(spec: TableSpec, codes: np.ndarray, y: np.ndarray, first: int = 0) -> pd.DataFrame:
+    """Makes a pandas frame of codes.
+
+    Numbers are float64 and int64 (Int64 if nullable), categories pandas' own, booleans bool
+    (boolean if nullable), dates datetime64, durations timedelta64; texts are times, numbers with a
+    unit, and identifiers. Synthetic rows come from `finishing.finished`.
+
+    Args:
+        spec: The schema.
+        codes: float64 [n, columns].
+        y: Classes int [n].
+        first: How many rows of the table were made before, which identifiers tell apart.
+
+    Raises:
+        UserError: pandas is not installed, or a pattern has too few identifiers.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise UserError("a frame needs pandas; pip install 'dpgen_jax[pandas]'") from error
+    data: list[tuple[str, Any]] = [(column.name, _series(column, values))
+                                   for column, values in tables.in_order(spec, codes, y)]
+    for identifier in spec.identifiers:
+        data.insert(identifier.position, (identifier.name, tables.identifiers(
+            identifier, first, len(y))))
+    return pd.DataFrame(dict(data))
+
+
+def _series(column: Column, values: np.ndarray) -> Any:
+    """Returns the codes of a column as what pandas makes a column of."""
+    import pandas as pd
+
+    null = np.isnan(values)
+    whole = np.where(null, 0, values).astype(np.int64)
+    if column.written in ("date", "datetime", "duration"):
+        unit = "timedelta64[us]" if column.written == "duration" else "datetime64[us]"
+        size = 1_000_000 * (forms.DAY if column.written == "date" else 1)
+        ticks = np.rint(np.where(null, 0, values) * size).astype(np.int64).astype(unit)
+        return pd.Series(ticks).mask(null)
+    if column.written == "boolean":
+        truth = pd.Series(whole.astype(bool))
+        return truth.astype("boolean").mask(null) if column.nullable else truth
+    if column.categories:
+        return pd.Categorical.from_codes(
+            np.where(null, -1, values).astype(np.int64), list(column.categories),
+            ordered=column.kind == "ordinal" and column.written != "codes")
+    if column.written == "time" or not forms.is_plain(column):
+        return [text or None for text in forms.texts(column, values)]
+    if column.kind == "continuous":
+        return forms.rounded(column, values)
+    series = pd.Series(whole)
+    return series.astype("Int64").mask(null) if column.nullable else series
