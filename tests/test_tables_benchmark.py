@@ -104,14 +104,18 @@ def test_a_process_is_timed_and_a_failure_says_its_last_line(tmp_path):
 
 def test_the_page_says_where_ours_is_behind(monkeypatch):
     def cell(method, lr, pairs):
-        score = {name: {"mean": np.mean(values), "values": values} for name, values in (
-            ("lr", lr), ("rf", [0.5]), ("gb", [0.5]), ("pairs", pairs))}
+        score = {name: {"mean": np.mean(values), "values": values} for name, values in zip(
+            page.SHOWN, (lr, [0.5], [0.5], pairs), strict=True)}
         return {"table": "t", "rows": 9, "method": method, "epsilon": 1.0, "scores": score,
                 "runs": [], "stem": method, "relation": "r"}
 
     shown = (cell("marginals", [0.8, 0.9], [0.1]), cell("other", [0.7, 0.8], [0.05]))
     monkeypatch.setattr(page, "cells", lambda: shown)
-    lines = page.behind(1.0).splitlines()[2:]
-    assert lines == ["| t | pairs | 0.100 | 0.050 | other | yes |"]
-    monkeypatch.setattr(page, "cells", lambda: (shown[0],))
-    assert page.behind(1.0).startswith("None")
+    assert page.behind(1.0).splitlines()[-1] == "| t | pairs | 0.100 | 0.050 | other | yes |"
+    assert page.behind(1.0).count("\n| t") == 1
+    monkeypatch.setattr(page, "cells", lambda: (shown[0], cell("other", [0.9], [0.2])))
+    assert page.behind(1.0).splitlines()[-1] == "| t | LR | 0.850 | 0.900 | other | no |"
+    monkeypatch.setattr(page, "cells", lambda: (shown[0], cell("other", [0.8], [0.2])))
+    assert page.behind(1.0).endswith("There is none.")
+    monkeypatch.setattr(page, "cells", lambda: (shown[1],))
+    assert "not measured" in page.behind(1.0)

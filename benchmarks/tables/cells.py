@@ -17,6 +17,7 @@ from benchmarks.tables.methods import UNPAID, Method
 from benchmarks.tables.process import Failed, Spent, timed
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.data.base import Dataset
+from dpgen_jax.evaluation.marginals import Rows
 from dpgen_jax.evaluation.scores import summary
 
 PROGRAMS = Path(__file__).parent / "peers"
@@ -90,7 +91,7 @@ def run(cell: Cell, index: int, places: Places) -> dict[str, Any]:
         return {"error": str(error).replace(str(folder), "RUN")}
 
 
-def _scores(rows: measures.Rows, dataset: Dataset, seed: int) -> dict[str, float]:
+def _scores(rows: Rows, dataset: Dataset, seed: int) -> dict[str, float]:
     assert dataset.x_test is not None and dataset.y_test is not None
     return measures.measured(rows, (dataset.x_test, dataset.y_test), dataset.spec, seed)
 
@@ -141,7 +142,7 @@ def about(cell: Cell) -> dict[str, Any]:
     facts = {"table": cell.table, "about": data.SOURCES[cell.table].about, "part": cell.part,
              "rows": len(dataset.y_train), "test_rows": len(dataset.y_test),
              "columns": len(dataset.spec.columns), "classes": dataset.spec.classes,
-             "method": cell.method.name}
+             "method": cell.method.name, "measures": measures.ABOUT}
     if cell.method.name == "real":
         return facts
     facts |= {"epsilon": cell.epsilon, "delta": DELTA}

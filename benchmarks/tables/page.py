@@ -14,7 +14,7 @@ from benchmarks.tables.peer_list import UNTRIED
 
 FOLDER = common.RESULTS / "tables"
 OURS = "marginals"
-SHOWN = {"lr": "LR", "rf": "RF", "gb": "GB", "pairs": "pairs"}
+SHOWN = dict(zip((*measures.CLASSIFIERS, "pairs"), ("LR", "RF", "GB", "pairs"), strict=True))
 Results = dict[str, Any]
 
 
@@ -77,7 +77,7 @@ def table(name: str, epsilon: float, up: str) -> str:
         seconds = [run["cpu_seconds"] for run in cell["runs"] if "cpu_seconds" in run]
         link = f"[{cell['method']}]({up}/benchmarks/results/tables/{cell['stem']}.json)"
         return [link, *(with_range(cell["scores"][key], 3 if key == "pairs" else 2)
-                        for key in SHOWN), len(cell["scores"]["lr"]["values"]),
+                        for key in SHOWN), len(cell["scores"]["pairs"]["values"]),
                 f"{sum(seconds) / len(seconds):.0f}" if seconds else "", relation(cell),
                 cell.get("reads", "")]
 
@@ -108,22 +108,36 @@ def failures() -> str:
 
 
 def behind(epsilon: float) -> str:
-    """Return where `marginals` is not ahead: measures in which another method's mean is better."""
+    """Return where `marginals` is not ahead: measures in which another method's mean is better.
+
+    Args:
+      epsilon: The budget.
+    """
     rows: list[Sequence[object]] = []
+    measured = []
     for name in tables():
         chosen = {cell["method"]: cell for cell in of(name, epsilon) if "epsilon" in cell}
-        ours = chosen.get(OURS)
-        for key in SHOWN if ours else ():
-            assert ours is not None
-            ahead = [(other["scores"][key]["mean"], method) for method, other in chosen.items()
-                     if method != OURS and better(key, other, ours)]
-            if ahead:
-                best = (min if key == "pairs" else max)(ahead)
-                rows.append((name, SHOWN[key], f"{ours['scores'][key]['mean']:.3f}",
-                             f"{best[0]:.3f}", best[1], "yes" if apart(
-                                 key, chosen[best[1]], ours) else "no"))
-    return markdown(("table", "measure", OURS, "the best other", "which", "runs apart"), rows) if (
-        rows) else f"None: `{OURS}` is ahead in every measure of every table."
+        ours = chosen.pop(OURS, None)
+        if ours is None or not chosen:
+            continue
+        measured.append(name)
+        rows += [(name, SHOWN[key], *line) for key in SHOWN
+                 if (line := _behind(key, ours, chosen.values()))]
+    if not measured:
+        return f"`{OURS}` is not measured at this epsilon yet."
+    head = ("table", "measure", OURS, "the best other", "which", "runs apart")
+    where = f"Measured on {', '.join(measured)}, four measures each."
+    return f"{where}\n\n{markdown(head, rows)}" if rows else f"{where} There is none."
+
+
+def _behind(key: str, ours: Results, others: Iterable[Results]) -> tuple[str, ...]:
+    """Return the cells of a row of `behind`, or nothing where no other is better."""
+    ahead = [other for other in others if better(key, other, ours)]
+    if not ahead:
+        return ()
+    best = (min if key == "pairs" else max)(ahead, key=lambda cell: cell["scores"][key]["mean"])
+    means = (f"{cell['scores'][key]['mean']:.3f}" for cell in (ours, best))
+    return *means, best["method"], "yes" if apart(key, best, ours) else "no"
 
 
 def better(key: str, one: Results, other: Results) -> bool:
@@ -136,11 +150,6 @@ def apart(key: str, one: Results, other: Results) -> bool:
     """Return whether all runs of one cell are better than all runs of another."""
     a, b = (cell["scores"][key]["values"] for cell in (one, other))
     return max(a) < min(b) if key == "pairs" else min(a) > max(b)
-
-
-def methods_measured(found: Iterable[Results]) -> list[str]:
-    """Return the methods that made rows of any table."""
-    return sorted({cell["method"] for cell in found if cell["scores"] and "epsilon" in cell})
 
 
 def overview(epsilon: float) -> str:
@@ -160,7 +169,7 @@ def overview(epsilon: float) -> str:
 
 def runs_made() -> str:
     """Return how many runs a cell has: the fewest and the most."""
-    made = [len(cell["scores"]["lr"]["values"]) for cell in cells() if cell["scores"]]
+    made = [len(cell["scores"]["pairs"]["values"]) for cell in cells() if cell["scores"]]
     return f"{min(made)}" if min(made) == max(made) else f"{min(made)} to {max(made)}"
 
 
