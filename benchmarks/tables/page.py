@@ -10,7 +10,8 @@ from typing import Any
 from benchmarks import common
 from benchmarks.results_tables import markdown
 from benchmarks.tables import measures
-from benchmarks.tables.peer_list import UNTRIED
+from benchmarks.tables.methods import OURS as OF_THIS_LIBRARY
+from benchmarks.tables.peer_list import PEERS, UNTRIED
 
 FOLDER = common.RESULTS / "tables"
 OURS = "marginals"
@@ -153,14 +154,18 @@ def apart(key: str, one: Results, other: Results) -> bool:
 
 
 def overview(epsilon: float) -> str:
-    """Return the mean AUROC over the three classifiers, methods against tables."""
+    """Return the mean AUROC over the three classifiers, methods against tables.
+
+    Args:
+      epsilon: The budget.
+    """
     chosen = {(cell["method"], cell["table"]): cell for name in tables()
               for cell in of(name, epsilon)}
-    names = {method for method, _ in chosen}
+    names = dict.fromkeys((*(method for method, _ in chosen), *OF_THIS_LIBRARY, *PEERS))
 
     def rank(method: str) -> tuple[bool, float]:
         values = [mean_auroc(chosen[method, name]) for name in tables() if (method, name) in chosen]
-        return method != "real", -sum(values) / len(values)
+        return method != "real", -sum(values) / (len(values) or 1)
 
     return markdown(("method", *tables()), (
         (f"`{method}`", *(f"{mean_auroc(chosen[method, name]):.2f}" if (method, name) in chosen
@@ -174,7 +179,11 @@ def runs_made() -> str:
 
 
 def scale(up: str) -> str:
-    """Return the time and memory that a million rows take."""
+    """Return the time and memory that a million rows take, or nothing if that is not measured.
+
+    Args:
+      up: What leads from the page to the root.
+    """
     found = [json.loads(path.read_text(encoding="utf-8"))["results"] | {"stem": path.stem}
              for path in sorted(FOLDER.glob("scale-*.json"))]
 
@@ -187,5 +196,6 @@ def scale(up: str) -> str:
                         for key in ("cpu_seconds", "wall_seconds")),
                 f"{max(run['peak_bytes'] for run in made) / 1e9:.1f}", ""]
 
-    return markdown(("method", "CPU s", "wall s", "GB", "why not"),
-                    (row(cell) for cell in found if cell["method"] != "real"))
+    return "" if not found else markdown(
+        ("method", "CPU s", "wall s", "GB", "why not"),
+        (row(cell) for cell in found if cell["method"] != "real"))

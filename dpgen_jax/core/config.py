@@ -78,8 +78,8 @@ class DataOptions:
     test_csv: str | None = None
     """the held-out part of a csv"""
     test_fraction: float | None = None
-    """for data without a held-out part: the share that is held out, such as 0.2; by a hash of each
-    record, so that neither order nor class decides, and the same ones every time"""
+    """for data without a held-out part: the share that is held out, by a hash of each record; 0.2
+    where `train` is told none, 0: none"""
     attribute: str | None = None
     """celeba: gender or hair; places365: the classes, with ; between them"""
     skip_bad: bool = False
