@@ -112,7 +112,7 @@ def test_the_page_says_where_ours_is_behind(monkeypatch):
     shown = (cell("marginals", [0.8, 0.9], [0.1]), cell("other", [0.7, 0.8], [0.05]))
     monkeypatch.setattr(page, "cells", lambda: shown)
     assert page.behind(1.0).splitlines()[-1] == "| t | pairs | 0.100 | 0.050 | other | yes |"
-    assert page.behind(1.0).count("\n| t") == 1
+    assert page.behind(1.0).count("\n| t |") == 1
     monkeypatch.setattr(page, "cells", lambda: (shown[0], cell("other", [0.9], [0.2])))
     assert page.behind(1.0).splitlines()[-1] == "| t | LR | 0.850 | 0.900 | other | no |"
     monkeypatch.setattr(page, "cells", lambda: (shown[0], cell("other", [0.8], [0.2])))
