@@ -47,8 +47,8 @@ MAY_IMPORT = {
               "core.console",  # a question before a download
               "accountant.events"},
     "evaluation/": {"evaluation", "nets", "core", "release", "data", "run.folder", "run.metrics"},
-    "release/": {"release", "methods", "core", "version", "data.transform", "data.tables",
-                 "data.parsing", "data.finishing", "data.frames", "data.forms",
+    "release/": {"release", "methods", "core", "version", "data.transform",
+                 "data.finishing", "data.frames", "data.forms", "data.writing",
                  "data.constraints", "data.schema_columns",
                  "aggregation.discrete_laplace", "accountant.events", "run"},
     # the glue of a run: it handles sealed values and opens none

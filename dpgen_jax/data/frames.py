@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpgen_jax.core.types import Column, TableSpec, UserError
-from dpgen_jax.data import forms, tables
+from dpgen_jax.data import forms, tables, writing
 from dpgen_jax.data.base import Dataset
 from dpgen_jax.data.parsing import Cells, coded
 from dpgen_jax.data.schema import Schema
@@ -98,9 +98,9 @@ def frame(spec: TableSpec, codes: np.ndarray, y: np.ndarray, first: int = 0) -> 
     except ImportError as error:
         raise UserError("a frame needs pandas; pip install 'dpgen_jax[pandas]'") from error
     data: list[tuple[str, Any]] = [(column.name, _series(column, values))
-                                   for column, values in tables.in_order(spec, codes, y)]
+                                   for column, values in writing.in_order(spec, codes, y)]
     for identifier in spec.identifiers:
-        data.insert(identifier.position, (identifier.name, tables.identifiers(
+        data.insert(identifier.position, (identifier.name, writing.identifiers(
             identifier, first, len(y))))
     return pd.DataFrame(dict(data))
 
