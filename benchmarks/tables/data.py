@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import functools
 import json
@@ -19,6 +18,7 @@ from dpgen_jax.data import schema, tables, transform
 from dpgen_jax.data.base import Dataset
 from dpgen_jax.data.held_out import hashes
 from dpgen_jax.data.parsing import Coded
+from dpgen_jax.release import export
 
 SEED = 20_2611
 TRAIN_PART, VALIDATION_PARTS = 0.8, 4
@@ -129,9 +129,7 @@ def write(dataset: Dataset, folder: Path) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     codes = transform.decode(dataset.spec, dataset.x_train)
-    names, rows = tables.cells(dataset.spec, codes, dataset.y_train)
-    with open(folder / "train.csv", "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([names, *rows])
+    export.write_csv(folder / "train.csv", codes, dataset.y_train, dataset.spec)
     (folder / "schema.yaml").write_text(json.dumps(document(dataset.spec), indent=1))
 
 
