@@ -184,6 +184,9 @@ def _table(release: Release, spec: TableSpec, dataset: Dataset, options: Evaluat
         raise UserError("--inception-weights is for images; this release makes a table")
     draw = _once(lambda n, seed: delivered(release, spec, n, seed))
     parts = [table_scores.utility(draw, _test(dataset), _train(dataset), spec, options, log)]
+    if spec.constraints:
+        parts.append(_timed("constraints", lambda: {
+            "constraints": _mended(release, parts[0]["n_samples"])}))
     if "membership" in options.metrics:
         n_compared = min(MAX_COMPARED["full"], parts[0]["n_samples"])
         parts.append(_timed("membership", lambda: _membership(
@@ -191,9 +194,18 @@ def _table(release: Release, spec: TableSpec, dataset: Dataset, options: Evaluat
     return _merged(parts)
 
 
+def _mended(release: Release, n: int) -> list[str]:
+    """Return lines on how many synthetic rows had to be changed to keep the constraints."""
+    sampler = release.stream(n, seed=0)
+    for _ in sampler:
+        pass
+    return sampler.report()
+
+
 def _membership(release: Release, draws: Sequence[Images], dataset: Dataset, log: Log
                 ) -> dict[str, Any]:
-    part, keys = membership.membership(draws, _train(dataset), _test(dataset), release.privacy, log)
+    part, keys = membership.membership(draws, _train(dataset), _test(dataset), release.privacy, log,
+                                       dataset.subjects)
     return {"membership": part, "not_covered_by_epsilon": keys}
 
 

@@ -15,7 +15,8 @@ PRESETS = {
     "glyphs": Preset(Config(), ImageSpec(12, 12, 1, 10), 10.0, 1e-5, 30000, OURS, dataset="glyphs"),
     "mnist-eps1": Preset(Config(warp=0.2), MNIST, 1.0, 1e-5, 60000, OURS),
     "mnist-eps10": Preset(Config(warp=0.2), MNIST, 10.0, 1e-5, 60000, OURS),
-    "fashion-eps1": Preset(Config(warp=0.03, trust=0.4, whitening=0.05, steps=4), MNIST, 1.0, 1e-5, 60000, OURS),
+    "fashion-eps1": Preset(Config(warp=0.03, trust=0.4, whitening=0.05, steps=4), MNIST, 1.0, 1e-5,
+                           60000, OURS),
     "fashion-eps10": Preset(Config(warp=0.03, trust=0.5), MNIST, 10.0, 1e-5, 60000, OURS),
     "digits": Preset(Config(), ImageSpec(8, 8, 1, 10), 10.0, 1e-5, 1437, OURS, dataset="digits"),
 }

@@ -105,7 +105,7 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
     holds = protection.stamp(request.budget, request.seed, plan.config, plan.protected).holds
     run_id = files.run_id() if request.resume else ""
     with spending.before(plan.records, mechanism, request.budget, holds, request.total_epsilon,
-                         run_id, notices.private) as witness:
+                         run_id, notices.private, plan.grouping) as witness:
         (folder.reopen if request.resume else folder.create)(files.root, plan.public_config)
         partition = resume.identity(files, plan.records, plan.assign, request.resume, request.seed)
         ledger = resume.ledger(files, mechanism, plan.public_config, request.resume, witness(files))
@@ -134,7 +134,9 @@ def deal(plan: Plan, begun: Begun, log: Log) -> Dealt:
     bits = OsBits() if seed is None else SeededBits(seed, ledger.incarnation)
     side_releases.charge_once(ledger, plan.purchases)
     counts = side_releases.class_counts(plan.files, ledger, plan.records, plan.spec,
-                                        plan.request.budget.class_epsilon, bits, log)
+                                        plan.request.budget.class_epsilon, bits, log,
+                                        plan.protected.rows_per_unit,
+                                        begun.partition if plan.protected.rows_per_unit else None)
     return Dealt(sealing.deal(plan.records, begun.partition), counts, bits)
 
 
@@ -167,7 +169,7 @@ def train(plan: Plan, begun: Begun, dealt: Dealt, log: Log) -> Trained:
     state = training.post_train(state, last_key(state, plan.config))
     if state.post_step < post_steps:
         log(f"the generator was trained for {state.post_step} of {post_steps} steps; "
-            f"--resume --out {plan.files.root} trains it to the end, at no cost in privacy")
+            f"to train it to the end, at no cost in privacy: {folder.go_on(plan.files.root)}")
     return Trained(state, dealt.class_counts, dealt.bits.label, lambda: training.keep(state))
 
 
@@ -227,7 +229,7 @@ def nothing_released(files: RunFolder, stop: Stop) -> UserError:
     """Returns the error of a run that made no step."""
     if stop():
         error = UserError("interrupted before the first step: there is no generator to release; "
-                          f"go on with --resume --out {files.root}")
+                          f"to go on: {folder.go_on(files.root)}")
         error.exit_code = stop.exit_code or error.exit_code
         return error
     return BudgetExceeded(f"what {files.ledger} holds leaves no budget for a step, and there is no "

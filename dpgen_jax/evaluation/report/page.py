@@ -69,11 +69,13 @@ def page(report: Report) -> str:
         targets=table_parts.targets(metrics),
         fidelity=tables.fidelity(metrics), figures=report.figures,
         shares=table_parts.label_shares(metrics), groups=table_parts.subgroups(metrics),
+        constraints=metrics.get("constraints") or (),
         far_off=(metrics.get("fidelity") or {}).get("far_off") or (),
         judge=tables.judge(metrics),
         attacks=tables.membership(membership, tables.from_real(metrics)),
         attacks_figure=figures.attacks(membership), membership=membership,
-        settings=tables.settings({k: v for k, v in report.config.items() if k not in SOFTWARE}),
+        settings=tables.settings({k: v for k, v in report.config.items()
+                                  if k not in (*SOFTWARE, *HIDDEN)}),
         versions=tables.settings({k: report.config[k] for k in SOFTWARE if k in report.config},
                                  "code"),
         ledger=tables.ledger(privacy), everything=tables.everything(metrics) if metrics else ())
@@ -81,6 +83,8 @@ def page(report: Report) -> str:
 
 SOFTWARE = ("versions", "git", "package_version", "generator_sha256")
 """Fields of config.json on the software that ran, not on what the user asked for."""
+HIDDEN = ("typed",)
+"""Fields of config.json that the report leaves out: paths of this machine."""
 
 
 def statement(privacy: dict[str, Any], metrics: dict[str, Any]) -> dict[str, Any]:
