@@ -209,7 +209,7 @@ def _grouped(entries: list[Any], names: list[str]) -> list[tuple[str, str]]:
             raise UserError(f"{entry!r} names no entry; write {names[0]}.min, or another column "
                             "and entry, or remove it")
         sorts.setdefault(TERMS.get(what, what), {})[column] = None
-    return [(sort, ", ".join(members)) for sort, members in sorts.items()]
+    return [(sort, listed(members)) for sort, members in sorts.items()]
 
 
 def _bought(rows: Any) -> list[dict[str, Any]]:
