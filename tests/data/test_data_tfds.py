@@ -187,7 +187,8 @@ def test_a_question_at_a_terminal(monkeypatch, capsys, typed, agreed):
 def test_a_table_has_the_schema_of_its_description():
     """Names of classes and kinds are public; bounds stand in no description."""
     data = load("tfds:tiny_table")
-    kinds = {column.name: (column.kind, column.low, column.high, column.categories, column.nullable)
+    kinds = {column.name: (column.kind, column.low, column.high, column.categories,
+                           column.nullable)
              for column in (*data.spec.columns, data.spec.label)}
     assert kinds == {
         "carat": ("continuous", 0, 4.75, (), True), "rooms": ("integer", 0, 19, (), False),
@@ -197,8 +198,8 @@ def test_a_table_has_the_schema_of_its_description():
         "cut": ("categorical", 0, 0, ("Fair", "Good", "Ideal"), False)}
     assert data.spec.label.name == "cut" and (len(data.y_train), len(data.y_test)) == (20, 10)
     assert [entry.what for entry in data.uncovered] == [
+        "bounds of carat, size[0], size[1], rooms, price read from private data",
         "nullability of carat, size[0], size[1], price read from private data",
-        "bounds of carat, rooms, size[0], size[1], price read from private data",
         "kind of rooms read from private data"]
     assert data.notes[1] == "features that are texts are left out: name"
     codes = transform.decode(data.spec, data.x_train)

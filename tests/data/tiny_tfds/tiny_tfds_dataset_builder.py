@@ -46,8 +46,8 @@ class TinyTable(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     def _generate_examples(self, first, last):
         for i in range(first, last):
             yield i, {"features": {
-                "carat": float("nan") if i == 3 else i / 4, "clear": i % 2 == 0, "name": f"stone {i}",
-                "rooms": i, "cut": i % 3, "size": np.array([i, -i], np.float32)},
+                "carat": float("nan") if i == 3 else i / 4, "clear": i % 2 == 0, "cut": i % 3,
+                "name": f"stone {i}", "rooms": i, "size": np.array([i, -i], np.float32)},
                 "price": 100.0 * i}
 
 
