@@ -1,6 +1,6 @@
 """Measures how useful and how like real ones synthetic records are, and what attacks learn.
 
-    python -m dpgen_jax.evaluate RUN_OR_RELEASE --dataset D [--fast] [--out DIR] [...]
+    python -m dpgen_jax.evaluate RUN_OR_RELEASE [--dataset D] [--fast] [--out DIR] [...]
 
 It writes metrics.json and report.html.
 """
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 DESCRIPTION = ("Measures how useful and how like real records the synthetic ones are, and what "
                "attacks learn from them; writes metrics.json and report.html.")
-TASKS = ("gen2real", "real2gen", "real2real")
+EMBEDDED = ("glyphs", "digits", "breast_cancer")
+PARTS = frozenset({"all", "data", "dataset", "records", "rows", "table", "train", "training"})
+"""names of files that say nothing of what the data are"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,8 +39,8 @@ class Evaluate:
     """a run folder or a release folder"""
     evaluation: Annotated[Evaluation, cli.FLAT]
     data: Annotated[DataOptions, cli.FLAT]
-    dataset: str = "glyphs"
-    """the data set that was trained on, whose held-out part is tested on"""
+    dataset: str | None = None
+    """the data set that was trained on, whose held-out part is tested on; a run knows its own"""
     out: Path | None = None
     """folder for metrics.json, report.html and private/; RUN/evaluation if left out, or
     `evaluation` beside a release"""
@@ -50,7 +52,10 @@ def command(argv: list[str]) -> None:
         cli.renamed("evaluate --compare", "compare")
         return compare.command(cli.without_flag(argv, "--compare"))
     args = cli.parse(Evaluate, argv, "python -m dpgen_jax.evaluate", DESCRIPTION)
-    from dpgen_jax.evaluation import assess
+    if args.dataset is None:
+        args = cli.parse(Evaluate, _with_data_set(args.source, argv),
+                         "python -m dpgen_jax.evaluate", DESCRIPTION)
+    from dpgen_jax.evaluation import assess, writing
     from dpgen_jax.release import bundle
 
     release = bundle.load(args.source)
@@ -63,9 +68,11 @@ def command(argv: list[str]) -> None:
         raise UserError(f"--out {out} lies in a release, which is shared, and an evaluation holds "
                         "real records; name another folder")
     dataset = _held_out(args, release, run)
+    if (name := _named(dataset.name, args.dataset or "")) != dataset.name:
+        dataset = dataclasses.replace(dataset, name=name)
     started = time.monotonic()
     results = assess.assess(release, dataset, args.evaluation, lambda line: print(line, flush=True))
-    report = assess.write(results, release, dataset, out, run)
+    report = writing.write(results, release, dataset, out, run)
     print(f"guarantee: {guarantee.line(release.privacy)}")
     if release.classifies:
         print(f"accuracy on {results['n_test']:,} held-out records: {results['accuracy']:.4f}\n"
@@ -77,6 +84,20 @@ def command(argv: list[str]) -> None:
           "numbers from real records are not covered by epsilon")
 
 
+def _with_data_set(source: Path, argv: list[str]) -> list[str]:
+    """The arguments with the data set that a run was trained on, and the options that it had."""
+    from dpgen_jax.run import typed
+
+    options = [field.name for field in dataclasses.fields(DataOptions)]
+    words = typed.data_words(source, options) if (source / "release").is_dir() else None
+    if words is None and (name := _trained_on(source, "dataset", "")) in EMBEDDED:
+        words = [f"--dataset={name}"]
+    if words is None:
+        raise UserError(f"{source} does not say which data set it was trained on; name it with "
+                        "--dataset")
+    return typed.merged(words, argv)
+
+
 def _held_out(args: Evaluate, release: Release, run: Path | None) -> Dataset:
     """The data set that is tested on, read as the run read it where the user does not say how.
 
@@ -85,8 +106,9 @@ def _held_out(args: Evaluate, release: Release, run: Path | None) -> Dataset:
     from dpgen_jax import data
     from dpgen_jax.core.types import ImageSpec
 
-    options, kind = args.data, args.dataset.partition(":")[0]
-    known = _trained_on(run) if run else {}
+    place = args.dataset or ""
+    options, kind = args.data, place.partition(":")[0]
+    known = dict(_trained_on(run, "data_options", {})) if run else {}
     if options.test_csv:  # the held-out part is this file
         known.pop("test_fraction", None)
     if known.pop("kind", None) == kind:
@@ -97,47 +119,40 @@ def _held_out(args: Evaluate, release: Release, run: Path | None) -> Dataset:
     if (source and not source.sized and options.image_size is None
             and isinstance(release.spec, ImageSpec)):
         options = dataclasses.replace(options, image_size=release.spec.height)
-    return data.load(args.dataset, **vars(options))
+    return data.load(place, **vars(options))
 
 
-def _trained_on(run: Path) -> dict[str, Any]:
-    """The options with which a run read its data set; none where an earlier version began it."""
+def _named(name: str, source: str) -> str:
+    """The name of a data set: that of its folder where its file is called after a part of data."""
+    from dpgen_jax.data.base import safe_name
+
+    kind, _, place = source.partition(":")
+    folder = Path(place).resolve().parent.name
+    if kind in ("csv", "npz") and name.lower() in PARTS and folder:
+        return safe_name(folder)
+    return name
+
+
+def _trained_on(run: Path, name: str, default: Any) -> Any:
+    """A field of a run's config.json on its data set; earlier versions left some out."""
     from dpgen_jax.release import contents
 
     config = run / "config.json"
     if not config.is_file():
-        return {}
-    return dict(contents.described(config).get("data_options") or {})
+        return default
+    return contents.described(config).get(name) or default
 
 
 def show(results: dict[str, Any]) -> None:
-    """Prints results: the tasks side by side, then the likeness, the attacks and the notes.
+    """Prints results.
 
     Args:
         results: The content of metrics.json.
     """
-    print(results["setting"]["text"])
-    tasks = [task for task in TASKS if task in results]
-    for name, scores in results[tasks[0]].items() if tasks else ():
-        for metric in (m for m in ("auroc", "auprc", "accuracy") if m in scores):
-            parts = [f"{task} {_number(results[task][name][metric])}" for task in tasks
-                     if name in results[task]]
-            print(f"{name:19} {metric:8}  {'   '.join(parts)}")
-    for name, score in results.get("fidelity", {}).items():
-        if "mean" in score:
-            floor = score.get("floor")
-            beside = "" if floor is None else f"   real against real {floor:.4f}"
-            print(f"{name.replace('_', ' '):22}  {_number(score)}{beside}")
-    if "schema_violations" in results:
-        print(f"share of cells that break the schema: {results['schema_violations']['mean']:.2g}")
-    if "membership" in results:
-        print(results["membership"]["sentence"])
-    for note in results.get("notes", []):
-        print(f"note: {note}")
+    from dpgen_jax.evaluation.report import terminal
 
-
-def _number(score: dict[str, Any]) -> str:
-    return f"{score['mean']:.4f} +- {score['std']:.4f}"
+    for line in terminal.lines(results):
+        print(line)
 
 
 if __name__ == "__main__":

@@ -30,14 +30,14 @@ DESCRIPTION = ("Drafts the schema of a CSV file from its data, or buys the entri
 
 @dataclasses.dataclass(frozen=True)
 class Flags:
-    """One of --label (draft) and --schema with --schema-epsilon (buy) is needed."""
+    """Without --schema a schema is drafted, with it and --schema-epsilon entries are bought."""
 
     source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA.csv")]
     """the CSV file, or tfds:NAME"""
     out: Path
     """the schema to write; must not exist"""
     label: str | None = None
-    """draft: the column of the classes"""
+    """draft: the column of the classes; left out where rows have none"""
     schema: str | None = None
     """buy: a draft, with `private` for what is bought"""
     schema_epsilon: float | None = None
@@ -79,7 +79,7 @@ def run(flags: Flags, log: Callable[[str], None] = print) -> None:
 def _document(flags: Flags) -> dict[str, Any]:
     """The schema that is drafted from the data, or the draft with its purchases."""
     buys = (flags.schema, flags.schema_epsilon) != (None, None) or flags.schema_delta
-    if flags.label is not None and not buys:
+    if not buys:
         cells, described = _cells(flags)
         return schema_draft.draft(cells, flags.label, described)
     if flags.label is None and flags.schema is not None and flags.schema_epsilon is not None:
@@ -88,8 +88,8 @@ def _document(flags: Flags) -> dict[str, Any]:
         columns = draft.get("columns") if isinstance(draft, dict) else None
         cells, _ = _cells(flags, columns if isinstance(columns, dict) else {})
         return schema_purchase.buy(draft, cells, price, flags.schema)
-    raise UserError("give --label COLUMN to draft a schema, or --schema DRAFT with "
-                    "--schema-epsilon E to buy its private entries")
+    raise UserError("give --schema DRAFT with --schema-epsilon E to buy its private entries, or "
+                    "neither to draft a schema, with --label COLUMN where rows have classes")
 
 
 def _cells(flags: Flags, columns: Iterable[str] = ()) -> tuple[Cells, dict[str, dict[str, Any]]]:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import tyro
 
 from dpgen_jax import methods, presets, schema
 from dpgen_jax.core import cli
 from dpgen_jax.core.config import Budget, DataOptions, MonitorOptions, Runtime
+from dpgen_jax.core.console import tell
+from dpgen_jax.presets import choice
+from dpgen_jax.run import typed
+
+if TYPE_CHECKING:
+    from dpgen_jax.data import Dataset
 
 Config = TypeVar("Config")
 DESCRIPTION = ("Trains a generator under differential privacy. Every field of the method's "
@@ -22,7 +28,7 @@ class Train(Generic[Config]):
     """The flags."""
 
     preset: str
-    """whose values are the defaults"""
+    """whose values are the defaults; chosen for the data if left out"""
     epsilon: float
     """the promise; inf: no privacy"""
     delta: float
@@ -31,14 +37,15 @@ class Train(Generic[Config]):
     """of epsilon, for noisy class counts by which labels are sampled; 0: classes in equal shares"""
     config: Annotated[Config, cli.FLAT]
     dataset: str = "glyphs"
-    """what to train on: glyphs, or SOURCE:PLACE as the documentation lists data sets"""
+    """what to train on: a file or folder, glyphs, or SOURCE:PLACE as the documentation lists data
+    sets"""
     out: Path | None = None
     """run folder; runs/METHOD-DATASET-TIME if left out"""
     total_epsilon: float | None = None
     """refuse a run with which all runs on these records, as far as this machine's journal knows
     them, would go beyond this epsilon"""
     resume: bool = False
-    """go on with the run in --out"""
+    """go on: `--resume RUN` needs nothing else; without RUN, with the run in --out"""
     seed: int | None = None
     """repeats a run bit for bit; then there is NO privacy claim"""
     accept_uncovered: bool = False
@@ -59,8 +66,25 @@ class TrainClients(Train[Config], Generic[Config]):
     clients: Annotated[int | None, tyro.conf.Suppress] = None
 
 
-def parse(method: str, argv: list[str]) -> Train[Any]:
-    """Parses the flags, whose defaults are those of the preset, or of the data set's default one.
+@dataclasses.dataclass(frozen=True)
+class Chosen:
+    """A training as it will be run.
+
+    Attributes:
+        method: The name of the method.
+        args: The flags, with the preset's values where the user stated none.
+        dataset: The data set.
+        why: Why the method and the preset were chosen; empty where the user named both.
+    """
+
+    method: str
+    args: Train[Any]
+    dataset: Dataset
+    why: str
+
+
+def parse(method: str, argv: list[str], chosen: choice.Choice | None = None) -> Train[Any]:
+    """Parses the flags, whose defaults are those of the preset.
 
     The configuration of the method is a type parameter of the flags and not a tyro subcommand:
     subcommands would load all methods and all presets, whichever is trained.
@@ -68,17 +92,21 @@ def parse(method: str, argv: list[str]) -> Train[Any]:
     Args:
         method: The name of the method.
         argv: The arguments behind it.
+        chosen: The preset that was chosen for the data; None for the one that the user names, or
+            before the data are read.
 
     Raises:
         UserError: For an unknown method or preset, and from the parser.
     """
     module = methods.get(method)
     dataset = "federated" if "--federated" in argv else cli.peek(argv, "--dataset") or "glyphs"
-    name, preset = presets.get(method, cli.peek(argv, "--preset"), dataset)
+    stated = cli.peek(argv, "--preset")
+    name, preset = (chosen.name, chosen.preset) if chosen else presets.get(
+        method, stated or choice.provisional(method, dataset))
     clients = any(field.name == "clients" for field in dataclasses.fields(module.Config))
     kind: Any = TrainClients if clients else Train
     defaults = kind(name, preset.epsilon, preset.delta, preset.class_epsilon, preset.config)
-    if cli.peek(argv, "--preset") is not None:
+    if stated is not None:
         from dpgen_jax.run import preset_data
 
         place = cli.peek(argv, "--dataset") or defaults.dataset
@@ -95,29 +123,101 @@ def command(argv: list[str]) -> int | None:
         cli.renamed("train --init-schema", "schema")
         schema.command(cli.without_flag(argv, "--init-schema"))
         return None
-    method, argv = cli.split_method(argv, "datalens")
-    args = parse(method, argv)
+    method, words = cli.split_method(typed.resumed(argv), "")
+    words = _with_kind(words)
+    if not (method or cli.peek(words, "--dataset")):
+        method, _ = choice.DEMONSTRATION
     cli.use_all_cores()
-    from dpgen_jax import data
-    from dpgen_jax.run import lifecycle, preset_data, protection
+    chosen = choose(method, words)
+    from dpgen_jax.run import lifecycle, protection
     from dpgen_jax.run.progress import Notices
 
-    if cli.peek(argv, "--preset") is None:
-        dataset = data.load(args.dataset, **vars(args.data))
-    else:
-        _, preset = presets.get(method, args.preset)
-        dataset = preset_data.load(args.preset, preset, args.dataset, args.data)
-    clients = args.clients
-    if isinstance(args, TrainClients) and cli.peek(argv, "--clients") is not None:
+    args, clients = chosen.args, chosen.args.clients
+    if isinstance(args, TrainClients) and cli.peek(words, "--clients") is not None:
         clients = args.config.clients  # asked for, and not a preset's
-    dataset, config = protection.federated(dataset, args.config, clients, args.alpha)
+    dataset, config = protection.federated(chosen.dataset, args.config, clients, args.alpha)
     request = lifecycle.Request(
-        method, args.preset, config, Budget(args.epsilon, args.delta, args.class_epsilon),
+        chosen.method, args.preset, config, Budget(args.epsilon, args.delta, args.class_epsilon),
         args.runtime, args.out, args.resume, args.seed, args.monitor, args.accept_uncovered,
-        args.total_epsilon)
+        args.total_epsilon, chosen.why, typed.kept(chosen.method, words))
     notices = Notices()
     lifecycle.run(request, dataset, notices=notices)
     return cli.INCOMPLETE if notices.failures else None
+
+
+def choose(method: str, words: list[str]) -> Chosen:
+    """Reads the data set, and chooses what the user did not name by what is public of it.
+
+    Args:
+        method: The name of the method; empty where the user named none.
+        words: The flags.
+
+    Returns:
+        The training; nothing is written or spent.
+
+    Raises:
+        UserError: For flags that are no good, for data that cannot be read, and where no preset of
+            the method is for such data.
+    """
+    from dpgen_jax.run import preset_data
+
+    reasons: list[str] = []
+    place = cli.peek(words, "--dataset") or choice.DEMONSTRATION[1]
+    first = method or choice.method_for(choice.kind_of(place))[0]
+    args = parse(first, words)
+    if cli.peek(words, "--preset") is not None:
+        _, preset = presets.get(first, args.preset)
+        dataset = preset_data.load(args.preset, preset, place, args.data)
+    else:
+        from dpgen_jax import data
+
+        dataset = data.load(place, **vars(args.data))
+    dataset = _with_held_out(dataset, args)
+    facts = choice.Facts(choice.public_name(place, args.data.attribute), dataset.spec,
+                         len(dataset.y_train), dataset.clients is not None)
+    if not method:
+        method, why = choice.method_for(facts.kind)
+        reasons.append(why)
+        args = args if method == first else parse(method, words)
+    if cli.peek(words, "--preset") is None and not getattr(args.config, "federated", False):
+        stated = args.epsilon if cli.peek(words, "--epsilon") is not None else None
+        tuned = args.config != presets.get(method, args.preset)[1].config
+        serving = choice.preset_for(method, facts, stated, tuned)
+        reasons.append(serving.why)
+        if (serving.name, serving.preset) != presets.get(method, args.preset):
+            args = parse(method, words, serving)
+    return Chosen(method, args, dataset, "; ".join(reasons))
+
+
+def _with_held_out(dataset: Dataset, args: Train[Any]) -> Dataset:
+    """The data set with a held-out part, before anything is spent on what could be tested on.
+
+    A resumed run holds out what it did at its start.
+    """
+    from dpgen_jax.data import held_out
+
+    share = held_out.SHARE
+    if args.resume and args.out and (args.out / "config.json").is_file():
+        share = typed.data_options(args.out).get("test_fraction", 0)
+    stated = args.data.test_fraction is not None or dataset.x_test is not None
+    if stated or dataset.clients is not None or not share or len(dataset.y_train) < 3:
+        return dataset
+    return dataclasses.replace(held_out.hold_out(dataset, share),
+                               options=dataset.options | {"test_fraction": share})
+
+
+def _with_kind(words: list[str]) -> list[str]:
+    """The flags with the kind of data set before a bare path, which is said."""
+    place = cli.peek(words, "--dataset")
+    if place is None:
+        return words
+    from dpgen_jax import data
+
+    kind = "" if place.partition(":")[0] in data.SOURCES else data.kind_of(place)
+    if not kind:
+        return words
+    tell(f"note: {place} is read as {kind}:{place}")
+    return typed.merged(words, [f"--dataset={kind}:{place}"])
 
 
 if __name__ == "__main__":

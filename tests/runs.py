@@ -24,9 +24,10 @@ CONFIG = dataclasses.replace(small_datalens.CONFIG, sigma=None, steps=6)
 # One step a block, a checkpoint after every block.
 RUNTIME = Runtime(devices=1, chunk=4, steps_per_call=1, checkpoint_minutes=0)
 FLAGS = [f"--{name}={value}" for name, value in {
-    "teachers": 10, "batch": 4, "top-k": 8, "delta": 1e-3, "generator.latent": 4,
-    "generator.hidden": 16, "generator.channels": 8, "discriminator.channels1": 4,
-    "discriminator.channels2": 8, "discriminator.hidden": 8, "devices": 1, "chunk": 4}.items()]
+    "test-fraction": 0, "teachers": 10, "batch": 4, "top-k": 8, "delta": 1e-3,
+    "generator.latent": 4, "generator.hidden": 16, "generator.channels": 8,
+    "discriminator.channels1": 4, "discriminator.channels2": 8, "discriminator.hidden": 8,
+    "devices": 1, "chunk": 4}.items()]
 
 
 def images(seed: int = 0, n: int = N):

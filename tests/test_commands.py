@@ -48,9 +48,12 @@ def one_line(err: str) -> str:
 def test_training_prints_its_progress(trained):
     assert trained.returncode == 0, trained.stderr
     said = trained.stdout.splitlines()
-    assert said[1] == "run folder: run"
-    assert "60 records, 10 units" in said[2] and "epsilon 10" in said[2]
-    assert said[-1] == (f"release: run/release ({STEPS} steps; (epsilon, delta) replace-one; "
+    assert said[0].startswith("datalens, preset images-eps10: epsilon 10 at delta 0.001 for each "
+                              "record, its label included (replace-one); chosen for images")
+    assert said[2] == "run folder: run"
+    assert "60 records, 10 units" in said[3] and "epsilon 10" in said[3]
+    assert said[-1] == "samples: run/release/samples.png"
+    assert said[-2] == (f"release: run/release ({STEPS} steps; (epsilon, delta) replace-one; "
                         "epsilon 10, delta 0.001, unit record)")
     form = r"{} steps, +[\d.]+(s/step|step/s), [\d:]+ gone, [\d:]+ left, epsilon={}"
     for steps, epsilon in ((1, r"4\.\d\d\d"), (STEPS, r"9\.9\d\d")):
@@ -89,14 +92,14 @@ def test_the_privacy_statement(run):
     assert event.sensitivity == 2 * np.sqrt(4 * 8) and count == STEPS
     assert held.epsilon() <= privacy["epsilon"] == 10.0
     expected = {"delta": 1e-3, "relation": "replace-one", "unit": "record", "steps": STEPS,
-                "method": "datalens", "preset": "glyphs", "noise_source": "os-entropy",
+                "method": "datalens", "preset": "images-eps10", "noise_source": "os-entropy",
                 "data_dependent_epsilon": None}
     assert expected.items() <= privacy.items()
     assert "hyper-parameter tuning" in privacy["not_accounted"]
     assert privacy["accountant"] and privacy["package_version"]
 
 
-TRAIN = ["--dataset", "npz:noise.npz", *runs.FLAGS]
+TRAIN = ["datalens", "--dataset", "npz:noise.npz", *runs.FLAGS]
 
 
 @pytest.mark.slow

@@ -23,7 +23,8 @@ def test_a_folder_that_holds_a_run_is_refused(run, call, monkeypatch):
     monkeypatch.chdir(run.parent)
     before = runs.snapshot(run)
     code, out, err = call(train, *TRAIN, "--out", "run")
-    assert code == 2 and "run holds a run; pass --resume" in one_line(err)
+    assert code == 2
+    assert "run holds a run; go on with it: python -m dpgen_jax.train --resume run" in one_line(err)
     assert runs.snapshot(run) == before and "release" not in out
 
 

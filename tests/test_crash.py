@@ -67,9 +67,9 @@ class Training:
         self.log.touch()
 
     def start(self, moment, *flags):
-        words = ["--dataset", "npz:noise.npz", *runs.FLAGS, "--sigma", "3000", "--epsilon", "10",
-                 "--steps", MOST, "--steps-per-call", 1, "--checkpoint-minutes", 0, "--out", "run",
-                 *flags]
+        words = ["datalens", "--dataset", "npz:noise.npz", *runs.FLAGS, "--sigma", "3000",
+                 "--epsilon", "10", "--steps", MOST, "--steps-per-call", 1,
+                 "--checkpoint-minutes", 0, "--out", "run", *flags]
         return subprocess.Popen(
             [sys.executable, "runner.py", str(self.log), moment, *map(str, words)], cwd=self.place,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

@@ -178,5 +178,5 @@ def test_nothing_is_written_into_a_release(place, inside):
 def test_a_run_without_a_release_says_so(place, tmp_path):
     shutil.copytree(place / "run", tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "release")
-    with pytest.raises(UserError, match="has no release yet; finish it with --resume"):
+    with pytest.raises(UserError, match="has no release yet; finish it with train --resume"):
         command(tmp_path, source="run", data=place / "data.npz")

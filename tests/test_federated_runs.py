@@ -35,7 +35,7 @@ FLAGS = [f"--{name}={value}" for name, value in {
     "batch": 3, "pool": 2, "records-per-step": 3, "critic-steps": 1, "critic-steps-first": 1,
     "client-records": 8, "warm-steps": 0, "penalty": 0, "generator.latent": 2,
     "generator.width": 2, "critic.width": 2, "steps": 3, "delta": 1e-3, "devices": 1,
-    "chunk": 1}.items()]
+    "chunk": 1, "test-fraction": 0}.items()]
 
 
 def held(*sizes):

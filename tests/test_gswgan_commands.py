@@ -28,9 +28,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 CONFIG = small_gswgan.gs(critics=6, warm_steps=4, penalty=0.0, sigma=None, steps=4)
 RUNTIME = Runtime(devices=1, chunk=1, steps_per_call=2)
 FLAGS = [f"--{name}={value}" for name, value in {
-    "critics": 6, "batch": 3, "pool": 2, "records-per-step": 3, "critic-steps": 1,
-    "critic-steps-first": 1, "warm-steps": 2, "penalty": 0, "generator.latent": 2,
-    "generator.width": 2, "critic.width": 2, "warm-generator.latent": 2,
+    "test-fraction": 0, "critics": 6, "batch": 3, "pool": 2, "records-per-step": 3,
+    "critic-steps": 1, "critic-steps-first": 1, "warm-steps": 2, "penalty": 0,
+    "generator.latent": 2, "generator.width": 2, "critic.width": 2, "warm-generator.latent": 2,
     "warm-generator.width": 2, "steps": 4, "delta": 1e-3, "devices": 1, "chunk": 1}.items()]
 DPAC = ["--t-c=2", "--fake-steps=1", "--real-steps=1", "--fake-batch=4", "--c-penalty=0",
         "--classifier.width=2"]

@@ -24,9 +24,9 @@ columns:
   size: {kind: ordinal, categories: [S, M, L]}
   kind: {kind: categorical, categories: [a, b]}
 """
-FLAGS = ["--delta", "1e-3", "--teachers", "8", "--batch", "4", "--steps", "2", "--devices", "1",
-         "--chunk", "8", "--steps-per-call", "1", "--generator.latent", "3",
-         "--generator.hidden", "8", "--discriminator.hidden", "4"]
+FLAGS = ["--test-fraction", "0", "--delta", "1e-3", "--teachers", "8", "--batch", "4",
+         "--steps", "2", "--devices", "1", "--chunk", "8", "--steps-per-call", "1",
+         "--generator.latent", "3", "--generator.hidden", "8", "--discriminator.hidden", "4"]
 NAMED = ["--dataset", "csv:shop.csv", "--schema", "shop.yaml", "--out", "new"]
 
 
@@ -96,7 +96,7 @@ def test_a_file_in_another_encoding(place):
     ("min: 0, max: 9", "min: 9, max: 0", "column n: min 9 is above max 0; swap them"),
     ("min: 0, max: 1", "min: 0, max: inf", "column x: max is 'inf'; give a finite number"),
     ("  x:", "  n:", "line 4: 'n' is given twice"),
-    ("label: kind\n", "", "the label is missing; write `label: NAME`"),
+    ("label: kind\n", "label:\n", "the label has no name; write `label: NAME`"),
     ("label: kind", "label: kinds", "label 'kinds' is no column, did you mean 'kind'"),
     ("label: kind", "label: x", "column x: the label is of kind continuous"),
     ("[a, b]", "[a]", "column kind: the label has 1 class; declare 2 or more"),
@@ -136,7 +136,8 @@ def test_a_table_without_a_schema(place):
 @pytest.mark.slow
 @pytest.mark.parametrize(("text", "flags", "message"), [
     (TEXT.replace(FIRST, "0,NaN,S,b"), FLAGS, "shop.csv, line 2, column x: null"),
-    (TEXT, ["--delta", "1e-3"], "60 records cannot be dealt to 400 teachers")])
+    (TEXT, ["--preset", "table", "--delta", "1e-3", "--test-fraction", "0"],
+     "60 records cannot be dealt to 400 teachers")])
 def test_the_process_ends_with_code_2_and_one_line(place, text, flags, message):
     (place / "shop.csv").write_text(text)
     done = runs.command("train", "gpate", *NAMED, *flags, cwd=place)
@@ -156,8 +157,9 @@ def test_datalens_on_a_table_of_one_class_with_a_drafted_schema(place, capsys):
     (place / "shop.csv").write_text("\n".join([HEADER, *(r for r in ROWS if r[-1] == "a")]))
     jax.config.update("jax_disable_most_optimizations", True)
     try:
-        train.command(["datalens", "--dataset", "csv:shop.csv", "--schema", "draft.yaml", "--out",
-                       "new", "--accept-uncovered", "--top-k", "200", *FLAGS])
+        train.command(["datalens", "--preset", "glyphs", "--dataset", "csv:shop.csv", "--schema",
+                       "draft.yaml", "--out", "new", "--accept-uncovered", "--top-k", "200",
+                       *FLAGS])
     finally:
         jax.config.update("jax_disable_most_optimizations", False)
     assert "no rows of the class b (column kind)" in capsys.readouterr().err

@@ -39,7 +39,7 @@ N, STEPS, TEACHERS, BATCH, DELTA = 90, 3, 8, 4, 1e-3
 SMALL = {"generator.latent": 3, "generator.hidden": 8, "discriminator.hidden": 4}
 FLAGS = [f"--{name}={value}" for name, value in {
     "teachers": TEACHERS, "batch": BATCH, "steps": STEPS, "delta": DELTA, "devices": 1,
-    "chunk": TEACHERS, "steps-per-call": 1, **SMALL}.items()]
+    "chunk": TEACHERS, "steps-per-call": 1, "test-fraction": 0, **SMALL}.items()]
 OFTEN = ["--checkpoint-minutes", 0]
 RUNTIME = dataclasses.replace(runs.RUNTIME, chunk=TEACHERS, checkpoint_minutes=5)
 COUNTS = {"mechanism": "discrete-laplace class counts", "epsilon": 0.01, "delta": 0.0}
@@ -129,7 +129,8 @@ def test_the_run_folder_is_that_of_the_contract(run):
         "release/README.md", "release/samples.csv", "release/marginals.png"}
     assert Image.open(run / "release/marginals.png").format == "PNG"
     config = read_json(run / "config.json")
-    assert (config["method"], config["preset"], config["dataset"]) == ("gpate", "table", "people")
+    assert (config["method"], config["preset"], config["dataset"]) == (
+        "gpate", "table-few", "people")
 
 
 def test_csv_in_is_csv_out(place, run):

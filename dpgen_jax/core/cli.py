@@ -70,13 +70,19 @@ def split_method(argv: Sequence[str], default: str) -> tuple[str, list[str]]:
 
 
 def peek(argv: Sequence[str], flag: str) -> str | None:
-    """Returns the value of a flag before the real parsing: the preset decides the defaults."""
+    """Returns the value of a flag before the real parsing: the preset decides the defaults.
+
+    Args:
+        argv: The arguments.
+        flag: The flag, with its dashes; the last one counts, as in the parser.
+    """
+    value = None
     for i, word in enumerate(argv):
         if word == flag and i + 1 < len(argv):
-            return argv[i + 1]
+            value = argv[i + 1]
         if word.startswith(flag + "="):
-            return word.split("=", 1)[1]
-    return None
+            value = word.split("=", 1)[1]
+    return value
 
 
 def without_flag(argv: Sequence[str], flag: str) -> list[str]:

@@ -10,7 +10,9 @@ import re
 import types
 import typing
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
+
+import tyro
 
 from dpgen_jax.core.types import UserError
 
@@ -76,8 +78,8 @@ class DataOptions:
     test_csv: str | None = None
     """the held-out part of a csv"""
     test_fraction: float | None = None
-    """for data without a held-out part: the share that is held out, such as 0.2; by a hash of each
-    record, so that neither order nor class decides, and the same ones every time"""
+    """for data without a held-out part: the share that is held out, by a hash of each record; 0.2
+    where `train` is told none, 0: none"""
     attribute: str | None = None
     """celeba: gender or hair; places365: the classes, with ; between them"""
     skip_bad: bool = False
@@ -134,6 +136,12 @@ class Evaluation:
     real2real: the upper bound; fidelity: likeness; membership: attacks on the release"""
     classifiers: tuple[str, ...] = ()
     """of the usefulness; all of the setting if left out"""
+    targets: tuple[str, ...] = ()
+    """tables: columns that are predicted from the others beside the label, categories or numbers;
+    those of the schema if left out"""
+    by: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """tables: a column, or several with commas between them, for whose values the measures are
+    repeated; may be given again and again"""
     fast: bool = False
     """a shorter protocol for laptops; everything that is written says so"""
     samples: int | None = None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TextIO
 
 
@@ -38,6 +40,18 @@ class Guarded:
             # Also what is written at the end of the process, which would change its exit code.
             with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nothing:
                 os.dup2(nothing.fileno(), self._stream.fileno())
+
+
+def program(command: str, *words: object) -> str:
+    """Returns a command as the user can type it, in the form in which this process was started.
+
+    Args:
+        command: The name of the command.
+        *words: Its arguments, which are quoted where a shell needs that.
+    """
+    short = Path(sys.argv[0]).stem == "dpgen"
+    return shlex.join(["dpgen", command, *map(str, words)] if short else
+                      ["python", "-m", f"dpgen_jax.{command}", *map(str, words)])
 
 
 def confirm(question: str) -> bool | None:

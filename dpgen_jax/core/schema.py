@@ -117,17 +117,23 @@ class Identifier:
     position: int
 
 
+NO_LABEL = Column("", "categorical", categories=("",))
+"""The label of a table without one: the only class of all its rows, and no column of the file."""
+
+
 @dataclasses.dataclass(frozen=True)
 class TableSpec:
     """The declared, public schema of a table: nothing here is read from the records.
 
     Attributes:
         columns: The features, in the order of the file.
-        label: The class, whose categories are the classes 0..C-1.
+        label: The class, whose categories are the classes 0..C-1; `NO_LABEL` where there is none.
         label_position: The place of the label among all columns of the file but identifiers, from
             0.
         identifiers: The columns that are never read, in the order of the file.
         constraints: What holds between the columns of every row, as `data.constraints` reads it.
+        targets: Names of columns that an evaluation predicts beside the label. They change nothing
+            that is trained, and schemas that differ in them alone are equal.
     """
 
     columns: tuple[Column, ...]
@@ -135,19 +141,30 @@ class TableSpec:
     label_position: int
     identifiers: tuple[Identifier, ...] = _later(())
     constraints: tuple[str, ...] = _later(())
+    targets: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
 
     dtype: ClassVar[str] = "float32"
     """The type of a sealed record."""
 
     @property
     def classes(self) -> int:
-        """C: the number of classes."""
+        """C: the number of classes, 1 without a label."""
         return len(self.label.categories)
 
     @property
+    def labelled(self) -> bool:
+        """Whether a column of the file is the label."""
+        return self.label != NO_LABEL
+
+    @property
+    def all_columns(self) -> tuple[Column, ...]:
+        """The features, then the label, if there is one."""
+        return (*self.columns, self.label) if self.labelled else self.columns
+
+    @property
     def class_names(self) -> tuple[str, ...]:
-        """The names of the classes 0..C-1."""
-        return self.label.categories
+        """The names of the classes 0..C-1; none without a label."""
+        return self.label.categories if self.labelled else ()
 
     @functools.cached_property
     def shape(self) -> tuple[int]:

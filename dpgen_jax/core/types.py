@@ -19,13 +19,22 @@ import jax
 import jax.numpy as jnp
 
 from dpgen_jax.core.errors import BudgetExceeded, UserError
-from dpgen_jax.core.schema import Column, Identifier, ImageSpec, Spec, TableSpec, Written
+from dpgen_jax.core.schema import (
+    NO_LABEL,
+    Column,
+    Identifier,
+    ImageSpec,
+    Spec,
+    TableSpec,
+    Written,
+)
 
 if TYPE_CHECKING:
     from dpgen_jax.aggregation.mechanism import Mechanism
 
 __all__ = [
     "EMPTY",
+    "NO_LABEL",
     "Array",
     "BudgetExceeded",
     "Column",

@@ -35,8 +35,10 @@ from dpgen_jax.data.base import (
     without_empty_slots,
 )
 from dpgen_jax.data.class_names import declared, fixed_classes, with_names
+from dpgen_jax.data.places import kind_of
 
-__all__ = ["SPECS", "Dataset", "Uncovered", "from_arrays", "load", "without_empty_slots"]
+__all__ = ["SPECS", "Dataset", "Uncovered", "from_arrays", "kind_of", "load",
+           "without_empty_slots"]
 
 IMAGE_OPTIONS = ("classes", "image_size")
 RECORDED = ("attribute", "image_size", "resize", "split", "per_class", "test_fraction")
@@ -131,7 +133,7 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
             (`schema.NAMES`).
         test_csv: For csv, the file of the held-out part.
         test_fraction: For a data set without a held-out part, the share of its records that are
-            held out (`held_out.hold_out`).
+            held out (`held_out.hold_out`); 0 for none.
         attribute: The label of celeba, `gender` or `hair`; for places365 the classes, with ;
             between them (`places365.places365`).
         skip_bad: For folder, celeba and places365, files that cannot be decoded are empty slots.
@@ -170,7 +172,7 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
         recorded = {"kind": kind, **options, "test_fraction": test_fraction}
         data = dataclasses.replace(data, options={
             name: recorded[name] for name in ("kind", *RECORDED) if recorded[name] is not None})
-        return data if test_fraction is None else held_out.hold_out(data, test_fraction)
+        return held_out.hold_out(data, test_fraction) if test_fraction else data
 
 
 def _check_options(classes: int | None, image_size: int | None, channels: int | None) -> None:

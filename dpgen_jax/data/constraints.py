@@ -164,8 +164,7 @@ def rules(spec: TableSpec) -> tuple[Rule, ...]:
     Raises:
         UserError: Quoting the constraint that cannot be read, and the mend.
     """
-    columns = (*spec.columns, spec.label)
-    fields = {column.name: Field(column, i) for i, column in enumerate(columns)}
+    fields = {column.name: Field(column, i) for i, column in enumerate(spec.all_columns)}
     made = []
     for text in spec.constraints:
         try:

@@ -17,7 +17,7 @@ from dpgen_jax.core import checks
 from dpgen_jax.core.reading import require_memory
 from dpgen_jax.core.types import EMPTY, Column, TableSpec, UserError
 from dpgen_jax.data.base import Arrays, Dataset, Uncovered, frozen, safe_name, shown
-from dpgen_jax.data.schema import MAX_CLASSES
+from dpgen_jax.data.schema_label import MAX_CLASSES
 
 MEMBERS = tuple(f"features_{name}" for name in ("bound", "empty", "class_names", "notes",
                                                 "uncovered"))

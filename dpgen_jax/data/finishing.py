@@ -163,7 +163,8 @@ def _any_row(spec: TableSpec, label: int) -> np.ndarray:
     table = _mended(spec, np.column_stack([transform.decode(spec, encoded), y]))
     good = table[~_broken(constraints.rules(spec), table)]
     if not len(good):
-        raise UserError(f"constraints {', '.join(spec.constraints)}: no row of class "
-                        f"{spec.label.categories[label]!r} fulfils all of them; drop or widen one")
+        of_class = f" of class {spec.label.categories[label]!r}" if spec.labelled else ""
+        raise UserError(f"constraints {', '.join(spec.constraints)}: no row{of_class} fulfils all "
+                        "of them; drop or widen one")
     row: np.ndarray = good[0]
     return row

@@ -18,7 +18,7 @@ Part = list[tuple[Path, str]]
 
 def folder(path: str, classes: int | None, image_size: int | None, channels: int | None,
            class_names: tuple[str, ...], skip_bad: bool, resize: Resize | None) -> Dataset:
-    """Loads train/CLASS/*.png|jpg|jpeg and, if there, test/CLASS/...
+    """Loads train/CLASS/*.png|jpg|jpeg and, if there, test/CLASS/...; or CLASS/* alone.
 
     Records are in the order of their files' names, which are public: a file that is moved to
     another class folder leaves the order of all records as it was. Only among files of one name do
@@ -44,10 +44,12 @@ def folder(path: str, classes: int | None, image_size: int | None, channels: int
     if resize and image_size is None:
         raise UserError(f"--resize {resize} needs --image-size N, the side of the squares")
     root = locate(path)
-    names, train = class_folders(root / "train", class_names)
-    _, test = class_folders(root / "test", names)
+    parts = (root / "train").is_dir() or (root / "test").is_dir()
+    place = root / "train" if parts or not subfolders(root) else root
+    names, train = class_folders(place, class_names)
+    test = class_folders(root / "test", names)[1] if parts else []
     if not train:
-        raise UserError(f"{root / 'train'} holds no png, jpg or jpeg files in its class folders")
+        raise UserError(f"{place} holds no png, jpg or jpeg files in its class folders")
     fixed_classes(shown(root), len(names), classes)
     data = files.labelled(
         root.resolve().name, names, pairs(train, names), pairs(test, names),

@@ -42,7 +42,7 @@ def _cells(source: str, frame: pd.DataFrame, spec: TableSpec) -> Cells:
     if not all(hasattr(frame, name) for name in ("columns", "isna")):
         raise UserError(f"{source} is a {type(frame).__name__}; give a pandas DataFrame")
     names = tables.each_once(source, [str(name).strip() for name in frame.columns])
-    declared = {column.name: column for column in (*spec.columns, spec.label)}
+    declared = {column.name: column for column in spec.all_columns}
     columns = {name: [_text(cell, declared.get(name)) for cell in frame.iloc[:, i].astype(
         object).where(frame.iloc[:, i].notna(), "").tolist()] for i, name in enumerate(names)}
     return Cells(source, columns, [f"row {i}" for i in range(len(frame))])

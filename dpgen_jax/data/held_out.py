@@ -31,6 +31,8 @@ import numpy as np
 from dpgen_jax.core.types import EMPTY, UserError
 from dpgen_jax.data.base import Dataset, frozen
 
+SHARE = 0.2
+"""The share that the command `train` holds out where the data bring no held-out part."""
 NOTE = "held out for tests: a share of"
 """The start of the public line on the held-out part, by which an evaluation compares it."""
 

@@ -58,7 +58,7 @@ def coded(schema: Schema, cells: Cells) -> Coded:
         UserError: Naming the row and the column; it may quote the cell.
     """
     spec = schema.spec
-    columns = [*spec.columns, spec.label]
+    columns = spec.all_columns
     _check_names(cells, [*(column.name for column in columns),
                          *(identifier.name for identifier in spec.identifiers)])
     if not cells.rows:
@@ -76,10 +76,11 @@ def coded(schema: Schema, cells: Cells) -> Coded:
             others[column.name] = sum(
                 cell not in declared for cell in cells.columns[column.name])
         codes.append(values)
-    y = codes.pop().astype(np.int32)
+    y = codes.pop().astype(np.int32) if spec.labelled else np.zeros(len(cells.rows), np.int32)
     notes = [_counted(clipped, "values outside the declared bounds were clipped"),
              _counted(others, "texts outside the declared categories count as `other`"),
-             *_absent(spec.label, y), *_broken(spec, np.column_stack([*codes, y]))]
+             *(_absent(spec.label, y) if spec.labelled else ()),
+             *_broken(spec, np.column_stack([*codes, y]))]
     return Coded(np.stack(codes, 1), y, tuple(f"{cells.source}: {n}" for n in notes if n))
 
 

@@ -6,6 +6,8 @@
       Class: {kind: categorical, categories: ["0", "1"]}
 
 `schema_columns` has the kinds and their entries, `constraints` what may hold between columns.
+`name: NAME` is what reports call the data. Without `label` rows have no classes. `targets: [PAY]`
+names the columns that an evaluation predicts beside the label, numbers among them.
 
 Nothing in it may come from private records unless it says so: `read_from_data` lists the entries
 that do, and `bought` those that were bought under differential privacy.
@@ -20,15 +22,15 @@ from typing import Any
 
 from dpgen_jax.core import reading
 from dpgen_jax.core.errors import nearest
-from dpgen_jax.core.types import Column, Identifier, TableSpec, UserError
+from dpgen_jax.core.types import NO_LABEL, Identifier, TableSpec, UserError
 from dpgen_jax.data import finishing, forms, yaml_text
-from dpgen_jax.data.base import Uncovered, listed, locate
+from dpgen_jax.data.base import Uncovered, locate
 from dpgen_jax.data.schema_columns import ENTRIES, IDENTIFIER, column, kind_of, pattern
+from dpgen_jax.data.schema_label import label_position, targets
 
 PACKAGED = Path(__file__).parent / "schemas"
 NAMES = tuple(sorted(path.stem for path in PACKAGED.glob("*.yaml")))
-TOP = ("label", "columns", "constraints", "read_from_data", "bought")
-MAX_CLASSES = 1000  # of a label: training and evaluation class by class grow with them
+TOP = ("name", "label", "targets", "columns", "constraints", "read_from_data", "bought")
 MAX_BYTES = 2**26
 """of a file of categories"""
 TERMS = {"min": "bounds", "max": "bounds", "nullable": "nullability", "special": "special values",
@@ -49,6 +51,7 @@ class Schema:
         notes: Lines on the entries that were bought under differential privacy; published.
         bought: The purchases made for it, as rows of `accountant.events.to_json`.
         uncovered: The entries that were read from private records (its `read_from_data`).
+        name: The name of the data set; "" where none is declared.
     """
 
     spec: TableSpec
@@ -56,6 +59,7 @@ class Schema:
     notes: tuple[str, ...] = ()
     bought: tuple[dict[str, Any], ...] = ()
     uncovered: tuple[Uncovered, ...] = ()
+    name: str = ""
 
 
 def read(source: str) -> Schema:
@@ -138,7 +142,8 @@ def parse(document: Any, name: str) -> Schema:
 def _parse(document: Any) -> Schema:
     """Checks a document; errors name the column alone."""
     if not isinstance(document, dict) or not isinstance(document.get("columns"), dict):
-        raise UserError("a schema has `label: NAME` and `columns:`, with one entry a column")
+        raise UserError("a schema has `columns:`, with one entry a column, and `label: NAME` where "
+                        "rows have classes")
     for key in document:
         if key not in TOP:
             raise UserError(f"unknown key {key!r}{nearest(key, TOP)}; known: {', '.join(TOP)}")
@@ -150,14 +155,15 @@ def _parse(document: Any) -> Schema:
     columns = [column(name, entries[name]) for name in names if name not in unread]
     if "" in names:
         raise UserError("a column has no name; name it as the file does")
-    position = _label_position(document.get("label"), columns)
+    position = label_position(document["label"], columns) if "label" in document else len(columns)
+    label = columns[position] if "label" in document else NO_LABEL
     features = tuple(c for i, c in enumerate(columns) if i != position)
     if not features:
-        raise UserError("the label is the only column; declare the others too")
+        raise UserError("the label is the only column; declare the others too" if columns else
+                        "there are no columns to learn; declare 1 at least")
     others = {name: entries[name]["other"] for name in names if "other" in entries[name]}
-    if columns[position].name in others:
-        raise UserError(f"column {columns[position].name}: a label takes no `other`; declare "
-                        "every class")
+    if label.name in others:
+        raise UserError(f"column {label.name}: a label takes no `other`; declare every class")
     read_entries, rows = document.get("read_from_data", []), _bought(document.get("bought", []))
     if not isinstance(read_entries, list):
         raise UserError("read_from_data is no list; write [COLUMN.min, COLUMN.max, ...]")
@@ -166,10 +172,14 @@ def _parse(document: Any) -> Schema:
                  for sort, columns in _grouped(read_entries, names)]
     notes = [f"bought under differential privacy on the same records: {sort} of {columns}"
              for sort, columns in _grouped([row.pop("entry", "") for row in rows], names)]
-    spec = TableSpec(features, columns[position], position, identifiers=identifiers,
-                     constraints=_constraints(document.get("constraints", [])))
+    if label == NO_LABEL:
+        notes.append("no label is declared: all rows are of one class")
+    predicted = targets(document.get("targets", []), [column.name for column in columns])
+    spec = TableSpec(features, label, position, identifiers,
+                     _constraints(document.get("constraints", [])), predicted)
     finishing.check(spec)
-    return Schema(spec, others, tuple(notes), tuple(rows), tuple(uncovered))
+    return Schema(spec, others, tuple(notes), tuple(rows), tuple(uncovered),
+                  str(document.get("name", "")))
 
 
 def _constraints(texts: Any) -> tuple[str, ...]:
@@ -177,26 +187,6 @@ def _constraints(texts: Any) -> tuple[str, ...]:
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise UserError("constraints is no list; write one a line, as - a <= b")
     return tuple(dict.fromkeys(texts))
-
-
-def _label_position(label: Any, columns: list[Column]) -> int:
-    """Returns the position of the label, which must be a column of classes."""
-    names = [column.name for column in columns]
-    if not isinstance(label, str) or label not in names:
-        problem = f"label {label!r} is no column{nearest(str(label), names)}" if label else \
-            "the label is missing"
-        raise UserError(f"{problem}; write `label: NAME`, one of: {listed(names)}")
-    column = columns[names.index(label)]
-    if not column.categories or column.nullable:
-        fault = "nullable" if column.categories else f"of kind {column.kind}"
-        raise UserError(f"column {label}: the label is {fault}; declare it categorical, not "
-                        "nullable, with its classes as categories")
-    if len(column.categories) < 2:
-        raise UserError(f"column {label}: the label has 1 class; declare 2 or more")
-    if len(column.categories) > MAX_CLASSES:
-        raise UserError(f"column {label}: the label has {len(column.categories):,} classes, and at "
-                        f"most {MAX_CLASSES:,} can be trained; make another column the label")
-    return names.index(label)
 
 
 def _grouped(entries: list[Any], names: list[str]) -> list[tuple[str, str]]:

@@ -30,13 +30,13 @@ LEAKS = """\
 BOUGHT = "# Leave `bought` as it is: every training run with this schema charges it."
 
 
-def draft(cells: Cells, label: str, described: Mapping[str, dict[str, Any]] | None = None
-          ) -> dict[str, Any]:
+def draft(cells: Cells, label: str | None,
+          described: Mapping[str, dict[str, Any]] | None = None) -> dict[str, Any]:
     """Drafts a schema whose kinds, bounds, categories and nulls are READ FROM THE DATA.
 
     Args:
         cells: The cells of a CSV file.
-        label: The column of the classes.
+        label: The column of the classes; None for rows without classes.
         described: Entries of columns that are known without the data.
 
     Returns:
@@ -45,15 +45,16 @@ def draft(cells: Cells, label: str, described: Mapping[str, dict[str, Any]] | No
     Raises:
         UserError: Naming the column at fault.
     """
-    if label not in cells.columns:
+    if label is not None and label not in cells.columns:
         raise UserError(f"--label {label}: no such column{nearest(label, cells.columns)}; known: "
                         f"{listed(cells.columns)}")
     known = described or {}
     columns = {name: _described(name, texts, name == label, known.get(name, {}))
                for name, texts in cells.columns.items()}
-    document = {"label": label, "columns": columns, "read_from_data": [
-        f"{name}.{entry}" for name, made in columns.items() for entry in made
-        if (name, entry) != (label, "kind") and entry not in known.get(name, {})]}
+    document = ({} if label is None else {"label": label}) | {
+        "columns": columns, "read_from_data": [
+            f"{name}.{entry}" for name, made in columns.items() for entry in made
+            if (name, entry) != (label, "kind") and entry not in known.get(name, {})]}
     schema.parse(document, cells.source)
     return document
 
@@ -77,7 +78,9 @@ def render(document: dict[str, Any], source: str) -> str:
     from_data, paid = set(read), {row["entry"] for row in purchases}
     warnings = [LEAKS] * bool(read) + [BOUGHT] * bool(purchases)
     lines = [HEADER.format(source=source), *warnings,
-             f"label: {_text(document['label'])}", "columns:"]
+             *([f"label: {_text(document['label'])}"] if "label" in document else []),
+             *([f"targets: {_value(document['targets'])}"] if "targets" in document else []),
+             "columns:"]
     for name, made in document["columns"].items():
         lines.append(f"  {_text(name)}:")
         for key, value in made.items():

@@ -47,8 +47,8 @@ def csv(path_text: str, schema: Schema, test_csv: str | None = None) -> Dataset:
     """
     path = locate(path_text)
     test = None if test_csv is None else coded(schema, read(locate(test_csv)))
-    return table(path.name.removesuffix(".gz").removesuffix(".csv"), schema,
-                 coded(schema, read(path)), test)
+    name = schema.name or path.name.removesuffix(".gz").removesuffix(".csv")
+    return table(name, schema, coded(schema, read(path)), test)
 
 
 def table(name: str, schema: Schema, train: Coded, test: Coded | None,
@@ -234,5 +234,6 @@ def in_order(spec: TableSpec, codes: np.ndarray, y: np.ndarray) -> list[tuple[Co
         y: Classes int [n].
     """
     columns = list(zip(spec.columns, np.asarray(codes, np.float64).T, strict=True))
-    columns.insert(spec.label_position, (spec.label, np.asarray(y, np.float64)))
+    if spec.labelled:
+        columns.insert(spec.label_position, (spec.label, np.asarray(y, np.float64)))
     return columns

@@ -26,13 +26,15 @@ NOTE = "columns, kinds and categories are those of the data set's description"
 
 def leaves(features: Mapping[str, Any], before: tuple[str, ...] = ()
            ) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yields the path and the feature of each part of a description.
+    """Yields the path and the feature of each part of a description, in the order of their names.
+
+    The description itself has another order in each process.
 
     Args:
         features: The description.
         before: The path to it.
     """
-    for name, feature in features.items():
+    for name, feature in sorted(features.items()):
         if hasattr(feature, "items"):
             yield from leaves(feature, (*before, name))
         else:
@@ -160,14 +162,11 @@ def load(name: str, info: Any, read: Callable[[str], Iterable[Any]], schema_file
     described = Description(name, info)
     declared = None if schema_file is None else schema.read(schema_file)
     texts = () if declared is None else [
-        column.name for column in (*declared.spec.columns, declared.spec.label)]
+        column.name for column in declared.spec.all_columns]
     parts = {split: described.cells(f"tfds:{name}, {split}", read(split),
                                     info.splits[split].num_examples, texts)
              for split in ("train", "test") if split in info.splits}
     if declared is None:
-        if described.label is None:
-            raise UserError(f"tfds:{name} describes no classes; pass --schema FILE, which "
-                            "`python -m dpgen_jax.schema` drafts")
         document = schema_draft.draft(parts["train"], described.label, described.entries)
         declared = schema.parse(document, f"tfds:{name}")
     notes = [NOTE] if schema_file is None else []

@@ -1,4 +1,4 @@
-"""Evaluation of a release: `assess` measures it, and `write` writes the results to files.
+"""Evaluation of a release: `assess` measures it; `writing.write` writes the results to files.
 
 The command `evaluate` and notebooks share this module. Everything measured against real records is
 not covered by epsilon: it is for the data holder, and for readers to whom the data holder shows it.
@@ -9,33 +9,25 @@ from __future__ import annotations
 
 import datetime
 import functools
-import os
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dpgen_jax.core.config import Evaluation, to_json
 from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
-from dpgen_jax.data import Dataset, held_out, tables, transform, without_empty_slots
-from dpgen_jax.evaluation import attacks, fidelity, inception, judge, membership, utility
+from dpgen_jax.data import Dataset, held_out, without_empty_slots
+from dpgen_jax.evaluation import fidelity, inception, judge, membership, utility
 from dpgen_jax.evaluation import tables as table_scores
-from dpgen_jax.evaluation.marginals import cells
-from dpgen_jax.evaluation.report import figures, neighbours, page, table_figures
 from dpgen_jax.evaluation.scores import Images, Log
 from dpgen_jax.evaluation.settings import setting_for
-from dpgen_jax.release import contents, plots
+from dpgen_jax.evaluation.writing import delivered
 from dpgen_jax.release.bundle import Release
 from dpgen_jax.run import folder
-from dpgen_jax.run import metrics as run_metrics
 
 MAX_COMPARED = {"full": 10_000, "fast": 5_000}
 """The most synthetic records that attacks read and fidelity measures, or as many as tested on."""
-N_NEIGHBOURS = 500
-"""Synthetic records whose nearest real neighbours are shown on the private page."""
-GRID_COLUMNS = 10
 
 Draw = Callable[[int, int], Images]
 """A function of (n, seed) that returns synthetic records and labels."""
@@ -190,7 +182,7 @@ def _table(release: Release, spec: TableSpec, dataset: Dataset, options: Evaluat
            ) -> dict[str, Any]:
     if options.inception_weights:
         raise UserError("--inception-weights is for images; this release makes a table")
-    draw = _once(lambda n, seed: release.encoded(n, seed=seed))
+    draw = _once(lambda n, seed: delivered(release, spec, n, seed))
     parts = [table_scores.utility(draw, _test(dataset), _train(dataset), spec, options, log)]
     if "membership" in options.metrics:
         n_compared = min(MAX_COMPARED["full"], parts[0]["n_samples"])
@@ -212,89 +204,3 @@ def _merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
     seconds = {name: spent for part in parts for name, spent in part["seconds"].items()}
     return {key: value for part in parts for key, value in part.items()} | lists | {
         "seconds": seconds}
-
-
-def write(metrics: dict[str, Any], release: Release, dataset: Dataset, out: Path,
-          run: Path | None = None) -> Path:
-    """Write metrics.json, report.html, samples.png of images, and private/neighbours.html.
-
-    The last holds real records. Of a classifier metrics.json alone is written.
-
-    Args:
-      metrics: The result of `assess`.
-      release: The release.
-      dataset: The data set, as for `assess`.
-      out: The folder that is written to.
-      run: The run folder of the release, if it is at hand.
-
-    Returns:
-      The path of the report, or of metrics.json.
-    """
-    dataset = without_empty_slots(dataset)
-    out.mkdir(parents=True, exist_ok=True)
-    folder.write_json(out / "metrics.json", metrics)
-    if release.classifies:
-        return out / "metrics.json"
-    samples = _samples(release)
-    drawings: tuple[figures.Figure | None, ...] = ()
-    if isinstance(release.spec, TableSpec):
-        drawings = _table_figures(release, release.spec, dataset)
-    else:
-        plots.samples_grid(samples[0], out / "samples.png", release.spec.classes)
-    source = run if run and (run / "config.json").is_file() else None
-    report = page.Report(
-        metrics, release.privacy,
-        contents.described(source / "config.json") if source else _configuration(release),
-        run_metrics.read(source / "metrics.jsonl") if source else (), samples,
-        tuple(figure for figure in drawings if figure))
-    (out / "report.html").write_text(page.page(report), encoding="utf-8")
-    _write_private(out / "private", release, dataset)
-    return out / "report.html"
-
-
-def _configuration(release: Release) -> dict[str, Any]:
-    return {"method": release.method, "config": to_json(release.config),
-            "spec": to_json(release.spec)}
-
-
-def _samples(release: Release) -> Any:
-    """Return images, a row of `GRID_COLUMNS` a class; or header and rows of text."""
-    if isinstance(release.spec, TableSpec):
-        return tables.cells(release.spec, *release.sample(page.MAX_ROWS, seed=0))
-    classes = release.spec.classes
-    return release.sample(classes * GRID_COLUMNS, np.repeat(np.arange(classes), GRID_COLUMNS),
-                          seed=0)
-
-
-def _table_figures(release: Release, spec: TableSpec, dataset: Dataset
-                   ) -> tuple[figures.Figure | None, ...]:
-    (x, y), held_out = _train(dataset), _test(dataset)
-    n = min(len(held_out[1]), len(y))
-    picked = np.random.default_rng(0).permutation(len(y))[:n]
-    synthetic, train, test = (cells(spec, rows) for rows in (
-        release.encoded(n, seed=0), (x[picked], y[picked]), held_out))
-    return (table_figures.marginals(spec, synthetic, test),
-            table_figures.correlations(spec, synthetic, test),
-            table_figures.distances(spec, synthetic, train, test))
-
-
-def _write_private(root: Path, release: Release, dataset: Dataset) -> None:
-    """Write the data holder's page, into a folder that nobody else may read."""
-    root.mkdir(mode=0o700, exist_ok=True)
-    root.chmod(0o700)
-    x, y = release.encoded(N_NEIGHBOURS, seed=0)
-    rows, distances = (part[:, 0] for part in attacks.nearest(x, dataset.x_train))
-    x_test = _test(dataset)[0]
-    picked = np.random.default_rng(0).permutation(len(x_test))[:N_NEIGHBOURS]  # may be sorted
-    summary = attacks.closeness(x, dataset.x_train, x_test[picked])
-    ours: Any = np.round(x * 255).astype(np.uint8)
-    theirs: Any = dataset.x_train[rows]
-    header = None
-    if isinstance(release.spec, TableSpec):
-        spec = release.spec
-        header, ours = tables.cells(spec, transform.decode(spec, x), y)
-        _, theirs = tables.cells(spec, transform.decode(spec, theirs), dataset.y_train[rows])
-    text = neighbours.private_page(dataset.name, ours, theirs, distances, summary, header)
-    with os.fdopen(os.open(root / "neighbours.html", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
-                   "w", encoding="utf-8") as file:
-        file.write(text)

@@ -7,7 +7,7 @@ numbers in their own units, categories as their index among the declared ones, N
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,14 +30,15 @@ DENSE = 2**20
 
 
 def columns(spec: TableSpec) -> tuple[Column, ...]:
-    """Return the columns of the cells: the features, then the label."""
-    return (*spec.columns, spec.label)
+    """Return the columns of the cells: the features, then the label, if there is one."""
+    return spec.all_columns
 
 
 def cells(spec: TableSpec, rows: Rows) -> np.ndarray:
     """Return the cells float64 [n, K] of encoded rows float [n, F] and labels int [n]."""
     x, y = rows
-    return np.column_stack([transform.decode(spec, x), y])
+    codes = transform.decode(spec, x)
+    return np.column_stack([codes, y]) if spec.labelled else codes
 
 
 def fidelity(draws: Sequence[Rows], test: Rows, real: Rows | None, spec: TableSpec
@@ -59,28 +60,43 @@ def fidelity(draws: Sequence[Rows], test: Rows, real: Rows | None, spec: TableSp
       {`one_way_tvd`, `two_way_tvd`, `correlation_difference`}, each a `summary` over the draws with
       `floor`, the distance of `real` from `test`, or None.
     """
-    by_draw = [_distances(draw, test, spec) for draw in draws]
-    floor = None if real is None else _distances(real, test, spec)
-
-    def entry(name: str) -> dict[str, Any]:
-        return summary([one[name] for one in by_draw]) | {"floor": floor and floor[name]}
-
-    by_column = {column.name: {
-        "mean": float(np.mean([one["columns"][i] for one in by_draw])),
-        "floor": floor and float(floor["columns"][i])} for i, column in enumerate(columns(spec))}
     k = len(columns(spec))
-    return {"one_way_tvd": entry("one_way_tvd") | {"columns": by_column},
-            "two_way_tvd": entry("two_way_tvd") | {"pairs": len(_pairs(k)),
-                                                   "all_pairs": k * (k - 1) // 2},
-            "correlation_difference": entry("correlation_difference")}
+    distances = column_distances(draws, test, real, spec)
+    if k > 1:
+        distances["two_way_tvd"] |= {"pairs": len(_pairs(k)), "all_pairs": k * (k - 1) // 2}
+    floor = None if real is None else correlation_difference(real[0], test[0])
+    correlation = summary([correlation_difference(x, test[0]) for x, _ in draws])
+    return distances | {"correlation_difference": correlation | {"floor": floor}}
 
 
-def _distances(rows: Rows, truth: Rows, spec: TableSpec) -> dict[str, Any]:
-    a, b = cells(spec, rows), cells(spec, truth)
-    one_way = one_way_tvd(a, b, columns(spec))
-    return {"columns": one_way, "one_way_tvd": float(one_way.mean()),
-            "two_way_tvd": two_way_tvd(a, b, columns(spec)),
-            "correlation_difference": correlation_difference(rows[0], truth[0])}
+def column_distances(draws: Sequence[Rows], test: Rows, real: Rows | None, spec: TableSpec
+                     ) -> dict[str, Any]:
+    """Compute `one_way_tvd` and `two_way_tvd`, as `fidelity` does.
+
+    Args:
+      draws: Synthetic rows, one draw a seed.
+      test: Held-out real rows.
+      real: Real training rows for the floors, or None.
+      spec: The schema.
+
+    Returns:
+      For each a `summary` with its floor; the first also with `columns`. Of a table of one column
+      there are no pairs, and no distance of them.
+    """
+    truth, named = cells(spec, test), columns(spec)
+    tables = [cells(spec, draw) for draw in draws]
+    own = None if real is None else cells(spec, real)
+
+    def entry(distance: Callable[..., Any]) -> dict[str, Any]:
+        return summary([float(np.mean(distance(one, truth, named))) for one in tables]) | {
+            "floor": None if own is None else float(np.mean(distance(own, truth, named)))}
+
+    ours = np.mean([one_way_tvd(one, truth, named) for one in tables], 0)
+    floors = [None] * len(named) if own is None else one_way_tvd(own, truth, named).tolist()
+    by_column = {column.name: {"mean": float(mean), "floor": floor}
+                 for column, mean, floor in zip(named, ours, floors, strict=True)}
+    pairs = {"two_way_tvd": entry(two_way_tvd)} if len(named) > 1 else {}
+    return {"one_way_tvd": entry(one_way_tvd) | {"columns": by_column}} | pairs
 
 
 def one_way_tvd(a: np.ndarray, b: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
@@ -126,6 +142,20 @@ def pairwise(a: np.ndarray, b: np.ndarray, columns: Sequence[Column]) -> np.ndar
     for (i, j), distance in zip(pairs, _joint(a, b, columns, pairs), strict=True):
         distances[i, j] = distances[j, i] = distance
     return distances
+
+
+def bin_shares(values: np.ndarray, column: Column) -> np.ndarray:
+    """Compute the shares of the bins of one column, as `one_way_tvd` bins it.
+
+    Args:
+      values: Cells float64 [n], NaN for null.
+      column: The column.
+
+    Returns:
+      float64 [bins + 1], the last of null.
+    """
+    (size,) = _sizes([column])
+    return np.bincount(_binned(values[:, None], [column])[:, 0], minlength=size) / len(values)
 
 
 def _joint(a: np.ndarray, b: np.ndarray, columns: Sequence[Column], pairs: list[tuple[int, int]]

@@ -40,6 +40,11 @@ def summary(values: Sequence[float] | np.ndarray) -> dict[str, Any]:
     return {"mean": float(np.mean(values)), "std": std, "values": [float(v) for v in values]}
 
 
+def percent(share: float) -> str:
+    """Return a share in [0, 1] as text, with as many digits as a small one needs."""
+    return f"{100 * share:.0f} %" if share >= 0.1 or not share else f"{100 * share:.2g} %"
+
+
 def draw(synthetic: Synthetic, n: int, seed: int) -> Images:
     """Return the synthetic images of a seed.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -24,7 +24,8 @@ class Preset:
         records: of the data for which it was chosen.
         source: paper table, command, or benchmark of this repository.
         class_epsilon: part of epsilon for noisy class counts.
-        dataset: the kind of data set for which it is the default.
+        dataset: the data that it serves where the user names no preset: a public name, as mnist
+            (`choice.public_name`), or "images" or "table", which is any other data; None: none.
         paper_steps: the steps that the paper says it ran for this epsilon.
         differs: from the paper or code that `source` names, a line each; ("none",) where nothing
             does, and empty where the settings are this library's.
@@ -59,6 +60,25 @@ def stated(presets: Mapping[str, Preset], differs: Mapping[str, tuple[str, ...]]
         for name, preset in presets.items()}
 
 
+def serving(presets: Mapping[str, Preset], own: Collection[str], general: Mapping[str, str]
+            ) -> dict[str, Preset]:
+    """Returns presets with what they serve where the user names none.
+
+    Args:
+        presets: by name.
+        own: the names of those that serve the data set by whose name theirs begins.
+        general: {name of a new preset, which serves any other data: the one that it is like}.
+    """
+    made = {name: dataclasses.replace(preset, dataset=name.partition("-")[0])
+            if name in own else preset for name, preset in presets.items()}
+    for name, model in general.items():
+        kind = "table" if isinstance(presets[model].spec, TableSpec) else "images"
+        made[name] = dataclasses.replace(
+            presets[model], dataset=kind, kind="", options={}, differs=(),
+            source=f"this library: {model}, carried over to other data")
+    return made
+
+
 def listed(method: str) -> list[str]:
     """Returns the presets of a method in words: a line of each, its source, and what differs."""
     lines = []
@@ -87,14 +107,12 @@ def all_of(method: str) -> dict[str, Preset]:
     return presets
 
 
-def get(method: str, name: str | None = None, dataset: str = "") -> tuple[str, Preset]:
+def get(method: str, name: str | None = None) -> tuple[str, Preset]:
     """Returns a preset and its name; an old name is reported on stderr.
 
     Args:
         method: name of the method.
-        name: of the preset, new or old (`RENAMED` of its module); the default of the data set,
-            else the first, if left out.
-        dataset: KIND or KIND:PLACE.
+        name: of the preset, new or old (`RENAMED` of its module); the first if left out.
 
     Raises:
         UserError: for an unknown name, with the nearest and all known ones.
@@ -103,9 +121,7 @@ def get(method: str, name: str | None = None, dataset: str = "") -> tuple[str, P
     from dpgen_jax.core.errors import nearest
 
     presets = all_of(method)
-    kind = dataset.partition(":")[0]
-    fitting = [n for n, preset in presets.items() if kind and preset.dataset == kind]
-    name = name or (fitting or list(presets))[0]
+    name = name or next(iter(presets))
     renamed: dict[str, str] = getattr(_module(method), "RENAMED", {})
     if name in renamed:
         tell(f"note: preset {name} of {method} is now {renamed[name]}", sys.stderr)

@@ -13,7 +13,7 @@ from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods.datalens import Config
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.presets import Preset, photographs
+from dpgen_jax.presets import Preset, photographs, serving
 from dpgen_jax.presets.photographs import GENDER_L, GENDER_S, HAIR, HAIR_S, PLACES
 
 PAPER = "Wang et al. 2021 (DataLens), section 5.1 and Table 4"
@@ -134,3 +134,6 @@ PRESETS |= {f"{name.removesuffix('-mean')}-{aggregate}": _compressed(name, aggre
             for name in ("glyphs", *(f"{data}-{epsilon}-mean" for data in ("mnist", "fashion")
                                      for epsilon in ("eps1", "eps10")))
             for aggregate in ("d2p", "fetchsgd")}
+PRESETS = serving(
+    PRESETS, ("glyphs", *_photographs, *(name for name in PRESETS if name.endswith("-mean"))),
+    {"images-eps10": "mnist-eps10-mean", "images-eps1": "mnist-eps1-mean"})

@@ -16,7 +16,7 @@ from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.critic import CriticNet
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.resnet import ResNetNet
-from dpgen_jax.presets import Preset, numbers, photographs
+from dpgen_jax.presets import Preset, numbers, photographs, serving
 
 OURS = "this library: the networks as published, the training chosen on glyphs"
 GLYPHS, MNIST = ImageSpec(12, 12, 1, 10), ImageSpec(28, 28, 1, 10)
@@ -53,8 +53,10 @@ PRESETS = {
     **_images("mnist"), **_images("fashion"),
     **{f"{name}-published": photographs.preset(_adversarial, data, math.inf, OURS)
        for name, data in photographs.ALL.items()},
-    "table": _preset(_rows, numbers(29), 45569, "csv"),
+    "table": _preset(_rows, numbers(29), 45569, "table"),
     "breast_cancer": _preset(_rows, numbers(30), 455, "breast_cancer"),
     "credit": _preset(_credit, numbers(29), 284807),
     "adult": _preset(_rows, numbers(108), 32561, "adult"),
 }
+PRESETS = serving(PRESETS, ("mnist-small", "fashion-small"),
+                  {"images": "mnist-small", "table-few": "breast_cancer"})

@@ -12,7 +12,7 @@ from typing import Any
 from dpgen_jax.methods.dpac import Config
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.critic import CriticNet
-from dpgen_jax.presets import Preset, gswgan, photographs, stated
+from dpgen_jax.presets import Preset, gswgan, photographs, serving, stated
 from dpgen_jax.presets.gswgan import GENDER, GLYPHS, MNIST, OURS
 
 PUBLISHED = "Chen et al. 2023, section 5.1; defaults of the authors' code"
@@ -45,7 +45,7 @@ IN_TURN = gswgan.ROTATION[:1] + (
 
 PRESETS = stated({
     "glyphs": Preset(dataclasses.replace(SMALL, critics=200), GLYPHS, 10.0, 1e-5, 30000, OURS),
-    "mnist-eps10": Preset(SMALL, MNIST, 10.0, 1e-5, 60000, OURS, dataset="idx"),
+    "mnist-eps10": Preset(SMALL, MNIST, 10.0, 1e-5, 60000, OURS),
     "mnist-eps1": Preset(TIGHT, MNIST, 1.0, 1e-5, 60000, OURS),
     "fashion-eps10": Preset(SMALL, MNIST, 10.0, 1e-5, 60000, OURS),
     "fashion-eps1": Preset(TIGHT, MNIST, 1.0, 1e-5, 60000, OURS),
@@ -60,3 +60,4 @@ PRESETS = stated({
         photographs.preset(ORIGINAL_GENDER, GENDER, math.inf, PUBLISHED), delta=1e-5,
         differs=gswgan.NOTHING),
 }, {PUBLISHED: (*gswgan.PROVEN, *MESSAGE)})
+PRESETS = serving(PRESETS, gswgan.OWN, gswgan.GENERAL)

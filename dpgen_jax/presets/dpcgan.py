@@ -17,7 +17,7 @@ from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods.dpcgan import Config, Sgd
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.plain import MlpNet
-from dpgen_jax.presets import Preset, stated
+from dpgen_jax.presets import Preset, serving, stated
 
 PAPER = ("Torkzadehmahani et al. 2019 and its code; the steps are those that a proven epsilon "
          "allows")
@@ -52,3 +52,5 @@ PRESETS = stated({
     "mnist-gswgan": Preset(_gswgan, MNIST, 7.94, 1e-5, 60000, GSWGAN, paper_steps=30000),
     "fashion-gswgan": Preset(_gswgan, MNIST, 7.94, 1e-5, 60000, GSWGAN, paper_steps=30000),
 }, {PAPER: (*DIFFERS, *STEPS), GSWGAN: (*DIFFERS, *BUDGET)})
+PRESETS = serving(PRESETS, ("glyphs", "mnist-eps10", "mnist-eps1", "fashion-eps10", "fashion-eps1"),
+                  {"images-eps10": "mnist-eps10", "images-eps1": "mnist-eps1"})

@@ -19,7 +19,7 @@ from dpgen_jax.methods.dpgan import Config
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import GeneratorNet
 from dpgen_jax.nets.plain import ConvNet
-from dpgen_jax.presets import Preset, photographs, stated
+from dpgen_jax.presets import Preset, photographs, serving, stated
 
 OURS = "this library, after Bie, Kamath and Zhang 2023; picked on test images"
 CARRIED = "this library: carried over from Fashion-MNIST, not tried on photographs"
@@ -82,3 +82,7 @@ PRESETS = stated({
        for data in ("mnist", "fashion") for epsilon in (10, 1)},
     **_of_photographs(),
 }, {XIE: CLIPPED, LONG: LINEAR})
+PRESETS = serving(
+    PRESETS, ("glyphs", *(name for name in PRESETS if name.endswith("-revisited"))),
+    {"images-eps10": "fashion-eps10-revisited", "images-eps1": "fashion-eps1-revisited",
+     "images-few": "digits"})

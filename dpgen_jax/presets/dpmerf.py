@@ -14,7 +14,7 @@ from dpgen_jax.methods.dpmerf import Config
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import GeneratorNet
 from dpgen_jax.nets.merf import PUBLISHED
-from dpgen_jax.presets import Preset, numbers, stated
+from dpgen_jax.presets import Preset, numbers, serving, stated
 
 OURS = "this library: windows and bandwidths picked on the test images of MNIST"
 PAPER = "Harder, Adamczewski and Park 2021, with its bandwidth as a constant"
@@ -54,7 +54,11 @@ PRESETS = stated({
                      1e-5, 30000, OURS, dataset="glyphs"),
     **_images("mnist", 105.0), **_images("fashion", 127.0),
     "digits": Preset(_few, ImageSpec(8, 8, 1, 10), 10.0, 1e-5, 1437, OURS, dataset="digits"),
-    "table": Preset(_rows, numbers(29), 1.0, 1e-5, 45569, OURS, dataset="csv"),
+    "table": Preset(_rows, numbers(29), 1.0, 1e-5, 45569, OURS, dataset="table"),
     "breast_cancer": Preset(_rows, numbers(30), 1.0, 1e-5, 455, OURS, dataset="breast_cancer"),
     "adult": Preset(_rows, numbers(108), 1.0, 1e-5, 32561, OURS, 0.01, "adult"),
 }, {PAPER: DIFFERS})
+PRESETS = serving(
+    PRESETS, ("mnist-eps1", "mnist-eps10", "fashion-eps1", "fashion-eps10"),
+    {"images-eps10": "mnist-eps10", "images-eps1": "mnist-eps1", "images-few": "digits",
+     "table-few": "breast_cancer"})

@@ -8,7 +8,7 @@ import dataclasses
 
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods.dpmerf_ae import Config
-from dpgen_jax.presets import Preset
+from dpgen_jax.presets import Preset, serving
 
 OURS = ("this library, for the autoencoder variant of Harder, Adamczewski and Park, "
         "arXiv 2002.11603v1, whose settings are lost")
@@ -22,3 +22,5 @@ PRESETS = {
     "mnist-eps10": _eps10,
     "mnist-eps1": dataclasses.replace(_eps10, epsilon=1.0),
 }
+PRESETS = serving(PRESETS, ("mnist-eps10", "mnist-eps1"),
+                  {"images-eps10": "mnist-eps10", "images-eps1": "mnist-eps1"})

@@ -17,5 +17,5 @@ PRESETS = {
                      ImageSpec(12, 12, 1, 10), 10.0, 1e-5, 30000, OURS, dataset="glyphs"),
     "table": Preset(Config(teachers=200, generator=GeneratorNet(latent=16, hidden=128),
                            g_optimiser=Adam(2e-3)),
-                    numbers(29), 1.0, 1e-5, 45569, OURS, dataset="csv"),
+                    numbers(29), 1.0, 1e-5, 45569, OURS, dataset="table"),
 }

@@ -15,7 +15,7 @@ from dpgen_jax.methods.fedavg_gan import Config
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import GeneratorNet
 from dpgen_jax.nets.plain import ConvNet
-from dpgen_jax.presets import Preset, stated
+from dpgen_jax.presets import Preset, serving, stated
 
 AUGENSTEIN = "Augenstein et al. 2020 and its code, with noise found from the budget"
 OURS = "this library: chosen on glyphs, whose records are public"
@@ -50,3 +50,4 @@ PRESETS = stated({
     "femnist-published": Preset(dataclasses.replace(PUBLISHED, clients=3400, client_records=256),
                                 FEMNIST, 10.0, 1e-5, 671585, AUGENSTEIN),
 }, {AUGENSTEIN: DIFFERS})
+PRESETS = serving(PRESETS, ("mnist",), {"images": "mnist"})

@@ -20,7 +20,7 @@ from dpgen_jax.core.types import ImageSpec, Spec
 from dpgen_jax.methods.gpate import Config
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.presets import Preset, numbers, photographs
+from dpgen_jax.presets import Preset, numbers, photographs, serving
 
 CODE = "README command of AI-secure/G-PATE; noise and teachers of Long et al. 2021, appendix E"
 PAPER = "Long et al. 2021, appendix E and Table 4"
@@ -132,7 +132,7 @@ PRESETS = {
     **{f"{name}-code": preset for name, preset in _codes.items()},
     **_compared("mnist"), **_compared("fashion"),
     **_of_photographs(),
-    "table": _of_a_table("csv", 29, 45569, 400),
+    "table": _of_a_table("table", 29, 45569, 400),
     "breast_cancer": _of_a_table("breast_cancer", 30, 455, 455),
     "adult": _of_a_table("adult", 108, 32561, 4000),
     "credit-sample": _of_a_table("", 29, 45569, 2100),
@@ -143,4 +143,7 @@ PRESETS = {
         source="Long et al. 2021, Table 7",
         differs=(*_credit.differs[:-1], "the number of steps is ours; the paper prints none")),
 }
+PRESETS = serving(
+    PRESETS, ("mnist-eps1-sum", "fashion-eps1-sum", *_of_photographs()),
+    {"images": "mnist-eps1-sum", "table-few": "breast_cancer"})
 RENAMED = {f"{name}-paper": name for name in _codes}

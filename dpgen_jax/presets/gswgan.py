@@ -20,7 +20,7 @@ from dpgen_jax.methods.shared.critic_config import CriticConfig
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.critic import CriticNet
 from dpgen_jax.nets.resnet import ResNetNet
-from dpgen_jax.presets import Preset, photographs, stated
+from dpgen_jax.presets import Preset, photographs, serving, stated
 
 GLYPHS = ImageSpec(12, 12, 1, 10)
 MNIST = ImageSpec(28, 28, 1, 10)
@@ -93,7 +93,7 @@ FEDERATED = (
 
 PRESETS = stated({
     "glyphs": Preset(dataclasses.replace(SMALL, critics=300), GLYPHS, 10.0, 1e-5, 30000, OURS),
-    "mnist-eps10": Preset(SMALL, MNIST, 10.0, 1e-5, 60000, OURS, dataset="idx"),
+    "mnist-eps10": Preset(SMALL, MNIST, 10.0, 1e-5, 60000, OURS),
     "mnist-eps1": Preset(TIGHT, MNIST, 1.0, 1e-5, 60000, OURS),
     "fashion-eps10": Preset(SMALL, MNIST, 10.0, 1e-5, 60000, OURS),
     "fashion-eps1": Preset(TIGHT, MNIST, 1.0, 1e-5, 60000, OURS),
@@ -111,3 +111,6 @@ PRESETS = stated({
         dataclasses.replace(ORIGINAL, federated=True, critics=866, steps=30000, pool=4),
         FEMNIST, math.inf, 1 / 866, 671585, APPENDIX, differs=FEDERATED),
 }, {PUBLISHED: PROVEN, CELEBA: PROVEN})
+OWN = ("glyphs", *(name for name in PRESETS if name.endswith(("-eps1", "-eps10"))))
+GENERAL = {"images-eps10": "mnist-eps10", "images-eps1": "mnist-eps1"}
+PRESETS = serving(PRESETS, OWN, GENERAL)

@@ -14,7 +14,7 @@ from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods.pategan import Config
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.presets import Preset, numbers, photographs, stated
+from dpgen_jax.presets import Preset, numbers, photographs, serving, stated
 
 PAPER = "Jordon et al. 2019, Algorithm 1, with steps and noise from a proven budget"
 CARRIED = "this library: carried over from MNIST, not tried on photographs"
@@ -55,7 +55,7 @@ def _published(preset: Preset) -> Preset:
 
 _mnist = _of_images(10.0, MNIST, 60000, teachers=2000, steps=60)
 _glyphs = _of_images(10.0, ImageSpec(12, 12, 1, 10), 30000, "glyphs", teachers=1000, steps=40)
-_csv = _of_a_table("csv", 29, 45569, 400)
+_csv = _of_a_table("table", 29, 45569, 400)
 
 def _of_photographs() -> dict[str, Preset]:
     """CelebA and Places365, with the settings of MNIST; not tried."""
@@ -83,3 +83,6 @@ PRESETS = stated({
     "adult": _of_a_table("adult", 108, 32561, 4000),
     **_of_photographs(),
 }, {PAPER: DIFFERS})
+PRESETS = serving(
+    PRESETS, tuple(name for name in PRESETS if name.endswith(("-eps1", "-eps10"))),
+    {"images-eps10": "mnist-eps10", "images-eps1": "mnist-eps1", "table-few": "breast_cancer"})

@@ -14,7 +14,7 @@ from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods.projected_dpgan import Config
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.presets import Preset
+from dpgen_jax.presets import Preset, serving
 
 OURS = ("this library, for the ablation on PATE of Long et al. 2021, section 6.2, which prints no "
         "settings")
@@ -33,3 +33,5 @@ PRESETS = {
         _eps10, spec=ImageSpec(12, 12, 1, 10), records=30000, dataset="glyphs",
         config=dataclasses.replace(_eps10.config, steps=250)),
 }
+PRESETS = serving(PRESETS, ("mnist-eps10", "mnist-eps1"),
+                  {"images-eps10": "mnist-eps10", "images-eps1": "mnist-eps1"})

@@ -19,7 +19,7 @@ import dataclasses
 
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods.topagg_sgd import Config
-from dpgen_jax.presets import Preset, numbers, stated
+from dpgen_jax.presets import Preset, numbers, serving, stated
 
 OURS = "this library; learning rates tried on glyphs, digits and MNIST, whose records are public"
 WANG = "Wang et al. 2021 (DataLens), Table 11: kappa, clip, batch and learning rate; noise found"
@@ -45,7 +45,7 @@ PRESETS = stated({
     "glyphs": Preset(_ours, ImageSpec(12, 12, 1, 10), 10.0, 1e-5, 30000, OURS, dataset="glyphs"),
     "digits": Preset(dataclasses.replace(_ours, network="mlp", hidden=(32,), batch=200),
                      ImageSpec(8, 8, 1, 10), 10.0, 1e-5, 1437, OURS, dataset="digits"),
-    "mnist-eps1": Preset(_mnist_eps1, MNIST, 1.0, 1e-5, 60000, OURS, dataset="idx"),
+    "mnist-eps1": Preset(_mnist_eps1, MNIST, 1.0, 1e-5, 60000, OURS),
     "mnist-eps10": Preset(_mnist, MNIST, 10.0, 1e-5, 60000, OURS),
     "mnist-eps0.05-published": Preset(
         dataclasses.replace(_grid, clip=10.0, batch=128, learning_rate=0.01, steps=1700),
@@ -62,3 +62,6 @@ PRESETS = stated({
         FEATURES, 0.4, 1e-5, 50000, WANG),
     "features-eps8-published": Preset(_linear, FEATURES, 8.0, 1e-5, 50000, WANG),
 }, {WANG: TABLE, ABADI: DPDL})
+PRESETS = serving(
+    PRESETS, ("mnist-eps1", "mnist-eps10"),
+    {"images-eps10": "mnist-eps10", "images-eps1": "mnist-eps1", "images-few": "digits"})

@@ -265,7 +265,7 @@ def load(root: str | Path) -> Release:
     if (root / "release").is_dir():
         root = root / "release"
     if (root / "ledger.jsonl").is_file():
-        raise UserError(f"the run in {root} has no release yet; finish it with --resume --out "
+        raise UserError(f"the run in {root} has no release yet; finish it with train --resume "
                         f"{root}")
     if not (root / "config.json").is_file():
         raise UserError(f"{root} is neither a run nor a release: it holds no release/config.json "

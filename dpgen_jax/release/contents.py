@@ -187,8 +187,9 @@ def spec(value: dict[str, Any], name: str = "the schema") -> Spec:
         sides = 1 <= min(made.height, made.width) <= max(made.height, made.width) <= MAX_SIDE
         sound = sides and made.channels in (1, 3) and 1 <= made.classes <= MAX_CLASSES
     else:
-        columns = (*made.columns, made.label)
-        sound = (bool(made.columns) and len(made.label.categories) > 1 and not made.label.nullable
+        columns = made.all_columns
+        classes = not made.labelled or (len(made.label.categories) > 1 and not made.label.nullable)
+        sound = (bool(made.columns) and classes
                  and 0 <= made.label_position <= len(made.columns) and all(map(_sound, columns))
                  and len({column.name for column in columns}) == len(columns)
                  and _sound_rules(made))

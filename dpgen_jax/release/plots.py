@@ -147,7 +147,9 @@ def marginals(spec: TableSpec, x: np.ndarray, y: np.ndarray, path: str | Path) -
     if x.shape != (len(y), len(spec.columns)) or not len(y):
         raise UserError(f"the table has shape {x.shape} and {len(y)} labels, expected [n, "
                         f"{len(spec.columns)}] and n, at least 1")
-    codes, columns = np.column_stack([y, x]), (spec.label, *spec.columns)
+    codes, columns = x, spec.columns
+    if spec.labelled:
+        codes, columns = np.column_stack([y, x]), (spec.label, *spec.columns)
     shown = columns[:MAX_PANELS]
     across = min(PANELS_IN_ROW, len(shown))
     down = math.ceil(len(shown) / across)

@@ -9,7 +9,7 @@ from dpgen_jax.core.types import UserError
 from dpgen_jax.release import pictures
 from dpgen_jax.release.bundle import Release, load
 from dpgen_jax.run import checkpoint
-from dpgen_jax.run.folder import RunFolder
+from dpgen_jax.run.folder import RunFolder, go_on
 from dpgen_jax.run.progress import Notices, reason
 
 PROMISE = ("guarantee", "epsilon", "delta", "relation", "unit", "noise_source", "package_version")
@@ -33,8 +33,8 @@ def finish(files: RunFolder, release: Release, keep: Callable[[], None], notices
     except OSError as error:
         keep()
         raise UserError(
-            f"{files.release} cannot be written ({reason(error)}): free some space, then "
-            f"--resume --out {files.root} writes it, at no cost in privacy") from error
+            f"{files.release} cannot be written ({reason(error)}): free some space, then go on, at "
+            f"no cost in privacy: {go_on(files.root)}") from error
     keep()
     pictures.write(files, release, notices)
     return release

@@ -17,6 +17,7 @@ from typing import Any
 
 from dpgen_jax.core import reading
 from dpgen_jax.core.atomic import sync
+from dpgen_jax.core.console import program
 from dpgen_jax.core.types import UserError
 from dpgen_jax.version import __version__
 
@@ -139,8 +140,8 @@ def create(root: Path, config: dict[str, Any]) -> RunFolder:
     folder = RunFolder(root)
     if root.exists() and not (root.is_dir() and folder.unused()):
         held = "a run" if (root / "config.json").exists() else "other files"
-        raise UserError(f"{root} holds {held}; pass --resume to go on with a run, "
-                        "or another --out")
+        resumed = f"go on with it: {go_on(root)}, or " * (held == "a run")
+        raise UserError(f"{root} holds {held}; {resumed}name another --out")
     folder.root.mkdir(parents=True, exist_ok=True)
     sync(folder.root.absolute().parent)
     folder.private.mkdir(mode=0o700, exist_ok=True)
@@ -169,10 +170,20 @@ def reopen(root: Path, config: dict[str, Any]) -> RunFolder:
             held.get("class_names") for held in (before, config)))
     if changes:
         raise UserError(f"{root} was started with another configuration: {'; '.join(changes)}. "
-                        "Repeat the first command to resume, or start a new run with another --out")
+                        f"Go on with it as it was: {go_on(root)}; or start a new run with "
+                        "another --out")
     if folder.private.is_dir():
         folder.private.chmod(0o700)  # a copy may be open to others
     return folder
+
+
+def go_on(root: Path) -> str:
+    """Returns how a run is gone on with: a command, where it was started by one."""
+    try:
+        typed = read_json(RunFolder(root).config).get("typed")
+    except UserError:
+        typed = None
+    return program("train", "--resume", root) if typed else "repeat its first call with resume"
 
 
 def _differences(name: str, before: Any, now: Any) -> list[str]:

@@ -14,8 +14,9 @@ from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import UserError, nearest
 from dpgen_jax.data import Dataset, frames, from_arrays
 from dpgen_jax.data import schema as schemas
+from dpgen_jax.presets import choice
 from dpgen_jax.release.bundle import Release, load
-from dpgen_jax.run import preset_data, protection
+from dpgen_jax.run import preset_data, protection, typed
 from dpgen_jax.run.planning import Log, check, declare, plan
 from dpgen_jax.run.progress import Notices
 from dpgen_jax.run.request import Request
@@ -52,7 +53,10 @@ def run(request: Request, dataset: Dataset, log: Log = tell, notices: Notices | 
     with begin(planned, log, notices) as begun:
         dealt = deal(planned, begun, log)
         trained = train(planned, begun, dealt, log)
-        return release(planned, begun, trained, log)
+        made = release(planned, begun, trained, log)
+        for line in typed.next_steps(planned.files, request.typed, dataset.x_test is not None):
+            log(line)
+        return made
 
 
 def fit(
@@ -83,7 +87,7 @@ def fit(
         y: Labels of the images, int [n].
         epsilon: The promise; by default the preset's.
         delta: Of the same promise.
-        preset: The name of a preset of the method.
+        preset: The name of a preset of the method; if left out, one for such data is chosen.
         classes: The number of classes of the images.
         schema: The path of a schema file.
         out: The run folder; by default runs/METHOD-NAME-TIME.
@@ -105,12 +109,11 @@ def fit(
         UserError: As `run`, and for an unknown method, preset or field.
         BudgetExceeded: As `run`.
     """
-    methods.get(method)
-    dataset, kind = _dataset(x, y, classes, schema)
-    name, chosen = presets.get(method, preset, kind)
-    known = [field.name for field in dataclasses.fields(chosen.config)]
+    known = [field.name for field in dataclasses.fields(methods.get(method).Config)]
     for field in fields.keys() - set(known):
         raise UserError(f"unknown field {field!r} of {method}{nearest(field, known)}")
+    dataset = _dataset(x, y, classes, schema)
+    name, chosen, why = _preset(method, preset, dataset, epsilon, bool(fields))
     budget = Budget(chosen.epsilon if epsilon is None else epsilon,
                     chosen.delta if delta is None else delta, chosen.class_epsilon)
     config = dataclasses.replace(chosen.config, **fields)
@@ -118,17 +121,27 @@ def fit(
         dataset = preset_data.noted(name, chosen, dataset)
     dataset, config = protection.federated(dataset, config)
     return run(Request(method, name, config, budget, runtime, Path(out) if out else None, resume,
-                       seed, monitor, accept_uncovered, total_epsilon), dataset)
+                       seed, monitor, accept_uncovered, total_epsilon, why), dataset)
+
+
+def _preset(method: str, name: str | None, dataset: Dataset, epsilon: float | None, tuned: bool
+            ) -> tuple[str, presets.Preset, str]:
+    """The preset that is named, or the one that serves the data, and why."""
+    if name is not None:
+        return *presets.get(method, name), ""
+    facts = choice.Facts("", dataset.spec, len(dataset.y_train), dataset.clients is not None)
+    chosen = choice.preset_for(method, facts, epsilon, tuned)
+    return chosen.name, chosen.preset, chosen.why
 
 
 def _dataset(x: Any, y: np.ndarray | None, classes: int | None, schema: str | Path | None
-             ) -> tuple[Dataset, str]:
-    """The data set of what `fit` was given, and the name by which presets know its kind."""
+             ) -> Dataset:
+    """The data set of what `fit` was given."""
     if schema is None:
         if y is None:
             raise UserError("labels are missing: give y, or, with a DataFrame, schema=FILE")
-        return from_arrays(x, y, classes), "arrays"
+        return from_arrays(x, y, classes)
     if y is None and classes is None:
-        return frames.from_frame(x, schemas.read(str(schema))), "csv"
+        return frames.from_frame(x, schemas.read(str(schema)))
     raise UserError("with a schema, give the DataFrame alone: the schema names the label and its "
                     "classes")

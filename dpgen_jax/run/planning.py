@@ -6,13 +6,15 @@ All that can be wrong with a request or its records is found here, before there 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
 from dpgen_jax import methods
 from dpgen_jax.accountant.events import Events
+from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core.config import to_json
-from dpgen_jax.core.types import Method, Private, Records, Spec, UserError
+from dpgen_jax.core.types import Method, Private, Records, Spec, TableSpec, UserError
 from dpgen_jax.data import Dataset
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private import teachers
@@ -117,12 +119,22 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
         raise UserError("--resume needs --out, the folder of the run to go on with")
     require_32_bits()
     purchases, spec = side_releases.purchases(dataset.bought), dataset.spec
+    request = _without_class_counts(request, spec)
     config = complete(request.method, with_records(request.config, len(dataset.y_train)), spec,
                       request.budget, purchases, dataset.bought_unit)
+    log(headline(request, methods.get(request.method).mechanism(config, spec), dataset))
     runtime = capacity.fitting(request.method, config, spec, request.runtime, log)
     method = methods.get(request.method).build(config, spec, runtime)
     return Declared(dataclasses.replace(request, runtime=runtime), dataset, config, purchases,
                     method)
+
+
+def _without_class_counts(request: Request, spec: Spec) -> Request:
+    """Returns the request, which buys no class counts where rows have no label."""
+    if not (isinstance(spec, TableSpec) and not spec.labelled):
+        return request
+    return dataclasses.replace(request, budget=dataclasses.replace(
+        request.budget, class_epsilon=0.0))
 
 
 def check(declared: Declared, log: Log, notices: Notices) -> Checked:
@@ -188,13 +200,26 @@ def public_config(request: Request, config: Any, dataset: Dataset, protected: Pr
     # Names of classes stand apart: the ledger's hash of what decides the cost is without them.
     spec = to_json(dataset.spec)
     names = spec.pop("class_names", [])
+    spec.pop("targets", None)  # these concern evaluations alone
     described: dict[str, Any] = to_json({
         "method": request.method, "preset": request.preset, "dataset": dataset.name,
         "records": protected.counts.get("records"), "spec": spec, "class_names": names,
         "config": config, "budget": request.budget, "runtime": request.runtime,
         "seed": request.seed, "data_notes": dataset.notes, "data_options": dataset.options,
         "not_covered": protected.uncovered, "simulated": protected.simulated})
-    return described
+    return described | ({"typed": list(request.typed)} if request.typed else {})
+
+
+def headline(request: Request, mechanism: Mechanism, dataset: Dataset) -> str:
+    """Returns the first line of a run: what is trained, what it promises to whom, and why so."""
+    budget, real_clients = request.budget, dataset.clients is not None and not dataset.simulated
+    whom = ("all records of a client" if mechanism.unit == "client" and real_clients
+            else "each record, its label included")
+    promise = (f"epsilon {budget.epsilon:g} at delta {budget.delta:g} for {whom} "
+               f"({mechanism.relation})" if math.isfinite(budget.epsilon)
+               else "epsilon inf: nobody is protected")
+    why = f"; {request.why}" * bool(request.why)
+    return f"{request.method}, preset {request.preset}: {promise}{why}"
 
 
 def summary(plan: Plan) -> str:

@@ -27,6 +27,8 @@ class Request:
             the statement then says so.
         total_epsilon: The epsilon that all runs on these records, as far as this machine's journal
             knows them, may not exceed together; None: no such limit.
+        why: Why the method and the preset were chosen; empty where the user named both.
+        typed: The words of the command that started the run; none from Python.
     """
 
     method: str
@@ -40,3 +42,5 @@ class Request:
     monitor: MonitorOptions = MonitorOptions()
     accept_uncovered: bool = False
     total_epsilon: float | None = None
+    why: str = ""
+    typed: tuple[str, ...] = ()

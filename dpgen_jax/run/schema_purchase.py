@@ -59,7 +59,7 @@ def buy(draft: Any, cells: Cells, price: Price, source: str) -> dict[str, Any]:
     epsilon = price.epsilon / len(entries)
     delta = price.delta / max(1, list(entries.values()).count("categories"))
     for name, what in entries.items():
-        is_label = name == document["label"]
+        is_label = name == document.get("label")
         try:
             values, event = _buy(columns[name], what, is_label, cells, epsilon, delta)
         except UserError as error:
@@ -150,7 +150,7 @@ def _check(draft: dict[str, Any], entries: dict[str, str], cells: Cells, price: 
     parsed = schema.parse(trial, source)
     others = {name: OTHER for name, what in entries.items() if what == "categories"}
     parsing.coded(dataclasses.replace(parsed, others={**parsed.others, **others}), cells)
-    return {column.name: column for column in (*parsed.spec.columns, parsed.spec.label)}
+    return {column.name: column for column in parsed.spec.all_columns}
 
 
 def _categories(released: tuple[str, ...], is_label: bool) -> dict[str, Any]:

@@ -167,7 +167,7 @@ def train(plan: Plan, begun: Begun, dealt: Dealt, log: Log) -> Trained:
     state = training.post_train(state, last_key(state, plan.config))
     if state.post_step < post_steps:
         log(f"the generator was trained for {state.post_step} of {post_steps} steps; "
-            f"--resume --out {plan.files.root} trains it to the end, at no cost in privacy")
+            f"to train it to the end, at no cost in privacy: {folder.go_on(plan.files.root)}")
     return Trained(state, dealt.class_counts, dealt.bits.label, lambda: training.keep(state))
 
 
@@ -227,7 +227,7 @@ def nothing_released(files: RunFolder, stop: Stop) -> UserError:
     """Returns the error of a run that made no step."""
     if stop():
         error = UserError("interrupted before the first step: there is no generator to release; "
-                          f"go on with --resume --out {files.root}")
+                          f"to go on: {folder.go_on(files.root)}")
         error.exit_code = stop.exit_code or error.exit_code
         return error
     return BudgetExceeded(f"what {files.ledger} holds leaves no budget for a step, and there is no "

@@ -188,8 +188,7 @@ def test_a_table_has_the_schema_of_its_description():
     """Names of classes and kinds are public; bounds stand in no description."""
     data = load("tfds:tiny_table")
     kinds = {column.name: (column.kind, column.low, column.high, column.categories,
-                           column.nullable)
-             for column in (*data.spec.columns, data.spec.label)}
+                           column.nullable) for column in data.spec.all_columns}
     assert kinds == {
         "carat": ("continuous", 0, 4.75, (), True), "rooms": ("integer", 0, 19, (), False),
         "clear": ("categorical", 0, 0, ("false", "true"), False),
@@ -198,10 +197,12 @@ def test_a_table_has_the_schema_of_its_description():
         "cut": ("categorical", 0, 0, ("Fair", "Good", "Ideal"), False)}
     assert data.spec.label.name == "cut" and (len(data.y_train), len(data.y_test)) == (20, 10)
     assert [entry.what for entry in data.uncovered] == [
-        "bounds of carat, size[0], size[1], rooms, price read from private data",
+        "bounds of carat, rooms, size[0], size[1], price read from private data",
         "nullability of carat, size[0], size[1], price read from private data",
         "kind of rooms read from private data"]
     assert data.notes[1] == "features that are texts are left out: name"
+    assert [column.name for column in data.spec.columns] == [
+        "carat", "clear", "rooms", "size[0]", "size[1]", "price"]
     codes = transform.decode(data.spec, data.x_train)
     at = [column.name for column in data.spec.columns].index("price")
     assert sorted(np.round(codes[:, at])) == [100 * i for i in range(20)]
@@ -229,9 +230,10 @@ def test_a_table_with_a_schema_of_its_own(tmp_path):
         load("tfds:tiny_tfds", schema=f"{tmp_path}/s.yaml")
 
 
-def test_no_classes():
-    with pytest.raises(UserError, match="tiny_texts describes no classes; pass --schema FILE"):
-        load("tfds:tiny_texts")
+def test_a_table_without_classes_has_no_label():
+    spec = load("tfds:tiny_texts").spec
+    assert [column.name for column in spec.columns] == [f"words[{i}]" for i in range(4)]
+    assert not spec.labelled
 
 
 def test_other_class_count():

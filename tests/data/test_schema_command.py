@@ -120,10 +120,9 @@ def test_a_shorter_list_is_a_shorter_statement(run, tmp_path):
 @pytest.mark.parametrize(("text", "flags", "match"), [
     (TEXT, ["--label", "Clas"], "--label Clas: no such column, did you mean 'Class'"),
     (TEXT, ["--label", "job"], "column job holds empty cells; every row needs its class"),
-    (TEXT, [], "give --label COLUMN to draft"),
-    (TEXT, ["--label", "Class", "--schema-epsilon", "1"], "give --label COLUMN to draft"),
-    (TEXT, ["--label", "Class", "--schema-delta", "1"], "give --label COLUMN to draft"),
-    (TEXT, ["--schema", "adult"], "give --label COLUMN to draft"),
+    (TEXT, ["--label", "Class", "--schema-epsilon", "1"], "give --schema DRAFT with"),
+    (TEXT, ["--label", "Class", "--schema-delta", "1"], "give --schema DRAFT with"),
+    (TEXT, ["--schema", "adult"], "give --schema DRAFT with"),
     ("a,b\n1,\n2,NA\n", ["--label", "a"], "column b holds no values; remove it"),
     ("a,b\n1,1\n1,2\n", ["--label", "a"], "column a: the label has 1 class"),
     ("a;b\n1;2\n", ["--label", "a"], "one cell with semicolons"),

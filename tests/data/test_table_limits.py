@@ -13,7 +13,16 @@ from dpgen_jax import schema as schema_command
 from dpgen_jax.core import reading
 from dpgen_jax.core.errors import MAX_COMPARED, nearest
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import load, parsing, schema, schema_draft, tables, transform, yaml_text
+from dpgen_jax.data import (
+    load,
+    parsing,
+    schema,
+    schema_draft,
+    schema_label,
+    tables,
+    transform,
+    yaml_text,
+)
 
 SCHEMA = """\
 label: y
@@ -234,7 +243,7 @@ def test_messages_stay_short(place):
 
 
 def test_a_label_has_at_most_so_many_classes(place):
-    many = ", ".join(f"v{i}" for i in range(schema.MAX_CLASSES + 1))
+    many = ", ".join(f"v{i}" for i in range(schema_label.MAX_CLASSES + 1))
     (place / "s.yaml").write_text(SCHEMA.replace("p, q", many))
     refused("column y: the label has 1,001 classes, and at most 1,000", schema.read, "s.yaml")
 

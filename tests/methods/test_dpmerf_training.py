@@ -84,7 +84,7 @@ def test_an_interrupt_stops_it_and_a_resume_begins_it_again(whole, tmp_path, int
     seen = interrupt(step)
     half = train(root, said)
     assert seen[-1] == (1, step) and not small_datalens.equal(half.model, whole[1].model)
-    assert any(f"trained for {step} of {STEPS} steps; --resume --out {root}" in line
+    assert any(f"trained for {step} of {STEPS} steps; to train it to the end" in line
                for line in said)
     before = ledger(root)
     seen = interrupt(None)

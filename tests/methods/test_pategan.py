@@ -227,4 +227,4 @@ def test_every_preset_builds_and_names_its_source(name):
 
 
 def test_the_default_preset_is_that_of_glyphs():
-    assert next(iter(ALL)) == "glyphs" and presets.get("pategan", None, "glyphs")[0] == "glyphs"
+    assert next(iter(ALL)) == "glyphs" and presets.get("pategan")[0] == "glyphs"

@@ -203,7 +203,9 @@ def hostile(value):
 
 KEYS = {"mean", "std", "values", "floor", *explain.NEEDED, "events", "count", "data_notes", "notes",
         "not_accounted", "gen2real", "real2real", "accuracy", "membership", "attacks", "sentence",
-        "fidelity", "columns", "one_way_tvd", "setting", "name", "text", "spec", "label", "config"}
+        "fidelity", "columns", "one_way_tvd", "label_shares", "class", "synthetic", "real", "wrong",
+        "subgroups", "by", "group", "n_test", "real_share", "synthetic_share", "metric", "targets",
+        "setting", "name", "text", "spec", "label", "config"}
 
 
 def test_text_stays_text():
@@ -261,3 +263,29 @@ def test_the_private_page_says_so_and_holds_the_pairs():
     assert [row[1:] for row in rows.rows if row[0] == "real"] == [["1", "c \u2260"], ["2", "b"]]
     with pytest.raises(UserError, match="as many"):
         neighbours.private_page("t", ours, theirs, np.zeros(3), {}, ["n", "k"])
+
+
+def test_the_verdict_stands_first_and_what_misleads_is_left_out(read):
+    text, other = read["table"].text, read["images"].text
+    said = ("Keeps 0.80 of 0.89 AUROC; class shares are wrong (back is 50 % of synthetic rows and "
+            "20 % of real ones); 1 of 13 columns is far off; of the subgroups surgery (by ward 0) "
+            "loses most, keeping 0.71 of 0.90 AUROC.")
+    assert said in text and text.index(said) < text.index("The privacy statement")
+    assert "Keeps 0.70 of 0.89 accuracy." in other
+    for number_ in ("0.796 \u00b1 0.012", "real records give 0.886; 0.5 is chance",
+                    "0.381 \u00b1 0.012", "real records among themselves: 0.03; 1 is the worst",
+                    "0.521 \u00b1 0.012", "the guarantee allows at most 0.99998"):
+        assert number_ in text, number_
+    heads = [row for row in read["table"].rows if row[:1] in (["classifier"], ["model"])]
+    assert len(heads) == 4  # AUROC, AUPRC, balanced accuracy; and a target
+    assert "Accuracy stands under" in text and "Accuracy stands under" not in other
+
+
+def test_what_only_tables_have_is_on_the_page(read):
+    result = read["table"]
+    assert "blood pressure 0: 31 % of the rows would have to move." in result.text
+    assert result.row("back")[:2] == ["50 %", "20 %\u2020"]
+    assert result.row("ridge regression") == [
+        "-1.299 \u00b1 0.012\u2020", "0.611 \u00b1 0.012\u2020"]
+    assert result.row("surgery")[:3] == ["412\u2020", "41 %\u2020", "40 %"]
+    assert "too few held-out rows" in result.row("other")[-1]

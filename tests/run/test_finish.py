@@ -87,11 +87,12 @@ def test_what_fails_beside_the_release_costs_itself_alone(tmp_path, monkeypatch,
     monkeypatch.setattr(owner, name, act)
     runs.npz(tmp_path / "noise.npz", *runs.images())
     code, out, err = call(
-        train, "--dataset", f"npz:{tmp_path / 'noise.npz'}", *runs.FLAGS, "--steps", STEPS,
-        "--steps-per-call", 1, "--checkpoint-minutes", 0, "--out", tmp_path / "run")
+        train, "datalens", "--dataset", f"npz:{tmp_path / 'noise.npz'}", *runs.FLAGS, "--steps",
+        STEPS, "--steps-per-call", 1, "--checkpoint-minutes", 0, "--out", tmp_path / "run")
     warnings = [line for line in err.splitlines() if line.startswith("warning: ")]
     assert code == cli.INCOMPLETE == 4 and "Traceback" not in err
-    assert out.splitlines()[-1].startswith(f"release: {tmp_path / 'run/release'} (")
+    last = [line for line in out.splitlines() if not line.startswith("samples: ")][-1]
+    assert last.startswith(f"release: {tmp_path / 'run/release'} (")
     assert len(warnings) == len(wanted)
     assert all(re.search(*pair) for pair in zip(wanted, warnings, strict=True))
     whole(tmp_path / "run")
@@ -107,8 +108,8 @@ def test_a_release_that_cannot_be_written_is_written_by_a_resume(tmp_path, monke
     root = tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setattr(atomic, "_write", full)
-        with pytest.raises(UserError, match="run/release cannot be written .No space.*--resume --o"
-                           ) as caught:
+        with pytest.raises(UserError, match="run/release cannot be written .No space.*repeat its "
+                           "first call with resume") as caught:
             run(root)
     assert "\n" not in str(caught.value) and caught.value.exit_code == 2
     assert not any((root / "release").iterdir())

@@ -42,7 +42,8 @@ if sys.stdin.isatty():  # it becomes the terminal of this session
     os.close(os.open(os.ttyname(0), os.O_RDWR))
 cli.main(train.command)
 """
-WORDS = ["--dataset", "npz:noise.npz", *runs.FLAGS, "--steps=6", "--steps-per-call=1", "--out=run"]
+WORDS = ["datalens", "--dataset", "npz:noise.npz", *runs.FLAGS, "--steps=6", "--steps-per-call=1",
+         "--out=run"]
 LIMIT = 1800
 """Seconds, for a process that hangs; nothing waits for them otherwise."""
 
@@ -113,7 +114,8 @@ def test_sigterm_stops_after_the_step_with_a_release(start, tmp_path):
     running.process.send_signal(signal.SIGHUP)
     running.send(signal.SIGTERM)
     assert running.go() == 143, running.said()
-    said = (tmp_path / "out").read_text().splitlines()
+    said = [line for line in (tmp_path / "out").read_text().splitlines()
+            if not line.startswith("samples: ")]
     assert said[-2] == "stopped at step 3 of 6: you interrupted it"
     assert said[-1] == ("release: run/release (3 steps; (epsilon, delta) replace-one; epsilon 10, "
                         "delta 0.001, unit record)")
@@ -172,7 +174,7 @@ def test_a_signal_in_the_purchase_of_class_counts(tmp_path, monkeypatch, number,
     options = {"budget": Budget(10.0, 1e-3, 0.5)}
     with monkeypatch.context() as patch:
         at(patch, discrete_laplace, "class_counts", sent(number))
-        with pytest.raises(UserError, match="interrupted before the first step.*--resume") as end:
+        with pytest.raises(UserError, match="interrupted before the first step.*resume") as end:
             runs.train(tmp_path / "run", **options)
     assert end.value.exit_code == code
     events = books.account(books.read(tmp_path / "run/ledger.jsonl")).spent()

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dpgen_jax.core.types import UserError
-from dpgen_jax.evaluation.report import explain, figures, render, tables
+from dpgen_jax.evaluation.report import explain, figures, render, tables, verdict
 from dpgen_jax.evaluation.report.render import Cell, Figure, Table, is_leaf, leaves, number, score
 from dpgen_jax.release import guarantee
 
-HIGHER = ("auroc", "auprc", "accuracy", "inception_score", "precision", "recall", "coverage")
+HIGHER = ("auroc", "auprc", "accuracy", "r2", "inception_score", "precision", "recall", "coverage")
 LOWER = ("fid", "fid_features", "one_way_tvd", "two_way_tvd", "correlation_difference", "pmse",
          "detection_auroc", "schema_violations")
 """Metrics of which a higher or a lower value is better; others have no best."""
@@ -117,18 +117,12 @@ def main_score(metrics: dict[str, Any]) -> tuple[str, float]:
       metrics: The content of metrics.json.
 
     Returns:
-      The name and the mean over classifiers of their accuracy or AUROC, trained on synthetic
-      records; "" and NaN without one.
+      The name and the value of `verdict.use`; "" and NaN without one.
     """
-    average = metrics.get("average", {}).get("gen2real", {}).get("accuracy")
-    if is_leaf(average):
-        return "accuracy, mean of all classifiers", float(average["mean"])
-    scores = list(metrics.get("gen2real", {}).values())
-    for name in ("auroc", "accuracy"):
-        means = [s[name]["mean"] for s in scores if is_leaf(s.get(name))]
-        if means:
-            return f"{render.label(name)}, mean of all classifiers", math.fsum(means) / len(means)
-    return "", math.nan
+    found = verdict.use(metrics)
+    if found is None:
+        return "", math.nan
+    return f"{render.label(found.metric)}, {found.what}", float(found.synthetic)
 
 
 def _terms(entries: Sequence[Entry]) -> Table:
@@ -178,6 +172,6 @@ def _sign(path: str) -> int:
     which proves nothing by failing.
     """
     name = path.split(".")[-1]
-    if path.startswith(("real2real", "average.real2real", "membership")):
+    if path.startswith("membership") or "real2real" in path.split("."):
         return 0
     return -1 if name in LOWER else int(name.endswith(HIGHER))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dpgen_jax.evaluation.report import explain, figures, render, tables
+from dpgen_jax.evaluation.report import explain, figures, render, table_parts, tables, verdict
 from dpgen_jax.evaluation.report.render import Cell, Figure, Table
 from dpgen_jax.release import guarantee
 
@@ -61,15 +61,20 @@ def page(report: Report) -> str:
         dataset=metrics.get("dataset") or report.config.get("dataset") or "unnamed data",
         method=privacy.get("method") or report.config.get("method") or "unnamed method",
         statement=statement(privacy, metrics),
+        verdict=verdict.sentence(metrics), numbers=verdict.numbers(metrics),
         samples=_samples(report.samples),
         curves=figures.learning_curves(report.rows),
         spent=figures.epsilon_curve(report.rows, privacy),
         utility=tables.utility(metrics), bars=figures.utility_bars(metrics),
+        targets=table_parts.targets(metrics),
         fidelity=tables.fidelity(metrics), figures=report.figures,
+        shares=table_parts.label_shares(metrics), groups=table_parts.subgroups(metrics),
+        far_off=(metrics.get("fidelity") or {}).get("far_off") or (),
         judge=tables.judge(metrics),
         attacks=tables.membership(membership, tables.from_real(metrics)),
         attacks_figure=figures.attacks(membership), membership=membership,
-        settings=tables.settings({k: v for k, v in report.config.items() if k not in SOFTWARE}),
+        settings=tables.settings({k: v for k, v in report.config.items()
+                                  if k not in (*SOFTWARE, *HIDDEN)}),
         versions=tables.settings({k: report.config[k] for k in SOFTWARE if k in report.config},
                                  "code"),
         ledger=tables.ledger(privacy), everything=tables.everything(metrics) if metrics else ())
@@ -77,6 +82,8 @@ def page(report: Report) -> str:
 
 SOFTWARE = ("versions", "git", "package_version", "generator_sha256")
 """Fields of config.json on the software that ran, not on what the user asked for."""
+HIDDEN = ("typed",)
+"""Fields of config.json that the report leaves out: paths of this machine."""
 
 
 def statement(privacy: dict[str, Any], metrics: dict[str, Any]) -> dict[str, Any]:

@@ -26,9 +26,10 @@ NAMES = {"fid": "FID (Inception-v3)", "fid_features": "Fr\u00e9chet distance of 
          "tpr_at_1_percent_fpr": "TPR at 1 % FPR"}
 """Labels of metrics; "FID" stands only for the distance of Inception's features."""
 WORDS = {"auroc": "AUROC", "auprc": "AUPRC", "cnn": "CNN", "mlp": "MLP", "lda": "LDA",
-         "lr": "logistic regression", "svm": "SVM", "svc": "SVC", "nb": "naive Bayes",
+         "lr": "weighted logistic regression", "svm": "SVM", "svc": "SVC", "nb": "naive Bayes",
          "gaussian": "Gaussian", "bernoulli": "Bernoulli", "tvd": "TVD", "tpr": "TPR",
-         "fpr": "FPR", "pmse": "pMSE", "xgboost": "XGBoost", "adaboost": "AdaBoost"}
+         "fpr": "FPR", "pmse": "pMSE", "r2": "R\u00b2", "xgboost": "XGBoost",
+         "adaboost": "AdaBoost"}
 """Parts of a name that a label writes in another way."""
 POWERS = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078"
                        "\u2079")

@@ -23,7 +23,7 @@ MAX_PAIRED, MAX_NAMES = 60, 24
 
 
 def marginals(spec: TableSpec, synthetic: np.ndarray, test: np.ndarray) -> Figure:
-    """Draw the histogram of each column, the label first.
+    """Draw the histogram of each column, the label first, if there is one.
 
     Args:
       spec: The schema.
@@ -34,7 +34,8 @@ def marginals(spec: TableSpec, synthetic: np.ndarray, test: np.ndarray) -> Figur
       The figure.
     """
     columns = tables.columns(spec)
-    order = [len(columns) - 1, *range(len(columns) - 1)][:MAX_PANELS]
+    order = list(range(len(columns)))
+    order = (order[-1:] + order[:-1] if spec.labelled else order)[:MAX_PANELS]
 
     def draw(drawing: Drawing) -> None:
         for axes, i in zip(axes_in(drawing, len(order), min(4, len(order))), order, strict=True):

@@ -20,7 +20,7 @@ from dpgen_jax.evaluation.report.render import (
 TASKS = {"gen2real": "synthetic \u2192 real", "real2real": "real \u2192 real",
          "real2gen": "real \u2192 synthetic"}
 """Labels of the tasks: trained on the first, tested on the second."""
-BASES = ("auroc", "auprc", "accuracy")
+BASES = ("auroc", "auprc", "balanced_accuracy", "accuracy", "r2")
 """Kinds of scores; names of metrics end with one of them."""
 NOTHING = Cell("\u2013")
 """The cell where there is no value."""
@@ -46,9 +46,21 @@ def from_real(metrics: dict[str, Any]) -> Callable[[str], bool]:
 def utility(metrics: dict[str, Any]) -> list[Table]:
     """Return a table for each kind of score, with a row a classifier and a column a task."""
     tasks = [task for task in TASKS if metrics.get(task)]
-    kinds = list(dict.fromkeys(_base(metric) for task in tasks
-                               for scores in metrics[task].values() for metric in scores))
-    return [_scores(metrics, kind, tasks) for kind in kinds]
+    return [_scores(metrics, kind, tasks) for kind in kinds(metrics, tasks)]
+
+
+def kinds(scores: dict[str, Any], tasks: Sequence[str]) -> list[str]:
+    """Return the kinds of scores, without accuracy where there is a balanced one.
+
+    Accuracy misleads where classes are rare or weighed.
+
+    Args:
+      scores: {task: {model: {metric: leaf}}}.
+      tasks: The tasks to look at.
+    """
+    names = list(dict.fromkeys(_base(metric) for task in tasks
+                               for of_model in scores[task].values() for metric in of_model))
+    return [kind for kind in names if kind != "accuracy" or "balanced_accuracy" not in names]
 
 
 def _base(metric: str) -> str:
@@ -64,11 +76,11 @@ def _scores(metrics: dict[str, Any], kind: str, tasks: Sequence[str]) -> Table:
     names = list(dict.fromkeys(name for task in tasks for name in metrics[task]))
     real = from_real(metrics)
 
-    rows = [(label(name), [_cell(f"{task}.{name}", metrics[task].get(name, {}), metric, real)
+    rows = [(label(name), [cell(f"{task}.{name}", metrics[task].get(name, {}), metric, real)
                            for metric, task in columns]) for name in names]
     average = metrics.get("average", {})
     if any(metric in average.get(task, {}) for metric, task in columns):
-        rows.append(("mean of all", [_cell(f"average.{task}", average.get(task, {}), metric, real)
+        rows.append(("mean of all", [cell(f"average.{task}", average.get(task, {}), metric, real)
                                      for metric, task in columns]))
     heads = [TASKS[task] if metric == kind else f"{label(metric)}, {_way(metric, task)}"
              for metric, task in columns]
@@ -81,8 +93,15 @@ def _way(metric: str, task: str) -> str:
     return " \u2192 ".join([way.split(" ")[0]] * 2) if metric.startswith("validation") else way
 
 
-def _cell(path: str, scores: dict[str, Any], metric: str, real: Callable[[str], bool]) -> Cell:
-    """Return the cell of a metric among the scores that lie at a dotted path."""
+def cell(path: str, scores: dict[str, Any], metric: str, real: Callable[[str], bool]) -> Cell:
+    """Return the cell of a metric among the scores of a model.
+
+    Args:
+      path: The dotted key of the scores.
+      scores: {metric: leaf}.
+      metric: The metric.
+      real: The result of `from_real`.
+    """
     if metric not in scores:
         return NOTHING
     return Cell(score(scores[metric]), real(f"{path}.{metric}"))
@@ -91,7 +110,7 @@ def _cell(path: str, scores: dict[str, Any], metric: str, real: Callable[[str], 
 def fidelity(metrics: dict[str, Any]) -> list[Table]:
     """Return the table of distances beside those of real records, and one for each column."""
     real, part = from_real(metrics), metrics.get("fidelity", {})
-    rows = [(label(name), [Cell(score(leaf), real(f"fidelity.{name}")), _floor(leaf)])
+    rows = [(label(name), [Cell(score(leaf), real(f"fidelity.{name}")), floor_cell(leaf)])
             for name, leaf in part.items() if is_leaf(leaf)]
     if is_leaf(metrics.get("schema_violations")):
         rows.append(("cells that break the schema", [
@@ -103,12 +122,13 @@ def fidelity(metrics: dict[str, Any]) -> list[Table]:
         if isinstance(columns, dict):
             tables.append(table(f"{title(name)} of each column",
                                 ["column", "synthetic", "real training records"],
-                                [(str(column), [Cell(score(one), True), _floor(one)])
+                                [(str(column), [Cell(score(one), True), floor_cell(one)])
                                  for column, one in columns.items()]))
     return tables
 
 
-def _floor(leaf: dict[str, Any]) -> Cell:
+def floor_cell(leaf: dict[str, Any]) -> Cell:
+    """Return the cell of the floor of a leaf."""
     floor = leaf.get("floor")
     return NOTHING if floor is None else Cell(score({"mean": floor}), True)
 
@@ -127,7 +147,7 @@ def membership(part: dict[str, Any], real: Callable[[str], bool]) -> Table | Non
     if not attacks:
         return None
     measures = list(dict.fromkeys(name for scores in attacks.values() for name in scores))
-    rows = [(label(name), [_cell(f"membership.attacks.{name}", scores, measure, real)
+    rows = [(label(name), [cell(f"membership.attacks.{name}", scores, measure, real)
                            for measure in measures]) for name, scores in attacks.items()]
     for text, key in (("allowed at most", "allowed"), ("chance", "chance")):
         if isinstance(part.get(key), dict):
@@ -142,7 +162,7 @@ def everything(metrics: dict[str, Any]) -> list[Table]:
     scores = [(path, [
         Cell(score(leaf), real(path)),
         Cell("; ".join(map(number, leaf.get("values") or ())) or NOTHING.text, real(path)),
-        _floor(leaf)]) for path, leaf in entries if is_leaf(leaf)]
+        floor_cell(leaf)]) for path, leaf in entries if is_leaf(leaf)]
     others = [(path, [plain(path, value, real)]) for path, value in entries if not is_leaf(value)]
     tables = [table("Scores", ["key", "mean \u00b1 standard deviation", "each seed",
                                "real against real"], scores)] if scores else []

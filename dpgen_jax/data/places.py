@@ -1,0 +1,47 @@
+"""A bare path as the data set that lies there: `people.csv` is `csv:people.csv`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dpgen_jax.core.types import UserError
+from dpgen_jax.data.base import locate, shown
+from dpgen_jax.data.files import listed, subfolders
+
+ENDINGS = {".csv": "csv", ".csv.gz": "csv", ".npz": "npz", ".h5": "femnist"}
+"""The kind of data set of a file, by the end of its name."""
+MARKS = {"train-images-idx3-ubyte": "idx", "train-images-idx3-ubyte.gz": "idx",
+         "list_attr_celeba.txt": "celeba", "data_batch_1.bin": "cifar10", "data_batch_1": "cifar10"}
+"""The kind of data set of a folder, by a file that it holds."""
+
+
+def kind_of(text: str) -> str:
+    """Returns the kind of the data set that lies at a path; empty where nothing lies there.
+
+    Args:
+        text: A path, or anything else.
+
+    Raises:
+        UserError: What lies there is no data set that can be read.
+    """
+    try:
+        path = locate(text)
+    except UserError:
+        return ""
+    if path.is_dir():
+        kind = next((kind for name, kind in MARKS.items() if (path / name).exists()), "")
+        kind = kind or ("folder" if _has_class_folders(path) else "")
+        wanted = "CLASS/*.png or .jpg, train/CLASS/*.png or .jpg, or the files of MNIST"
+    else:
+        names = path.name.lower()
+        kind = next((kind for end, kind in ENDINGS.items() if names.endswith(end)), "")
+        wanted = f"a file that ends in {', '.join(ENDINGS)}"
+    if not kind:
+        raise UserError(f"{shown(path)} is no data set that can be read; expected {wanted}")
+    return kind
+
+
+def _has_class_folders(path: Path) -> bool:
+    """Whether a folder holds folders of images, or a folder `train` that does."""
+    root = path / "train" if subfolders(path / "train") else path
+    return any(listed(root / name) for name in subfolders(root))

@@ -1,0 +1,76 @@
+"""The tables of the report that only tables of records have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dpgen_jax.evaluation.report.render import Cell, Table, label, number, score, table
+from dpgen_jax.evaluation.report.tables import (
+    NOTHING,
+    TASKS,
+    cell,
+    floor_cell,
+    from_real,
+    kinds,
+)
+from dpgen_jax.evaluation.scores import percent
+
+SHOWN = 2
+"""Kinds of scores of a target that are shown."""
+
+
+def targets(metrics: dict[str, Any]) -> list[Table]:
+    """Return a table for each target, with a row a model and a column a score and task."""
+    tables, real = [], from_real(metrics)
+    for name, part in metrics.get("targets", {}).items():
+        tasks = [task for task in TASKS if part.get(task)]
+        columns = [(kind, task) for kind in kinds(part, tasks)[:SHOWN] for task in tasks]
+        models = dict.fromkeys(model for task in tasks for model in part[task])
+        rows = [(label(model), [cell(f"targets.{name}.{task}.{model}", part[task].get(model, {}),
+                                     kind, real) for kind, task in columns]) for model in models]
+        heads = [f"{label(kind)}, {TASKS[task]}" for kind, task in columns]
+        if rows:
+            tables.append(table(f"{name}, predicted from the other columns", ["model", *heads],
+                                rows))
+    return tables
+
+
+def subgroups(metrics: dict[str, Any]) -> list[Table]:
+    """Return a table for each grouping, with a row a subgroup."""
+    groups = metrics.get("subgroups", ())
+    return [_grouped(by, [group for group in groups if group["by"] == by])
+            for by in dict.fromkeys(group["by"] for group in groups)]
+
+
+def _grouped(by: str, groups: Sequence[dict[str, Any]]) -> Table:
+    """Return the table of one grouping."""
+    metric = next((group["metric"] for group in groups if "metric" in group), "")
+    tasks = ("gen2real", "real2real") if metric else ()
+    heads = ["held-out rows", "share of real rows", "share of synthetic rows", "columns, TVD",
+             "real", "pairs, TVD", "real", *(f"{label(metric)}, {TASKS[task]}" for task in tasks)]
+    rows = []
+    for group in groups:
+        cells = [Cell(number(group["n_test"]), True), _share(group.get("real_share"), True),
+                 _share(group.get("synthetic_share", {}).get("mean"), False)]
+        for name in ("one_way_tvd", "two_way_tvd"):
+            leaf = group.get(name)
+            cells += [Cell(score(leaf), True), floor_cell(leaf)] if leaf else [NOTHING] * 2
+        cells += [Cell(score(group[task]), True) if task in group else NOTHING for task in tasks]
+        rows.append((group["group"], [*cells, Cell(group.get("note", ""))]))
+    return table(f"Subgroups by {by}", ["group", *heads, "remark"], rows)
+
+
+def label_shares(metrics: dict[str, Any]) -> Table | None:
+    """Return the table of the shares of the classes; None without a label."""
+    shares = metrics.get("label_shares")
+    if not shares:
+        return None
+    return table("Shares of the classes", ["class", "synthetic", "real", "remark"], [
+        (share["class"], [_share(share["synthetic"], False), _share(share["real"], True),
+                          Cell("wrong", True) if share["wrong"] else NOTHING])
+        for share in shares])
+
+
+def _share(share: float | None, real: bool) -> Cell:
+    return NOTHING if share is None else Cell(percent(share), real)

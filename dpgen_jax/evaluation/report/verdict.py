@@ -1,0 +1,207 @@
+"""The verdict on a release: one sentence, and three numbers between their bounds.
+
+There is no overall score: what a release is good for, how like real records it is and what an
+attack learns are different questions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from dpgen_jax.evaluation.report.render import is_leaf, label, number
+from dpgen_jax.evaluation.scores import percent
+
+NAMED = 2
+"""The most classes or columns that the sentence names."""
+CLASSIFIER_METRICS = ("auroc", "accuracy")
+
+
+class Bounded(NamedTuple):
+    """A number of the verdict."""
+
+    name: str
+    value: str
+    bounds: str
+    """What it lies between, in words."""
+
+
+class Use(NamedTuple):
+    """How well models do that learnt from synthetic records, and from real ones."""
+
+    metric: str
+    what: str
+    """What was averaged, or predicted."""
+    synthetic: float
+    std: float
+    real: float | None
+
+
+def sentence(metrics: Mapping[str, Any]) -> str:
+    """Return the verdict as one sentence; "" where nothing was measured that it could speak of.
+
+    Args:
+      metrics: The content of metrics.json.
+    """
+    parts = [_use(metrics), _shares(metrics), _columns(metrics), _groups(metrics)]
+    text = "; ".join(part for part in parts if part)
+    return f"{text[0].upper()}{text[1:]}." if text else ""
+
+
+def numbers(metrics: Mapping[str, Any]) -> tuple[Bounded, ...]:
+    """Return up to three numbers: of use, of likeness, and of an attack.
+
+    Args:
+      metrics: The content of metrics.json.
+    """
+    return tuple(part for part in (_used(metrics), _likeness(metrics), _attack(metrics)) if part)
+
+
+def use(metrics: Mapping[str, Any]) -> Use | None:
+    """Return the use of the records: by classifiers of the label, or else by the first target.
+
+    Args:
+      metrics: The content of metrics.json.
+    """
+    averages = metrics.get("average", {})
+    accuracy = averages.get("gen2real", {}).get("accuracy")
+    if is_leaf(accuracy):
+        real = averages.get("real2real", {}).get("accuracy")
+        return Use("accuracy", "mean of all classifiers", accuracy["mean"],
+                   accuracy.get("std") or 0.0, real["mean"] if is_leaf(real) else None)
+    for metric in CLASSIFIER_METRICS:
+        means = {task: _means(metrics.get(task, {}), metric) for task in ("gen2real", "real2real")}
+        if means["gen2real"]:
+            spread = math.sqrt(_mean([leaf ** 2 for leaf in _means(
+                metrics["gen2real"], metric, "std")]))
+            return Use(metric, "mean of all classifiers", _mean(means["gen2real"]), spread,
+                       _mean(means["real2real"]) if means["real2real"] else None)
+    for name, target in metrics.get("targets", {}).items():
+        metric = metric_of(target.get("gen2real", {}))
+        best = {task: max(_means(target.get(task, {}), metric), default=None)
+                for task in ("gen2real", "real2real")}
+        if best["gen2real"] is not None:
+            return Use(metric, f"{name} from the other columns, best model", best["gen2real"], 0.0,
+                       best["real2real"])
+    return None
+
+
+def metric_of(models: Mapping[str, Any]) -> str:
+    """Return the first metric of the models of a target: AUROC of categories, R2 of numbers.
+
+    Args:
+      models: {model: {metric: leaf}}.
+    """
+    return "r2" if any("r2" in scores for scores in models.values()) else "auroc"
+
+
+def _means(scores: Mapping[str, Any], metric: str, key: str = "mean") -> list[float]:
+    """Return a metric of all models that have it."""
+    return [float(model[metric].get(key) or 0.0) for model in scores.values()
+            if isinstance(model, dict) and is_leaf(model.get(metric))]
+
+
+def _mean(values: list[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _use(metrics: Mapping[str, Any]) -> str:
+    """Return what is kept of what real records give."""
+    found = use(metrics)
+    if found is None:
+        pairs = metrics.get("fidelity", {}).get("two_way_tvd")
+        if not is_leaf(pairs):
+            return ""
+        floor = pairs.get("floor")
+        beside = "" if floor is None else f", where real rows among themselves are {floor:.3f} off"
+        return f"pairs of columns are {pairs['mean']:.3f} off{beside}"
+    of = "" if found.real is None else f" of {found.real:.2f}"
+    about = "" if found.what.startswith("mean") else f" ({found.what})"
+    if found.real is None:
+        return f"reaches {found.synthetic:.2f} {label(found.metric)}{about}"
+    return f"keeps {found.synthetic:.2f}{of} {label(found.metric)}{about}"
+
+
+def _shares(metrics: Mapping[str, Any]) -> str:
+    """Return whether the shares of the classes are wrong."""
+    shares = metrics.get("label_shares", ())
+    wrong = [share for share in shares if share["wrong"]]
+    if not wrong:
+        return "class shares are right" if shares else ""
+    wrong.sort(key=lambda share: -abs(share["synthetic"] - share["real"]))
+    if len(shares) == 2:  # one of them says all
+        wrong = [min(wrong, key=lambda share: share["real"])]
+    named = ", ".join(f"{share['class']} is {percent(share['synthetic'])} of synthetic rows and "
+                      f"{percent(share['real'])} of real ones" for share in wrong[:NAMED])
+    more = f", and {len(wrong) - NAMED} more" if len(wrong) > NAMED else ""
+    return f"class shares are wrong ({named}{more})"
+
+
+def _columns(metrics: Mapping[str, Any]) -> str:
+    """Return how many columns are far off."""
+    part = metrics.get("fidelity", {})
+    if "far_off" not in part:
+        return ""
+    total = len(part.get("one_way_tvd", {}).get("columns", ()))
+    if not part["far_off"]:
+        return f"none of {total} columns is far off"
+    count = len(part["far_off"])
+    return f"{count} of {total} columns {'is' if count == 1 else 'are'} far off"
+
+
+def _groups(metrics: Mapping[str, Any]) -> str:
+    """Return the subgroup that comes off worst, in score if there is one."""
+    groups = [group for group in metrics.get("subgroups", ())
+              if is_leaf(group.get("gen2real")) and is_leaf(group.get("real2real"))]
+    if not groups:
+        return ""
+    worst = min(groups, key=lambda group: group["gen2real"]["mean"] - group["real2real"]["mean"])
+    return (f"of the subgroups {worst['group']} (by {worst['by']}) loses most, keeping "
+            f"{worst['gen2real']['mean']:.2f} of {worst['real2real']['mean']:.2f} "
+            f"{label(worst['metric'])}")
+
+
+def _used(metrics: Mapping[str, Any]) -> Bounded | None:
+    found = use(metrics)
+    if found is None:
+        return None
+    chance = {"auroc": "0.5 is chance", "r2": "0 is a guess of the mean"}.get(found.metric, "")
+    real = "" if found.real is None else f"real records give {found.real:.3f}"
+    spread = f" \u00b1 {found.std:.3f}" if found.std else ""
+    return Bounded(f"Use: {label(found.metric)} on real records, {found.what}",
+                   f"{found.synthetic:.3f}{spread}", _joined(real, chance))
+
+
+def _likeness(metrics: Mapping[str, Any]) -> Bounded | None:
+    part = metrics.get("fidelity", {})
+    for key, text, worst in (
+            ("two_way_tvd", "Likeness: distance of pairs of columns", "1 is the worst"),
+            ("one_way_tvd", "Likeness: distance of columns", "1 is the worst"),
+            ("fid_features", "Likeness: Fr\u00e9chet distance of features", "0 is the best")):
+        if is_leaf(part.get(key)):
+            floor = part[key].get("floor")
+            real = "" if floor is None else f"real records among themselves: {number(floor)}"
+            places = 3 if key != "fid_features" else 1
+            return Bounded(text, f"{part[key]['mean']:.{places}f} \u00b1 "
+                           f"{part[key].get('std') or 0:.{places}f}", _joined(real, worst))
+    return None
+
+
+def _attack(metrics: Mapping[str, Any]) -> Bounded | None:
+    part = metrics.get("membership") or {}
+    scores = {name: attack["auroc"] for name, attack in part.get("attacks", {}).items()
+              if is_leaf(attack.get("auroc"))}
+    if not scores:
+        return None
+    strongest = max(scores.values(), key=lambda leaf: leaf["mean"])
+    allowed = (part.get("allowed") or {}).get("auroc")
+    most = ("no guarantee bounds it" if allowed is None else
+            f"the guarantee allows at most {number(float(allowed))}")
+    return Bounded("Attack: AUROC of the strongest that guesses who was trained on",
+                   f"{strongest['mean']:.3f} \u00b1 {strongest.get('std') or 0:.3f}",
+                   _joined("0.5 is chance", most))
+
+
+def _joined(*texts: str) -> str:
+    return "; ".join(text for text in texts if text)

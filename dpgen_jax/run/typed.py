@@ -1,0 +1,147 @@
+"""The words that started a run: kept in its config.json, so that nobody types them again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dpgen_jax.core.console import program
+from dpgen_jax.core.errors import UserError
+from dpgen_jax.run.folder import RunFolder, read_json
+
+PATHS = ("--schema", "--test-csv", "--class-names")
+"""Flags whose value may be the path of a file."""
+LOCAL = ("--out", "--resume", "--dry-run")
+"""Flags that belong to one start, and not to the run."""
+
+
+def kept(method: str, words: Sequence[str]) -> tuple[str, ...]:
+    """Returns the words of a command as a run keeps them: its method first, and paths in full.
+
+    Args:
+        method: The name of the method.
+        words: The flags, without the method.
+    """
+    flags = _by_flag(words)
+    return (method, *(word for name, group in flags.items() if name not in LOCAL
+                      for word in _in_full(name, group)))
+
+
+def resumed(argv: Sequence[str]) -> list[str]:
+    """Returns the arguments of a command, in which `--resume RUN` stands for those of that run.
+
+    Args:
+        argv: The arguments; what is stated beside RUN takes the place of what was stated then.
+
+    Raises:
+        UserError: As `words`.
+    """
+    argv = list(argv)
+    at = next((i for i, word in enumerate(argv) if word.partition("=")[0] == "--resume"), None)
+    if at is None:
+        return argv
+    root, length = argv[at].partition("=")[2], 1
+    if not root and at + 1 < len(argv) and not argv[at + 1].startswith("-"):
+        root, length = argv[at + 1], 2
+    if not root:
+        return argv
+    rest = argv[:at] + argv[at + length:]
+    method, *before = words(Path(root))
+    if rest and not rest[0].startswith("-"):
+        method, rest = rest[0], rest[1:]
+    return [method, *merged(before, rest), "--resume", f"--out={root}"]
+
+
+def next_steps(files: RunFolder, typed: Sequence[str], tested: bool) -> list[str]:
+    """Returns the last lines of a run: where its samples are, and the command that measures them.
+
+    Args:
+        files: The run folder.
+        typed: The words of the command; none from Python.
+        tested: Whether records are held out.
+    """
+    if not typed:
+        return []
+    lines = [f"samples: {path}" for path in (files.release / "samples.png",
+                                             files.release / "samples.csv") if path.is_file()]
+    if tested:
+        lines.append(f"measure it: {program('evaluate', files.root)} (--fast: in less time)")
+    return lines
+
+
+def words(root: Path) -> list[str]:
+    """Returns the words by which a run was started, the method first.
+
+    Args:
+        root: The run folder.
+
+    Raises:
+        UserError: There is no run, or one that Python or an earlier version began.
+    """
+    files = RunFolder(root)
+    if not files.config.is_file():
+        raise UserError(f"{root} holds no run to resume (no config.json); name the folder of a run")
+    typed = read_json(files.config).get("typed")
+    if not (isinstance(typed, list) and typed and all(isinstance(word, str) for word in typed)):
+        raise UserError(f"{root} does not say by which command it was started, as it was from "
+                        "Python or by an earlier version: repeat that with resume, or --resume")
+    return typed
+
+
+def data_options(root: Path) -> dict[str, Any]:
+    """Returns the options with which a run read its data; none where an earlier version began it.
+
+    Args:
+        root: A run folder.
+    """
+    options = read_json(RunFolder(root).config).get("data_options")
+    return options if isinstance(options, dict) else {}
+
+
+def data_words(root: Path, options: Sequence[str]) -> list[str] | None:
+    """Returns the flags by which a run read its data set; None where it does not say.
+
+    Args:
+        root: The run folder.
+        options: The names of the options of data sets.
+    """
+    if not (root / "config.json").is_file() or "typed" not in read_json(root / "config.json"):
+        return None
+    flags = _by_flag(words(root)[1:])
+    wanted = {"--dataset", *(f"--{name.replace('_', '-')}" for name in options)}
+    return [word for name, group in flags.items() if name in wanted for word in group]
+
+
+def merged(before: Sequence[str], now: Sequence[str]) -> list[str]:
+    """Returns the words of a command, where those of now take the place of earlier ones.
+
+    Args:
+        before: Flags and their values.
+        now: Likewise.
+    """
+    flags: dict[str, list[str]] = {"": []} | _by_flag(before) | _by_flag(now)
+    return [word for group in flags.values() for word in group]
+
+
+def _by_flag(words: Sequence[str]) -> dict[str, list[str]]:
+    """The words of each flag, by its name with dashes; a flag that comes twice counts once."""
+    flags: dict[str, list[str]] = {}
+    name = ""
+    for word in words:
+        if word.startswith("--"):
+            name = word.partition("=")[0].replace("_", "-")
+            flags[name] = []
+        flags.setdefault(name, []).append(word)
+    return flags
+
+
+def _in_full(name: str, group: list[str]) -> list[str]:
+    """The words of a flag, in which the path of what exists here is a full one."""
+    if name not in ("--dataset", *PATHS):
+        return group
+    value: Any = group[0].partition("=")[2] or (group[1] if len(group) > 1 else "")
+    kind, colon, place = value.partition(":") if name == "--dataset" else ("", "", value)
+    if place and not Path(place).is_absolute() and Path(place).exists():
+        value = f"{kind}{colon}{Path(place).resolve()}"
+    return [f"{name}={value}"]

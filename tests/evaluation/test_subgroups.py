@@ -1,0 +1,148 @@
+"""Tables without a label, columns that are predicted, subgroups, and what is said of them."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from people_table import SPEC, table
+
+from dpgen_jax.core.config import Evaluation, from_json, to_json
+from dpgen_jax.core.types import NO_LABEL, TableSpec, UserError
+from dpgen_jax.data import tables, transform
+from dpgen_jax.evaluation import deviations, marginals, subgroups, table_models, targets
+from dpgen_jax.evaluation import tables as t
+from dpgen_jax.evaluation.report import verdict
+from dpgen_jax.release import contents
+
+UNLABELLED = dataclasses.replace(SPEC, label=NO_LABEL, targets=("age", "sex"))
+FEW = Evaluation(seeds=1, samples=200, metrics=("gen2real", "real2real", "fidelity"))
+
+
+@pytest.fixture
+def cheap(monkeypatch):
+    """One model a target."""
+    for name in ("COMMON", "REGRESSIONS"):
+        models = getattr(table_models, name)
+        kept = {"COMMON": "logistic_regression", "REGRESSIONS": "ridge_regression"}[name]
+        monkeypatch.setattr(table_models, name, {kept: models[kept]})
+
+
+def unlabelled(n, seed=0):
+    x, y = table(n, seed)
+    return x, np.zeros_like(y)
+
+
+def test_a_table_without_a_label_is_measured(cheap):
+    result = t.utility(unlabelled, unlabelled(150, 9), unlabelled(200, 8), UNLABELLED, FEW)
+    assert not {*result} & {"gen2real", "real2real", "label_shares"}
+    assert [*result["fidelity"]["one_way_tvd"]["columns"]] == ["age", "sex", "pay", "mark"]
+    assert {"pmse", "detection_auroc", "two_way_tvd"} <= {*result["fidelity"]}
+    age, sex = result["targets"]["age"], result["targets"]["sex"]
+    # the age follows from the mark, which has the class in it; nothing says the sex
+    assert age["gen2real"]["ridge_regression"]["r2"]["mean"] > 0.8
+    assert age["real2real"]["ridge_regression"]["r2"]["mean"] > 0.8
+    assert abs(sex["gen2real"]["logistic_regression"]["auroc"]["mean"] - 0.5) < 0.15
+    assert "targets" in result["not_covered_by_epsilon"]
+    assert verdict.sentence(result).startswith("Keeps 0.85 of 0.85 R\u00b2")
+    assert "(age from the other columns, best model)" in verdict.sentence(result)
+
+
+def test_a_spec_without_a_label_is_kept_and_writes_no_column():
+    assert from_json(TableSpec, to_json(UNLABELLED)) == UNLABELLED
+    assert contents.spec(to_json(UNLABELLED)).targets == ("age", "sex")
+    assert "targets" not in to_json(SPEC)
+    assert (UNLABELLED.classes, UNLABELLED.class_names) == (1, ())
+    x, y = unlabelled(3)
+    header, rows = tables.cells(UNLABELLED, transform.decode(UNLABELLED, x), y)
+    assert header == ["age", "sex", "pay", "mark"] and len(rows[0]) == 4
+
+
+def test_a_target_is_not_among_its_own_features():
+    x, y = table(50)
+    for column in SPEC.columns:
+        features, values = targets.Target(SPEC, column).problem((x, y))
+        known = ~np.isnan(transform.decode(SPEC, x)[:, SPEC.columns.index(column)])
+        assert features.shape == (known.sum(), x.shape[1] - column.width + 2)
+        assert len(values) == known.sum() and np.isfinite(values).all()
+    mark = SPEC.columns[3]
+    assert set(targets.Target(SPEC, mark).problem((x, y))[1]) <= {0, 1, 2}
+    assert targets.named(SPEC, ["ill"]) == []  # the label has its own part
+    with pytest.raises(UserError, match="--targets agee: no such column, did you mean 'age'"):
+        targets.named(SPEC, ["agee"])
+
+
+def test_subgroups_are_those_that_were_named_and_small_ones_are_not_judged():
+    test, real = table(400, 9), table(400, 8)
+    x, y = table(400, 1)
+    women = transform.decode(SPEC, x)[:, 1] == 0
+    kept = np.flatnonzero(women | (np.arange(400) % 40 == 0))  # hardly any men are made
+    groups = subgroups.subgroups(subgroups.named(SPEC, ["sex"]), [(x[kept], y[kept])], test, real)
+    by_name = {group["group"]: group for group in groups}
+    assert {*by_name} == {"f", "m"} and all(group["by"] == "sex" for group in groups)
+    assert by_name["f"]["synthetic_share"]["mean"] > 0.9 > 0.6 > by_name["f"]["real_share"]
+    assert by_name["f"]["gen2real"]["mean"] > 0.95 < by_name["f"]["real2real"]["mean"]
+    floor = by_name["f"]["two_way_tvd"]["floor"]
+    assert by_name["f"]["two_way_tvd"]["mean"] == pytest.approx(floor, rel=0.4)
+    assert "too few synthetic rows" in by_name["m"]["note"] and "two_way_tvd" not in by_name["m"]
+    assert "subgroups" not in verdict.sentence({})
+    assert "the subgroups" in verdict.sentence({"subgroups": groups, "fidelity": {}})
+
+    few = (test[0][:40], test[1][:40])
+    crossed = subgroups.subgroups(subgroups.named(SPEC, ["sex, ill"]), [(x, y)], few, real)
+    assert len(crossed) == 4 and sum(group["n_test"] for group in crossed) == 40
+    for group in crossed:
+        assert "too few held-out rows" in group["note"] and "real_share" not in group
+
+
+def test_a_number_is_parted_into_quarters_and_null(monkeypatch):
+    monkeypatch.setattr(subgroups._Predicted, "of", lambda *_: None)
+    test = table(400, 9)
+    groups = subgroups.subgroups(subgroups.named(SPEC, ["pay"]), [table(50)], test, None)
+    assert sum(group["n_test"] for group in groups) == 400 and len(groups) == 5
+    null = next(group for group in groups if group["group"] == "pay null")
+    assert null["n_test"] == np.isnan(transform.decode(SPEC, test[0])[:, 2]).sum()
+
+
+@pytest.mark.parametrize(("text", "match"), [
+    ("sexx", "--by sexx: no such column 'sexx', did you mean 'sex'"),
+    ("sex,agee", "no such column 'agee', did you mean 'age'"),
+    ("sex,sex", "a column is named twice"), ("", "no such column ''")])
+def test_a_wrong_subgroup_is_one_clear_line(text, match):
+    with pytest.raises(UserError, match=match):
+        subgroups.named(SPEC, [text])
+
+
+def test_shares_are_wrong_where_they_are_off_by_more_than_chance():
+    def shares(ones, n, real_ones, m):
+        draw, test = ((np.zeros((k, 6)), np.repeat([1, 0], [part, k - part]))
+                      for k, part in ((n, ones), (m, real_ones)))
+        return [share["wrong"] for share in deviations.label_shares([draw], test, SPEC)]
+
+    assert shares(500, 1000, 200, 1000) == [True, True]
+    assert shares(210, 1000, 200, 1000) == [False, False]
+    assert shares(20, 1000, 2, 1000) == [False, True]  # rare, and ten times as many
+    assert shares(4, 100, 2, 100) == [False, False]  # twice as many, of which chance is enough
+    said = verdict.sentence({"label_shares": deviations.label_shares(
+        [(np.zeros((10_000, 6)), np.resize([0, 1], 10_000))],
+        (np.zeros((1000, 6)), np.repeat([1, 0], [200, 800])), SPEC)})
+    assert said == "Class shares are wrong (yes is 50 % of synthetic rows and 20 % of real ones)."
+
+
+def test_a_column_that_is_far_off_is_named_with_its_worst_values():
+    columns = SPEC.columns[:2]
+    real = np.stack([np.repeat([10.0, 90.0], 50), np.resize([0, 1], 100)], 1)
+    made = real.copy()
+    made[:, 0] = 50.0
+    distances = {column.name: {"mean": float(mean), "floor": 0.01} for column, mean in zip(
+        columns, marginals.one_way_tvd(made, real, columns), strict=True)}
+    (said,) = deviations.far_off([made], real, columns, distances)
+    assert said == (
+        "age: 100 % of the rows would have to move; real rows differ by 1 %: too many 50 to 55 "
+        "(100 % of synthetic rows, 0 % of real ones); too few 10 to 15 (0 % of synthetic rows, "
+        "50 % of real ones), 90 to 95 (0 % of synthetic rows, 50 % of real ones).")
+
+
+def test_the_line_between_classes_is_drawn_by_the_training_rows():
+    line = table_models._line(np.array([0.1, 0.2, 0.3, 0.9]), np.array([0, 0, 1, 1]))
+    assert line == pytest.approx(0.25)
+    assert table_models._line(np.array([0.1, 0.2]), np.array([0, 0])) == 0.5

@@ -1,0 +1,200 @@
+"""What a person types who has read the README alone: methods and presets that nobody named, bare
+paths, and runs that know what they were trained on."""
+
+import dataclasses
+import shlex
+import sys
+
+import numpy as np
+import pytest
+import runs
+from PIL import Image
+
+from dpgen_jax import data, evaluate, methods, presets, train
+from dpgen_jax.core.types import ImageSpec, UserError
+from dpgen_jax.presets import choice, numbers
+from dpgen_jax.run import typed
+from dpgen_jax.run.folder import read_json
+
+MNIST = ImageSpec(28, 28, 1, 10)
+BEST = {kind: choice.method_for(kind)[0] for kind in choice.BEST}
+
+
+@pytest.mark.parametrize(("dataset", "name"), [
+    ("glyphs", "glyphs"), ("idx:mnist", "mnist"), ("idx:/data/MNIST/raw", "mnist"),
+    ("tfds:fashion_mnist", "fashion"), ("idx:FashionMNIST", "fashion"), ("idx:scans", ""),
+    ("npz:mnist.npz", ""), ("csv:adult", ""), ("adult:x", "adult"), ("tfds:kmnist", "")])
+def test_only_data_sets_that_are_public_have_a_name(dataset, name):
+    assert choice.public_name(dataset) == name
+    assert choice.public_name("celeba:X", "hair") == "hair" and not choice.public_name("celeba:X")
+
+
+@pytest.mark.parametrize(("method", "facts", "epsilon", "name"), [
+    ("datalens", choice.Facts("mnist", MNIST, 60_000), 9.0, "mnist-eps10-mean"),
+    ("datalens", choice.Facts("", MNIST, 60_000), 0.5, "images-eps1"),
+    ("datalens", choice.Facts("glyphs", ImageSpec(12, 12, 1, 10), 30_000), None, "glyphs"),
+    ("datalens", choice.Facts("glyphs", MNIST, 30_000), None, "images-eps10"),  # resized
+    ("gpate", choice.Facts("", numbers(7), 500), 1.0, "table-few"),
+    ("gpate", choice.Facts("", numbers(7), 50_000), 1.0, "table"),
+    ("gpate", choice.Facts("breast_cancer", numbers(30), 455), 1.0, "breast_cancer"),
+    ("dpmerf", choice.Facts("", ImageSpec(32, 32, 3, 2), 860), 3.0, "images-few"),
+    ("dpgan", choice.Facts("mnist", MNIST, 2_000), 1.0, "images-few")])  # too few for MNIST's
+def test_a_preset_is_chosen_by_what_is_public(method, facts, epsilon, name):
+    assert choice.preset_for(method, facts, epsilon).name == name
+
+
+@pytest.mark.parametrize("method", methods.NAMES)
+def test_no_preset_of_a_named_data_set_serves_other_data(method):
+    for facts in (choice.Facts("", MNIST, 50_000), choice.Facts("", numbers(30), 455)):
+        try:
+            chosen = choice.preset_for(method, facts)
+        except UserError as error:
+            assert f"{method} has no preset for {facts}" in str(error)
+            continue
+        assert chosen.name.startswith(("images", "table"))
+        copied = {name for name, preset in presets.all_of(method).items()
+                  if preset.config == presets.all_of(method)[chosen.name].config}
+        assert len(copied) > 1 or chosen.name == "table"  # nothing new was made up
+
+
+def test_a_general_preset_is_scaled_to_the_data():
+    facts = choice.Facts("", ImageSpec(16, 16, 1, 4), 7_500)
+    model = presets.get("datalens", "images-eps10")[1]
+    chosen = choice.preset_for("datalens", facts, 10.0).preset
+    assert chosen.config == dataclasses.replace(
+        model.config, teachers=500, top_k=round(model.config.top_k * 16 * 16 / 28**2))
+    assert chosen.delta == model.delta and choice.preset_for(
+        "datalens", dataclasses.replace(facts, records=2_000_000)).preset.delta == 1e-8
+    few = choice.Facts("", ImageSpec(8, 8, 1, 4), 300)
+    assert choice.preset_for("dpgan", few).preset.config.batch == 150
+
+
+def test_numbers_of_records_of_clients_decide_nothing():
+    one, other = (choice.preset_for("fedavg_gan", choice.Facts("", MNIST, n, clients=True))
+                  for n in (50, 200_000))
+    assert one == other
+
+
+def test_too_few_records_get_the_methods_that_fit_and_no_useless_advice():
+    facts = choice.Facts("", MNIST, 860)
+    with pytest.raises(UserError, match="datalens has no preset for 860 images.*: dpgan, dpmerf"):
+        choice.preset_for("datalens", facts)
+    assert choice.preset_for("datalens", facts, tuned=True).preset.config.teachers == 57
+
+
+def test_the_best_method_that_is_there_is_taken(monkeypatch):
+    assert all(name in methods.NAMES for name in BEST.values())
+    monkeypatch.setattr(methods, "NAMES", ("datalens", "dpmerf"))
+    assert {choice.method_for(kind)[0] for kind in choice.BEST} == {"dpmerf"}
+
+
+def table(path, n=200):
+    """A CSV file of two columns and its schema."""
+    rng = np.random.default_rng(0)
+    rows = [f"{a:.3f},{'yes' if a > 0.7 else 'no'}" for a in rng.uniform(size=n)]
+    path.write_text("\n".join(["a,b", *rows]) + "\n")
+    path.with_suffix(".yaml").write_text(
+        "label: b\ncolumns:\n  a: {kind: continuous, min: 0, max: 1}\n"
+        "  b: {kind: categorical, categories: [no, yes]}\n")
+
+
+def pictures(root, names=("benign", "malignant")):
+    for label, name in enumerate(names):
+        (root / name).mkdir(parents=True)
+        for i in range(4):
+            Image.fromarray(np.full((8, 8), 90 * label + i, np.uint8)).save(
+                root / name / f"{label}{i}.png")
+
+
+def test_a_bare_path_is_the_data_set_that_lies_there(tmp_path):
+    table(tmp_path / "people.csv")
+    pictures(tmp_path / "scans")
+    pictures(tmp_path / "parts" / "train")
+    runs.npz(tmp_path / "a.npz", *runs.images())
+    (tmp_path / "empty").mkdir()
+    kinds = {name: data.kind_of(str(tmp_path / name))
+             for name in ("people.csv", "scans", "parts", "a.npz", "nothing")}
+    assert kinds == {"people.csv": "csv", "scans": "folder", "parts": "folder", "a.npz": "npz",
+                     "nothing": ""}
+    assert data.kind_of("mnist") == "idx"
+    for name in ("empty", "people.yaml"):
+        with pytest.raises(UserError, match=f"{name} is no data set that can be read; expected"):
+            data.kind_of(str(tmp_path / name))
+
+
+def test_what_a_run_was_started_with_is_kept_and_can_be_changed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table(tmp_path / "people.csv")
+    words = ["--dataset=csv:people.csv", "--schema", "people.yaml", "--out", "run", "--epsilon",
+             "1", "--seed", "-3", "--devices", "1"]
+    kept = typed.kept("dpmerf", words)
+    assert kept == ("dpmerf", f"--dataset=csv:{tmp_path / 'people.csv'}",
+                    f"--schema={tmp_path / 'people.yaml'}", "--epsilon", "1", "--seed", "-3",
+                    "--devices", "1")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/config.json").write_text('{"typed": ["dpmerf", "--epsilon", "1"]}')
+    assert typed.resumed(["--resume", "run", "--devices=2"]) == [
+        "dpmerf", "--epsilon", "1", "--devices=2", "--resume", "--out=run"]
+    assert typed.resumed(["gpate", "--resume", "--out", "x"]) == ["gpate", "--resume", "--out", "x"]
+    with pytest.raises(UserError, match="none holds no run to resume"):
+        typed.resumed(["--resume", "none"])
+
+
+QUICK = ["--generator-steps=20", "--features=50", "--windows=0", "--bandwidths=0.1", "--batch=10"]
+
+
+@pytest.mark.slow
+def test_a_table_from_a_bare_path_to_its_evaluation_as_printed(tmp_path, monkeypatch, capsys):
+    """The lines that a run prints are typed as they stand, from another folder."""
+    monkeypatch.chdir(tmp_path)
+    table(tmp_path / "people.csv")
+    train.command(["dpmerf", "--dataset", "people.csv", "--schema", "people.yaml", "--epsilon", "1",
+                   "--out", str(tmp_path / "run"), *QUICK])
+    said = capsys.readouterr().out.splitlines()
+    assert said[:2] == [
+        "note: people.csv is read as csv:people.csv",
+        "dpmerf, preset table-few: epsilon 1 at delta 1e-05 for each record, its label included "
+        "(replace-one); chosen for tables in general"]
+    assert any("held out for tests: a share of 0.2" in line for line in said)
+    statement = read_json(tmp_path / "run/release/privacy.json")
+    assert statement["records"] == 160 and statement["epsilon"] == 1.0
+    printed = next(line for line in said if line.startswith("measure it: "))
+    words = shlex.split(printed.removeprefix("measure it: ").partition(" (")[0])
+    assert words[:3] == ["python", "-m", "dpgen_jax.evaluate"]
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    evaluate.command([*words[3:], "--fast", "--samples=60", "--seeds=1", "--classifiers=lr"])
+    assert read_json(tmp_path / "run/evaluation/metrics.json")["n_test"] == 40
+    train.command(["--resume", str(tmp_path / "run")])
+    again = read_json(tmp_path / "run/release/privacy.json")
+    assert again == statement
+    with pytest.raises(UserError, match=r"go on with it: python -m dpgen_jax.train --resume .*run"):
+        train.command(["dpmerf", "--dataset", str(tmp_path / "people.csv"), "--schema",
+                       str(tmp_path / "people.yaml"), "--out", str(tmp_path / "run"), *QUICK])
+
+
+@pytest.mark.parametrize("kind", ["table", "images"])
+def test_without_a_method_the_best_is_chosen_before_anything_is_spent(kind, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table(tmp_path / "people.csv")
+    rng = np.random.default_rng(0)
+    runs.npz(tmp_path / "a.npz", rng.integers(0, 255, (500, 8, 8, 1), np.uint8),
+             rng.integers(0, 3, 500).astype(np.int32))
+    words = {"table": ["--dataset=csv:people.csv", "--schema=people.yaml", "--epsilon=1"],
+             "images": ["--dataset=npz:a.npz", "--epsilon=3"]}[kind]
+    chosen = train.choose("", words)
+    assert chosen.method == BEST[kind] and presets.all_of(chosen.method)[
+        chosen.args.preset].dataset == kind
+    assert chosen.why.startswith(f"no method was named, and {BEST[kind]} is taken as")
+    assert len(chosen.dataset.y_train) == {"table": 160, "images": 400}[kind]
+    everything = train.choose("", [*words, "--test-fraction=0"])
+    assert len(everything.dataset.y_train) == {"table": 200, "images": 500}[kind]
+    assert everything.dataset.x_test is None
+
+
+def test_the_demonstration_stays(monkeypatch):
+    args = train.parse("datalens", [])
+    assert (args.preset, args.dataset, args.epsilon) == ("glyphs", "glyphs", 10.0)
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/dpgen"])
+    from dpgen_jax.core.console import program
+    assert program("train", "--resume", "my run") == "dpgen train --resume 'my run'"
