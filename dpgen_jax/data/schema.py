@@ -24,7 +24,7 @@ from dpgen_jax.core import reading
 from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.types import NO_LABEL, Identifier, TableSpec, UserError
 from dpgen_jax.data import finishing, forms, yaml_text
-from dpgen_jax.data.base import Uncovered, locate
+from dpgen_jax.data.base import Uncovered, listed, locate
 from dpgen_jax.data.schema_columns import ENTRIES, IDENTIFIER, column, kind_of, pattern
 from dpgen_jax.data.schema_label import label_position, targets
 

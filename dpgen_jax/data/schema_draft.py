@@ -64,7 +64,10 @@ def _described(name: str, texts: list[str], is_label: bool, known: dict[str, Any
     """Returns the entries of a column, of which the cells are read for what is not known."""
     if "categories" in known and "nullable" in known:
         return known
-    return entries(name, texts, is_label) | known
+    made = entries(name, texts, is_label) | known
+    if "kind" in known:
+        made.pop("decimals", None)  # of texts that were made of numbers
+    return made
 
 
 def render(document: dict[str, Any], source: str) -> str:

@@ -200,7 +200,7 @@ def test_a_table_has_the_schema_of_its_description():
         "bounds of carat, rooms, size[0], size[1], price read from private data",
         "nullability of carat, size[0], size[1], price read from private data",
         "kind of rooms read from private data"]
-    assert data.notes[1] == "features that are texts are left out: name"
+    assert data.notes[2] == "features that are texts are left out: name"
     assert [column.name for column in data.spec.columns] == [
         "carat", "clear", "rooms", "size[0]", "size[1]", "price"]
     codes = transform.decode(data.spec, data.x_train)
