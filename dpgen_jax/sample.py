@@ -47,16 +47,16 @@ def command(argv: list[str]) -> None:
                      "Draws synthetic records from a release; costs no privacy.")
     from tqdm import tqdm
 
-    from dpgen_jax.release import bundle, export
+    from dpgen_jax.release import bundle, export, files
 
     if args.out.exists() and not (args.out.is_dir() and not any(args.out.iterdir())):
         raise UserError(f"{args.out} exists; name another --out")
     release = bundle.load(args.source)
-    export.opener(args.out, release.spec, args.n)
+    opener = export.opener(args.out, release.spec, args.n)
     drawn = release.stream(args.n, args.label or None, args.seed, args.where or None,
                            args.max_tries)
     with tqdm(total=args.n, unit=" records", disable=None, leave=False) as bar:  # on a terminal
-        export.write(args.out, release.spec, args.n, drawn, bar.update)
+        files.write(args.out, opener, release.spec, args.n, drawn, bar.update)
     print(f"guarantee: {guarantee.line(release.privacy)}")
     for line in drawn.report():
         print(line)

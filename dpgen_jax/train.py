@@ -10,9 +10,11 @@ import tyro
 
 from dpgen_jax import methods, presets, schema
 from dpgen_jax.core import cli
-from dpgen_jax.core.config import Budget, DataOptions, MonitorOptions, Runtime
-from dpgen_jax.core.console import tell
+from dpgen_jax.core.config import Budget, MonitorOptions, Runtime
+from dpgen_jax.core.console import program, tell
+from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.presets import choice
+from dpgen_jax.presets import help as short_help
 from dpgen_jax.run import typed
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ class Train(Generic[Config]):
     them, would go beyond this epsilon"""
     resume: bool = False
     """go on: `--resume RUN` needs nothing else; without RUN, with the run in --out"""
+    dry_run: bool = False
+    """say what would be trained, and with what noise; nothing is written or spent"""
     seed: int | None = None
     """repeats a run bit for bit; then there is NO privacy claim"""
     accept_uncovered: bool = False
@@ -112,7 +116,7 @@ def parse(method: str, argv: list[str], chosen: choice.Choice | None = None) -> 
         place = cli.peek(argv, "--dataset") or defaults.dataset
         defaults = dataclasses.replace(defaults, data=preset_data.options(preset, place))
     known = ", ".join(presets.all_of(method))
-    parsed = cli.parse(kind[module.Config], argv, f"python -m dpgen_jax.train {method}",
+    parsed = cli.parse(kind[module.Config], argv, program("train", method),
                        f"{DESCRIPTION} Presets of {method}: {known}.", defaults)
     return dataclasses.replace(parsed, preset=name)  # an old name is reported once
 
@@ -123,7 +127,12 @@ def command(argv: list[str]) -> int | None:
         cli.renamed("train --init-schema", "schema")
         schema.command(cli.without_flag(argv, "--init-schema"))
         return None
+    if {"--help", "-h"} & set(argv):
+        print(short_help.text(program("train"), cli.split_method(argv, "")[0]))
+        raise SystemExit(0)
     method, words = cli.split_method(typed.resumed(argv), "")
+    if "--help-all" in words:
+        parse(method or choice.DEMONSTRATION[0], ["--help"])
     words = _with_kind(words)
     if not (method or cli.peek(words, "--dataset")):
         method, _ = choice.DEMONSTRATION
@@ -141,6 +150,10 @@ def command(argv: list[str]) -> int | None:
         args.runtime, args.out, args.resume, args.seed, args.monitor, args.accept_uncovered,
         args.total_epsilon, chosen.why, typed.kept(chosen.method, words))
     notices = Notices()
+    if args.dry_run:
+        for line in lifecycle.rehearse(request, dataset, notices=notices):
+            tell(line)
+        return None
     lifecycle.run(request, dataset, notices=notices)
     return cli.INCOMPLETE if notices.failures else None
 
@@ -174,7 +187,7 @@ def choose(method: str, words: list[str]) -> Chosen:
         dataset = data.load(place, **vars(args.data))
     dataset = _with_held_out(dataset, args)
     facts = choice.Facts(choice.public_name(place, args.data.attribute), dataset.spec,
-                         len(dataset.y_train), dataset.clients is not None)
+                         dataset.count, dataset.clients is not None)
     if not method:
         method, why = choice.method_for(facts.kind)
         reasons.append(why)
@@ -200,7 +213,7 @@ def _with_held_out(dataset: Dataset, args: Train[Any]) -> Dataset:
     if args.resume and args.out and (args.out / "config.json").is_file():
         share = typed.data_options(args.out).get("test_fraction", 0)
     stated = args.data.test_fraction is not None or dataset.x_test is not None
-    if stated or dataset.clients is not None or not share or len(dataset.y_train) < 3:
+    if stated or dataset.clients is not None or not share or dataset.count < 3:
         return dataset
     return dataclasses.replace(held_out.hold_out(dataset, share),
                                options=dataset.options | {"test_fraction": share})

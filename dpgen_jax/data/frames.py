@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpgen_jax.core.types import Column, TableSpec, UserError
-from dpgen_jax.data import forms, tables
+from dpgen_jax.data import forms, tables, writing
 from dpgen_jax.data.base import Dataset
 from dpgen_jax.data.parsing import Cells, coded
 from dpgen_jax.data.schema import Schema
@@ -33,12 +33,21 @@ def from_frame(frame: pd.DataFrame, schema: Schema, test: pd.DataFrame | None = 
         UserError: As `tables.csv`, with the row of the frame.
     """
     spec = schema.spec
-    held_out = None if test is None else coded(schema, _cells("test frame", test, spec))
-    return tables.table("frame", schema, coded(schema, _cells("frame", frame, spec)), held_out)
+    held_out = None if test is None else coded(schema, cells("test frame", test, spec))
+    return tables.table("frame", schema, coded(schema, cells("frame", frame, spec)), held_out)
 
 
-def _cells(source: str, frame: pd.DataFrame, spec: TableSpec) -> Cells:
-    """Returns the cells of a frame."""
+def cells(source: str, frame: pd.DataFrame, spec: TableSpec) -> Cells:
+    """Returns the cells of a frame.
+
+    Args:
+        source: Its name, for errors.
+        frame: The frame.
+        spec: The schema, by which dates and booleans become texts.
+
+    Raises:
+        UserError: It is no frame, or has two columns of one name.
+    """
     if not all(hasattr(frame, name) for name in ("columns", "isna")):
         raise UserError(f"{source} is a {type(frame).__name__}; give a pandas DataFrame")
     names = tables.each_once(source, [str(name).strip() for name in frame.columns])
@@ -98,9 +107,9 @@ def frame(spec: TableSpec, codes: np.ndarray, y: np.ndarray, first: int = 0) -> 
     except ImportError as error:
         raise UserError("a frame needs pandas; pip install 'dpgen_jax[pandas]'") from error
     data: list[tuple[str, Any]] = [(column.name, _series(column, values))
-                                   for column, values in tables.in_order(spec, codes, y)]
+                                   for column, values in writing.in_order(spec, codes, y)]
     for identifier in spec.identifiers:
-        data.insert(identifier.position, (identifier.name, tables.identifiers(
+        data.insert(identifier.position, (identifier.name, writing.identifiers(
             identifier, first, len(y))))
     return pd.DataFrame(dict(data))
 

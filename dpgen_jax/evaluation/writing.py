@@ -10,7 +10,7 @@ import numpy as np
 
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.types import TableSpec
-from dpgen_jax.data import Dataset, tables, transform, without_empty_slots
+from dpgen_jax.data import Dataset, transform, without_empty_slots, writing
 from dpgen_jax.evaluation import attacks
 from dpgen_jax.evaluation.marginals import cells
 from dpgen_jax.evaluation.report import figures, neighbours, page, table_figures
@@ -87,7 +87,7 @@ def _configuration(release: Release) -> dict[str, Any]:
 def _samples(release: Release) -> Any:
     """Return images, a row of `GRID_COLUMNS` a class; or header and rows of text."""
     if isinstance(release.spec, TableSpec):
-        return tables.cells(release.spec, *release.sample(page.MAX_ROWS, seed=0))
+        return writing.cells(release.spec, *release.sample(page.MAX_ROWS, seed=0))
     classes = release.spec.classes
     return release.sample(classes * GRID_COLUMNS, np.repeat(np.arange(classes), GRID_COLUMNS),
                           seed=0)
@@ -123,8 +123,8 @@ def _write_private(root: Path, release: Release, dataset: Dataset) -> None:
     header = None
     if isinstance(release.spec, TableSpec):
         spec = release.spec
-        header, ours = tables.cells(spec, transform.decode(spec, x), y)
-        _, theirs = tables.cells(spec, transform.decode(spec, theirs), dataset.y_train[rows])
+        header, ours = writing.cells(spec, transform.decode(spec, x), y)
+        _, theirs = writing.cells(spec, transform.decode(spec, theirs), dataset.y_train[rows])
     text = neighbours.private_page(dataset.name, ours, theirs, distances, summary, header)
     with os.fdopen(os.open(root / "neighbours.html", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
                    "w", encoding="utf-8") as file:

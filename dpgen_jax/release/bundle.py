@@ -22,7 +22,7 @@ from dpgen_jax.core.config import from_json, to_json
 from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
 from dpgen_jax.data import finishing, transform
 from dpgen_jax.release import conditions, contents, model, statement
-from dpgen_jax.release.sampling import CHUNK, Sampler, Source
+from dpgen_jax.release.sampling import CHUNK, SEEDS, Sampler, Source, finished
 from dpgen_jax.run.folder import read_json
 from dpgen_jax.version import __version__
 
@@ -89,10 +89,9 @@ class Release:
             UserError: As `sample`.
         """
         self._require_generator()
-        seed = seed % model.SEEDS if seed is not None else secrets.randbits(31)
+        seed = seed % SEEDS if seed is not None else secrets.randbits(31)
         draw = model.drawing(self.method, self.config, self.spec, self.model, seed)
-        prior = None if self.class_counts is None else class_prior(self.class_counts)
-        source = Source(draw, functools.partial(_finished, self.spec), prior)
+        source = Source(draw, functools.partial(finished, self.spec), self.class_shares)
         return Sampler(source, conditions.parse(where, self.spec), n, self._numbers(labels), seed,
                        max_tries)
 
@@ -164,6 +163,14 @@ class Release:
         parts = [chunk(start) for start in range(0, len(x), CHUNK)]
         return np.concatenate([np.zeros(0, np.int32), *parts]).astype(np.int32)
 
+    @property
+    def class_shares(self) -> np.ndarray | None:
+        """The shares in which labels are drawn: of class counts that were bought.
+
+        None: equal shares.
+        """
+        return None if self.class_counts is None else class_prior(self.class_counts)
+
     def classes(self, names: Any) -> list[int]:
         """Returns the numbers of classes that are named.
 
@@ -230,13 +237,6 @@ def _together(blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarr
     """The records and the labels of all blocks."""
     x, y = zip(*blocks, strict=True)
     return np.concatenate(x), np.concatenate(y)
-
-
-def _finished(spec: Spec, x: np.ndarray, y: np.ndarray) -> finishing.Finished:
-    """Records as a user takes them, from records as the method draws them."""
-    if isinstance(spec, TableSpec):
-        return finishing.finished(spec, x, y)
-    return finishing.Finished(np.round(x * 255).astype(np.uint8))
 
 
 def _as_drawn(spec: Spec, x: Any) -> np.ndarray:

@@ -17,7 +17,7 @@ import numpy as np
 
 from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.types import Column, ImageSpec, Spec, UserError
-from dpgen_jax.data import forms, parsing
+from dpgen_jax.data import forms
 
 LABEL = "label"
 """The name by which conditions call the class of an image."""
@@ -237,14 +237,10 @@ def _code(text: str, column: Column, value: str) -> float:
                             f"{nearest(value, column.categories)}; known: "
                             f"{', '.join(column.categories[:20])}")
         return float(column.categories.index(value))
-    try:
-        cells = parsing.Cells(text, {column.name: [value]}, ["the condition"])
-        code = float(parsing.parse(column, cells)[0])
-    except UserError:
-        code = math.nan
-    if math.isnan(code) and column.unit:  # a number may be without its unit
-        code = math.nan if (number := forms.number(value)) is None else number
-    if math.isnan(code):
+    code = forms.reader(column)(value)
+    if code is None and column.unit:  # a number may be without its unit
+        code = forms.number(value)
+    if code is None or (column.kind == "integer" and not code.is_integer()):
         kind = column.kind if forms.is_plain(column) else f"a {forms.what(column)}"
         raise UserError(f"{text}: {value!r} is no value of column {column.name}, which is {kind}")
     return code

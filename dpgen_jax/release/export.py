@@ -1,42 +1,25 @@
-"""Synthetic records to files, block by block: npz, csv, parquet, a png grid, an image folder.
-
-A file gets its name when it is whole: a run that breaks leaves nothing under it.
-"""
+"""The forms of files of synthetic records: npz, csv, parquet, a png grid, an image folder."""
 
 from __future__ import annotations
 
 import contextlib
-import csv
 import math
-import os
-import shutil
-import tempfile
-import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from dpgen_jax.core.types import Spec, TableSpec, UserError
-from dpgen_jax.data import frames, tables
+from dpgen_jax.data import frames
+from dpgen_jax.release.files import Opener, Write, csv_file, npz_file
 from dpgen_jax.release.plots import samples_grid
 
-Blocks = Iterable[tuple[np.ndarray, np.ndarray]]
-"""Records as `Release.sample` returns them, with their labels."""
-Write = Callable[[np.ndarray, np.ndarray], object]
-"""What takes one block."""
-Opener = Callable[[Path, Spec, int], contextlib.AbstractContextManager[Write]]
-"""From a path, the schema and the number of records to what takes the blocks."""
 GRID_IMAGES = 10_000
 """The most images of one grid, which is drawn as a whole."""
 GROUP_CELLS = 2**21
 """The cells of a row group of a Parquet file, at most; they are in memory together."""
-JUDGED = 10_000
-"""The records after which the size of the file is first foretold."""
-
-
 def opener(out: Path, spec: Spec, n: int) -> Opener:
     """Returns what opens a file, by the ending of its name.
 
@@ -61,74 +44,10 @@ def opener(out: Path, spec: Spec, n: int) -> Opener:
     return known[out.suffix]
 
 
-def write(out: Path, spec: Spec, n: int, blocks: Blocks,
-          progress: Callable[[int], object] = lambda written: None) -> None:
-    """Writes n records to a file or folder, which is there when all of them are in it.
-
-    Args:
-        out: The file or folder; its ending says which. It is replaced if it is there.
-        spec: The schema of the records.
-        n: How many there are.
-        blocks: The records.
-        progress: Is told the number of records after each block.
-
-    Raises:
-        UserError: As `opener`, from the blocks, and where the disk has not the room.
-        OSError: Where it cannot be written.
-    """
-    opened = opener(out, spec, n)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as place:
-        unfinished = Path(place, out.name)
-        with opened(unfinished, spec, n) as take:
-            written, judged = 0, JUDGED
-            for x, y in blocks:
-                take(x, y)
-                progress(len(y))
-                written += len(y)
-                if written >= judged:
-                    judged = 2 * written
-                    _require_room(out, unfinished, written, n)
-        if out.is_dir():  # an empty one, which the new one replaces
-            out.rmdir()
-        os.replace(unfinished, out)
-
-
-def _require_room(out: Path, unfinished: Path, written: int, n: int) -> None:
-    """Refuses a file that by its first records would not fit on the disk."""
-    if unfinished.is_dir():
-        return
-    needed = unfinished.stat().st_size / written * (n - written)
-    free = shutil.disk_usage(unfinished).free
-    if needed > free:
-        raise UserError(f"{out}: {n:,} records would take about {needed / 1e9:.3g} GB, and "
-                        f"{free / 1e9:.3g} GB are free; ask for fewer, or name another disk")
-
-
 def write_csv(out: Path, x: np.ndarray, y: np.ndarray, spec: TableSpec) -> None:
     """Writes the columns of the schema in its order, as `--dataset csv:` reads them."""
-    with _csv(out, spec, len(y)) as take:
+    with csv_file(out, spec, len(y)) as take:
         take(x, y)
-
-
-@contextlib.contextmanager
-def _csv(out: Path, spec: Spec, n: int) -> Iterator[Write]:
-    """A line of column names, then a line for each row."""
-    assert isinstance(spec, TableSpec)
-    table = spec
-    with out.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        written = 0
-
-        def take(x: np.ndarray, y: np.ndarray) -> None:
-            nonlocal written
-            names, rows = tables.cells(table, x, y, written)
-            if not written:
-                writer.writerow(names)
-            writer.writerows(rows)
-            written += len(rows)
-
-        yield take
 
 
 def require_parquet() -> None:
@@ -177,41 +96,6 @@ def _parquet(out: Path, spec: Spec, n: int) -> Iterator[Write]:
 
 
 @contextlib.contextmanager
-def _npz(out: Path, spec: Spec, n: int) -> Iterator[Write]:
-    """x_train, y_train, classes: what `--dataset npz:` reads back."""
-    with contextlib.ExitStack() as stack:
-        archive = stack.enter_context(zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED))
-        # An archive takes one array after the other, so the labels wait in a file.
-        labels = stack.enter_context(tempfile.TemporaryFile(dir=out.parent))
-        members = contextlib.ExitStack()
-        records: list[IO[bytes]] = []
-
-        def take(x: np.ndarray, y: np.ndarray) -> None:
-            if not records:
-                records.append(members.enter_context(_member(archive, "x_train", (n, *x.shape[1:]),
-                                                             x.dtype)))
-            records[0].write(np.ascontiguousarray(x).tobytes())
-            labels.write(y.astype(np.int32).tobytes())
-
-        with members:
-            yield take
-        labels.seek(0)
-        with _member(archive, "y_train", (n,), np.dtype(np.int32)) as member:
-            shutil.copyfileobj(labels, member)
-        with _member(archive, "classes", (), np.dtype(np.int64)) as member:
-            member.write(np.int64(spec.classes).tobytes())
-
-
-def _member(archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: np.dtype
-            ) -> IO[bytes]:
-    """Opens an array of an archive, with its header written and its values to come."""
-    member = archive.open(f"{name}.npy", "w", force_zip64=True)
-    np.lib.format.write_array_header_1_0(member, {
-        "descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape})
-    return member
-
-
-@contextlib.contextmanager
 def _pixels(out: Path, spec: Spec, n: int) -> Iterator[Write]:
     """label, then the pixels in rows, top left first."""
     with out.open("w", encoding="utf-8") as file:
@@ -250,5 +134,5 @@ def _folder(out: Path, spec: Spec, n: int) -> Iterator[Write]:
     yield take
 
 
-TABLES: dict[str, Opener] = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}
-IMAGES: dict[str, Opener] = {".npz": _npz, ".csv": _pixels, ".png": _png, "": _folder}
+TABLES: dict[str, Opener] = {".npz": npz_file, ".csv": csv_file, ".parquet": _parquet}
+IMAGES: dict[str, Opener] = {".npz": npz_file, ".csv": _pixels, ".png": _png, "": _folder}

@@ -14,10 +14,7 @@ from flax import traverse_util
 
 from dpgen_jax import methods
 from dpgen_jax.core.types import Method, Spec, UserError
-from dpgen_jax.release.sampling import CHUNK
-
-SEEDS = 2**32
-"""Seeds are below it, and so is what is folded into a key at once."""
+from dpgen_jax.release.sampling import CHUNK, key_at
 
 
 @functools.lru_cache(64)
@@ -71,22 +68,10 @@ def drawing(method: str, config: Any, spec: Spec, arrays: dict[str, Any], seed: 
         # asked for.
         padded = np.zeros(CHUNK, np.int32)
         padded[:len(labels)] = labels
-        return np.asarray(sampler(arrays, key_at(key, start), padded))[:len(labels)]
+        made = sampler(arrays, key_at(jax.random.fold_in, key, start), padded)
+        return np.asarray(made)[:len(labels)]
 
     return draw
-
-
-def key_at(key: jax.Array, start: int) -> jax.Array:
-    """Returns the key of the records from a place on; 32 bits are folded in at once.
-
-    Args:
-        key: The key of a seed.
-        start: The place of the first record, a multiple of `CHUNK`.
-    """
-    high, low = divmod(start, SEEDS)
-    if high:  # no block of records starts at the last of these places
-        key = jax.random.fold_in(jax.random.fold_in(key, SEEDS - 1), high)
-    return jax.random.fold_in(key, low)
 
 
 def parse(path: Path, data: bytes, expected: dict[str, jax.ShapeDtypeStruct]) -> dict[str, Any]:

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import numpy as np
 
-from dpgen_jax.core.types import UserError
+from dpgen_jax.core.types import Spec, TableSpec, UserError
+from dpgen_jax.data import finishing
 from dpgen_jax.data.finishing import Finished
 from dpgen_jax.release.conditions import Condition, Conditions
 
 CHUNK = 500
 """Records that are made, or told apart, in one call."""
+SEEDS = 2**32
+"""Seeds are below it, and so is what is folded into a key at once."""
 MOST = 10**15
 """Records that can be asked for at once."""
 TRIES_EACH, LEAST_TRIES = 1_000, 1_000_000
@@ -41,6 +45,36 @@ class Source:
     draw: Callable[[int, np.ndarray], np.ndarray]
     finish: Callable[[np.ndarray, np.ndarray], Finished]
     prior: np.ndarray | None
+
+
+def finished(spec: Spec, x: np.ndarray, y: np.ndarray) -> Finished:
+    """Returns records as a user takes them, from records as a method draws them.
+
+    Args:
+        spec: The schema.
+        x: float32 [n, *spec.shape].
+        y: Labels int [n].
+    """
+    if isinstance(spec, TableSpec):
+        return finishing.finished(spec, x, y)
+    return Finished(np.round(x * 255).astype(np.uint8))
+
+
+Key = TypeVar("Key")
+
+
+def key_at(fold_in: Callable[[Key, int], Key], key: Key, start: int) -> Key:
+    """Returns the key of the records from a place on; 32 bits are folded in at once.
+
+    Args:
+        fold_in: From a key and a number below `SEEDS` to another key.
+        key: The key of a seed.
+        start: The place of the first record, a multiple of `CHUNK`.
+    """
+    high, low = divmod(start, SEEDS)
+    if high:  # no block of records starts at the last of these places
+        key = fold_in(fold_in(key, SEEDS - 1), high)
+    return fold_in(key, low)
 
 
 class Sampler:

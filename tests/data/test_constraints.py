@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import constraints, finishing, load, schema, tables
+from dpgen_jax.data import constraints, finishing, load, schema, writing
 
 COLUMNS = """\
 label: ill
@@ -72,7 +72,7 @@ def test_they_hold_in_sampled_rows(tmp_path, n):
     again = finishing.mended(held.spec, made.codes, y)
     np.testing.assert_array_equal(again.codes, made.codes)
     assert not any(again.mended.values())
-    header, rows = tables.cells(held.spec, made.codes[:2000], y[:2000])
+    header, rows = writing.cells(held.spec, made.codes[:2000], y[:2000])
     for row in rows:
         assert all(fulfilled(dict(zip(header, row, strict=True)))), row
     text = io.StringIO()

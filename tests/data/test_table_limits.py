@@ -21,6 +21,7 @@ from dpgen_jax.data import (
     schema_label,
     tables,
     transform,
+    writing,
     yaml_text,
 )
 
@@ -215,7 +216,7 @@ def everything(columns: int, categories: int) -> None:
                           | {"y": ["p", "q"] * 5}, [f"line {i}" for i in range(10)])
     found = parsing.coded(parsed, cells)
     decoded = transform.decode(parsed.spec, transform.encode(parsed.spec, found.codes))
-    tables.cells(parsed.spec, decoded, found.y)
+    writing.cells(parsed.spec, decoded, found.y)
     schema_draft.render(json.loads(json.dumps(document(columns, min(categories, 10)))), "a.csv")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import frames, load, schema, tables
+from dpgen_jax.data import frames, load, schema, writing
 from dpgen_jax.data.transform import decode
 
 SHARED = Path(os.environ.get("DPGEN_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -165,7 +165,7 @@ def test_options_that_do_not_apply(spec, options, match):
 
 
 def test_cells_are_the_same_columns_in_the_schemas_order(declared):
-    header, rows = tables.cells(declared.spec, np.array(CODES), np.array([0, 1, 0, 1]))
+    header, rows = writing.cells(declared.spec, np.array(CODES), np.array([0, 1, 0, 1]))
     assert header == ["age", "Class", "pay", "job", "size"]
     assert rows == [["40", "0", "1.5", "cook", "S"], ["", "1", "-3.0", "a, b", "M"],
                     ["", "0", "1000.0", "", "L"], ["120", "1", "0.25", "nurse", "L"]]
@@ -176,14 +176,14 @@ def test_numbers_are_written_within_their_bounds():
         "x": {"kind": "continuous", "min": "-0.12345678", "max": "123456.78"},
         "y": {"kind": "ordinal", "categories": ["a", "b"]}}}, "s").spec
     codes = np.array([[-0.12345678], [123456.78], [2 / 3], [-0.0]])
-    written = [row[0] for row in tables.cells(spec, codes, np.zeros(4))[1]]
+    written = [row[0] for row in writing.cells(spec, codes, np.zeros(4))[1]]
     assert written == ["-0.12345678", "123456.78", "0.666667", "0.0"]
 
 
 def test_what_is_written_reads_back_the_same(read, tmp_path):
     data = read(TEXT)
     codes = decode(data.spec, data.x_train)
-    header, rows = tables.cells(data.spec, codes, data.y_train)
+    header, rows = writing.cells(data.spec, codes, data.y_train)
     with open(tmp_path / "back.csv", "w", newline="") as file:
         csv.writer(file).writerows([header, *rows])
     back = read((tmp_path / "back.csv").read_bytes())

@@ -8,7 +8,7 @@ from people_table import SPEC, table
 
 from dpgen_jax.core.config import Evaluation, from_json, to_json
 from dpgen_jax.core.types import NO_LABEL, TableSpec, UserError
-from dpgen_jax.data import tables, transform
+from dpgen_jax.data import transform, writing
 from dpgen_jax.evaluation import deviations, marginals, subgroups, table_models, targets
 from dpgen_jax.evaluation import tables as t
 from dpgen_jax.evaluation.report import verdict
@@ -53,7 +53,7 @@ def test_a_spec_without_a_label_is_kept_and_writes_no_column():
     assert "targets" not in to_json(SPEC)
     assert (UNLABELLED.classes, UNLABELLED.class_names) == (1, ())
     x, y = unlabelled(3)
-    header, rows = tables.cells(UNLABELLED, transform.decode(UNLABELLED, x), y)
+    header, rows = writing.cells(UNLABELLED, transform.decode(UNLABELLED, x), y)
     assert header == ["age", "sex", "pay", "mark"] and len(rows[0]) == 4
 
 

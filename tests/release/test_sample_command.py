@@ -11,7 +11,7 @@ from untrained import release
 
 from dpgen_jax import sample
 from dpgen_jax.core.types import UserError
-from dpgen_jax.release import model
+from dpgen_jax.release import sampling
 
 
 @pytest.fixture
@@ -52,8 +52,8 @@ def test_blocks_are_the_records_of_one_draw(table):
 
 def test_keys_of_places_beyond_32_bits_are_told_apart():
     places = (0, 500, 2**32 - 296, 2**32, 2**32 + 500, 3 * 2**32 + 500)
-    keys = {tuple(jax.random.key_data(model.key_at(jax.random.key(1), at)).tolist())
-            for at in places}
+    keys = {tuple(jax.random.key_data(sampling.key_at(jax.random.fold_in, jax.random.key(1), at)
+                                      ).tolist()) for at in places}
     assert len(keys) == len(places)
 
 

@@ -9,7 +9,7 @@ from people_table import SPEC, table
 
 from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.data import transform
-from dpgen_jax.release import export
+from dpgen_jax.release import export, files
 
 IMAGES = ImageSpec(4, 4, 1, 2)
 
@@ -24,6 +24,10 @@ def pictures(n):
         np.resize([0, 1], n).astype(np.int32)
 
 
+def write(out, spec, n, *rest):
+    files.write(out, export.opener(out, spec, n), spec, n, *rest)
+
+
 def blocks(x, y, size=7):
     for start in range(0, len(y), size):
         yield x[start:start + size], y[start:start + size]
@@ -34,7 +38,7 @@ def test_parquet_has_the_types_of_the_schema(tmp_path, monkeypatch):
     parquet = pytest.importorskip("pyarrow.parquet", reason="an extra")
     monkeypatch.setattr(export, "GROUP_CELLS", 100)  # rows of 20
     x, y = rows(50)
-    export.write(tmp_path / "x.parquet", SPEC, 50, blocks(x, y))
+    write(tmp_path / "x.parquet", SPEC, 50, blocks(x, y))
     frame = pd.read_parquet(tmp_path / "x.parquet")
     assert frame.columns.tolist() == ["age", "sex", "pay", "mark", "ill"]
     assert frame.dtypes.astype(str).tolist() == [
@@ -51,7 +55,7 @@ def test_parquet_has_the_types_of_the_schema(tmp_path, monkeypatch):
     (".npz", pictures, IMAGES), ("", pictures, IMAGES)])
 def test_blocks_of_any_size_make_the_same_file(tmp_path, ending, made, spec):
     for name, size in (("a", 3), ("b", 30)):
-        export.write(tmp_path / f"{name}{ending}", spec, 30, blocks(*made(30), size))
+        write(tmp_path / f"{name}{ending}", spec, 30, blocks(*made(30), size))
     a, b = ([path.read_bytes() for path in sorted((tmp_path / name).rglob("*.png"))] if not ending
             else (tmp_path / f"{name}{ending}").read_bytes() for name in "ab")
     if ending == ".npz":
@@ -73,17 +77,17 @@ def test_a_run_that_breaks_leaves_nothing(tmp_path, ending):
         raise UserError("no more of them are found")
 
     with pytest.raises(UserError, match="no more"):
-        export.write(tmp_path / f"x{ending}", spec, 100, breaking())
+        write(tmp_path / f"x{ending}", spec, 100, breaking())
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_will_not_fit_is_refused_early(tmp_path, monkeypatch):
     taken = []
-    monkeypatch.setattr(export, "JUDGED", 1000)
+    monkeypatch.setattr(files, "JUDGED", 1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(0, 0, 10**6))
     with pytest.raises(UserError, match=r"x.csv: 1,000,000 records would take about 0.0\d+ GB, "
                        "and 0.001 GB are free"):
-        export.write(tmp_path / "x.csv", SPEC, 10**6, blocks(*rows(2000), 500),
+        write(tmp_path / "x.csv", SPEC, 10**6, blocks(*rows(2000), 500),
                      taken.append)
     assert taken == [500, 500] and list(tmp_path.iterdir()) == []
 
@@ -101,7 +105,7 @@ def test_memory_does_not_grow_with_the_number_of_rows(tmp_path, monkeypatch, end
     def peak(count):
         tracemalloc.start()
         try:
-            export.write(tmp_path / f"{count}{ending}", SPEC, 500 * count, [block] * count)
+            write(tmp_path / f"{count}{ending}", SPEC, 500 * count, [block] * count)
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

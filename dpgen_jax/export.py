@@ -1,0 +1,47 @@
+"""Writes a folder that draws the records of a release with NumPy alone.
+
+    python -m dpgen_jax.export RUN_OR_RELEASE --out DIR
+
+Whoever gets it needs neither this library nor JAX: `python DIR/sample.py --n 1000 --out FILE`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from dpgen_jax.core import cli
+from dpgen_jax.core.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Export:
+    """The flags."""
+
+    source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_RELEASE")]
+    """a run folder or a release folder"""
+    out: Path
+    """the new folder"""
+
+
+def command(argv: list[str]) -> None:
+    """Runs the command. Raises: UserError."""
+    args = cli.parse(Export, argv, "python -m dpgen_jax.export",
+                     "Writes a folder that draws the records of a release with NumPy alone, and "
+                     "compares it with the release first; costs no privacy.")
+    from dpgen_jax.release import bundle, guarantee, without_jax
+
+    if args.out.exists() and not (args.out.is_dir() and not any(args.out.iterdir())):
+        raise UserError(f"{args.out} exists; name another --out")
+    release = bundle.load(args.source)
+    without_jax.write(release, args.out)
+    print(f"guarantee: {guarantee.line(release.privacy)}")
+    print(f"draw records with NumPy alone: python {args.out / 'sample.py'} --n 1000 --out "
+          f"{'synthetic.csv' if hasattr(release.spec, 'columns') else 'synthetic.npz'}")
+
+
+if __name__ == "__main__":
+    cli.main(command)

@@ -1,0 +1,119 @@
+"""The program of a function that JAX can trace, as `standalone.program` runs it."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core
+
+from dpgen_jax.core.types import UserError
+from dpgen_jax.release.standalone.operations import OPERATIONS
+from dpgen_jax.release.standalone.program import LOOPS
+
+CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call",
+         "custom_vjp_call_jaxpr", "remat2", "checkpoint")
+"""What only runs another program, which takes its place."""
+PROGRAMS = ("jaxpr", "cond_jaxpr", "body_jaxpr", "branches")
+"""The parameters of loops that are programs."""
+LEFT_OUT = ("sharding", "out_sharding", "update_jaxpr", "update_consts", "precision", "accuracy",
+            "jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd", "linear", "unroll", "_split_transpose")
+"""Parameters that change no value."""
+MODES = ("fill", "clip", "promise")
+
+
+def traced(function: Callable[..., Any], *inputs: Any) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """Traces a function of arrays.
+
+    Args:
+        function: The function.
+        inputs: Arrays, or their shapes and types; any trees of them.
+
+    Returns:
+        The program, whose inputs are the leaves of the inputs and then its constants; and those.
+
+    Raises:
+        UserError: For an operation that `standalone.operations` does not have.
+    """
+    closed = jax.make_jaxpr(function)(*inputs)
+    program = _program(closed.jaxpr, [])
+    return program, [np.asarray(constant) for constant in closed.consts]
+
+
+def _program(jaxpr: Any, constants: list[Any]) -> dict[str, Any]:
+    """The program of a jaxpr; the values of its constants, if any are given, become literals."""
+    numbers, steps, names = itertools.count(), list[Any](), dict[Any, Any]()
+    inputs = [*jaxpr.invars, *([] if constants else jaxpr.constvars)]
+    for variable in inputs:
+        names[variable] = next(numbers)
+    for variable, value in zip(jaxpr.constvars if constants else [], constants, strict=True):
+        names[variable] = _literal(value)
+    _add(jaxpr, names, numbers, steps)
+    return {"inputs": [names[variable] for variable in inputs], "steps": steps,
+            "outputs": [_source(variable, names) for variable in jaxpr.outvars]}
+
+
+def _add(jaxpr: Any, names: dict[Any, Any], numbers: Any, steps: list[Any]) -> None:
+    """Adds the steps of a jaxpr, whose inputs have names, and names what they make."""
+    for equation in jaxpr.eqns:
+        name, p = equation.primitive.name, equation.params
+        sources = [_source(variable, names) for variable in equation.invars]
+        if name in CALLS:
+            inner = p.get("jaxpr", p.get("call_jaxpr"))
+            body, constants = getattr(inner, "jaxpr", inner), getattr(inner, "consts", [])
+            inside = dict(zip(body.invars, sources, strict=True))
+            inside |= {v: _literal(c) for v, c in zip(body.constvars, constants, strict=True)}
+            _add(body, inside, numbers, steps)
+            made = [_source(variable, inside) for variable in body.outvars]
+            names.update(zip(equation.outvars, made, strict=True))
+            continue
+        if name not in OPERATIONS and name not in LOOPS:
+            raise UserError(f"the generator uses the operation {name!r}, which an exported folder "
+                            "does not have; share release/ itself, or files of samples")
+        names.update((variable, next(numbers)) for variable in equation.outvars)
+        steps.append([name, {key: _plain(key, value) for key, value in p.items()
+                             if key not in LEFT_OUT},
+                      sources, [names[variable] for variable in equation.outvars]])
+
+
+def _source(variable: Any, names: dict[Any, Any]) -> Any:
+    return _literal(variable.val) if isinstance(variable, core.Literal) else names[variable]
+
+
+def _literal(value: Any) -> list[Any]:
+    """[type, value]; JSON has no infinity, and it is a text."""
+    array = np.asarray(value)
+    return [array.dtype.name, _listed(array.tolist())]
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_listed(entry) for entry in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _plain(key: str, value: Any) -> Any:
+    """A parameter as JSON has it."""
+    if key in PROGRAMS:
+        several = isinstance(value, tuple)
+        programs = [_program(inner.jaxpr, inner.consts) for inner in
+                    (value if several else (value,))]
+        return programs if several else programs[0]
+    if key == "mode":
+        text = str(value).lower()
+        return next((mode for mode in MODES if mode in text), "clip")
+    fields = getattr(value, "_fields", None) or getattr(value, "__dataclass_fields__", None)
+    if fields:
+        return {name: _plain(name, getattr(value, name)) for name in fields}
+    if isinstance(value, tuple | list):
+        return [_plain(key, entry) for entry in value]
+    if isinstance(value, enum.IntEnum | np.integer):
+        return int(value)
+    if isinstance(value, bool | int | float | str) or value is None:
+        return _listed(value)
+    return np.dtype(value).name if key.endswith("dtype") else str(value)
