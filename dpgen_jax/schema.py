@@ -21,6 +21,7 @@ from dpgen_jax.core import cli, reading
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.data import schema, schema_draft, subjects, tables, tfds
 from dpgen_jax.data.base import locate
+from dpgen_jax.data.dialect import Dialect, declared
 from dpgen_jax.data.parsing import Cells
 from dpgen_jax.run import schema_purchase
 
@@ -93,20 +94,23 @@ def _document(flags: Flags) -> dict[str, Any]:
     if flags.label is None and flags.schema is not None and flags.schema_epsilon is not None:
         price = schema_purchase.Price(flags.schema_epsilon, flags.schema_delta)
         draft = schema.document(flags.schema)
-        columns = draft.get("columns") if isinstance(draft, dict) else None
-        cells, _ = _cells(flags, columns if isinstance(columns, dict) else {})
+        held = draft if isinstance(draft, dict) else {}
+        columns = held.get("columns")
+        cells, _ = _cells(flags, columns if isinstance(columns, dict) else {},
+                          declared(held.get("file", {})))
         return schema_purchase.buy(draft, cells, price, flags.schema)
     raise UserError("give --schema DRAFT with --schema-epsilon E to buy its private entries, or "
                     "neither to draft a schema, with --label COLUMN where rows have classes")
 
 
-def _cells(flags: Flags, columns: Iterable[str] = ()) -> tuple[Cells, dict[str, dict[str, Any]]]:
+def _cells(flags: Flags, columns: Iterable[str] = (), dialect: Dialect | None = None
+           ) -> tuple[Cells, dict[str, dict[str, Any]]]:
     """The cells of the file, or of a table of tfds, and the entries that its description has."""
     with reading.limited(flags.max_gb):
         kind, _, name = flags.source.partition(":")
         if kind == "tfds" and name:
             return tfds.training_cells(name, columns)
-        return tables.read(locate(flags.source)), {}
+        return tables.read(locate(flags.source), dialect=dialect), {}
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import pytest
 
 from dpgen_jax import schema as schema_command
 from dpgen_jax.aggregation import schema_queries
-from dpgen_jax.data import load, schema, tables, transform, yaml_text
+from dpgen_jax.data import load, schema, transform, writing, yaml_text
 from dpgen_jax.data.draft_columns import entries
 from dpgen_jax.run import schema_purchase
 
@@ -18,7 +18,8 @@ COLUMNS = {  # cells, and entries that a draft must have
     "american": ([f"{day.astype(object):%m/%d/%Y}" for day in DAYS], {"format": "%m/%d/%Y"}),
     "stamp": ([f"{day}T{i % 24:02d}:30:0{i % 10}" for i, day in enumerate(DAYS)],
               {"kind": "datetime", "format": "%Y-%m-%dT%H:%M:%S"}),
-    "clock": ([f"{i % 24:02d}:{i % 60:02d}" for i in range(N)], {"kind": "time", "format": "%H:%M"}),
+    "clock": ([f"{i % 24:02d}:{i % 60:02d}" for i in range(N)],
+              {"kind": "time", "format": "%H:%M"}),
     "took": ([f"{i}:{i % 60:02d}" for i in range(N)], {"kind": "duration", "format": "H:MM"}),
     "euros": ([f"EUR {i * 37:,}.50".translate(str.maketrans(",.", ".,")) for i in range(N)],
               {"kind": "continuous", "unit": "EUR {}", "decimals": "2", "decimal_mark": ",",
@@ -60,7 +61,7 @@ def drafted(tmp_path, monkeypatch):
 def test_a_draft_reads_its_own_file_and_owns_up_to_all_it_read(drafted):
     data = load("csv:a.csv", schema="s.yaml")
     assert not data.private_notes
-    header, rows = tables.cells(data.spec, transform.decode(data.spec, data.x_train), data.y_train)
+    header, rows = writing.cells(data.spec, transform.decode(data.spec, data.x_train), data.y_train)
     cells = dict(zip(header, zip(*rows, strict=True), strict=True))
     for name in set(COLUMNS) - {"id", "pay", "whole", "stamp"}:  # years hold too many seconds
         assert list(cells[name]) == COLUMNS[name][0], name
