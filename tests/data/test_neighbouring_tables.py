@@ -32,7 +32,8 @@ constraints: [owes <= due, sick = true -> hours = 0]
 """
 HEADER = "age,pay,job,size,born,hours,owes,due,sick,zip,id,grade"
 ROWS = [f"{20 + i},{10.5 * i},{('cook', 'nurse')[i % 2]},{'SML'[i % 3]},0{1 + i % 9}.12.1999,"
-        f"{1 + i},EUR {i}.50,{i}.60,false,1000{1 + i % 2},x{i},{('low', 'high')[i % 2]}" for i in range(12)]
+        f"{1 + i},EUR {i}.50,{i}.60,false,1000{1 + i % 2},x{i},{('low', 'high')[i % 2]}"
+        for i in range(12)]
 CHANGES = {  # column: cells that are no reason to refuse the file
     "age": ["55", "17", "1000000", "-1e300", "", "?", "NaN", " 40 "],
     "pay": ["250.25", "-1", "1e308", "0", "1e-320"],
