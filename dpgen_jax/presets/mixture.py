@@ -11,12 +11,19 @@ from dpgen_jax.presets import Preset
 OURS = "this library: warp, trust, whitening and steps chosen on 10,000 training images"
 MNIST = ImageSpec(28, 28, 1, 10)
 
+GENERAL = "this library: sizes by formula; nothing chosen on these images"
+
 PRESETS = {
-    "glyphs": Preset(Config(), ImageSpec(12, 12, 1, 10), 10.0, 1e-5, 30000, OURS, dataset="glyphs"),
-    "mnist-eps1": Preset(Config(warp=0.2), MNIST, 1.0, 1e-5, 60000, OURS),
-    "mnist-eps10": Preset(Config(warp=0.2), MNIST, 10.0, 1e-5, 60000, OURS),
+    "glyphs": Preset(Config(), ImageSpec(12, 12, 1, 10), 10.0, 1e-5, 30000, GENERAL,
+                     dataset="glyphs"),
+    "mnist-eps1": Preset(Config(warp=0.2), MNIST, 1.0, 1e-5, 60000, OURS, dataset="mnist"),
+    "mnist-eps10": Preset(Config(warp=0.2), MNIST, 10.0, 1e-5, 60000, OURS, dataset="mnist"),
     "fashion-eps1": Preset(Config(warp=0.03, trust=0.4, whitening=0.05, steps=4), MNIST, 1.0, 1e-5,
-                           60000, OURS),
-    "fashion-eps10": Preset(Config(warp=0.03, trust=0.5), MNIST, 10.0, 1e-5, 60000, OURS),
-    "digits": Preset(Config(), ImageSpec(8, 8, 1, 10), 10.0, 1e-5, 1437, OURS, dataset="digits"),
+                           60000, OURS, dataset="fashion"),
+    "fashion-eps10": Preset(Config(warp=0.03, trust=0.5), MNIST, 10.0, 1e-5, 60000, OURS,
+                            dataset="fashion"),
+    "digits": Preset(Config(), ImageSpec(8, 8, 1, 10), 10.0, 1e-5, 1437, GENERAL,
+                     dataset="digits"),
+    "images-eps1": Preset(Config(warp=0.05), MNIST, 1.0, 1e-5, 10000, GENERAL, dataset="images"),
+    "images-eps10": Preset(Config(warp=0.05), MNIST, 10.0, 1e-5, 10000, GENERAL, dataset="images"),
 }
