@@ -1,11 +1,15 @@
-"""python -m dpgen_jax COMMAND ...: lists the commands, and runs one of them."""
+"""dpgen COMMAND, or python -m dpgen_jax COMMAND: lists the commands, and runs one of them."""
 
 from __future__ import annotations
 
 import importlib
+import sys
+from pathlib import Path
 
 from dpgen_jax.core import cli
 from dpgen_jax.core.errors import UserError, nearest
+from dpgen_jax.presets import about
+from dpgen_jax.version import __version__
 
 COMMANDS = {
     "train": "trains a generator under differential privacy",
@@ -37,13 +41,22 @@ def command(argv: list[str]) -> int | None:
     if not argv or argv[0] in ("-h", "--help"):
         width = max(map(len, COMMANDS))
         lines = [f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items()]
-        print("usage: python -m dpgen_jax COMMAND ...\n", *lines,
-              "\npython -m dpgen_jax COMMAND --help shows its flags", sep="\n")
+        program = "dpgen" if Path(sys.argv[0]).stem == "dpgen" else "python -m dpgen_jax"
+        print(f"usage: {program} COMMAND ...\n", *lines,
+              f"  {'methods':{width}}  lists the methods: for what data, for whom, how long",
+              f"\n{program} COMMAND --help shows its flags, {program} --version the version",
+              sep="\n")
+        return None
+    if argv[0] == "--version":
+        print(f"dpgen_jax {__version__}")
         return None
     name, *rest = argv
+    if name == "methods":
+        print(*about.lines(), sep="\n")
+        return None
     if name not in COMMANDS:
         raise UserError(f"unknown command {name!r}{nearest(name, COMMANDS)}; known: "
-                        f"{', '.join(COMMANDS)}")
+                        f"{', '.join(COMMANDS)}, methods")
     code: int | None = importlib.import_module(f"dpgen_jax.{name}").command(rest)
     return code
 

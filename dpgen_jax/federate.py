@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 from dpgen_jax import methods, presets
 from dpgen_jax.core import cli
 from dpgen_jax.core.config import Budget
+from dpgen_jax.core.console import program
 from dpgen_jax.core.types import ImageSpec, UserError
 
 if TYPE_CHECKING:
@@ -103,6 +104,10 @@ def parse(method: str, argv: list[str]) -> Federate[Any]:
 def command(argv: list[str]) -> None:
     """Runs the command. Raises: UserError, BudgetExceeded."""
     method, argv = cli.split_method(argv, "gswgan")
+    if not argv:
+        raise UserError("a federation needs the number of its clients and their budget, as in "
+                        f"{program('federate', method, '--critics', 10, '--epsilon', 10)}; nothing "
+                        "was written (all flags: --help)")
     args = parse(method, argv)
     from dpgen_jax.federated.messages import Terms
     from dpgen_jax.run.calibrate_config import complete

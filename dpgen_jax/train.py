@@ -11,8 +11,9 @@ import tyro
 from dpgen_jax import methods, presets, schema
 from dpgen_jax.core import cli
 from dpgen_jax.core.config import Budget, DataOptions, MonitorOptions, Runtime
-from dpgen_jax.core.console import tell
+from dpgen_jax.core.console import program, tell
 from dpgen_jax.presets import choice
+from dpgen_jax.presets import help as short_help
 from dpgen_jax.run import typed
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class Train(Generic[Config]):
     them, would go beyond this epsilon"""
     resume: bool = False
     """go on: `--resume RUN` needs nothing else; without RUN, with the run in --out"""
+    dry_run: bool = False
+    """say what would be trained, and with what noise; nothing is written or spent"""
     seed: int | None = None
     """repeats a run bit for bit; then there is NO privacy claim"""
     accept_uncovered: bool = False
@@ -112,7 +115,7 @@ def parse(method: str, argv: list[str], chosen: choice.Choice | None = None) -> 
         place = cli.peek(argv, "--dataset") or defaults.dataset
         defaults = dataclasses.replace(defaults, data=preset_data.options(preset, place))
     known = ", ".join(presets.all_of(method))
-    parsed = cli.parse(kind[module.Config], argv, f"python -m dpgen_jax.train {method}",
+    parsed = cli.parse(kind[module.Config], argv, program("train", method),
                        f"{DESCRIPTION} Presets of {method}: {known}.", defaults)
     return dataclasses.replace(parsed, preset=name)  # an old name is reported once
 
@@ -123,7 +126,12 @@ def command(argv: list[str]) -> int | None:
         cli.renamed("train --init-schema", "schema")
         schema.command(cli.without_flag(argv, "--init-schema"))
         return None
+    if {"--help", "-h"} & set(argv):
+        print(short_help.text(program("train"), cli.split_method(argv, "")[0]))
+        raise SystemExit(0)
     method, words = cli.split_method(typed.resumed(argv), "")
+    if "--help-all" in words:
+        parse(method or choice.DEMONSTRATION[0], ["--help"])
     words = _with_kind(words)
     if not (method or cli.peek(words, "--dataset")):
         method, _ = choice.DEMONSTRATION
@@ -141,6 +149,10 @@ def command(argv: list[str]) -> int | None:
         args.runtime, args.out, args.resume, args.seed, args.monitor, args.accept_uncovered,
         args.total_epsilon, chosen.why, typed.kept(chosen.method, words))
     notices = Notices()
+    if args.dry_run:
+        for line in lifecycle.rehearse(request, dataset, notices=notices):
+            tell(line)
+        return None
     lifecycle.run(request, dataset, notices=notices)
     return cli.INCOMPLETE if notices.failures else None
 

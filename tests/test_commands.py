@@ -56,9 +56,11 @@ def test_training_prints_its_progress(trained):
     assert said[-2] == (f"release: run/release ({STEPS} steps; (epsilon, delta) replace-one; "
                         "epsilon 10, delta 0.001, unit record)")
     form = r"{} steps, +[\d.]+(s/step|step/s), [\d:]+ gone, [\d:]+ left, epsilon={}"
-    for steps, epsilon in ((1, r"4\.\d\d\d"), (STEPS, r"9\.9\d\d")):
-        wanted = form.format(f"{steps}/{STEPS}", epsilon)
+    # The first block tells what compiling took, and nothing of what is left.
+    first = rf"1/{STEPS} steps, \d+ s with compiling, epsilon=4\.\d\d\d"
+    for wanted in (first, form.format(f"{STEPS}/{STEPS}", r"9\.9\d\d")):
         assert re.search(f"^{wanted}$", trained.stderr, re.M), trained.stderr
+    assert trained.stderr.startswith("compiling; the first step takes some seconds")
     assert "Traceback" not in trained.stderr and "Warning" not in trained.stderr
 
 
@@ -128,7 +130,7 @@ def test_runs_without_a_claim_say_so(place, call, tmp_path, monkeypatch, flags, 
     (account, ["--epsilon", "--json", "--top-k"]),
     (sample, ["--label", "--out", "RUN_OR_RELEASE"])])
 def test_help(call, module, words):
-    code, out, err = call(module, "--help")
+    code, out, err = call(module, "--help-all" if module is train else "--help")
     assert code == 0 and not err
     assert all(word in out for word in words)
 

@@ -116,7 +116,7 @@ def test_every_method_is_in_the_reference_and_explained():
 def test_train_has_flags_for_every_method(method, capsys):
     """tyro fails where a field of a method's configuration has the name of another flag."""
     with pytest.raises(SystemExit) as stop:
-        train.command([method, "--help"])
+        train.command([method, "--help-all"])
     assert not stop.value.code
     assert "--epsilon" in capsys.readouterr().out
 

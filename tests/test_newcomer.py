@@ -4,18 +4,22 @@ paths, and runs that know what they were trained on."""
 import dataclasses
 import shlex
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import runs
 from PIL import Image
 
-from dpgen_jax import data, evaluate, methods, presets, train
+from dpgen_jax import data, evaluate, federate, methods, presets, train
+from dpgen_jax.core.config import DataOptions
 from dpgen_jax.core.types import ImageSpec, UserError
-from dpgen_jax.presets import choice, numbers
+from dpgen_jax.presets import about, choice, numbers
+from dpgen_jax.presets import help as short_help
 from dpgen_jax.run import typed
 from dpgen_jax.run.folder import read_json
 
+RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 MNIST = ImageSpec(28, 28, 1, 10)
 BEST = {kind: choice.method_for(kind)[0] for kind in choice.BEST}
 
@@ -190,6 +194,48 @@ def test_without_a_method_the_best_is_chosen_before_anything_is_spent(kind, tmp_
     everything = train.choose("", [*words, "--test-fraction=0"])
     assert len(everything.dataset.y_train) == {"table": 200, "images": 500}[kind]
     assert everything.dataset.x_test is None
+
+
+def test_every_method_is_described_as_it_is():
+    """For what data, for whom, and how long by the results files."""
+    seconds = {row["method"]: round(row["seconds"]) for name in ("glyphs", "glyphs-changed")
+               for row in read_json(RESULTS / f"embedded-{name}.json")["results"]["rows"]}
+    assert about.ABOUT.keys() == set(methods.NAMES)
+    for name, line in about.ABOUT.items():
+        kinds = {preset.dataset for preset in presets.all_of(name).values()}
+        assert line.data == ", ".join(
+            word for kind, word in (("images", "images"), ("table", "tables")) if kind in kinds)
+        assert line.seconds == seconds.get(name), name
+        config = presets.get(name)[1].config
+        assert line.unit == ("nobody" if name == "dcgan" else
+                             "client" if config.units_are_clients else "record")
+
+
+def test_the_short_help_has_the_methods_and_what_everyone_needs(capsys):
+    for words, also in ((["--help"], "METHOD"), (["gpate", "-h"], "credit-sample")):
+        with pytest.raises(SystemExit) as stop:
+            train.command(words)
+        out = capsys.readouterr().out
+        assert not stop.value.code and also in out and "--help-all" in out
+        assert all(line in out for line in about.lines()) and len(out.splitlines()) < 40
+    flags = {field.name for kind in (train.Train, DataOptions)
+             for field in dataclasses.fields(kind)}
+    assert {flag.split()[0][2:].replace("-", "_") for flag in short_help.FLAGS} <= flags
+
+
+def test_a_rehearsal_says_the_plan_and_leaves_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    table(tmp_path / "people.csv")
+    before = runs.snapshot(tmp_path)
+    train.command(["gpate", "--dataset", "people.csv", "--schema", "people.yaml", "--epsilon=1",
+                   "--out=run", "--dry-run"])
+    said = capsys.readouterr().out.splitlines()
+    assert "160 records, 160 units" in said[-3] and "sigma" in said[-3]
+    assert said[-2:] == ["bought beside the training: class counts for epsilon 0.01",
+                         "nothing was written or spent; leave out --dry-run to train"]
+    assert runs.snapshot(tmp_path) == before and not (tmp_path / "run").exists()
+    with pytest.raises(UserError, match="needs the number of its clients.*nothing was written"):
+        federate.command([])
 
 
 def test_the_demonstration_stays(monkeypatch):

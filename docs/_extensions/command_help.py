@@ -49,7 +49,9 @@ def text_of(module: str, arguments: list[str]) -> str:
         RuntimeError: The command did not end with exit code 0, or printed nothing.
     """
     code: object = 0
-    with command_line([module, *arguments, "--help"]) as printed:
+    # The help of `train` alone is a short one; that of a method has all flags.
+    flag = "--help-all" if module == "dpgen_jax.train" and arguments else "--help"
+    with command_line([module, *arguments, flag]) as printed:
         try:
             runpy.run_module(module, run_name="__main__", alter_sys=True)
         except SystemExit as stop:

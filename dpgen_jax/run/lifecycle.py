@@ -17,7 +17,7 @@ from dpgen_jax.data import schema as schemas
 from dpgen_jax.presets import choice
 from dpgen_jax.release.bundle import Release, load
 from dpgen_jax.run import preset_data, protection, typed
-from dpgen_jax.run.planning import Log, check, declare, plan
+from dpgen_jax.run.planning import Log, check, declare, plan, summary
 from dpgen_jax.run.progress import Notices
 from dpgen_jax.run.request import Request
 from dpgen_jax.run.stages import begin, deal, release, train
@@ -57,6 +57,29 @@ def run(request: Request, dataset: Dataset, log: Log = tell, notices: Notices | 
         for line in typed.next_steps(planned.files, request.typed, dataset.x_test is not None):
             log(line)
         return made
+
+
+def rehearse(request: Request, dataset: Dataset, log: Log = tell, notices: Notices | None = None
+             ) -> list[str]:
+    """Returns what a run would do, in lines; nothing is written, charged or drawn.
+
+    Args:
+        request: What the user asks for.
+        dataset: The records and their public schema.
+        log: Prints a line of the run.
+        notices: Tells the data holder what concerns nobody else.
+
+    Raises:
+        UserError: As `run`, where that is found before anything is spent.
+        BudgetExceeded: Likewise.
+    """
+    declared = declare(request, dataset, log)
+    planned = plan(check(declared, log, notices or Notices()))
+    bought = [f"class counts for epsilon {planned.request.budget.class_epsilon:g}"
+              ] * bool(planned.request.budget.class_epsilon)
+    bought += [f"{len(dataset.bought)} entries of the schema"] * bool(dataset.bought)
+    return [summary(planned), f"bought beside the training: {' and '.join(bought) or 'nothing'}",
+            "nothing was written or spent; leave out --dry-run to train"]
 
 
 def fit(

@@ -120,30 +120,53 @@ def reason(error: Exception) -> str:
 
 
 class Bar:
-    """A progress bar on a terminal, a line every ten seconds elsewhere; the first one at once."""
+    """A progress bar on a terminal, a line every ten seconds elsewhere; the first one at once.
+
+    The first block is compiled, so what it takes says nothing of the others: until it is there no
+    time is estimated, and it counts for no estimate.
+    """
 
     def __init__(self, total: int, start: int, unit: str = "step"):
-        live = sys.stderr.isatty()
-        self._every = 0.2 if live else 10
-        self._bar = tqdm(total=total, initial=start, unit=unit, dynamic_ncols=live,
-                         mininterval=self._every, ascii=not live, file=Guarded(sys.stderr),
-                         bar_format=None if live else "{n_fmt}/{total_fmt} {unit}s, {rate_fmt}, "
-                         "{elapsed} gone, {remaining} left{postfix}\n")
+        self._total, self._n, self._unit = total, start, unit
+        self._live, self._elapsed = sys.stderr.isatty(), clock()
+        self._bar: tqdm | None = None
+        self._timed_from: tuple[float, int] | None = None
+        if start < total:
+            tell(f"compiling; the first {unit} takes some seconds to some minutes", sys.stderr)
 
     def advance(self, steps: int, shown: dict[str, Any]) -> None:
         """Moves the bar by some steps, and shows values by name beside it."""
+        self._n += steps
+        if self._timed_from is None:
+            self._timed_from = time.time(), self._n
+            values = "".join(f", {name}={value}" for name, value in shown.items())
+            tell(f"{self._n}/{self._total} {self._unit}s, {self._elapsed():.0f} s with compiling"
+                 f"{values}", sys.stderr)
+            return
+        if self._bar is None:
+            self._bar = self._begun(*self._timed_from)
         self._bar.set_postfix(shown, refresh=False)
-        first = self._bar.n == self._bar.initial
-        self._bar.mininterval = 0 if first else self._every  # the first step is shown at once
         self._bar.update(steps)
+
+    def _begun(self, since: float, done: int) -> tqdm:
+        """The bar of all blocks but the first, which ended at `since` with so many steps done."""
+        live = self._live
+        bar = tqdm(total=self._total, initial=done, unit=self._unit, dynamic_ncols=live,
+                   mininterval=0.2 if live else 10, ascii=not live, file=Guarded(sys.stderr),
+                   delay=1e-3,  # so that nothing is shown before the second block
+                   bar_format=None if live else "{n_fmt}/{total_fmt} {unit}s, {rate_fmt}, "
+                   "{elapsed} gone, {remaining} left{postfix}\n")
+        bar.start_t, bar.last_print_t, bar.delay = since, since, 0
+        return bar
 
     def reach(self, share: float) -> None:
         """Moves the bar up to this share of the whole."""
-        self.advance(int(share * self._bar.total) - self._bar.n, {})
+        self.advance(int(share * self._total) - self._n, {})
 
     def close(self) -> None:
         """Closes the bar."""
-        self._bar.close()
+        if self._bar is not None:
+            self._bar.close()
 
 
 def clock() -> Callable[[], float]:

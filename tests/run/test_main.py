@@ -6,12 +6,21 @@ import pytest
 
 from dpgen_jax import __main__
 from dpgen_jax.core.types import UserError
+from dpgen_jax.presets import about
+from dpgen_jax.version import __version__
 
 
 def test_it_lists_every_command(capsys):
     assert __main__.command([]) is None
     out = capsys.readouterr().out
     assert all(f"  {name} " in out for name in __main__.COMMANDS)
+
+
+def test_version_and_methods(capsys):
+    __main__.command(["--version"])
+    __main__.command(["methods"])
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first == f"dpgen_jax {__version__}" and rest == about.lines()
 
 
 @pytest.mark.parametrize("name", __main__.COMMANDS)
