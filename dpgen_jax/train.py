@@ -10,8 +10,9 @@ import tyro
 
 from dpgen_jax import methods, presets, schema
 from dpgen_jax.core import cli
-from dpgen_jax.core.config import Budget, DataOptions, MonitorOptions, Runtime
+from dpgen_jax.core.config import Budget, MonitorOptions, Runtime
 from dpgen_jax.core.console import program, tell
+from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.presets import choice
 from dpgen_jax.presets import help as short_help
 from dpgen_jax.run import typed
@@ -186,7 +187,7 @@ def choose(method: str, words: list[str]) -> Chosen:
         dataset = data.load(place, **vars(args.data))
     dataset = _with_held_out(dataset, args)
     facts = choice.Facts(choice.public_name(place, args.data.attribute), dataset.spec,
-                         len(dataset.y_train), dataset.clients is not None)
+                         dataset.count, dataset.clients is not None)
     if not method:
         method, why = choice.method_for(facts.kind)
         reasons.append(why)
@@ -212,7 +213,7 @@ def _with_held_out(dataset: Dataset, args: Train[Any]) -> Dataset:
     if args.resume and args.out and (args.out / "config.json").is_file():
         share = typed.data_options(args.out).get("test_fraction", 0)
     stated = args.data.test_fraction is not None or dataset.x_test is not None
-    if stated or dataset.clients is not None or not share or len(dataset.y_train) < 3:
+    if stated or dataset.clients is not None or not share or dataset.count < 3:
         return dataset
     return dataclasses.replace(held_out.hold_out(dataset, share),
                                options=dataset.options | {"test_fraction": share})
