@@ -1,8 +1,8 @@
 """Synthetic records in blocks: as many as one likes, in memory that does not grow with them.
 
 Conditions on the label are exact: only classes that meet them are drawn, in the shares that the
-release has for them. What else the model cannot be told is met by rejection: records are drawn
-until enough of them meet the conditions, which gives what filtering the records would give.
+release has for them. What else a model was not told (`exact`) is met by rejection: records are
+drawn until enough of them meet the conditions, which gives what filtering the records would give.
 """
 
 from __future__ import annotations
