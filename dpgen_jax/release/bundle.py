@@ -91,7 +91,7 @@ class Release:
         self._require_generator()
         seed = seed % SEEDS if seed is not None else secrets.randbits(31)
         wanted = conditions.parse(where, self.spec)
-        made = exact.told(model.built(self.method, self.config, self.spec), self.model,
+        made = exact.narrowed(model.built(self.method, self.config, self.spec), self.model,
                           self.class_shares, wanted)
         draw = model.drawing(self.method, self.config, self.spec, made.model, seed)
         source = Source(draw, functools.partial(finished, self.spec), made.prior, made.columns,

@@ -19,7 +19,7 @@ from dpgen_jax.release.conditions import Conditions, candidates
 
 
 @dataclasses.dataclass(frozen=True)
-class Told:
+class Narrowed:
     """A model that was told conditions.
 
     Attributes:
@@ -35,7 +35,8 @@ class Told:
     share: float = 1.0
 
 
-def told(method: Method, model: Any, prior: np.ndarray | None, conditions: Conditions) -> Told:
+def narrowed(method: Method, model: Any, prior: np.ndarray | None, conditions: Conditions
+             ) -> Narrowed:
     """Tells a model the conditions on columns, if its method can.
 
     Where the schema has constraints it is told nothing: mended rows are other than the model's.
@@ -52,7 +53,7 @@ def told(method: Method, model: Any, prior: np.ndarray | None, conditions: Condi
     spec = conditions.spec
     if (method.conditional is None or method.class_shares is None or prior is None
             or not isinstance(spec, TableSpec) or spec.constraints or not conditions.on_columns):
-        return Told(model, prior)
+        return Narrowed(model, prior)
     places = tuple(sorted({condition.place for condition in conditions.on_columns}))
     wanted = {spec.columns[place].name: _wanted(spec.columns[place], place, conditions)
               for place in places}
@@ -61,7 +62,7 @@ def told(method: Method, model: Any, prior: np.ndarray | None, conditions: Condi
                      for arrays in (model, new))
     # By Bayes, after / before is how likely the records of a class meet them, over all records'.
     weights = prior * np.divide(after, before, where=before > 0, out=np.zeros(len(before)))
-    return Told(new, weights / weights.sum(), places, float(share * weights.sum()))
+    return Narrowed(new, weights / weights.sum(), places, float(share * weights.sum()))
 
 
 def _wanted(column: Column, place: int, conditions: Conditions) -> Wanted:

@@ -40,14 +40,14 @@ class Source:
         finish: From these and their labels to records as a user takes them [n, ...], which keep
             the constraints of a table, and how many were mended for it.
         prior: The share of each class, float64 [C]; None: all classes in equal shares, in turn.
-        told: The places of the columns that the model was told the conditions of.
+        narrowed: The places of the columns that the model was told the conditions of.
         share: The share of such records among all that the release makes.
     """
 
     draw: Callable[[int, np.ndarray], np.ndarray]
     finish: Callable[[np.ndarray, np.ndarray], Finished]
     prior: np.ndarray | None
-    told: tuple[int, ...] = ()
+    narrowed: tuple[int, ...] = ()
     share: float = 1.0
 
 
@@ -131,15 +131,15 @@ class Sampler:
 
     def report(self) -> list[str]:
         """Returns lines on how conditions were met, and how many records a constraint changed."""
-        told = [c for c in self._conditions.on_columns if c.place in self._source.told]
-        rest = [c for c in self._conditions.on_columns if c not in told]
+        by_model = [c for c in self._conditions.on_columns if c.place in self._source.narrowed]
+        rest = [c for c in self._conditions.on_columns if c not in by_model]
         accepted = (f"{self.found:,} of {self.tries:,} records were accepted "
                     f"({100 * self.found / max(self.tries, 1):.3g} %)")
         lines = []
         if self._conditions.on_label:
             lines.append(f"{_texts(self._conditions.on_label)}: exact, by the model")
-        if told:
-            lines.append(f"{_texts(told)}: exact, by the model, which makes "
+        if by_model:
+            lines.append(f"{_texts(by_model)}: exact, by the model, which makes "
                          f"{100 * self._source.share:.3g} % of its records so; {accepted}")
         if rest:
             lines.append(f"{_texts(rest)}: by rejection, {accepted}")

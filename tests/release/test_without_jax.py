@@ -58,8 +58,8 @@ def test_numpy_draws_the_records_of_the_library():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [
-    "datalens images", "dpmerf images", "gswgan images", "dpmerf_ae images", "dpmerf_ae table", "dpcgan table",
-    "fedavg_gan table"])
+    "datalens images", "dpmerf images", "gswgan images", "dpmerf_ae images", "dpmerf_ae table",
+    "dpcgan table", "dpgan images linear", "fedavg_gan table"])
 def test_numpy_draws_the_records_of_other_methods(name):
     compared(of_case(ALL[name]))
 
