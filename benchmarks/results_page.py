@@ -23,9 +23,11 @@ from benchmarks.papers import page as papers
 from benchmarks.results_tables import ROOT, load, pm_of, results
 from benchmarks.sweep import jobs
 from benchmarks.sweep.published import SWEEPS
+from benchmarks.tables import page as comparison
 
 # Each template, and the way from its folder to the root.
 TEMPLATES = {"docs/results.md.jinja": "..", "docs/papers.md.jinja": "..",
+             "docs/tables.md.jinja": "..",
              "docs/explanation/claimed-and-proven.md.jinja": "../.."}
 README = ROOT / "README.md"
 BEGIN, END = "<!-- written by python -m benchmarks.results_page -->", "<!-- end -->"
@@ -135,6 +137,7 @@ def figures(up: str) -> dict[str, Any]:
         "mlp": gradients["mlp-128"], "opacus": gradients["opacus"],
         "aggregation": results("aggregation"),
         "pate": results("pate_accounting")["composition"][-1], "papers": papers,
+        "comparison": comparison,
         **results_tables.TABLES}
 
 

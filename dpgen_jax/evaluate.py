@@ -16,7 +16,8 @@ import tyro
 
 from dpgen_jax import compare
 from dpgen_jax.core import cli
-from dpgen_jax.core.config import DataOptions, Evaluation, from_json
+from dpgen_jax.core.config import Evaluation, from_json
+from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.release import guarantee
 
@@ -109,6 +110,9 @@ def _held_out(args: Evaluate, release: Release, run: Path | None) -> Dataset:
     place = args.dataset or ""
     options, kind = args.data, place.partition(":")[0]
     known = dict(_trained_on(run, "data_options", {})) if run else {}
+    if release.privacy.get("unit") == guarantee.SUBJECT and kind == "csv":
+        known = {"kind": kind, "unit": release.privacy.get("unit_column"),
+                 "rows_per_unit": release.privacy.get("rows_per_unit"), **known}
     if options.test_csv:  # the held-out part is this file
         known.pop("test_fraction", None)
     if known.pop("kind", None) == kind:

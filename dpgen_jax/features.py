@@ -21,7 +21,7 @@ from typing import Annotated, Literal
 import numpy as np
 
 from dpgen_jax.core import cli, reading
-from dpgen_jax.core.config import DataOptions
+from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.errors import UserError
 
 DESCRIPTION = ("Turns images into features by a network whose public weights you have. They are a "

@@ -19,7 +19,7 @@ import tyro
 
 from dpgen_jax.core import cli, reading
 from dpgen_jax.core.errors import UserError
-from dpgen_jax.data import schema, schema_draft, tables
+from dpgen_jax.data import schema, schema_draft, subjects, tables
 from dpgen_jax.data.base import locate
 from dpgen_jax.data.parsing import Cells
 from dpgen_jax.run import schema_purchase
@@ -38,6 +38,9 @@ class Flags:
     """the schema to write; must not exist"""
     label: str | None = None
     """draft: the column of the classes; left out where rows have none"""
+    unit: str | None = None
+    """draft: the column that names the person or household of each row, as `train --unit` takes it;
+    it is left out of the schema"""
     schema: str | None = None
     """buy: a draft, with `private` for what is bought"""
     schema_epsilon: float | None = None
@@ -80,7 +83,13 @@ def _document(flags: Flags) -> dict[str, Any]:
     """The schema that is drafted from the data, or the draft with its purchases."""
     buys = (flags.schema, flags.schema_epsilon) != (None, None) or flags.schema_delta
     if not buys:
-        return schema_draft.draft(_cells(flags), flags.label)
+        cells = _cells(flags)
+        if flags.unit is not None:
+            cells, _ = subjects.split(cells, flags.unit)
+        return schema_draft.draft(cells, flags.label)
+    if flags.unit is not None:
+        raise UserError("--unit is for a draft: what is bought is bought at the level of single "
+                        "rows, which does not cover all rows of a unit; declare these entries")
     if flags.label is None and flags.schema is not None and flags.schema_epsilon is not None:
         price = schema_purchase.Price(flags.schema_epsilon, flags.schema_delta)
         cells = _cells(flags)

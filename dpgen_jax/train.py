@@ -10,8 +10,9 @@ import tyro
 
 from dpgen_jax import methods, presets, schema
 from dpgen_jax.core import cli
-from dpgen_jax.core.config import Budget, DataOptions, MonitorOptions, Runtime
+from dpgen_jax.core.config import Budget, MonitorOptions, Runtime
 from dpgen_jax.core.console import program, tell
+from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.presets import choice
 from dpgen_jax.presets import help as short_help
 from dpgen_jax.run import typed, undeclared
@@ -183,7 +184,7 @@ def choose(method: str, words: list[str]) -> Chosen:
         args = parse(first, reading.words)
     words, dataset = reading.words, _loaded(first, args, reading)
     facts = choice.Facts(choice.public_name(reading.place, args.data.attribute), dataset.spec,
-                         len(dataset.y_train), dataset.clients is not None)
+                         dataset.count, dataset.clients is not None)
     reasons: list[str] = []
     if not method:
         method, why = choice.method_for(facts.kind)

@@ -26,12 +26,15 @@ MAY_IMPORT = {
     "core/atomic.py": set(),
     "core/terms.py": set(),
     "core/schema.py": set(),
+    "core/subjects.py": set(),
+    "core/data_options.py": set(),
     "core/reading.py": {"core.errors"},
     # aggregation for a type annotation only
     "core/types.py": {"core.errors", "core.schema", "aggregation"},
     "core/config.py": {"core.types"},
     "accountant/": {"accountant", "core.atomic", "core.errors", "core.reading", "core.terms"},
     "private/": {"private", "core.types", "core.terms", "core.checks", "core.reading",
+                 "core.subjects",
                  "accountant.pate", "accountant.pate_laplace", "accountant.topagg"},
     "aggregation/": {"aggregation", "core.types", "core.terms", "accountant.events",
                      "accountant.rounding", "accountant.smooth_sensitivity"},
@@ -44,6 +47,7 @@ MAY_IMPORT = {
                  "accountant.published_formula"},
     "presets/": {"presets", "methods", "nets", "core.types", "core.errors", "core.console"},
     "data/": {"data", "core.types", "core.terms", "core.errors", "core.checks", "core.reading",
+              "core.subjects",
               "core.console",  # a question before a download
               "accountant.events"},
     "evaluation/": {"evaluation", "nets", "core", "release", "data", "run.folder", "run.metrics"},

@@ -12,7 +12,7 @@ import runs
 from PIL import Image
 
 from dpgen_jax import data, evaluate, federate, methods, presets, train
-from dpgen_jax.core.config import DataOptions
+from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.presets import about, choice, numbers
 from dpgen_jax.presets import help as short_help

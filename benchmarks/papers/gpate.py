@@ -81,7 +81,7 @@ def _table(method: str, preset: str) -> Command:
     """Return the command of a table's preset on the whole credit card data."""
     stem = f"tables-creditcard-{preset}" if method == "gpate" else (
         f"tables-creditcard-{method}-{preset}")
-    return Command("tables", (
+    return Command("table_presets", (
         "--method", method, "--preset", preset, "--dataset", "csv:creditcard.csv", "--schema",
         "creditcard_kaggle", "--delta", "1e-6", "--test-fraction", "0.2"), stem, "credit")
 
@@ -101,7 +101,7 @@ def _credit() -> list[Row]:
         name: value for score, values in REAL.items()
         for name, value in _printed("real2real", score, values).items()}, 1.0))
     rows.append(Row("gpate:table1a:sample", Command(
-        "tables", SAMPLE, "tables-train-credit-sample", "credit-sample"),
+        "table_presets", SAMPLE, "tables-train-credit-sample", "credit-sample"),
         _printed("gen2real", "auroc", CREDIT["table1a", "auroc"]["gpate"]), 0.5,
         "a fifth of the paper's data, 78 frauds; a preset of this library"))
     rows.append(Row("gpate:table1a:why", Command("credit", (), "credit", "credit-sample"), {}, 1.0,

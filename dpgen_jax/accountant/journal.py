@@ -120,7 +120,8 @@ class Journal:
         finally:
             os.close(descriptor)
 
-    def witness(self, run: str, records: str, guarantee: bool, folder: Path) -> Entry:
+    def witness(self, run: str, records: str, guarantee: bool, folder: Path, subjects: str = ""
+                ) -> Entry:
         """The witness of one run.
 
         Args:
@@ -128,11 +129,15 @@ class Journal:
             records: The keyed fingerprint of its records.
             guarantee: Whether the run has any guarantee.
             folder: The run folder.
+            subjects: The keyed fingerprint of which records belong together, where subjects are
+                protected.
 
         Returns:
             The witness, to be given to the run's ledger.
         """
         about = {"kind": "run", "run": run, "records": records, "guarantee": guarantee}
+        if subjects:
+            about["subjects"] = subjects
         return Entry(self._runs / f"{run}.jsonl", about, folder.absolute())
 
     def on(self, records: str) -> list[Run]:

@@ -28,7 +28,7 @@ class Run:
         run: Its id, 32 hex digits.
         records: The keyed fingerprint of its records.
         guarantee: False where the noise was seeded or the budget infinite.
-        unit: "record" or "client".
+        unit: "record", "client" or "subject".
         relation: The neighbouring relation.
         delta: The delta of its claim.
         head: The hash of the ledger's last line that is known.
@@ -37,6 +37,8 @@ class Run:
         target: The epsilon that it claims, and may yet spend.
         folder: Where it was last seen.
         in_use: Whether a process goes on with it now.
+        subjects: Of subjects, the keyed fingerprint of which records belong together.
+        rows_per_unit: Of subjects, the most rows of one that are kept.
     """
 
     run: str
@@ -51,6 +53,8 @@ class Run:
     target: float
     folder: str
     in_use: bool
+    subjects: str = ""
+    rows_per_unit: int = 0
 
 
 class Entry(Witness):
@@ -104,7 +108,9 @@ class Entry(Witness):
         Raises:
             UserError: The file cannot be written; then nothing may be sampled.
         """
-        rows = [] if self._size else [self._about | {
+        of_subjects = {name: ledger.header[name] for name in ("unit_column", "rows_per_unit")
+                       if name in ledger.header}
+        rows = [] if self._size else [self._about | of_subjects | {
             "unit": ledger.header.get("unit", ""), "relation": ledger.header.get("relation", ""),
             "delta": ledger.header["delta"]}]
         rows.append({"kind": "head", "head": ledger.head, "lines": ledger.n_lines,
@@ -190,7 +196,8 @@ def _ends(path: Path) -> tuple[Run | None, int, str]:
         state, digest = chain.parse(json.loads(last)["prev"], last)
         numbers = {name: float(state[name]) for name in ("spent", "target")}
         fields = {**about, **state, **numbers, "in_use": False}
-        return Run(**{f.name: fields[f.name] for f in dataclasses.fields(Run)}), whole, digest
+        return Run(**{f.name: fields[f.name] for f in dataclasses.fields(Run)
+                      if f.name in fields or f.default is dataclasses.MISSING}), whole, digest
     except chain.DAMAGE:
         raise UserError(f"{path} is damaged: bring it back, or remove it, and what that run spent "
                         "is forgotten") from None

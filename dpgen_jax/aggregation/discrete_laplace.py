@@ -120,8 +120,8 @@ def scale_for(epsilon: float, l1_sensitivity: int) -> Fraction:
     return l1_sensitivity / Fraction(repr(float(epsilon)))
 
 
-def class_counts(labels: Private[np.ndarray], classes: int, epsilon: float, bits: BitSource
-                 ) -> np.ndarray:
+def class_counts(labels: Private[np.ndarray], classes: int, epsilon: float, bits: BitSource,
+                 rows_per_unit: int = 0) -> np.ndarray:
     """Releases the noisy number of records of each class.
 
     A label outside 0..C - 1, as of an empty slot, is in no count. Of two classes it is in the
@@ -132,6 +132,7 @@ def class_counts(labels: Private[np.ndarray], classes: int, epsilon: float, bits
         classes: C.
         epsilon: The price.
         bits: The source of the noise.
+        rows_per_unit: k, where the unit is a subject, of whom at most k labels are there; else 0.
 
     Returns:
         int64 [C], may be negative.
@@ -140,7 +141,9 @@ def class_counts(labels: Private[np.ndarray], classes: int, epsilon: float, bits
         Unit: a record. Relation: replace-one, n public. Epsilon-private. A replaced label lowers
         one count by one and raises another: L1 sensitivity 2, noise of scale 2 / epsilon on each.
         Of two classes only one count is drawn, with sensitivity 1 and scale 1 / epsilon, and the
-        other is n minus it: post-processing, as n is public. With x counts and k what is released,
+        other is n minus it: post-processing, as n is public. Unit: a subject, n private. At most k
+        labels leave the counts and at most k others enter, L1 sensitivity 2 k, and every count is
+        drawn, since none follows from the others. With x counts and k what is released,
         P(x -> k) is proportional to exp(-||k - x||_1 / scale) and ||x - x'||_1 <= sensitivity.
 
     Source:
@@ -151,11 +154,22 @@ def class_counts(labels: Private[np.ndarray], classes: int, epsilon: float, bits
         UserError: Epsilon is not positive and finite.
     """
     y = unseal(labels)
-    if classes == 2:
-        ones = int(np.sum(y == 1)) + sample(scale_for(epsilon, 1), 1, bits)[0]
+    sensitivity = class_counts_sensitivity(classes, rows_per_unit)
+    if sensitivity == 1:
+        ones = int(np.sum(y == 1)) + sample(scale_for(epsilon, sensitivity), 1, bits)[0]
         return np.array([len(y) - ones, ones], np.int64)
-    noise = sample(scale_for(epsilon, 2), classes, bits)
+    noise = sample(scale_for(epsilon, sensitivity), classes, bits)
     return np.array([int(np.sum(y == c)) + noise[c] for c in range(classes)], np.int64)
+
+
+def class_counts_sensitivity(classes: int, rows_per_unit: int = 0) -> int:
+    """Returns the L1 sensitivity of the counts that `class_counts` draws.
+
+    Args:
+        classes: C.
+        rows_per_unit: As `class_counts` takes it.
+    """
+    return 2 * rows_per_unit or (1 if classes == 2 else 2)
 
 
 def class_counts_event(epsilon: float) -> EpsilonDeltaEvent:

@@ -60,45 +60,6 @@ class Runtime:
 
 
 @dataclasses.dataclass(frozen=True)
-class DataOptions:
-    """How a data set is read: keywords of `data.load`."""
-
-    classes: int | None = None
-    """number of classes, where the data set does not declare it"""
-    image_size: int | None = None
-    """resize images to this many pixels a side; that of a named preset if left out, else 64 for
-    celeba and places365"""
-    channels: Literal[1, 3] | None = None
-    """folder: 1 for gray, 3 for RGB, to which every image is converted"""
-    class_names: str | None = None
-    """names of the classes: a,b,c or a text file with one a line. folder, places365: the class
-    folders, of which there may be no others, but in folder after a last *: they are left out"""
-    schema: str | None = None
-    """the schema of a csv: a YAML file, or the name of a packaged one"""
-    test_csv: str | None = None
-    """the held-out part of a csv"""
-    test_fraction: float | None = None
-    """for data without a held-out part: the share that is held out, by a hash of each record; 0.2
-    where `train` is told none, 0: none"""
-    attribute: str | None = None
-    """celeba: gender or hair; places365: the classes, with ; between them"""
-    skip_bad: bool = False
-    """folder, celeba, places365: leave out images that cannot be decoded, and name them on the
-    terminal; each leaves an empty slot, so that nothing public depends on them"""
-    download: bool = False
-    """tfds: download and prepare what is not prepared yet, without a question"""
-    resize: Literal["crop", "stretch"] | None = None
-    """folder, celeba, places365: how an image becomes a square, by cropping its centre (if left
-    out) or by stretching all of it"""
-    split: Literal["train", "train+val"] | None = None
-    """celeba: the official parts that are trained on; train if left out"""
-    per_class: int | None = None
-    """places365: training images that are taken of each class; all if left out"""
-    max_gb: float | None = None
-    """memory that reading the data may take, in GB; what the machine has, if left out"""
-
-
-@dataclasses.dataclass(frozen=True)
 class MonitorOptions:
     """The monitor of a training: what it shows, and when.
 

@@ -9,10 +9,11 @@ from enum import StrEnum
 
 
 class Unit(StrEnum):
-    """Who is protected: one record, or one client with all its records."""
+    """Who is protected: one record, or one client or subject with all its records."""
 
     RECORD = "record"
     CLIENT = "client"
+    SUBJECT = "subject"
 
 
 class Relation(StrEnum):

@@ -22,6 +22,7 @@ from dpgen_jax.data import (
     places365,
     public_tables,
     schema,
+    subjects,
     tables,
     tfds,
 )
@@ -32,16 +33,17 @@ from dpgen_jax.data.base import (
     Resize,
     Uncovered,
     assemble,
-    without_empty_slots,
 )
 from dpgen_jax.data.class_names import declared, fixed_classes, with_names
+from dpgen_jax.data.parts import without_empty_slots
 from dpgen_jax.data.places import kind_of
 
 __all__ = ["SPECS", "Dataset", "Uncovered", "from_arrays", "kind_of", "load",
            "without_empty_slots"]
 
 IMAGE_OPTIONS = ("classes", "image_size")
-RECORDED = ("attribute", "image_size", "resize", "split", "per_class", "test_fraction")
+RECORDED = ("attribute", "image_size", "resize", "split", "per_class", "test_fraction", "unit",
+            "rows_per_unit")
 """The options that decide which records a data set has and how they look: a run records them."""
 
 
@@ -68,12 +70,16 @@ def _load_glyphs(classes: int | None, image_size: int | None) -> Dataset:
     return glyphs.glyphs() if image_size is None else glyphs.glyphs(image_size)
 
 
-def _load_csv(place: str, schema_file: str | None, test_csv: str | None) -> Dataset:
+def _load_csv(place: str, schema_file: str | None, test_csv: str | None, unit: str | None,
+              rows_per_unit: int | None) -> Dataset:
     """Loads a CSV file by its schema."""
     if schema_file is None:
         raise UserError(
             f"csv:{place} needs --schema FILE.yaml, which declares its columns; draft one with "
             f"python -m dpgen_jax.schema {place} --label COLUMN --out schema.yaml")
+    if unit is not None or rows_per_unit is not None:
+        column, rows = subjects.required(unit, rows_per_unit)
+        return subjects.csv(place, schema_file, test_csv, column, rows)
     return tables.csv(place, schema.read(schema_file), test_csv)
 
 
@@ -93,7 +99,7 @@ SOURCES = {
     "cifar10": Source(cifar10.cifar10, "DIR"),
     "femnist": Source(femnist.femnist, "FILE.h5"),
     "tfds": Source(tfds.tfds, "NAME", (*IMAGE_OPTIONS, "download")),
-    "csv": Source(_load_csv, "FILE", ("schema", "test_csv")),
+    "csv": Source(_load_csv, "FILE", ("schema", "test_csv", "unit", "rows_per_unit")),
     "adult": Source(public_tables.adult, "DIR", ()),
 }
 SPECS = tuple(f"{kind}:{source.place}".rstrip(":") for kind, source in SOURCES.items())
@@ -104,7 +110,8 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
          schema: str | None = None, test_csv: str | None = None,
          test_fraction: float | None = None, attribute: str | None = None, skip_bad: bool = False,
          download: bool = False, max_gb: float | None = None, resize: Resize | None = None,
-         split: str | None = None, per_class: int | None = None) -> Dataset:
+         split: str | None = None, per_class: int | None = None, unit: str | None = None,
+         rows_per_unit: int | None = None) -> Dataset:
     """Loads a data set.
 
     What is not declared and is read from private records is listed in `Dataset.uncovered`. A path
@@ -136,6 +143,8 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
             `stretch`.
         split: For celeba, the parts that are trained on: `train`, by default, or `train+val`.
         per_class: For places365, how many training images of each class are taken.
+        unit: For csv, the column that names the subject of each row: a person, a household.
+        rows_per_unit: With `unit`, the most rows of a subject that are kept.
 
     Returns:
         The data set.
@@ -155,7 +164,8 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
         options = {"class_names": listed, "classes": _counted(names, classes),
                    "image_size": image_size, "channels": channels, "schema": schema,
                    "test_csv": test_csv, "attribute": attribute, "skip_bad": skip_bad,
-                   "download": download, "resize": resize, "split": split, "per_class": per_class}
+                   "download": download, "resize": resize, "split": split, "per_class": per_class,
+                   "unit": unit, "rows_per_unit": rows_per_unit}
         accepted = {*source.options, *["class_names"] * ("classes" in source.options)}
         for name, value in options.items():
             if value not in (None, False, ()) and name not in accepted:

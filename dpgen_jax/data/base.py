@@ -15,8 +15,9 @@ from PIL import Image, ImageOps
 
 from dpgen_jax.core import checks
 from dpgen_jax.core.reading import require_memory
+from dpgen_jax.core.subjects import Subjects
 from dpgen_jax.core.terms import Unit
-from dpgen_jax.core.types import EMPTY, ImageSpec, Spec, UserError
+from dpgen_jax.core.types import ImageSpec, Spec, UserError
 
 Arrays = tuple[np.ndarray, np.ndarray]
 MIN_SIDE, MAX_SIDE = 4, 4096
@@ -47,7 +48,8 @@ class Dataset:
     """Labelled records. Arrays are read-only.
 
     n counts the records that are listed: one that was left out for its content or label is an empty
-    slot, with y = `types.EMPTY` and x = 0. The held-out part has no empty slots.
+    slot, with y = `types.EMPTY` and x = 0. The held-out part has no empty slots. Of a data set with
+    subjects n is private; their number is public.
 
     Attributes:
         name: Short and safe for a folder name.
@@ -70,6 +72,7 @@ class Dataset:
             secret key. No other run reads it.
         uncovered: The parts of the spec, or of n, that were read from private records. A run
             refuses them; where the user accepts them, its statement says "not covered".
+        subjects: Who has which row, where `--unit` names a column; None: each record is its own.
         simulated: Why no bound for a record is proven where `clients.split` simulated the clients.
         options: The kind of data set and the public options by which it was loaded, if it was.
     """
@@ -85,23 +88,15 @@ class Dataset:
     bought: tuple[dict[str, Any], ...] = ()
     bought_unit: Unit = Unit.RECORD
     clients: np.ndarray | None = None
+    subjects: Subjects | None = None
     uncovered: tuple[Uncovered, ...] = ()
     simulated: str = ""
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-
-def without_empty_slots(data: Dataset) -> Dataset:
-    """Returns the data set without its empty slots, to be looked at rather than trained on.
-
-    Args:
-        data: A data set.
-    """
-    present = data.y_train != EMPTY
-    if present.all():
-        return data
-    clients = None if data.clients is None else frozen(data.clients[present], np.int32)
-    return dataclasses.replace(data, x_train=frozen(data.x_train[present], data.x_train.dtype),
-                               y_train=frozen(data.y_train[present], np.int32), clients=clients)
+    @property
+    def count(self) -> int:
+        """The public number of those who have training records: subjects, or the records."""
+        return len(self.y_train) if self.subjects is None else self.subjects.count
 
 
 def assemble(name: str, classes: int, train: Arrays, test: Arrays | None,

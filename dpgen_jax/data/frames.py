@@ -33,12 +33,21 @@ def from_frame(frame: pd.DataFrame, schema: Schema, test: pd.DataFrame | None = 
         UserError: As `tables.csv`, with the row of the frame.
     """
     spec = schema.spec
-    held_out = None if test is None else coded(schema, _cells("test frame", test, spec))
-    return tables.table("frame", schema, coded(schema, _cells("frame", frame, spec)), held_out)
+    held_out = None if test is None else coded(schema, cells("test frame", test, spec))
+    return tables.table("frame", schema, coded(schema, cells("frame", frame, spec)), held_out)
 
 
-def _cells(source: str, frame: pd.DataFrame, spec: TableSpec) -> Cells:
-    """Returns the cells of a frame."""
+def cells(source: str, frame: pd.DataFrame, spec: TableSpec) -> Cells:
+    """Returns the cells of a frame.
+
+    Args:
+        source: Its name, for errors.
+        frame: The frame.
+        spec: The schema, by which dates and booleans become texts.
+
+    Raises:
+        UserError: It is no frame, or has two columns of one name.
+    """
     if not all(hasattr(frame, name) for name in ("columns", "isna")):
         raise UserError(f"{source} is a {type(frame).__name__}; give a pandas DataFrame")
     names = tables.each_once(source, [str(name).strip() for name in frame.columns])

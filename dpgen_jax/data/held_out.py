@@ -15,6 +15,10 @@ rests on their order (`private.partition`).
 A deal by place would not do: where the order of a file tells of its records (creditcard.csv is
 sorted by time), a record that is replaced and sorted in moves all others between the two parts.
 
+Subjects (replace-one subject: all its rows, and how many there are, change; the number of subjects
+is public) are ranked by a public hash of their names alone, of which no two are the same. The same
+argument holds with subjects in the place of records: one subject of the training part changes.
+
 No class is favoured, the parts do not depend on the order of the file, and what a share holds out,
 a larger one holds out too.
 """
@@ -28,7 +32,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from dpgen_jax.core.subjects import Subjects
 from dpgen_jax.core.types import EMPTY, UserError
+from dpgen_jax.data import parts
 from dpgen_jax.data.base import Dataset, frozen
 
 SHARE = 0.2
@@ -37,12 +43,15 @@ NOTE = "held out for tests: a share of"
 """The start of the public line on the held-out part, by which an evaluation compares it."""
 
 
-def note(fraction: float) -> str:
+def note(fraction: float, column: str = "") -> str:
     """Returns the public line on the held-out part.
 
     Args:
-        fraction: The share of the records.
+        fraction: The share of the records, or of the subjects.
+        column: The column of the subjects, if they are held out whole.
     """
+    if column:
+        return f"{NOTE} {fraction:g} of all units ({column}), by a public hash of their names"
     return f"{NOTE} {fraction:g} of all records, by a public hash of their values and labels"
 
 
@@ -70,7 +79,8 @@ def hold_out(data: Dataset, fraction: float) -> Dataset:
 
     Args:
         data: A data set without a held-out part and without clients.
-        fraction: The share, above 0 and below 1; of n records, round(fraction n) are moved.
+        fraction: The share, above 0 and below 1; of n records, round(fraction n) are moved. Of a
+            data set with subjects it is that share of them, each with all its rows.
 
     Returns:
         The data set with both parts, each in the order that it had.
@@ -79,7 +89,6 @@ def hold_out(data: Dataset, fraction: float) -> Dataset:
         UserError: For another fraction, for a data set that has a held-out part or clients, and
             where a part would have no record.
     """
-    n = len(data.y_train)
     if not 0 < fraction < 1:
         raise UserError(f"--test-fraction is {fraction}; it must lie between 0 and 1, as in 0.2")
     if data.x_test is not None:
@@ -87,22 +96,47 @@ def hold_out(data: Dataset, fraction: float) -> Dataset:
     if data.clients is not None:
         raise UserError(f"{data.name} has clients, of whom --test-fraction knows nothing; hold out "
                         "clients beforehand, and drop it")
+    if data.subjects is not None:
+        return _whole_subjects(data, data.subjects, fraction)
+    lowest = _lowest(hashes(data.x_train, data.y_train), fraction, "records")
+    return _moved(data, lowest, fraction)
+
+
+def _whole_subjects(data: Dataset, subjects: Subjects, fraction: float) -> Dataset:
+    """Moves a share of the subjects to the held-out part, each with all its rows."""
+    ranks = [hashlib.blake2b(name.tobytes(), digest_size=16, person=b"held out").digest()
+             for name in subjects.ids]
+    lowest = _lowest(ranks, fraction, "units")
+    numbers = np.where(lowest, np.cumsum(lowest), np.cumsum(~lowest)) - 1
+    rows = lowest[subjects.train]
+    test = numbers[subjects.train[rows & (data.y_train != EMPTY)]]
+    left = dataclasses.replace(subjects, ids=subjects.ids[~lowest],
+                               train=numbers[subjects.train], test=frozen(test, np.int32))
+    return _moved(dataclasses.replace(data, subjects=left), rows, fraction, subjects.column)
+
+
+def _lowest(ranks: list[bytes], fraction: float, what: str) -> np.ndarray:
+    """Returns bool [n]: True for the share of the lowest ranks, of which none are the same."""
+    n = len(ranks)
     count = round(fraction * n)
     if not 0 < count < n:
-        raise UserError(f"--test-fraction {fraction} of {n} records is {count}; each part needs 1 "
-                        "record at least, so take another share")
+        raise UserError(f"--test-fraction {fraction} of {n} {what} is {count}; each part needs 1 "
+                        f"{what[:-1]} at least, so take another share")
     lowest = np.zeros(n, bool)
-    ranks = hashes(data.x_train, data.y_train)
     lowest[sorted(range(n), key=ranks.__getitem__)[:count]] = True
-    tested = lowest & (data.y_train != EMPTY)  # empty slots are ranked as records are
+    return lowest
+
+
+def _moved(data: Dataset, rows: np.ndarray, fraction: float, column: str = "") -> Dataset:
+    """Returns the data set with these rows, bool [n], in the held-out part."""
+    tested = rows & (data.y_train != EMPTY)  # empty slots are ranked as records are
     if not tested.any():
         raise UserError(f"{data.name}: all that --test-fraction {fraction} holds out could not be "
                         "read; take a larger share")
     return dataclasses.replace(
-        data, x_train=frozen(data.x_train[~lowest], data.x_train.dtype),
-        y_train=frozen(data.y_train[~lowest], np.int32),
-        x_test=frozen(data.x_train[tested], data.x_train.dtype),
-        y_test=frozen(data.y_train[tested], np.int32), notes=(*data.notes, note(fraction)))
+        parts.only(data, ~rows), x_test=frozen(data.x_train[tested], data.x_train.dtype),
+        y_test=frozen(data.y_train[tested], np.int32),
+        notes=(*data.notes, note(fraction, column)))
 
 
 def check_same(trained: Iterable[str], data: Dataset) -> None:

@@ -193,7 +193,8 @@ def _table(release: Release, spec: TableSpec, dataset: Dataset, options: Evaluat
 
 def _membership(release: Release, draws: Sequence[Images], dataset: Dataset, log: Log
                 ) -> dict[str, Any]:
-    part, keys = membership.membership(draws, _train(dataset), _test(dataset), release.privacy, log)
+    part, keys = membership.membership(draws, _train(dataset), _test(dataset), release.privacy, log,
+                                       dataset.subjects)
     return {"membership": part, "not_covered_by_epsilon": keys}
 
 

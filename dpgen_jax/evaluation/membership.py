@@ -26,7 +26,8 @@ the bound; the expectation of a mean is the mean of expectations, however the re
 other through the one release. Given that release, a sum over disjoint pairs also spreads no more
 than a binomial's, except with a probability of the order of n delta (Steinke, Nasr and Jagielski,
 "Privacy Auditing with One (1) Training Run", NeurIPS 2023), so that one run can be tested.
-Unit "client" protects all records of a client, each of them therefore too.
+Unit "client" protects all records of a client, each of them therefore too. Where the unit is a
+subject, subjects are exchanged in the place of records, each with all its rows.
 """
 
 from __future__ import annotations
@@ -40,9 +41,11 @@ import numpy as np
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from dpgen_jax.core import checks
+from dpgen_jax.core.subjects import Subjects
 from dpgen_jax.core.types import UserError
-from dpgen_jax.evaluation import attacks
+from dpgen_jax.evaluation import attacks, by_subject
 from dpgen_jax.evaluation.attacks import Records
+from dpgen_jax.evaluation.by_subject import Judged
 from dpgen_jax.evaluation.scores import Log, silent, summary
 from dpgen_jax.release import guarantee as stamps
 
@@ -56,9 +59,8 @@ WEAK = 0.95
 """An allowed AUROC above this bounds an attack hardly at all."""
 STEPS = {"replace-one": 1, "add-remove": 2, "zero-out": 2}
 """Relation -> the steps to a neighbour between two worlds in which a record replaces another."""
-UNITS = ("record", "client")
+UNITS = ("record", "client", "subject")
 """Units of privacy for which the bound holds."""
-
 
 Unlabelled = tuple[np.ndarray, np.ndarray | None]
 """Records [n, ...] and their labels int [n], or None."""
@@ -143,7 +145,8 @@ def guarantee(statement: dict[str, Any]) -> Guarantee | str:
 
 
 def membership(draws: Sequence[Unlabelled], members: Unlabelled, non_members: Unlabelled,
-               statement: dict[str, Any], log: Log = silent) -> tuple[dict[str, Any], list[str]]:
+               statement: dict[str, Any], log: Log = silent, subjects: Subjects | None = None
+               ) -> tuple[dict[str, Any], list[str]]:
     """Attack a release, and compute the `membership` part of metrics.json.
 
     For each draw as many members and non-members are judged, at most `CAP`, and as many further
@@ -157,6 +160,8 @@ def membership(draws: Sequence[Unlabelled], members: Unlabelled, non_members: Un
       non_members: Held-out records and labels.
       statement: The content of privacy.json.
       log: A function that takes a line of progress for each draw.
+      subjects: Who has which row. They are then judged in the place of records, each by the mean
+        score of as many of its rows as a run keeps at most.
 
     Returns:
       {"attacks": {name: {metric: summary}}, "allowed": by the guarantee, or None where none holds,
@@ -171,14 +176,19 @@ def membership(draws: Sequence[Unlabelled], members: Unlabelled, non_members: Un
         raise UserError("seeds must be at least 1, got 0")
     inside = _checked("training", members)
     outside = _checked("held-out", non_members, inside[0].shape[1])
-    n = min(CAP, len(inside[1]), len(outside[1]) // 2)
+    (n_in, take_in), (n_out, take_out) = by_subject.sides(inside, outside, subjects)
+    n = min(CAP, n_in, n_out // 2)
     if n < 2:
-        raise UserError(f"{len(inside[1])} training and {len(outside[1])} held-out records; "
-                        "membership inference needs at least 2 and 4, hold out more")
+        what = "subjects" if subjects else "records"
+        raise UserError(f"{n_in} training and {n_out} held-out {what}; membership inference needs "
+                        "at least 2 and 4, hold out more")
     by_attack: dict[str, list[dict[str, float]]] = {name: [] for name in attacks.ATTACKS}
     for seed, draw in enumerate(draws):
         synthetic = _checked("synthetic", draw, inside[0].shape[1])
-        for name, values in _attacked(synthetic, inside, outside, n, seed).items():
+        rng = np.random.default_rng(seed)
+        order, picked = rng.permutation(n_out), rng.permutation(n_in)[:n]
+        for name, values in _attacked(synthetic, take_in(picked), take_out(order[:n]),
+                                      take_out(order[n:2 * n]), seed).items():
             by_attack[name].append(values)
         log(f"membership, seed {seed}: AUROC " + ", ".join(
             f"{name} {values[-1]['auroc']:.3f}" for name, values in by_attack.items()))
@@ -188,16 +198,15 @@ def membership(draws: Sequence[Unlabelled], members: Unlabelled, non_members: Un
     return _result(scores, guarantee(statement), n), keys
 
 
-def _attacked(synthetic: Records, inside: Records, outside: Records, n: int, seed: int
+def _attacked(synthetic: Records, members: Judged, others: Judged, reference: Judged, seed: int
               ) -> dict[str, dict[str, float]]:
-    """Return the scores of each attack on n members, n non-members and n reference records."""
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(len(outside[1]))
-    members = _take(inside, rng.permutation(len(inside[1]))[:n])
-    others, reference = _take(outside, order[:n]), _take(outside, order[n:2 * n])
-    candidates = (np.concatenate([members[0], others[0]]), np.concatenate([members[1], others[1]]))
-    return {name: measured(score[:n], score[n:]) for name, score in
-            attacks.scores(candidates, synthetic, reference, seed).items()}
+    """Return the scores of each attack on members and as many non-members."""
+    (inside, of_inside), (outside, of_outside) = members, others
+    candidates = (np.concatenate([inside[0], outside[0]]), np.concatenate([inside[1], outside[1]]))
+    n = len(of_inside)
+    return {name: measured(by_subject.mean(score[:n], of_inside),
+                           by_subject.mean(score[n:], of_outside)) for name, score in
+            attacks.scores(candidates, synthetic, reference[0], seed).items()}
 
 
 def measured(inside: np.ndarray, outside: np.ndarray) -> dict[str, float]:
@@ -274,10 +283,6 @@ def _sentence(attacked: dict[str, Any], strongest: str, promise: Guarantee | str
     limit = format(promise.auroc, ".3f" if promise.auroc < 0.99 else ".6g")
     return (f"{reached}; the guarantee allows at most {limit} for any attack.{little} "
             "An attack that fails proves nothing.")
-
-
-def _take(records: Records, picked: np.ndarray) -> Records:
-    return records[0][picked], records[1][picked]
 
 
 def _checked(part: str, records: Unlabelled, features: int | None = None) -> Records:

@@ -57,6 +57,8 @@ FINAL_RATE = 0.02
 class Config(RecordUnits):
     """The configuration of DP-MERF. `sigma` may be None: it is found from the budget."""
 
+    protects_subjects = True
+
     records: int | None = None
     """number of records, which is public; that of the data set if left out"""
     features: int = 2000

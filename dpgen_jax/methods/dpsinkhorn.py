@@ -41,6 +41,8 @@ from dpgen_jax.nets.pair import pair
 class Config(MethodConfig):
     """The fields of DP-Sinkhorn. `steps` or `sigma` may be None: found from the budget."""
 
+    protects_subjects = True
+
     teachers: int = 200
     """disjoint parts of the records, each of which answers with one transport plan"""
     batch: int = 50

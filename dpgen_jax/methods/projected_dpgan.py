@@ -49,6 +49,8 @@ class Config(RecordUnits):
     `steps` or `sigma` may be None: it is found from the budget.
     """
 
+    protects_subjects = True
+
     records: int | None = None
     """number of records, which is public; that of the data set if left out"""
     batch: int = 500

@@ -1,4 +1,4 @@
-"""Deals records to units: teachers by a keyed hash, clients by what they brought.
+"""Deals records to units: teachers and subjects by a keyed hash, clients by what they brought.
 
 Guarantee of `assign` (replace-one record: the image and label behind one record change, n is
 public). The key is 32 uniform bytes of the operating system, kept in private/ and given to nobody.
@@ -25,6 +25,17 @@ refused for teachers (`aggregation.mechanism`).
 `simulated` deals in the same way, and the same proof holds for one record: a simulated client is a
 teacher. Its bound is proven for all records of a client, of which one record is a part.
 
+Guarantee of `by_subject` (replace-one subject: all rows of one subject, how many there are and its
+name change; the number of subjects U and the limit k are public, the number of rows is not). First
+each subject becomes k slots: its rows in the order of BLAKE2b(key, name, values, label), of which
+the first k are kept, and empty ones where it has fewer. These slots are a function of the key and
+of this subject's own rows, in whatever order the file has them (rows of one hash are the same row).
+Then `assign` deals subjects in the place of records, all slots of one to one unit, which fills its
+empty ones by its own rows. So for every key the slots of exactly one unit differ, and parts 1 and 2
+above hold with "subject" for "record", part 2 for any new order of all rows of the file. Shapes are
+functions of U, k and the number of units. A unit's message is bounded whatever its slots hold, so
+that a subject moves a sum no more than one record does where each record is a unit of its own.
+
 Guarantee of `by_client` (replace-one client: all of a client's records, and how many there are,
 change; the set of clients is public): a client's row is a function of its own records and of the
 public `most`, so that the records of exactly one unit change.
@@ -37,6 +48,7 @@ import hashlib
 
 import numpy as np
 
+from dpgen_jax.core.subjects import Subjects
 from dpgen_jax.core.types import UserError
 
 # The writers of Federated EMNIST hold 198 records each on average (671,585 over 3,400). A wider row
@@ -62,7 +74,7 @@ class Partition:
     sizes: np.ndarray
 
 
-def check(n_records: int, n_units: int) -> None:
+def check(n_records: int, n_units: int, what: str = "records") -> None:
     """Checks that every unit gets a record, from the public counts alone.
 
     The number of units is never adapted to the data.
@@ -70,6 +82,7 @@ def check(n_records: int, n_units: int) -> None:
     Args:
         n_records: n.
         n_units: U.
+        what: What is dealt, for the message.
 
     Raises:
         UserError: A unit would get no record.
@@ -78,7 +91,7 @@ def check(n_records: int, n_units: int) -> None:
         raise UserError(f"teachers is {n_units}: at least 1 is needed")
     if n_records < n_units:
         raise UserError(
-            f"{n_records:,} records cannot be dealt to {n_units:,} teachers: every teacher needs "
+            f"{n_records:,} {what} cannot be dealt to {n_units:,} teachers: every teacher needs "
             f"at least one; pass --teachers (or --critics) {max(1, n_records // 15)}, for example")
 
 
@@ -126,6 +139,69 @@ def simulated(n_records: int, n_clients: int, key: bytes, width: int) -> Partiti
     sizes = np.minimum(everyone.sizes, width)
     index = np.take_along_axis(everyone.index, np.arange(width) % sizes[:, None], 1)
     return Partition(index, sizes)
+
+
+def by_subject(subjects: Subjects, x: np.ndarray, y: np.ndarray, n_units: int, key: bytes
+               ) -> Partition:
+    """Deals subjects round the units, each with at most k of its rows.
+
+    The places of subjects who have fewer are filled by the rows of their unit in turn. Where each
+    subject is a unit, the mean over its places hence weighs subjects alike, and its size does not
+    depend on k: a sum of rows would need noise in proportion to k, whoever has so many.
+
+    Args:
+        subjects: Who has which row.
+        x: The rows [n, F].
+        y: Their labels int [n].
+        n_units: U of the mechanism: as many as there are subjects, or fewer.
+        key: The secret partition key.
+
+    Returns:
+        The partition: of each unit k places for each of its subjects.
+
+    Guarantee:
+        Unit: a subject. Relation: replace-one. The records of exactly one unit change; the proof
+        stands above.
+
+    Source:
+        This library's.
+
+    Raises:
+        UserError: A unit would get no subject.
+    """
+    check(subjects.count, n_units, "subjects")
+    everyone, slots = assign(subjects.count, n_units, key), kept(subjects, x, y, key)
+    taken = np.arange(everyone.index.shape[1]) < everyone.sizes[:, None]
+    index = np.where(taken[..., None], slots[everyone.index], -1).reshape(n_units, -1)
+    sizes = (index >= 0).sum(1)  # at least 1: who has no row is no subject
+    own = np.take_along_axis(index, np.argsort(index < 0, axis=1, kind="stable"), 1)
+    place = np.arange(index.shape[1]) % sizes[:, None]
+    return Partition(np.take_along_axis(own, place, 1), sizes)
+
+
+def kept(subjects: Subjects, x: np.ndarray, y: np.ndarray, key: bytes) -> np.ndarray:
+    """Returns the rows of each subject that are kept: int64 [U, k], -1 for none.
+
+    Args:
+        subjects: Who has which row.
+        x: The rows [n, F].
+        y: Their labels int [n].
+        key: The secret partition key; which rows are kept protects nothing, and favours none.
+    """
+    names = [name.tobytes() for name in subjects.ids]
+    digests = b"".join(
+        hashlib.blake2b(names[subject] + label.tobytes() + row.tobytes(), key=key, digest_size=16,
+                        person=b"rows of subject").digest()
+        for subject, row, label in zip(subjects.train, np.ascontiguousarray(x),
+                                       np.asarray(y, np.int64), strict=True))
+    high, low = np.frombuffer(digests, "<u8").reshape(-1, 2).T
+    order = np.lexsort((low, high, subjects.train))
+    sizes = np.bincount(subjects.train, minlength=subjects.count)
+    place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    slots = np.full((subjects.count, subjects.rows), -1, np.int64)
+    inside = place < subjects.rows
+    slots[subjects.train[order[inside]], place[inside]] = order[inside]
+    return slots
 
 
 def by_client(clients: np.ndarray, n_clients: int, most: int = MOST) -> Partition:

@@ -9,6 +9,7 @@ from typing import cast
 import numpy as np
 
 from dpgen_jax.core import checks
+from dpgen_jax.core.subjects import Subjects
 from dpgen_jax.core.types import EMPTY, Array, Private, Records, Spec, UserError, unseal
 from dpgen_jax.private.partition import Partition
 
@@ -43,13 +44,15 @@ def seal(x: np.ndarray, y: np.ndarray, spec: Spec) -> Private[Records]:
     return _sealed(x, y.astype(np.int32))
 
 
-def labels(records: Private[Records]) -> Private[np.ndarray]:
+def labels(records: Private[Records], dealt: Partition | None = None) -> Private[np.ndarray]:
     """Returns the labels int32 [n], sealed.
 
     Args:
         records: Sealed records.
+        dealt: If given, the labels of the records that a unit has, each once, and of no other.
     """
-    return Private(np.asarray(unseal(records).y))
+    y = np.asarray(unseal(records).y)
+    return Private(y if dealt is None else y[np.unique(dealt.index)])
 
 
 def count(records: Private[Records]) -> int:
@@ -79,6 +82,21 @@ def fingerprint(records: Private[Records], key: bytes, dealt: Partition | None =
         digest.update(repr((array.dtype.str, array.shape)).encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
+
+
+def grouping(subjects: Subjects | None, key: bytes) -> str:
+    """Returns a keyed digest of which records belong together; nothing where each is its own.
+
+    It says nothing of what subjects are called. It is kept in private state.
+
+    Args:
+        subjects: Who has which record, numbered in the order in which they come.
+        key: Of the digest.
+    """
+    if subjects is None:
+        return ""
+    codes = np.ascontiguousarray(subjects.train, "<i4")
+    return hmac.new(key, b"grouping" + codes.tobytes(), hashlib.sha256).hexdigest()
 
 
 def deal(records: Private[Records], partition: Partition) -> Private[Records]:

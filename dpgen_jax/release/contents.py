@@ -44,6 +44,8 @@ class Statement(TypedDict, total=False):
     delta: Required[float]
     relation: Required[str]
     unit: Required[str]
+    unit_column: str
+    rows_per_unit: int
     noise_source: Required[str]
     guarantee: str | None
     budget_epsilon: float | None
@@ -56,6 +58,7 @@ class Statement(TypedDict, total=False):
     preset: str | None
     records: int | None
     clients: int | None
+    subjects: int | None
     not_accounted: list[str]
     data_notes: list[str]
     data_dependent_epsilon: Claim | None

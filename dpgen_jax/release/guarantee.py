@@ -22,6 +22,7 @@ from typing import Any, Literal
 TERMS = "(epsilon, delta) "
 NONE = "none: "
 NOT_COVERED = "not covered: "
+SUBJECT = "subject"
 RELATIONS = ("replace-one", "add-remove", "zero-out")
 SOUND_NOISE = "os-entropy"
 SEEDED = "the noise was made from a seed, and whoever knows or guesses it can take the noise away"
@@ -151,7 +152,23 @@ def line(privacy: dict[str, Any]) -> str:
     clients = privacy.get("simulated_clients")
     simulated = f", {clients} simulated clients" if clients else ""
     return (f"{stamp.text}; {numbers}, delta {_number(privacy.get('delta')):g}, unit "
-            f"{privacy.get('unit')}{simulated}")
+            f"{whom(privacy)}{simulated}")
+
+
+def whom(terms: dict[str, Any]) -> str:
+    """Says in words who is protected.
+
+    Args:
+        terms: The contents of privacy.json, or of the header of a ledger.
+
+    Returns:
+        The unit, and of subjects their column and the most rows of one that are kept.
+    """
+    unit = str(terms.get("unit"))
+    if unit != SUBJECT:
+        return unit
+    return (f"{unit} (all rows of one {terms.get('unit_column')}; at most "
+            f"{terms.get('rows_per_unit')} of them are kept)")
 
 
 def _number(value: Any) -> float:

@@ -14,6 +14,7 @@ from dpgen_jax.accountant.events import (
 )
 from dpgen_jax.core.atomic import json_bytes
 from dpgen_jax.core.config import to_json
+from dpgen_jax.core.terms import Unit
 from dpgen_jax.release import guarantee
 from dpgen_jax.version import __version__
 
@@ -28,12 +29,14 @@ class Protected:
     """Who is protected, and what is public of the data.
 
     Attributes:
-        unit: "record" or "client".
+        unit: "record", "client" or "subject".
         counts: Their public number, and that of simulated clients.
         notes: Notes on the data, one line each.
         uncovered: Public facts that were read from private records, one line each.
         simulated: The reason why no bound is proven for a record of simulated clients; empty where
             one is.
+        unit_column: Of subjects, the column that names them.
+        rows_per_unit: Of subjects, the most rows of one that are kept.
     """
 
     unit: str
@@ -41,6 +44,16 @@ class Protected:
     notes: tuple[str, ...] = ()
     uncovered: tuple[str, ...] = ()
     simulated: str = ""
+    unit_column: str = ""
+    rows_per_unit: int = 0
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """The fields by which statements and ledgers name the unit, as `guarantee.whom` reads."""
+        terms: dict[str, Any] = {"unit": self.unit}
+        if self.unit == Unit.SUBJECT:
+            terms |= {"unit_column": self.unit_column, "rows_per_unit": self.rows_per_unit}
+        return terms
 
 
 def accountant(events: Events) -> str:
@@ -91,7 +104,7 @@ def statement(*, method: str, preset: str | None, ledger: Any, relation: str, pr
         "epsilon": epsilon if stamp.holds else math.inf,
         "delta": ledger.header["delta"],
         "relation": relation,
-        "unit": protected.unit,
+        **protected.terms,
         "budget_epsilon": ledger.target,
         "not_covered": list(protected.uncovered),
         "accountant": accountant(ledger.spent()),

@@ -90,12 +90,13 @@ def check_disk(root: Path, method: Method) -> None:
                         "--out")
 
 
-def choose_layout(method: Method, runtime: Runtime) -> teachers.Layout:
+def choose_layout(method: Method, runtime: Runtime, rows: int = 1) -> teachers.Layout:
     """Chooses devices and chunk.
 
     Args:
         method: The method, built.
         runtime: What the user asked for; zeros are replaced by what was measured to be best.
+        rows: The records of a unit that is small.
 
     Returns:
         How the units lie on the devices.
@@ -118,7 +119,7 @@ def choose_layout(method: Method, runtime: Runtime) -> teachers.Layout:
     on_cpu = devices[0].platform == "cpu"
     # A unit without a network of its own is one row of a product, of which many are taken at once.
     small = teachers.unit_bytes(method) < 2**10 and mechanism.unit == "record"
-    best = min(256 if small else 1 if on_cpu else 64, mechanism.n_units)
+    best = min(max(1, 256 // rows) if small else 1 if on_cpu else 64, mechanism.n_units)
     if batch_capacity:
         # Of messages as long as a network, as many as a cache, or a device's memory, holds.
         message_bytes = 4 * mechanism.shape[0] * mechanism.shape[1]

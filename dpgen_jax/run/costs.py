@@ -102,6 +102,7 @@ def of_run(root: Path) -> dict[str, Any]:
     """
     totals = account(read(RunFolder(root).ledger))
     return {"run": str(root), "guarantee": _stamp(root, totals),
+            "unit": guarantee.whom(totals.header),
             "claimed": {"epsilon": totals.claim(), "delta": totals.header["delta"]},
             "spent": {"epsilon": totals.epsilon(), "steps": totals.steps},
             "events": [{**event.statement(), "count": count} for event, count in totals.spent()]}

@@ -12,7 +12,8 @@ from dpgen_jax.run import checkpoint
 from dpgen_jax.run.folder import RunFolder, go_on
 from dpgen_jax.run.progress import Notices, reason
 
-PROMISE = ("guarantee", "epsilon", "delta", "relation", "unit", "noise_source", "package_version")
+PROMISE = ("guarantee", "epsilon", "delta", "relation", "unit", "unit_column",
+           "rows_per_unit", "noise_source", "package_version")
 
 
 def finish(files: RunFolder, release: Release, keep: Callable[[], None], notices: Notices

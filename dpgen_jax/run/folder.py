@@ -22,7 +22,7 @@ from dpgen_jax.core.types import UserError
 from dpgen_jax.version import __version__
 
 # These decide what is computed and what it costs; the ledger's header holds their hash.
-MEANING = ("method", "dataset", "spec", "config", "budget", "records")
+MEANING = ("method", "dataset", "spec", "config", "budget", "records", "unit")
 MAX_DEPTH = 50
 # What a resume may not change. The seed is one of them: noise of a seeded run has no privacy claim.
 FIXED = (*MEANING, "seed", "data_notes")

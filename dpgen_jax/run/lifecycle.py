@@ -12,7 +12,7 @@ from dpgen_jax import methods, presets
 from dpgen_jax.core.config import Budget, MonitorOptions, Runtime
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import UserError, nearest
-from dpgen_jax.data import Dataset, frames, from_arrays
+from dpgen_jax.data import Dataset, frames, from_arrays, subjects
 from dpgen_jax.data import schema as schemas
 from dpgen_jax.presets import choice
 from dpgen_jax.release.bundle import Release, load
@@ -99,6 +99,8 @@ def fit(
     monitor: MonitorOptions = MonitorOptions(),
     accept_uncovered: bool = False,
     total_epsilon: float | None = None,
+    unit: str | None = None,
+    rows_per_unit: int | None = None,
     **fields: Any,
 ) -> Release:
     """Trains `method` on arrays or on a table.
@@ -123,6 +125,9 @@ def fit(
             refused.
         total_epsilon: Refuses a run with which all runs on these records, as far as this machine's
             journal knows them, would go beyond it.
+        unit: With `schema`, the column that names the person or household of each row: all its rows
+            are protected together.
+        rows_per_unit: With `unit`, the most rows of one that are kept.
         **fields: Any field of the method's `Config`.
 
     Returns:
@@ -135,7 +140,7 @@ def fit(
     known = [field.name for field in dataclasses.fields(methods.get(method).Config)]
     for field in fields.keys() - set(known):
         raise UserError(f"unknown field {field!r} of {method}{nearest(field, known)}")
-    dataset = _dataset(x, y, classes, schema)
+    dataset = _dataset(x, y, classes, schema, unit, rows_per_unit)
     name, chosen, why = _preset(method, preset, dataset, epsilon, bool(fields))
     budget = Budget(chosen.epsilon if epsilon is None else epsilon,
                     chosen.delta if delta is None else delta, chosen.class_epsilon)
@@ -152,19 +157,24 @@ def _preset(method: str, name: str | None, dataset: Dataset, epsilon: float | No
     """The preset that is named, or the one that serves the data, and why."""
     if name is not None:
         return *presets.get(method, name), ""
-    facts = choice.Facts("", dataset.spec, len(dataset.y_train), dataset.clients is not None)
+    facts = choice.Facts("", dataset.spec, dataset.count, dataset.clients is not None)
     chosen = choice.preset_for(method, facts, epsilon, tuned)
     return chosen.name, chosen.preset, chosen.why
 
 
-def _dataset(x: Any, y: np.ndarray | None, classes: int | None, schema: str | Path | None
-             ) -> Dataset:
+def _dataset(x: Any, y: np.ndarray | None, classes: int | None, schema: str | Path | None,
+             unit: str | None, rows_per_unit: int | None) -> Dataset:
     """The data set of what `fit` was given."""
+    if schema is None and (unit is not None or rows_per_unit is not None):
+        raise UserError("a unit is a column of a table; give a DataFrame and schema=FILE")
     if schema is None:
         if y is None:
             raise UserError("labels are missing: give y, or, with a DataFrame, schema=FILE")
         return from_arrays(x, y, classes)
     if y is None and classes is None:
+        if unit is not None or rows_per_unit is not None:
+            column, rows = subjects.required(unit, rows_per_unit)
+            return subjects.from_frame(x, str(schema), column, rows)
         return frames.from_frame(x, schemas.read(str(schema)))
     raise UserError("with a schema, give the DataFrame alone: the schema names the label and its "
                     "classes")

@@ -14,11 +14,13 @@ from dpgen_jax import methods
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core.config import to_json
+from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Method, Private, Records, Spec, TableSpec, UserError
 from dpgen_jax.data import Dataset
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private import teachers
 from dpgen_jax.private.partition import Partition
+from dpgen_jax.release import guarantee
 from dpgen_jax.release.statement import Protected
 from dpgen_jax.run import capacity, folder, monitor, protection, side_releases
 from dpgen_jax.run.calibrate_config import complete, with_records
@@ -84,6 +86,7 @@ class Plan:
         files: The run folder, which need not exist yet.
         public_config: The content of the run's config.json.
         assign: From the secret key of the run to the partition of the records among the units.
+        grouping: From the secret key of a journal to a digest of which records belong together.
     """
 
     request: Request
@@ -98,6 +101,7 @@ class Plan:
     files: RunFolder
     public_config: dict[str, Any]
     assign: Callable[[bytes], Partition]
+    grouping: Callable[[bytes], str]
 
 
 def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
@@ -120,8 +124,9 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
     require_32_bits()
     purchases, spec = side_releases.purchases(dataset.bought), dataset.spec
     request = _without_class_counts(request, spec)
-    config = complete(request.method, with_records(request.config, len(dataset.y_train)), spec,
-                      request.budget, purchases, dataset.bought_unit)
+    protection.refuse_subjects(request.method, request.config, dataset)
+    config = with_records(request.config, dataset.count)
+    config = complete(request.method, config, spec, request.budget, purchases, dataset.bought_unit)
     log(headline(request, methods.get(request.method).mechanism(config, spec), dataset))
     for line in request.remarks:
         log(f"note: {line}")
@@ -184,7 +189,7 @@ def plan(checked: Checked) -> Plan:
     """
     declared, protected = checked.declared, checked.protected
     request, dataset, method = declared.request, declared.dataset, declared.method
-    layout = capacity.choose_layout(method, request.runtime)
+    layout = capacity.choose_layout(method, request.runtime, protected.rows_per_unit or 1)
     root = request.out or folder.default_root(request.method, dataset.name)
     capacity.check_memory(method)
     capacity.check_disk(root, method)
@@ -193,7 +198,8 @@ def plan(checked: Checked) -> Plan:
         purchases=declared.purchases, records=checked.records, protected=protected,
         public_rows=checked.public_rows, layout=layout, files=RunFolder(root),
         public_config=public_config(request, declared.config, dataset, protected),
-        assign=lambda key: protection.dealt(method, declared.config, dataset, key))
+        assign=lambda key: protection.dealt(method, declared.config, dataset, key),
+        grouping=lambda key: sealing.grouping(dataset.subjects, key))
 
 
 def public_config(request: Request, config: Any, dataset: Dataset, protected: Protected
@@ -209,6 +215,8 @@ def public_config(request: Request, config: Any, dataset: Dataset, protected: Pr
         "config": config, "budget": request.budget, "runtime": request.runtime,
         "seed": request.seed, "data_notes": dataset.notes, "data_options": dataset.options,
         "not_covered": protected.uncovered, "simulated": protected.simulated})
+    if protected.unit == Unit.SUBJECT:  # what is said of records is as it always was
+        described["unit"] = to_json({**protected.terms, **protected.counts})
     # What was bought of a table stands in its schema.
     bought = dataset.options.get("kind") == "folder" and dataset.bought
     return described | ({"typed": list(request.typed)} if request.typed else {}) | (
@@ -220,6 +228,8 @@ def headline(request: Request, mechanism: Mechanism, dataset: Dataset) -> str:
     budget, real_clients = request.budget, dataset.clients is not None and not dataset.simulated
     whom = ("all records of a client" if mechanism.unit == "client" and real_clients
             else "each record, its label included")
+    if dataset.subjects is not None:
+        whom = f"each {guarantee.whom(protection.protected_subjects(dataset.subjects).terms)}"
     promise = (f"epsilon {budget.epsilon:g} at delta {budget.delta:g} for {whom} "
                f"({mechanism.relation})" if math.isfinite(budget.epsilon)
                else "epsilon inf: nobody is protected")
@@ -233,7 +243,10 @@ def summary(plan: Plan) -> str:
     counts = plan.protected.counts
     size = teachers.unit_bytes(plan.method) * layout.padded / 1e9
     named = " and ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in counts.items())
-    units = named + (f", {layout.n_units:,} units" if [*counts] == ["records"] else "")
+    if plan.protected.unit == Unit.SUBJECT:
+        named += f", unit {guarantee.whom(plan.protected.terms)}"
+    alone = [*counts] in (["records"], ["subjects"])
+    units = named + (f", {layout.n_units:,} units" if alone else "")
     cohorts = f", 1 in {layout.n_cohorts} a step" if layout.n_cohorts > 1 else ""
     return (f"{units} ({size:.2f} GB of state{cohorts}), "
             f"{config.steps:,} steps, sigma {config.sigma:g} for epsilon {budget.epsilon:g} at "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from dpgen_jax import data
-from dpgen_jax.core.config import DataOptions
+from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.presets import Preset
 

@@ -9,6 +9,8 @@ from typing import Any
 from dpgen_jax.accountant import calibrate
 from dpgen_jax.aggregation.bits import OsBits, SeededBits
 from dpgen_jax.core.config import Budget
+from dpgen_jax.core.subjects import Subjects
+from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Method, UserError
 from dpgen_jax.data import Dataset
 from dpgen_jax.data import clients as federations
@@ -37,6 +39,8 @@ def federated(data: Dataset, config: Any, clients: int | None = None, alpha: flo
     Raises:
         UserError: Clients that this method or data set cannot have.
     """
+    if data.subjects is not None and config.protects_clients:
+        return data, config  # `refuse_subjects` names the method
     if not config.protects_clients:
         if clients is not None or alpha is not None:
             raise UserError("--clients and --alpha need --federated, and a method that has it")
@@ -56,9 +60,9 @@ def federated(data: Dataset, config: Any, clients: int | None = None, alpha: flo
 
 
 def protected(method: Method, data: Dataset) -> Protected:
-    """Who is protected: records, also those of simulated clients, or clients.
+    """Who is protected: records, also those of simulated clients, or clients, or subjects.
 
-    The numbers of records of protected clients are private.
+    The numbers of records of protected clients and subjects are private.
 
     Args:
         method: The method.
@@ -72,6 +76,9 @@ def protected(method: Method, data: Dataset) -> Protected:
     """
     units, records = method.mechanism.n_units, {"records": len(data.y_train)}
     uncovered = tuple(part.what for part in data.uncovered)
+    if data.subjects is not None:
+        partition.check(data.count, units, "subjects")
+        return protected_subjects(data.subjects, data.notes, uncovered)
     if method.mechanism.unit == "record":
         partition.check(len(data.y_train), units)
         return Protected("record", records, data.notes, uncovered, data.simulated)
@@ -83,6 +90,43 @@ def protected(method: Method, data: Dataset) -> Protected:
             return Protected("client", {"clients": units}, data.notes, uncovered)
     return Protected("record", records | {"simulated_clients": units}, data.notes, uncovered,
                      data.simulated)
+
+
+def protected_subjects(subjects: Subjects, notes: tuple[str, ...] = (),
+                       uncovered: tuple[str, ...] = ()) -> Protected:
+    """Says that subjects are protected.
+
+    Args:
+        subjects: The subjects.
+        notes: Notes on the data.
+        uncovered: Public facts that were read from private records.
+    """
+    return Protected(Unit.SUBJECT, {"subjects": subjects.count}, notes, uncovered,
+                     unit_column=subjects.column, rows_per_unit=subjects.rows)
+
+
+def refuse_subjects(method: str, config: Any, data: Dataset) -> None:
+    """Refuses subjects where a run is not proven to protect all rows of one.
+
+    Args:
+        method: The name of the method.
+        config: Its configuration.
+        data: The data set.
+
+    Raises:
+        UserError: The method is not proven for subjects, or a side release covers records alone.
+    """
+    if data.subjects is None:
+        return
+    flag = f"--unit {data.subjects.column}"
+    if not config.protects_subjects or config.protects_clients:
+        raise UserError(f"{flag}: {method} is not proven to protect all rows of a unit; take "
+                        "another method, or leave the option out and protect single records")
+    if data.clients is not None:
+        raise UserError(f"{flag}: {data.name} has clients; leave the option out")
+    if data.bought:
+        raise UserError(f"{flag}: entries of the schema were bought at the level of single rows, "
+                        "which does not cover all rows of a unit; declare them")
 
 
 def refuse_uncovered(data: Dataset, budget: Budget, seed: int | None) -> None:
@@ -116,6 +160,8 @@ def dealt(method: Method, config: Any, data: Dataset, key: bytes) -> partition.P
         Which unit has which record.
     """
     units, n = method.mechanism.n_units, len(data.y_train)
+    if data.subjects is not None:
+        return partition.by_subject(data.subjects, data.x_train, data.y_train, units, key)
     if method.mechanism.unit == "record":
         return partition.assign(n, units, key)
     if data.clients is None:

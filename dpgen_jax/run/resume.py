@@ -94,7 +94,8 @@ def ledger(files: RunFolder, mechanism: Mechanism, public: dict[str, Any], resum
             ledger is that of another configuration or run, and when the folder or the journal
             knows more of it than it holds.
     """
-    meaning, run = digest({name: public[name] for name in MEANING}), files.run_id()
+    meaning, run = digest({
+        name: public[name] for name in MEANING if name in public}), files.run_id()
     witness = _Folder(files, mechanism, journal)
     if resumed and _begun(files):
         records = books.read(files.ledger)
@@ -112,7 +113,7 @@ def ledger(files: RunFolder, mechanism: Mechanism, public: dict[str, Any], resum
     budget = public["budget"]
     return Ledger.create(files.ledger, {
         "epsilon": float(budget["epsilon"]), "delta": budget["delta"],
-        "relation": mechanism.relation, "unit": mechanism.unit,
+        "relation": mechanism.relation, **public.get("unit", {"unit": mechanism.unit}),
         "config_hash": meaning, "run": run}, witness)
 
 

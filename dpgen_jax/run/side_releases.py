@@ -15,6 +15,7 @@ from dpgen_jax.aggregation import discrete_laplace
 from dpgen_jax.aggregation.bits import BitSource
 from dpgen_jax.core.types import Method, Private, Records, Spec, UserError
 from dpgen_jax.private import records as sealing
+from dpgen_jax.private.partition import Partition
 from dpgen_jax.run.folder import RunFolder, read_json, write_json
 
 
@@ -72,7 +73,8 @@ def charge_once(ledger: Ledger, bought: Events) -> None:
 
 
 def class_counts(files: RunFolder, ledger: Ledger, records: Private[Records], spec: Spec,
-                 epsilon: float, bits: BitSource, log: Callable[[str], None]
+                 epsilon: float, bits: BitSource, log: Callable[[str], None],
+                 rows_per_unit: int = 0, dealt: Partition | None = None
                  ) -> tuple[int, ...] | None:
     """Buys the noisy class counts at the first start, and reads them back in a resumed run.
 
@@ -86,6 +88,8 @@ def class_counts(files: RunFolder, ledger: Ledger, records: Private[Records], sp
         epsilon: The cost of the counts; 0: none are bought.
         bits: The source of the noise.
         log: Prints a line of the run.
+        rows_per_unit: Of subjects, the most records of one that are counted.
+        dealt: Of subjects, the records that are counted.
 
     Returns:
         A count for each class, which may be negative; None where epsilon is 0.
@@ -98,7 +102,8 @@ def class_counts(files: RunFolder, ledger: Ledger, records: Private[Records], sp
     cost = discrete_laplace.class_counts_event(epsilon)
     if not files.class_counts.exists():
         ledger.charge(((cost, 1),))
-        noisy = discrete_laplace.class_counts(sealing.labels(records), spec.classes, epsilon, bits)
+        noisy = discrete_laplace.class_counts(sealing.labels(records, dealt), spec.classes, epsilon,
+                                              bits, rows_per_unit)
         write_json(files.class_counts, {"epsilon": epsilon, "counts": [int(c) for c in noisy]})
     stored = read_json(files.class_counts)
     counts = stored.get("counts")
@@ -110,13 +115,14 @@ def class_counts(files: RunFolder, ledger: Ledger, records: Private[Records], sp
         raise UserError(f"{ledger.path} charges no class counts of epsilon {epsilon:g}, which "
                         f"{files.class_counts} should hold: bring back the files that belong to "
                         "this run")
-    _warn(tuple(counts), spec, epsilon, log)
+    _warn(tuple(counts), spec, epsilon, log, rows_per_unit)
     return tuple(counts)
 
 
-def _warn(counts: tuple[int, ...], spec: Spec, epsilon: float, log: Callable[[str], None]) -> None:
+def _warn(counts: tuple[int, ...], spec: Spec, epsilon: float, log: Callable[[str], None],
+          rows_per_unit: int) -> None:
     """Names the classes whose released count could be noise."""
-    scale = (1 if spec.classes == 2 else 2) / epsilon
+    scale = discrete_laplace.class_counts_sensitivity(spec.classes, rows_per_unit) / epsilon
     names = spec.class_names or [str(i) for i in range(spec.classes)]
     for name, count in zip(names, counts, strict=True):
         if count < 3 * scale:

@@ -9,6 +9,7 @@ can be promised.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,13 +25,30 @@ from dpgen_jax.core.types import BudgetExceeded, Private, Records, UserError
 from dpgen_jax.private.records import fingerprint
 from dpgen_jax.run.folder import RunFolder
 
+
+@dataclasses.dataclass(frozen=True)
+class Promise:
+    """What a run promises, as far as sums over runs must agree in it.
+
+    Attributes:
+        relation: The neighbouring relation.
+        unit: "record", "client" or "subject".
+        subjects: Of subjects, a keyed digest of which records belong together.
+    """
+
+    relation: str
+    unit: str
+    subjects: str
+
+
 Witnesses = Callable[[RunFolder], Witness]
 """The witness of the run in a folder."""
 
 
 @contextmanager
 def before(records: Private[Records], mechanism: Mechanism, budget: Budget, guarantee: bool,
-           total: float | None, run_id: str, log: Callable[[str], None]) -> Iterator[Witnesses]:
+           total: float | None, run_id: str, log: Callable[[str], None],
+           grouping: Callable[[bytes], str] = lambda key: "") -> Iterator[Witnesses]:
     """Logs what was spent on these records before, while no other run starts.
 
     Args:
@@ -41,6 +59,8 @@ def before(records: Private[Records], mechanism: Mechanism, budget: Budget, guar
         total: The value of `--total-epsilon`, or None.
         run_id: The id of the run that is resumed, or nothing.
         log: Tells the data holder alone, since the line depends on the records.
+        grouping: From the journal's key to a digest of which records belong to one subject; nothing
+            where each is its own.
 
     Yields:
         The witnesses of the run that starts meanwhile.
@@ -56,16 +76,17 @@ def before(records: Private[Records], mechanism: Mechanism, budget: Budget, guar
     if known_runs is None:
         yield lambda files: NOBODY
         return
-    records_print = fingerprint(records, known_runs.key)
+    records_print, subjects = fingerprint(records, known_runs.key), grouping(known_runs.key)
+    promise = Promise(mechanism.relation, "subject" if subjects else mechanism.unit, subjects)
     with known_runs.locked():
         earlier = [run for run in known_runs.on(records_print)
                    if run.run != run_id and (run.spent > 0 or run.in_use)]
         if earlier:
-            log(_summary(earlier, mechanism, budget))
+            log(_summary(earlier, promise, budget))
         if total is not None:
-            _require(earlier, mechanism, budget, total)
+            _require(earlier, promise, budget, total)
         yield lambda files: known_runs.witness(files.run_id(), records_print, guarantee,
-                                               files.root)
+                                               files.root, subjects)
 
 
 def witness(files: RunFolder, log: Callable[[str], None]) -> Witness:
@@ -107,26 +128,33 @@ def opened(log: Callable[[str], None], needed: bool = False) -> Journal | None:
         return None
 
 
-def _counts(run: Run, mechanism: Mechanism) -> bool:
-    """Whether a run's promise implies this mechanism's."""
-    return (run.guarantee and run.relation == mechanism.relation
-            and run.unit in (mechanism.unit, "client"))
+def _counts(run: Run, promise: Promise) -> bool:
+    """Whether a run's promise implies this one.
+
+    What holds for all records of a client or a subject holds for each of them. What holds for one
+    subject holds for no other grouping; how many rows of it were kept is no part of the promise.
+    """
+    covers = {"record": ("record", "client", "subject"), "client": ("client",),
+              "subject": ("subject",)}
+    same = not promise.subjects or run.subjects == promise.subjects
+    return (run.guarantee and run.relation == promise.relation and same
+            and run.unit in covers.get(promise.unit, ()))
 
 
-def _sum(earlier: list[Run], mechanism: Mechanism, budget: Budget) -> tuple[float, float]:
+def _sum(earlier: list[Run], promise: Promise, budget: Budget) -> tuple[float, float]:
     """Epsilon and delta of the runs that count and of this one."""
-    counted = [run for run in earlier if _counts(run, mechanism)]
+    counted = [run for run in earlier if _counts(run, promise)]
     return (budget.epsilon + math.fsum(run.target for run in counted),
             budget.delta + math.fsum(run.delta for run in counted))
 
 
-def _summary(earlier: list[Run], mechanism: Mechanism, budget: Budget) -> str:
+def _summary(earlier: list[Run], promise: Promise, budget: Budget) -> str:
     """The line about earlier runs."""
-    counted = [run for run in earlier if _counts(run, mechanism)]
-    others = [run for run in earlier if not _counts(run, mechanism)]
+    counted = [run for run in earlier if _counts(run, promise)]
+    others = [run for run in earlier if not _counts(run, promise)]
     parts = []
     if counted:
-        epsilon, delta = _sum(earlier, mechanism, budget)
+        epsilon, delta = _sum(earlier, promise, budget)
         parts.append(f"{_number(counted)} spent epsilon {math.fsum(r.spent for r in counted):.4g} "
                      f"of budgets of {math.fsum(r.target for r in counted):.4g}; with this run's "
                      f"{budget.epsilon:g} that is epsilon {epsilon:.4g} at delta {delta:.4g} by "
@@ -137,13 +165,13 @@ def _summary(earlier: list[Run], mechanism: Mechanism, budget: Budget) -> str:
     return f"on these records, before: {'; '.join(parts)}"
 
 
-def _require(earlier: list[Run], mechanism: Mechanism, budget: Budget, total: float) -> None:
-    others = [run for run in earlier if not _counts(run, mechanism)]
+def _require(earlier: list[Run], promise: Promise, budget: Budget, total: float) -> None:
+    others = [run for run in earlier if not _counts(run, promise)]
     if others:
         raise BudgetExceeded(
             f"--total-epsilon {total:g} cannot be promised: {_number(others)} on these records "
             f"gave no guarantee that could be added ({_folders(others)})")
-    epsilon, delta = _sum(earlier, mechanism, budget)
+    epsilon, delta = _sum(earlier, promise, budget)
     if epsilon > total:
         raise BudgetExceeded(
             f"the sum over all runs on these records would be epsilon {epsilon:.6g} at delta "

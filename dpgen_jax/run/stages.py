@@ -105,7 +105,7 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
     holds = protection.stamp(request.budget, request.seed, plan.config, plan.protected).holds
     run_id = files.run_id() if request.resume else ""
     with spending.before(plan.records, mechanism, request.budget, holds, request.total_epsilon,
-                         run_id, notices.private) as witness:
+                         run_id, notices.private, plan.grouping) as witness:
         (folder.reopen if request.resume else folder.create)(files.root, plan.public_config)
         partition = resume.identity(files, plan.records, plan.assign, request.resume, request.seed)
         ledger = resume.ledger(files, mechanism, plan.public_config, request.resume, witness(files))
@@ -134,7 +134,9 @@ def deal(plan: Plan, begun: Begun, log: Log) -> Dealt:
     bits = OsBits() if seed is None else SeededBits(seed, ledger.incarnation)
     side_releases.charge_once(ledger, plan.purchases)
     counts = side_releases.class_counts(plan.files, ledger, plan.records, plan.spec,
-                                        plan.request.budget.class_epsilon, bits, log)
+                                        plan.request.budget.class_epsilon, bits, log,
+                                        plan.protected.rows_per_unit,
+                                        begun.partition if plan.protected.rows_per_unit else None)
     return Dealt(sealing.deal(plan.records, begun.partition), counts, bits)
 
 

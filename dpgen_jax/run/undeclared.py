@@ -153,7 +153,7 @@ def held_out_part(dataset: Dataset, args: Any) -> Dataset:
     if args.resume and args.out and (args.out / "config.json").is_file():
         share = typed.data_options(args.out).get("test_fraction", 0)
     stated = args.data.test_fraction is not None or dataset.x_test is not None
-    if stated or dataset.clients is not None or not share or len(dataset.y_train) < 3:
+    if stated or dataset.clients is not None or not share or dataset.count < 3:
         return dataset
     return dataclasses.replace(held_out.hold_out(dataset, share),
                                options=dataset.options | {"test_fraction": share})

@@ -9,7 +9,7 @@ import pytest
 
 from dpgen_jax import data, evaluate, fit, methods, presets, train
 from dpgen_jax.accountant import calibrate
-from dpgen_jax.core.config import DataOptions
+from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.data import celeba
 from dpgen_jax.run import preset_data

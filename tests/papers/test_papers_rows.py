@@ -67,7 +67,7 @@ def parser(module, argv, monkeypatch):
 def test_every_command_parses_and_names_presets_that_exist(work, monkeypatch):
     module, argv = work
     args = parser(module, argv, monkeypatch)
-    method = {"images": "datalens", "tables": "gpate", "topagg_bound": "datalens",
+    method = {"images": "datalens", "table_presets": "gpate", "topagg_bound": "datalens",
               "steps": "datalens", "sweep": "topagg_sgd"}.get(module, "")
     if "--preset" in argv:
         given = getattr(args, "method", method) or method

@@ -89,8 +89,8 @@ def comparable(entries: Sequence[Entry]) -> list[int]:
 def warnings(entries: Sequence[Entry]) -> tuple[str, ...]:
     """Return the reasons why runs may not be compared, one sentence each; none where all may."""
     lines = [f"{entry.name}: {why}" for entry in entries for why in doubts(entry)]
-    promises = [name for name in ("unit", "relation", "delta")
-                if len({str(entry.privacy[name]) for entry in entries}) > 1]
+    promises = [name for name in ("unit", "unit_column", "relation", "delta")
+                if len({str(entry.privacy.get(name)) for entry in entries}) > 1]
     if promises:
         lines.append(f"Runs differ in {', '.join(promises)}, so their epsilons are not the same "
                      "promise and cannot be set beside each other.")

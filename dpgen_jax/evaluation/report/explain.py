@@ -19,9 +19,12 @@ NEEDED = ("epsilon", "delta", "relation", "unit", "noise_source")
 WEAK = 0.99
 """The probability of a right guess above which a guarantee is hardly a bound."""
 
-ONE = {"record": "one record", "client": "one client with all its records"}
+ONE = {"record": "one record", "client": "one client with all its records",
+       "subject": "one subject with all its rows"}
 CHANGE = {"record": "the content and label of one record are replaced by any others",
-          "client": "all records of one client are replaced by any others"}
+          "client": "all records of one client are replaced by any others",
+          "subject": "all rows of one subject are replaced by any others, as many or as few as may "
+                     "be"}
 RELATIONS = {
     "replace-one": "both hold equally many {unit}s, a number that is public, and from one to the "
                    "other {change}",
@@ -124,8 +127,8 @@ def _plain(value: Any) -> str:
 
 
 def population(privacy: dict[str, Any]) -> tuple[str, int] | None:
-    """Return ("clients" or "records", their number), as the statement has it, or None."""
-    for name in ("clients", "records"):
+    """Return ("subjects", "clients" or "records", their number) of the statement, or None."""
+    for name in ("subjects", "clients", "records"):
         if isinstance(privacy.get(name), int) and privacy[name] > 0:
             return name, privacy[name]
     return None
@@ -167,7 +170,7 @@ def promise(privacy: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     meaning = (relation.format(unit=unit, one=one, change=change) if relation
                else "a relation that this page does not know; ask for its definition")
     answers = [
-        ("Who is protected?", f"The unit is the {unit}: {one}." + _several(unit)),
+        ("Who is protected?", f"The unit is the {unit}: {one}." + _several(privacy)),
         ("Two data sets are compared", f"They are \u201cneighbours\u201d ({privacy['relation']}): "
          f"{meaning}.")]
     if alarms(privacy):
@@ -181,9 +184,11 @@ def promise(privacy: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     return (*answers, *_bounds(epsilon, privacy["delta"], unit, secret))
 
 
-def _several(unit: str) -> str:
+def _several(privacy: dict[str, Any]) -> str:
     """Return a sentence on people with several records."""
-    if unit != "record":
+    if privacy["unit"] == guarantee.SUBJECT:
+        return f" That is a {guarantee.whom(privacy)}."
+    if privacy["unit"] != "record":
         return ""
     return (" A person with several records is protected less: two records are covered by twice "
             "the epsilon, and so on.")

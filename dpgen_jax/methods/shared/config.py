@@ -62,6 +62,9 @@ class MethodConfig:
     """whether units are clients, who add the noise themselves"""
     accounting = "proven"
     """or as-published, for which no guarantee is known"""
+    protects_subjects = False
+    """whether all that a unit answers is a function of its own records, one or several, so that the
+    promise may be for subjects; else `--unit` is refused"""
 
     def __post_init__(self) -> None:
         if self.sigma is not None and not self.sigma >= 0:

@@ -39,6 +39,8 @@ class DpSgd(RecordUnits):
     `steps` or `sigma` may be None: it is found from the budget.
     """
 
+    protects_subjects = True
+
     records: int | None = None
     """number of records, which is public; the data set's if left out"""
     batch: int = 600

@@ -1,9 +1,9 @@
 r"""Train a preset on a table several times, and evaluate each release.
 
-    python -m benchmarks.tables --preset adult --dataset adult:adult
-    python -m benchmarks.tables --preset credit-sample --schema creditcard \
+    python -m benchmarks.table_presets --preset adult --dataset adult:adult
+    python -m benchmarks.table_presets --preset credit-sample --schema creditcard \
         --dataset csv:creditcard_20pct/train.csv.gz --test-csv creditcard_20pct/test.csv.gz
-    python -m benchmarks.tables --preset credit --schema creditcard_kaggle --delta 1e-6 \
+    python -m benchmarks.table_presets --preset credit --schema creditcard_kaggle --delta 1e-6 \
         --dataset csv:creditcard.csv --test-fraction 0.2
 
 Each training run draws its noise from the operating system; classifiers are trained on synthetic
@@ -98,7 +98,8 @@ def main() -> None:
     method = "" if args.method == "gpate" else f"{args.method}-"
     path = common.RESULTS / f"tables-{dataset.name}-{method}{args.preset}.json"
     preset = to_json(presets.get(args.method, args.preset)[1])
-    rec = common.record("tables", flags, range(args.runs), {"preset": preset}, common.machine())
+    rec = common.record("table_presets", flags, range(args.runs), {"preset": preset},
+                        common.machine())
     runs = earlier(path, rec)
     while len(runs) < args.runs:
         release, took = train(args, dataset)

@@ -1,0 +1,188 @@
+"""Cells: one table, one method and one epsilon each, with a results file of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import common
+from benchmarks.tables import data, environments, measures
+from benchmarks.tables.methods import UNPAID, Method
+from benchmarks.tables.process import Failed, Spent, timed
+from dpgen_jax.core.errors import UserError
+from dpgen_jax.data.base import Dataset
+from dpgen_jax.evaluation.marginals import Rows
+from dpgen_jax.evaluation.scores import summary
+
+PROGRAMS = Path(__file__).parent / "peers"
+DELTA = 1e-5
+"""Of all cells."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """A cell.
+
+    Attributes:
+      table: A name of `data.SOURCES`.
+      method: The method.
+      epsilon: Its budget; 0 for real rows, which have none.
+      part: "test", or "validation" as in `data.load`.
+    """
+
+    table: str
+    method: Method
+    epsilon: float
+    part: str = "test"
+
+    @property
+    def name(self) -> str:
+        """The name of its results file, without the ending."""
+        budget = "" if self.method.name == "real" else f"-eps{self.epsilon:g}"
+        return f"{self.table}-{self.method.slug}{budget}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Places:
+    """Folders.
+
+    Attributes:
+      results: Of the results files.
+      work: Of tables, run folders and synthetic rows; what is in it can be made again.
+      limit: The CPU seconds that one run may take.
+    """
+
+    results: Path
+    work: Path
+    limit: int
+
+
+def run(cell: Cell, index: int, places: Places) -> dict[str, Any]:
+    """Run a cell once.
+
+    Args:
+      cell: The cell.
+      index: The number of the run; the seed of the classifiers, and of sampling.
+      places: The folders.
+
+    Returns:
+      The scores, what it took and what was promised; or `error`, one line.
+    """
+    dataset = data.load(cell.table, cell.part)
+    if cell.method.name == "real":
+        order = np.random.default_rng(index).permutation(len(dataset.y_train))
+        rows = order[:measures.MOST_ROWS]
+        return {"scores": _scores((dataset.x_train[rows], dataset.y_train[rows]), dataset, index)}
+    folder = places.work / cell.part / cell.name
+    shutil.rmtree(folder, ignore_errors=True)
+    data.write(dataset, folder)
+    try:
+        made = _peer if cell.method.peer else _ours
+        spent, facts = made(cell, dataset, folder, index, places)
+        rows = data.read(folder / "synthetic.csv", dataset.spec)
+        return {"scores": _scores(rows, dataset, index), **facts, **dataclasses.asdict(spent)}
+    except (Failed, UserError) as error:
+        return {"error": str(error).replace(str(folder), "RUN")}
+
+
+def _scores(rows: Rows, dataset: Dataset, seed: int) -> dict[str, float]:
+    assert dataset.x_test is not None and dataset.y_test is not None
+    return measures.measured(rows, (dataset.x_test, dataset.y_test), dataset.spec, seed)
+
+
+def _wanted(dataset: Dataset) -> int:
+    """Return the number of synthetic rows: as many as there are, at most `measures.MOST_ROWS`."""
+    return min(len(dataset.y_train), measures.MOST_ROWS)
+
+
+def _ours(cell: Cell, dataset: Dataset, folder: Path, index: int, places: Places
+          ) -> tuple[Spent, dict[str, Any]]:
+    """Train and sample by the commands of a user, with a journal of the benchmark's own."""
+    assert cell.method.flags is not None
+    env = {"DPGEN_STATE": str(folder / "journal")}
+    method, out = cell.method.name.split()[0], folder / "run"
+    train = timed([sys.executable, "-m", "dpgen_jax.train", method,
+                   "--dataset", f"csv:{folder / 'train.csv'}",
+                   "--schema", str(folder / "schema.yaml"), "--epsilon", str(cell.epsilon),
+                   "--delta", str(DELTA), "--out", str(out),
+                   *cell.method.flags(dataset)], folder / "train.log", places.limit, env)
+    sample = timed([sys.executable, "-m", "dpgen_jax.sample", str(out), "--n",
+                    str(_wanted(dataset)), "--seed", str(index), "--out",
+                    str(folder / "synthetic.csv")], folder / "sample.log", places.limit, env)
+    privacy = json.loads((out / "release" / "privacy.json").read_text())
+    promised = {name: privacy[name] for name in ("guarantee", "epsilon", "delta", "relation",
+                                                 "unit", "steps", "preset", "accountant")}
+    return train.plus(sample), {"privacy": promised}
+
+
+def _peer(cell: Cell, dataset: Dataset, folder: Path, index: int, places: Places
+          ) -> tuple[Spent, dict[str, Any]]:
+    """Train and sample in the peer's environment."""
+    peer = cell.method.peer
+    assert peer is not None
+    job = {"epsilon": cell.epsilon, "delta": DELTA, "n": _wanted(dataset), "seed": index,
+           "label": dataset.spec.label.name, **peer.options}
+    (folder / "job.json").write_text(json.dumps(job))
+    spent = timed([str(environments.python(peer)), str(PROGRAMS / f"{peer.program}.py"),
+                   str(folder)], folder / "peer.log", places.limit,
+                  {"PYTHONPATH": "", "OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1"})
+    report = folder / "report.json"
+    return spent, json.loads(report.read_text()) if report.exists() else {}
+
+
+def about(cell: Cell) -> dict[str, Any]:
+    """Return what a reader must know of a cell: its table, its promise, what is not paid for."""
+    dataset = data.load(cell.table, cell.part)
+    facts = {"table": cell.table, "about": data.SOURCES[cell.table].about, "part": cell.part,
+             "rows": len(dataset.y_train), "test_rows": len(dataset.y_test),
+             "columns": len(dataset.spec.columns), "classes": dataset.spec.classes,
+             "method": cell.method.name, "measures": measures.ABOUT}
+    if cell.method.name == "real":
+        return facts
+    facts |= {"epsilon": cell.epsilon, "delta": DELTA}
+    peer = cell.method.peer
+    if peer is None:
+        assert cell.method.flags is not None
+        return facts | {"flags": cell.method.flags(dataset), "reads": UNPAID}
+    return facts | {"relation": peer.relation, "reads": peer.reads, "note": peer.note,
+                    "requirements": list(peer.requirements), "options": peer.options}
+
+
+def known(cell: Cell, places: Places) -> dict[str, Any]:
+    """Return the results of a cell so far; without runs where what is asked has changed."""
+    path = places.results / f"{cell.name}.json"
+    if not path.exists():
+        return {"runs": []}
+    results: dict[str, Any] = json.loads(path.read_text())["results"]
+    same = json.loads(json.dumps(about(cell))) == {
+        name: value for name, value in results.items() if name not in ("runs", "scores")}
+    return results if same else {"runs": []}
+
+
+def write(cell: Cell, runs: list[dict[str, Any]], places: Places, where: dict[str, Any]) -> Path:
+    """Write the results file of a cell.
+
+    Args:
+      cell: The cell.
+      runs: What `run` returned, so far.
+      places: The folders.
+      where: The machine, as it was before the first run.
+
+    Returns:
+      The file.
+    """
+    scores = [made["scores"] for made in runs if "scores" in made]
+    merged = {name: summary([score[name] for score in scores]) for name in (scores or [{}])[0]}
+    flags = ["--tables", cell.table, "--methods", repr(cell.method.name), "--epsilon",
+             f"{cell.epsilon:g}", "--runs", str(len(runs)), "--part", cell.part]
+    rec = common.record("tables", flags, range(len(runs)),
+                        about(cell) | {"scores": merged, "runs": runs}, where)
+    if cell.method.peer and scores:
+        rec["versions"] |= environments.versions(cell.method.peer)
+    return common.write(rec, places.results / f"{cell.name}.json")

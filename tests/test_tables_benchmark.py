@@ -1,0 +1,121 @@
+"""The comparison of methods on tables: its data, its measures, going on, and what the page says."""
+
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks.tables import __main__ as command
+from benchmarks.tables import cells, data, measures, methods, page
+from benchmarks.tables.peer_list import PEERS
+from benchmarks.tables.process import Failed, Spent, timed
+from dpgen_jax.core.errors import UserError
+from dpgen_jax.data import transform
+
+
+@pytest.fixture(scope="module")
+def loans():
+    return data._of_a_law("loans", 500)
+
+
+@pytest.mark.parametrize("law", ["loans", "rare", "dense", "scale"])
+def test_a_law_is_repeatable_and_keeps_to_its_schema(law):
+    one, two = (data._of_a_law(law, 300) for _ in range(2))
+    assert (one.x_train == two.x_train).all() and (one.y_test == two.y_test).all()
+    assert not set(map(bytes, one.x_train)) & set(map(bytes, one.x_test))
+    assert not one.private_notes  # nothing was clipped
+
+
+def test_rows_are_read_back_as_they_were_written(loans, tmp_path):
+    data.write(loans, tmp_path)
+    (tmp_path / "train.csv").rename(tmp_path / "synthetic.csv")
+    x, y = data.read(tmp_path / "synthetic.csv", loans.spec)
+    assert (y == loans.y_train).all()
+    np.testing.assert_allclose(transform.decode(loans.spec, x),
+                               transform.decode(loans.spec, loans.x_train), rtol=2e-5)
+
+
+def test_the_measures_tell_good_rows_from_bad(loans):
+    train, test = (loans.x_train, loans.y_train), (loans.x_test, loans.y_test)
+    good = measures.measured(train, test, loans.spec, 0)
+    rng = np.random.default_rng(0)
+    bad = measures.measured((rng.permuted(train[0], axis=0), train[1]), test, loans.spec, 0)
+    one_class = measures.measured((train[0], np.zeros_like(train[1])), test, loans.spec, 0)
+    for name in measures.CLASSIFIERS:
+        assert good[name] > 0.65 and good[name] > bad[name] + 0.1 and one_class[name] == 0.5
+    assert good["pairs"] < bad["pairs"]
+
+
+def test_validation_rows_are_training_rows(monkeypatch, loans):
+    monkeypatch.setitem(data.SOURCES, "small", data.Source("a law", lambda: loans))
+    part = data.load("small", "validation")
+    assert len(part.y_train) + len(part.y_test) == len(loans.y_train)
+    rows = {bytes(row) for row in loans.x_test}
+    assert not rows & {bytes(row) for row in (*part.x_test, *part.x_train)}
+
+
+@pytest.fixture
+def small(monkeypatch, tmp_path, loans):
+    """One cell of the benchmark, whose runs give what the test says."""
+    monkeypatch.setitem(data.SOURCES, "small", data.Source("a law", lambda: loans))
+    monkeypatch.setattr(data, "load", lambda table, part: loans)
+    made = []
+    monkeypatch.setattr(cells, "run", lambda cell, index, places: made[index])
+    cell = cells.Cell("small", methods.find("gpate --steps=3"), 1.0)
+    places = cells.Places(tmp_path, tmp_path, 60)
+    return made, cell, places
+
+
+def test_a_cell_goes_on_where_it_stopped_and_begins_anew_when_changed(small):
+    made, cell, places = small
+    made += [{"scores": {"lr": 0.5 + i / 10}, "cpu_seconds": 1.0} for i in range(3)]
+    assert command.step(cell, 0, places, False) and command.step(cell, 0, places, False) is None
+    assert "run 2" in command.step(cell, 1, places, False)
+    record = json.loads((places.results / "small-gpate-steps-3-eps1.json").read_text())
+    assert record["results"]["scores"]["lr"]["values"] == [0.5, 0.6]
+    changed = cells.Cell("small", methods.Method("gpate --steps=3", flags=lambda _: []), 1.0)
+    assert cells.known(changed, places)["runs"] == []
+
+
+def test_a_failure_is_written_and_tried_again_when_asked(small):
+    made, cell, places = small
+    made.append({"error": "no room"})
+    assert "no room" in command.step(cell, 0, places, False)
+    assert command.step(cell, 1, places, False) is None
+    made[0] = {"scores": {"lr": 0.7}}
+    assert "0.700" in command.step(cell, 0, places, True)
+    assert [run.get("error") for run in cells.known(cell, places)["runs"]] == [None]
+
+
+def test_what_is_compared_has_a_name_and_a_program():
+    for peer in PEERS.values():
+        assert (cells.PROGRAMS / f"{peer.program}.py").is_file() and peer.relation and peer.reads
+    assert methods.find("marginals --model=tree").slug == "marginals-model-tree"
+    with pytest.raises(UserError, match="did you mean 'gpate'"):
+        methods.find("gpat")
+
+
+def test_a_process_is_timed_and_a_failure_says_its_last_line(tmp_path):
+    spent = timed(["sh", "-c", "exit 0"], tmp_path / "log", 60)
+    assert spent.plus(Spent(1.0, 2.0, 3)).cpu_seconds >= 2
+    with pytest.raises(Failed, match="^it is full$"):
+        timed(["sh", "-c", "echo it is full >&2; exit 3"], tmp_path / "log", 60)
+
+
+def test_the_page_says_where_ours_is_behind(monkeypatch):
+    def cell(method, lr, pairs):
+        score = {name: {"mean": np.mean(values), "values": values} for name, values in zip(
+            page.SHOWN, (lr, [0.5], [0.5], pairs), strict=True)}
+        return {"table": "t", "rows": 9, "method": method, "epsilon": 1.0, "scores": score,
+                "runs": [], "stem": method, "relation": "r"}
+
+    shown = (cell("marginals", [0.8, 0.9], [0.1]), cell("other", [0.7, 0.8], [0.05]))
+    monkeypatch.setattr(page, "cells", lambda: shown)
+    assert page.behind(1.0).splitlines()[-1] == "| t | pairs | 0.100 | 0.050 | other | yes |"
+    assert page.behind(1.0).count("\n| t |") == 1
+    monkeypatch.setattr(page, "cells", lambda: (shown[0], cell("other", [0.9], [0.2])))
+    assert page.behind(1.0).splitlines()[-1] == "| t | LR | 0.850 | 0.900 | other | no |"
+    monkeypatch.setattr(page, "cells", lambda: (shown[0], cell("other", [0.8], [0.2])))
+    assert page.behind(1.0).endswith("There is none.")
+    monkeypatch.setattr(page, "cells", lambda: (shown[1],))
+    assert "not measured" in page.behind(1.0)
