@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import jax
@@ -232,6 +232,10 @@ class Method:
         predict: ``predict(model, x float32 [N, *spec.shape] in [0, 1]) -> logits``, float32 [N, C].
         class_shares: ``class_shares(model) -> float32 [C]``, of a generator that knows how frequent
             classes are: labels are drawn so where no class counts were bought. None: equal shares.
+        conditional: ``conditional(model, wanted) -> (model, probability)``, of a generator that has
+            `class_shares` and can be told what columns may be (`methods.shared.grid.Wanted`, by
+            their names): the model of such records alone, its class shares too, and their share
+            among all records. None: it cannot.
         pretraining: Private training of every unit before the first round, or None.
         post_training: Public training after the last round and before `finalize`, or None.
         phases: Of a method whose rounds differ: the i-th round is made by the i-th of these, and
@@ -254,6 +258,7 @@ class Method:
     sample: Callable[[PyTree, Array, Array], Array] | None = None
     predict: Callable[[PyTree, Array], Array] | None = None
     class_shares: Callable[[PyTree], Array] | None = None
+    conditional: Callable[[PyTree, Mapping[str, Any]], tuple[PyTree, float]] | None = None
     pretraining: Pretraining | None = None
     post_training: PostTraining | None = None
     phases: tuple[Method, ...] = ()
