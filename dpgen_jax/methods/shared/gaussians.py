@@ -185,15 +185,15 @@ def mixture(s: Sizes, public: Public, noise: Noise) -> tuple[Array, Array, Array
     # In directions that are not kept there is noise alone.
     shift = towards_zero(public.first * mask / some / safe[..., None], n_first / safe, kept)
     about = safe[..., None, None] * shift[..., None] * shift[..., None, :]
-    own = public.second * mask[:, None] * mask / some - about
+    scatter = public.second * mask[:, None] * mask / some - about
     # Before any round of cells: what is left within a class, taken to be two thirds within cells.
     guess = public.within * stretch[:, None] * stretch * 2 / 3
-    own = jnp.where(rounds > 0, own, safe[..., None, None] * guess)
+    scatter = jnp.where(rounds > 0, scatter, safe[..., None, None] * guess)
 
     def cut(cells: int, size: Array) -> Array:
         return s.trust * edge(kept, n_second * math.sqrt(cells) / size)
 
-    of_class, in_class = own.sum(1), safe.sum(1)
+    of_class, in_class = scatter.sum(1), safe.sum(1)
     overall = positive(shrink(of_class.sum(0) / in_class.sum(),
                               cut(s.classes * s.cells, in_class.sum())))
 
@@ -204,7 +204,7 @@ def mixture(s: Sizes, public: Public, noise: Noise) -> tuple[Array, Array, Array
         parent = towards(overall, total, s.cells, size)
         return jax.vmap(lambda t, n: root(towards(parent, t, 1, n)))(totals, sizes)
 
-    roots = jax.vmap(one_class)(own, of_class, safe, in_class)
+    roots = jax.vmap(one_class)(scatter, of_class, safe, in_class)
     back = _inverse(stretch)
     floor = s.prune * jnp.mean(jnp.maximum(count, 0), 1, keepdims=True)
     weight = jnp.where(count >= floor, jnp.maximum(count, 0), 0)
