@@ -135,7 +135,7 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
         channels: For folder, 1 or 3, to which images are converted.
         class_names: The classes in the order of their labels: names, a text with commas between
             them, or the path of a text file with one a line. They declare the number of classes,
-            and the folders of folder and places365.
+            and the folders of folder and places365; for folder, a last * leaves out all others.
         schema: For csv, and tables of tfds, a YAML file or the name of a packaged schema
             (`schema.NAMES`).
         test_csv: For csv, the file of the held-out part.
@@ -166,8 +166,9 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
     if source is None or (bool(colon), bool(place)) != (bool(source.place),) * 2:
         raise UserError(_unknown(spec, kind))
     with limited(max_gb):
-        names = declared(class_names)
-        options = {"class_names": names, "classes": _counted(names, classes),
+        listed = declared(class_names)
+        names = tuple(name for name in listed if name != folders.OTHERS or kind != "folder")
+        options = {"class_names": listed, "classes": _counted(names, classes),
                    "image_size": image_size, "channels": channels, "schema": schema,
                    "test_csv": test_csv, "attribute": attribute, "skip_bad": skip_bad,
                    "download": download, "resize": resize, "split": split, "per_class": per_class,

@@ -161,4 +161,5 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
 
     return Method(mechanism=mechanism(config, spec), init=init, ask=ask, answer=answer,
                   absorb=absorb, finalize=finalize, sample=sample,
-                  class_shares=lambda model: model["share"])
+                  class_shares=lambda model: model["share"],
+                  conditional=lambda model, wanted: tree.conditional(p.grid, model, wanted))
