@@ -30,12 +30,12 @@ class Peer:
       relation: The neighbouring relation that its epsilon is for.
       reads: What it reads of the rows and does not pay for, beside the schema it is given.
       note: What a reader should know of it.
-      packages: pip's further arguments.
+      pip: pip's further arguments.
     """
 
     requirements: tuple[str, ...]
     program: str
-    options: dict[str, str]
+    options: dict[str, str | int]
     relation: str
     reads: str
     note: str = ""
