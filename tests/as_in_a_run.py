@@ -80,12 +80,12 @@ def sources(name: str, *chunks: str) -> list:
     """Of a method, for each size of a chunk: (what made integers of floats beside the check,
     number of checks)."""
     import hlo
-    import small_datalens
     import test_battery
 
     method, found = test_battery.built(name)[0], []
     for chunk in chunks:
-        read = hlo.sums(block(method, small_datalens.SPEC, int(chunk)), method.mechanism.shape)
+        program = block(method, test_battery.spec_of(name), int(chunk))
+        read = hlo.sums(program, method.mechanism.shape)
         found.append((sorted(read.from_floats), len(read.enforced)))
     return found
 

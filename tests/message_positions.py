@@ -69,7 +69,7 @@ def differing(name: str) -> int:
     """Entries that differ, over all trials, of a method of `test_battery`."""
     method, _, query = test_battery.built(name)
     places = method.mechanism.schedule.batch_capacity is not None
-    pairs = (drawn if places else stacked)(method, *small_datalens.images(test_battery.N), query,
+    pairs = (drawn if places else stacked)(method, *test_battery.neighbours(name)[0], query,
                                            np.random.default_rng(0))
     assert any(np.any(wanted) for _, wanted in pairs), "nobody says anything"
     return int(sum(np.sum(got != wanted) for got, wanted in pairs))

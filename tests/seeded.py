@@ -41,6 +41,7 @@ CODES = {"batch": 6, "steps": 3, "embedding_steps": 1, "hidden": 6, "code": 3, "
 CLIENTS = {"clients": 4, "client_records": 4, "client_steps": 2, "client_batch": 3, "pool": 2,
            "penalty": 0.0, "steps": 2, "g_steps": 2, "g_batch": 4,
            "generator": GeneratorNet(4, 8, 4), "discriminator": ConvNet(2, 3), "hidden": (4,)}
+MARGINALS = {"cells": 40, "bins": 4, "groups": 3, "steps": 4}
 PROJECTED = {"batch": 6, "projection": 8, "steps": 2, "hidden": 5,
              "generator": GeneratorNet(4, 8, 4)}
 CLASSES, LOCAL = Budget(10.0, 1e-3, 1.0), Budget(40.0, 1e-3)
@@ -88,6 +89,7 @@ SLOW = {
     "fedavg_gan table": Case("fedavg_gan", "table", CLIENTS | {
         "federated": True, "clients_per_round": 2}, LOCAL),
     "dcgan table": Case("dcgan", "table", {"batch": 3, "steps": 2, **NETS}, NO_BOUND),
+    "marginals table": Case("marginals", "table", MARGINALS, Budget(1000.0, 1e-3)),
     "projected_dpgan table": Case("projected_dpgan", "table", PROJECTED | {"ema": 0.5}),
     "datalens table": Case("datalens", "table", TEACHERS | {"top_k": 3, "decode": "mean"}),
     "pategan images": Case("pategan", "images", STUDENT | {

@@ -32,7 +32,8 @@ from dpgen_jax.private.teachers import Layout
 from dpgen_jax.run import loop
 
 STEPS, N, RECORD = 3, test_battery.N, test_battery.RECORD
-TABLES = ("pategan", "gpate", "projected_dpgan", "datalens-d2p")  # the others are on images
+TABLES = ("pategan", "gpate", "projected_dpgan", "datalens-d2p",
+          "marginals")  # the others are on images
 VARIANTS = {"datalens-d2p": ("datalens", {"aggregate": "d2p"}),
             "datalens-fetchsgd": ("datalens", {"aggregate": "fetchsgd", "sketch_columns": 24}),
             "dcgan-wasserstein": ("dcgan", {"networks": "gs-wgan", "resnet": ResNetNet(4, 8)})}

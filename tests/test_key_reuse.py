@@ -56,9 +56,8 @@ def check_verbs(method: Method, spec) -> None:
 
 @pytest.mark.parametrize("name", test_battery.marked(methods.NAMES))
 def test_no_verb_uses_a_key_twice(name):
-    check_verbs(
-        methods.get(name).build(test_battery.small(name), small_datalens.SPEC), small_datalens.SPEC
-    )
+    spec = test_battery.spec_of(name)
+    check_verbs(methods.get(name).build(test_battery.small(name), spec), spec)
 
 
 TABLES = ["datalens", "gpate", "pategan", "projected_dpgan", "dpmerf", pytest.param(

@@ -229,6 +229,8 @@ class Method:
             Default: the public state.
         sample: ``sample(model, key, labels int32 [N]) -> x``, float32 [N, *spec.shape] in [0, 1].
         predict: ``predict(model, x float32 [N, *spec.shape] in [0, 1]) -> logits``, float32 [N, C].
+        class_shares: ``class_shares(model) -> float32 [C]``, of a generator that knows how frequent
+            classes are: labels are drawn so where no class counts were bought. None: equal shares.
         pretraining: Private training of every unit before the first round, or None.
         post_training: Public training after the last round and before `finalize`, or None.
     """
@@ -243,5 +245,6 @@ class Method:
     finalize: Callable[[Array, PyTree], PyTree] = release_public
     sample: Callable[[PyTree, Array, Array], Array] | None = None
     predict: Callable[[PyTree, Array], Array] | None = None
+    class_shares: Callable[[PyTree], Array] | None = None
     pretraining: Pretraining | None = None
     post_training: PostTraining | None = None

@@ -13,7 +13,8 @@ from dpgen_jax.accountant.published_formula import Published
 from dpgen_jax.core.errors import UserError, nearest
 
 NAMES = ("datalens", "gpate", "gswgan", "dpac", "pategan", "dpgan", "dpcgan", "dpmerf", "dpmerf_ae",
-         "fedavg_gan", "dcgan", "topagg_sgd", "projected_dpgan", "dpsinkhorn")
+         "fedavg_gan", "dcgan", "topagg_sgd", "projected_dpgan", "dpsinkhorn",
+         "marginals")
 
 
 def get(name: str) -> ModuleType:

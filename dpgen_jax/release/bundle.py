@@ -165,11 +165,14 @@ class Release:
 
     @property
     def class_shares(self) -> np.ndarray | None:
-        """The shares in which labels are drawn: of class counts that were bought.
-
-        None: equal shares.
-        """
-        return None if self.class_counts is None else class_prior(self.class_counts)
+        """The shares in which labels are drawn, bought or the model's; None: equal shares."""
+        if self.class_counts is not None:
+            return class_prior(self.class_counts)
+        of_model = model.built(self.method, self.config, self.spec).class_shares
+        if of_model is None:
+            return None
+        shares = np.maximum(np.asarray(of_model(self.model), np.float64), 0)
+        return shares / shares.sum()
 
     def classes(self, names: Any) -> list[int]:
         """Returns the numbers of classes that are named.

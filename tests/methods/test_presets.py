@@ -47,7 +47,9 @@ def gpate(config, columns):
 MU_SQUARED = {
     "datalens": datalens, "gpate": gpate,
     "projected_dpgan": lambda config, columns: 2 * config.projection / config.sigma**2,
-    "dpmerf": lambda config, columns: 1 / config.sigma**2}  # of one step: sensitivity over sigma
+    # of one step: sensitivity over sigma
+    "dpmerf": lambda config, columns: 1 / config.sigma**2,
+    "marginals": lambda config, columns: 1 / config.sigma**2}
 CASES = [(method, name) for method in MU_SQUARED for name, preset in presets.all_of(method).items()
          if preset.epsilon < math.inf and "carried over to other data" not in preset.source]
 cases = pytest.mark.parametrize(("method", "name"), CASES)

@@ -1,0 +1,136 @@
+"""What the public side of noisy marginals learns from each release, and asks for next."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from dpgen_jax.core.types import Array
+from dpgen_jax.methods.shared import tree
+from dpgen_jax.methods.shared.table_plan import COARSE, Plan
+from dpgen_jax.methods.shared.tree_fit import FLOOR, Fit, Public
+
+EXACT = 1 - 1e-5
+"""Of the squared weights of a message: what float32 may make of them stays within the bound."""
+DEVIATIONS = 1.0
+"""Standard deviations of noise that a pair must stand out by to become an edge."""
+
+
+def start(fit: Fit) -> Public:
+    """Returns the public state before the first release: nothing is known."""
+    p = fit.plan
+    d, classes, size = p.d, p.classes, p.groups
+    # Behind the barrier it is no constant to the compiler, which would sort it while compiling.
+    fine = jax.lax.optimization_barrier(
+        jnp.asarray(p.grid.real / p.grid.sizes[:, None], jnp.float32))
+    bin_of = fit.parts(fine, p.bins)
+    return Public(
+        step=jnp.int32(0), label=jnp.zeros(classes), label_precision=jnp.float32(0), fine=fine,
+        bin_of=bin_of, coarse_of=fit.parts(fine, COARSE),
+        label_of=jnp.minimum(jnp.arange(classes), COARSE - 1).astype(jnp.int32),
+        group_of=fit.group_of(fine, bin_of).astype(jnp.int32), parent=jnp.full(d, -1, jnp.int32),
+        order=jnp.arange(d, dtype=jnp.int32), beside=jnp.ones(d),
+        weights=weights(p, jnp.ones(d), jnp.zeros(d)), joint=jnp.zeros((d, classes, p.bins)),
+        joint_precision=jnp.zeros(d), edge=jnp.zeros((d, p.edge_classes, size, size)),
+        edge_precision=jnp.zeros(d))
+
+
+def weights(p: Plan, beside: Array, edges: Array) -> Array:
+    """Returns the weights of the votes of a step that asks for tables, int32 [2 d].
+
+    Args:
+        p: the plan.
+        beside: [d], what the table of each column and the class gets, in shares of any sum.
+        edges: [d], likewise its edge.
+    """
+    def parts(shares: Array, of_all: float | Array) -> Array:
+        return of_all * shares / jnp.maximum(shares.sum(), 1e-9)
+
+    share = jnp.concatenate([beside, edges])
+    if p.pairs and not p.with_label:
+        joint = jnp.where(edges.sum() > 0, p.joint_share, 1.0)
+        share = jnp.concatenate([parts(beside, joint), parts(edges, 1 - joint)])
+    share = share / jnp.maximum(share.sum(), 1e-9)
+    return jnp.floor(jnp.sqrt(share * (p.limit * EXACT))).astype(jnp.int32)
+
+
+def after_histograms(fit: Fit, public: Public, counts: Array) -> Public:
+    """Takes in the histograms: bins of equal noisy mass are made."""
+    p = fit.plan
+    if not p.histograms:
+        return public
+    noisy = counts[:(p.d + 1) * p.widest].reshape(p.d + 1, p.widest) / p.first_weight / p.records
+    cells = noisy[:p.d, :p.grid.widest]
+    fine = tree.simplex(jnp.where(p.grid.real, cells, -jnp.inf)) + FLOOR * p.grid.real
+    bin_of = fit.parts(fine, p.bins)
+    precision = jnp.float32(p.first_weight**2)
+    label = noisy[p.d, :p.classes]
+    rank = jnp.argsort(jnp.argsort(-label))
+    return dataclasses.replace(
+        public, fine=fine, bin_of=bin_of, coarse_of=fit.parts(fine, COARSE),
+        group_of=fit.group_of(fine, bin_of).astype(jnp.int32), label_precision=precision,
+        label=label * precision * p.records,
+        label_of=jnp.minimum(rank, COARSE - 1).astype(jnp.int32))
+
+
+def after_pairs(fit: Fit, public: Public, counts: Array) -> Public:
+    """Takes in the tables of all pairs: a tree is chosen by what the model does not know yet."""
+    p = fit.plan
+    if not p.pairs:
+        return public
+    number = len(p.couples)
+    weight = p.weight(p.pair_share, number)
+    tables = counts[:number * COARSE**2].reshape(number, COARSE, COARSE) / weight / p.records
+    if not p.with_label:
+        public = with_joint(fit, public, counts[number * COARSE**2:],
+                            jnp.full(p.d, p.weight(1 - p.pair_share, p.d)))
+        share, _, cond = fit.columns(public)
+        coarse = fit.coarse(public, cond)
+        first, second = coarse[p.couples[:, 0]], coarse[p.couples[:, 1]]
+        known = jnp.einsum("c,pca,pcb->pab", share, first, second)
+    else:
+        known = tables.sum(2)[:, :, None] * tables.sum(1)[:, None]
+    spread = fit.noise(jnp.float32(weight**2))**2
+    score = jnp.sum((tables - known)**2, (1, 2)) - spread * (
+        COARSE**2 + DEVIATIONS * (2 * COARSE**2)**0.5)
+    nodes = p.d + p.with_label
+    scores = jnp.full((nodes, nodes), -jnp.inf).at[p.couples[:, 0], p.couples[:, 1]].set(score)
+    return with_tree(p, public, jnp.maximum(scores, scores.T))
+
+
+def with_tree(p: Plan, public: Public, scores: Array) -> Public:
+    """Returns the state with the heaviest forest of these scores."""
+    if p.with_label:  # the class is the root of a tree, and a table beside it an edge
+        turned = jnp.roll(jnp.roll(scores, 1, 0), 1, 1)
+        parent, order = (a - 1 for a in tree.spanning(turned))
+        beside = (parent[1:] == -1).astype(jnp.float32)
+        parent, order = jnp.maximum(parent[1:], -1), order[1:]
+    else:
+        parent, order = tree.spanning(scores)
+        beside = jnp.ones(p.d)
+    edges = (parent >= 0).astype(jnp.float32)
+    return dataclasses.replace(public, parent=parent, order=order, beside=beside,
+                               weights=weights(p, beside, edges))
+
+
+def with_joint(fit: Fit, public: Public, counts: Array, weight: Array) -> Public:
+    """Adds noisy counts of columns beside the class, of votes of these weights, int [d]."""
+    tables = counts[:public.joint.size].reshape(public.joint.shape)
+    weight = weight.astype(jnp.float32)
+    return dataclasses.replace(public, joint=public.joint + tables * weight[:, None, None],
+                               joint_precision=public.joint_precision + weight**2)
+
+
+def after_tables(fit: Fit, public: Public, counts: Array) -> Public:
+    """Takes in the tables of columns beside the class, and of the tree's edges."""
+    p = fit.plan
+    weight = public.weights.astype(jnp.float32)
+    public = with_joint(fit, public, counts, weight[:p.d])
+    if not p.pairs:
+        return public
+    edges = counts[public.joint.size:][:public.edge.size].reshape(public.edge.shape)
+    return dataclasses.replace(
+        public, edge=public.edge + edges * weight[p.d:, None, None, None],
+        edge_precision=public.edge_precision + weight[p.d:]**2)

@@ -1,0 +1,182 @@
+"""A tree over columns beside a class, as arrays: made of noisy tables, sampled, conditioned.
+
+The model is P(class) times, for each column, P(bin | class, group of the parent's bin), and inside
+a bin the histogram of its cells. A root has no parent, and its rows are the same for every group.
+
+  share     float32 [C]           of the classes
+  table     float32 [d, C, G, B]  P(bin | class, group of the parent)
+  parent    int32 [d]             the parent of each column, -1 for a root
+  order     int32 [d]             columns, each behind its parent
+  bin_of    int32 [d, W]          the bin of each cell
+  group_of  int32 [d, B]          the group of each bin
+  fine      float32 [d, W]        masses of the cells; only their shares in a bin count
+  start, width  float32 [d, W]    of the encoded values in a cell
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpgen_jax.core.types import Array, UserError
+from dpgen_jax.methods.shared.grid import Grid, Wanted
+
+Model = dict[str, Any]
+
+
+def sample(grid: Grid, model: Model, key: Array, labels: Array) -> Array:
+    """Draws encoded rows, each from its own label and draws.
+
+    Args:
+        grid: the cells of the columns.
+        model: arrays as above.
+        key: random key.
+        labels: int32 [N].
+
+    Returns:
+        float32 [N, F].
+    """
+    columns, n = len(grid.sizes), len(labels)
+
+    def column(bins: Array, at: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+        node, key = at
+        of_bin, of_cell, within = jax.random.uniform(key, (3, n))
+        parent = model["parent"][node]
+        above = jnp.where(parent < 0, 0, model["group_of"][parent, bins[:, parent]])
+        here = drawn(jnp.cumsum(model["table"][node], -1)[labels, above], of_bin)
+        inside = model["bin_of"][node] == jnp.arange(model["group_of"].shape[1])[:, None]
+        cell = drawn(jnp.cumsum(inside * model["fine"][node], -1)[here], of_cell)
+        value = model["start"][node, cell] + within * model["width"][node, cell]
+        return bins.at[:, node].set(here), (cell, value)
+
+    nodes = model["order"], jax.random.split(key, columns)
+    _, (cells, values) = jax.lax.scan(column, jnp.zeros((n, columns), jnp.int32), nodes)
+    back = jnp.argsort(model["order"])
+    return grid.rows(cells[back].T, values[back].T)
+
+
+def drawn(cumulative: Array, uniform: Array) -> Array:
+    """Draws one place of each row of cumulative masses [N, K], by uniform [N]: int32 [N]."""
+    total = cumulative[:, -1]
+    aim = jnp.minimum(uniform * total, jnp.nextafter(total, jnp.zeros_like(total)))
+    place = jnp.sum(cumulative <= aim[:, None], -1)
+    return jnp.minimum(place, cumulative.shape[1] - 1).astype(jnp.int32)
+
+
+def simplex(v: Array) -> Array:
+    """Returns the nearest masses >= 0 of sum 1, over the last axis; entries of -inf stay 0."""
+    high = -jnp.sort(-v, -1)
+    over = (jnp.cumsum(jnp.where(jnp.isfinite(high), high, 0), -1) - 1) / (
+        1 + jnp.arange(v.shape[-1]))
+    last = jnp.maximum(jnp.sum(high > over, -1, keepdims=True) - 1, 0)
+    return jnp.maximum(v - jnp.take_along_axis(over, last, -1), 0)
+
+
+def fitted(tables: Array, rows: Array, columns: Array, rounds: int = 30) -> Array:
+    """Returns tables [..., K, M] scaled to margins [..., K] and [..., M] in turns."""
+    def once(_: Array, t: Array) -> Array:
+        t = t * (rows / jnp.maximum(t.sum(-1), 1e-12))[..., None]
+        return t * (columns / jnp.maximum(t.sum(-2), 1e-12))[..., None, :]
+
+    return jax.lax.fori_loop(0, rounds, once, tables)
+
+
+def spanning(weights: Array) -> tuple[Array, Array]:
+    """Returns the heaviest forest whose edges all have a weight above 0, by Prim's algorithm.
+
+    Args:
+        weights: float32 [k, k], symmetric; node 0 is the first root.
+
+    Returns:
+        Parents int32 [k], -1 for a root; and the nodes in an order with each behind its parent.
+    """
+    k = len(weights)
+
+    def grow(i: Array, state: tuple[Array, Array, Array, Array]) -> tuple[Array, ...]:
+        best, parent, order, taken = state
+        node = jnp.argmax(jnp.where(taken, -jnp.inf, best))
+        order, taken = order.at[i].set(node), taken.at[node].set(True)
+        better = (weights[node] > best) & ~taken
+        return (jnp.where(better, weights[node], best),
+                jnp.where(better, node, parent), order, taken)
+
+    # What hangs on nothing by more than 0 becomes a root of its own.
+    state = (jnp.zeros(k).at[0].set(jnp.inf), jnp.full(k, -1, jnp.int32), jnp.zeros(k, jnp.int32),
+             jnp.zeros(k, bool))
+    _, parent, order, _ = jax.lax.fori_loop(0, k, grow, state)
+    return parent, order
+
+
+def conditional(grid: Grid, model: Model, wanted: Mapping[str, Wanted]) -> tuple[Model, float]:
+    """Returns the model given that columns have certain values, exactly, and how likely that is.
+
+    It is computed on the tree, in one pass from the leaves to the roots, and no record is drawn.
+    What it returns is sampled as any model is: with labels drawn from its `share`.
+
+    Args:
+        grid: the cells of the columns.
+        model: arrays as above, of NumPy or JAX.
+        wanted: what columns or the label may be, by their names.
+
+    Returns:
+        The conditional model, arrays of NumPy; and the probability of the condition, where one
+        value of a continuous number counts as its cell.
+
+    Raises:
+        UserError: for a name that is no column, and for a condition that the model rules out.
+    """
+    model = {name: np.array(array) for name, array in model.items()}
+    spec = grid.spec
+    names = [column.name for column in spec.columns]
+    share = model["share"].astype(np.float64)
+    weight = grid.real.astype(np.float64)
+    for name, values in wanted.items():
+        if name == spec.label.name:
+            share = share * np.isin(np.arange(spec.classes), values.codes)
+        elif name in names:
+            i = names.index(name)
+            weight[i], model["start"][i], model["width"][i] = grid.within(i, values)
+        else:
+            raise UserError(f"{name!r} is no column; use one of {', '.join(names)} or the label "
+                            f"{spec.label.name}")
+    upward, model["table"], model["fine"] = _upward(model, weight)
+    probability = float(share @ upward / max(share.sum(), 1e-300) * share.sum()
+                        / max(model["share"].sum(), 1e-300))
+    if not probability > 0:
+        raise UserError("the generator makes no record with "
+                        f"{' and '.join(map(str, wanted))} as given; loosen the condition")
+    model["share"] = (share * upward / (share @ upward)).astype(np.float32)
+    return model, probability
+
+
+def _upward(model: Model, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Passes the evidence from the leaves to the roots.
+
+    Args:
+        model: arrays of NumPy.
+        weight: [d, W], the share of each cell that is wanted.
+
+    Returns:
+        P(evidence | class) [C], and `table` and `fine` given the evidence.
+    """
+    table, parent, group_of = model["table"].astype(np.float64), model["parent"], model["group_of"]
+    columns, classes, groups, bins = table.shape
+    fine = model["fine"] * weight
+    below = np.ones((columns, classes, groups))  # of the children, by the group of this column
+    upward = np.ones(classes)
+    for node in model["order"][::-1]:
+        mass, kept = (np.bincount(model["bin_of"][node], of[node], bins)
+                      for of in (model["fine"], fine))
+        likely = kept / np.maximum(mass, 1e-30)
+        joint = table[node] * likely * below[node][:, None, group_of[node]]  # [C, G, B]
+        total = joint.sum(-1)
+        table[node] = joint / np.maximum(total, 1e-300)[..., None]
+        if parent[node] < 0:
+            upward = upward * total[:, 0]
+        else:
+            below[parent[node]] *= total
+    return upward, table.astype(np.float32), fine.astype(np.float32)

@@ -1,0 +1,238 @@
+"""From noisy tables to the arrays of a tree: public, on released counts alone.
+
+Noisy counts are averaged by their precision, brought to masses that are possible, and shrunk where
+they say no more than noise does: by the positive part of James and Stein's factor, towards what the
+tables above them say. (James and Stein, "Estimation with Quadratic Loss", 1961.)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpgen_jax.core.types import Array
+from dpgen_jax.methods.shared.table_plan import COARSE, Plan
+from dpgen_jax.methods.shared.tree import Model, fitted, simplex
+
+FLOOR = 1e-9
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Public:
+    """The public state: what was released, and what is asked for next.
+
+    Attributes:
+        step: int32 [], releases so far.
+        label: float32 [C], noisy counts of the classes times their precision.
+        label_precision: float32 [], their precision, as below.
+        fine: float32 [d, W], masses of the cells, of sum 1.
+        bin_of, coarse_of: int32 [d, W], the bin of a cell, and its group in the pairs' tables.
+        label_of: int32 [C], the group of a class in the pairs' tables.
+        group_of: int32 [d, B], the group of a bin.
+        parent: int32 [d], in the tree, or -1.
+        order: int32 [d], columns, each behind its parent.
+        beside: float32 [d], 1 where the table of a column and the class is asked for.
+        weights: int32 [2 d], of the votes for columns beside the class, and for edges.
+        joint: float32 [d, C, B], sums of noisy counts times their precision.
+        joint_precision: float32 [d], the sums of their precisions: squared weights of votes.
+        edge: float32 [d, E, G, G], as `joint`, of the parent's and the column's groups.
+        edge_precision: float32 [d].
+    """
+
+    step: Array
+    label: Array
+    label_precision: Array
+    fine: Array
+    bin_of: Array
+    coarse_of: Array
+    label_of: Array
+    group_of: Array
+    parent: Array
+    order: Array
+    beside: Array
+    weights: Array
+    joint: Array
+    joint_precision: Array
+    edge: Array
+    edge_precision: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """The estimates of a plan, as functions of the public state."""
+
+    plan: Plan
+
+    def noise(self, precision: Array) -> Array:
+        """Standard deviation of a mass, from the squared weights behind it."""
+        plan = self.plan
+        unit = math.sqrt(2 * plan.limit) * plan.sigma / plan.records
+        return jnp.where(precision > 0, unit / jnp.sqrt(jnp.maximum(precision, 1e-6)), 1e3)
+
+    def masses(self, total: Array, precision: Array) -> Array:
+        """Averages noisy counts, as shares of all records."""
+        precision = precision.reshape(precision.shape + (1,) * (total.ndim - precision.ndim))
+        return total / jnp.maximum(precision, 1e-6) / self.plan.records
+
+    def binned(self, masses: Array, bin_of: Array, size: int) -> Array:
+        """Sums masses [d, W] over bins: [d, size]."""
+        rows = jnp.arange(len(masses))[:, None]
+        return jnp.zeros((len(masses), size)).at[rows, bin_of].add(masses)
+
+    def parts(self, masses: Array, most: int) -> Array:
+        """Returns the bin of each cell, int32 [d, W] < most.
+
+        Adjacent cells of about equal mass together, null and special values apart where there is
+        room; of categories the largest apart and the rest together. Few cells are kept.
+        """
+        grid = self.plan.grid
+        number = jnp.where(grid.is_apart, 0, masses)
+        middle = jnp.cumsum(number, 1) - number / 2
+        room = np.maximum(most - grid.apart, 1)[:, None]
+        equal = jnp.floor(middle / (number.sum(1, keepdims=True) + FLOOR) * room)
+        few = (grid.sizes <= most)[:, None]
+        cells = np.arange(grid.widest)
+        behind = cells - grid.inside[:, None] + room
+        equal = jnp.where(grid.is_apart, behind, jnp.clip(equal, 0, room - 1))
+        rank = jnp.argsort(jnp.argsort(-jnp.where(grid.real, masses, -1), 1), 1)
+        whole = jnp.where(grid.category[:, None], jnp.minimum(rank, most - 1), equal)
+        return jnp.minimum(jnp.where(few, cells, whole), most - 1).astype(jnp.int32)
+
+    def group_of(self, masses: Array, bin_of: Array) -> Array:
+        """Returns the group of each bin, int32 [d, B]: that of its first cell."""
+        rows = jnp.arange(len(masses))[:, None]
+        real, least = self.plan.grid.real, self.parts(masses, self.plan.groups)
+        first = jnp.full((len(masses), self.plan.bins), self.plan.groups - 1)
+        return first.at[rows, bin_of].min(jnp.where(real, least, self.plan.groups - 1))
+
+    def shares(self, public: Public) -> Array:
+        """Returns the shares of the classes, [C], none of them below half a record."""
+        plan = self.plan
+        masses, noise = self.masses(public.joint, public.joint_precision), self.noise(
+            public.joint_precision)
+        precision = 1 / (plan.bins * noise**2 + FLOOR)
+        of_label = 1 / (self.noise(public.label_precision)**2 + FLOOR)
+        label = self.masses(public.label, public.label_precision)
+        total = of_label * label + (precision[:, None] * masses.sum(2)).sum(0)
+        share = jnp.maximum(simplex(total / (of_label + precision.sum())), 0.5 / plan.records)
+        return share / share.sum()
+
+    def columns(self, public: Public) -> tuple[Array, Array, Array]:
+        """Returns the shares of the classes [C], and the bins of columns: [d, B] and [d, C, B].
+
+        The last are conditional on the class, and agree with both others.
+        """
+        plan = self.plan
+        share, masses = self.shares(public), self.masses(public.joint, public.joint_precision)
+        noise = self.noise(public.joint_precision)
+        total = self._totals(public, masses, noise)
+
+        def of_class(counts: Array, size: Array) -> Array:
+            return self._of_class(counts, size, total, noise)
+
+        table = jax.vmap(of_class, (1, 0), 1)(masses, share) + FLOOR
+        table = fitted(table, jnp.broadcast_to(share, (plan.d, plan.classes)), total)
+        return share, total, table / table.sum(2, keepdims=True)
+
+    def _totals(self, public: Public, masses: Array, noise: Array) -> Array:
+        """Masses of the bins of each column, [d, B]: of histograms and of tables, by precision."""
+        plan = self.plan
+        total = self.binned(public.fine, public.bin_of, plan.bins)
+        if plan.histograms:
+            cells = self.binned(jnp.asarray(plan.grid.real, jnp.float32), public.bin_of, plan.bins)
+            unit = plan.noise(plan.d + 1) / plan.records
+            first = 1 / (jnp.maximum(cells, 1) * unit**2 + FLOOR**2)
+            second = 1 / (plan.classes * noise**2 + FLOOR**2)[:, None]
+            total = (total * first + masses.sum(1) * second) / (first + second)
+        else:
+            total = jnp.where((noise < 100)[:, None], masses.sum(1), total)
+        exists = self.binned(jnp.asarray(plan.grid.real, jnp.float32), public.bin_of, plan.bins) > 0
+        total = simplex(jnp.where(exists, total, -jnp.inf)) + FLOOR * exists
+        return total / total.sum(1, keepdims=True)
+
+    def _of_class(self, counts: Array, size: Array, total: Array, noise: Array) -> Array:
+        """Masses [d, B] of a class of this size: smoothed, and shrunk towards those of all."""
+        bins = self.plan.bins
+        room = jnp.clip(size / (2 * noise + 1e-12), 2, bins)[:, None]
+        middle = jnp.cumsum(total, 1) - total / 2
+        part = jnp.where(room >= bins, jnp.arange(bins), jnp.floor(middle * room).astype(jnp.int32))
+        part = jnp.clip(part, 0, bins - 1)
+        merged = self.binned(counts, part, bins) / size
+        base = self.binned(total, part, bins)
+        many = self.binned(jnp.ones_like(counts), part, bins)
+        spread = jnp.sum(many * (base > 0), 1) * (noise / size)**2
+        kept = jax.vmap(simplex)(jnp.where(base > 0, merged, -jnp.inf))
+        factor = shrunk(jnp.sum((merged - base)**2 * (base > 0), 1), spread)[:, None]
+        mass = factor * kept + (1 - factor) * base
+        ratio = jnp.where(base > 0, mass / jnp.maximum(base, 1e-12), 0)
+        return jnp.take_along_axis(ratio, part, 1) * total * size
+
+    def edges(self, public: Public, share: Array, cond: Array) -> Array:
+        """Returns, of a column's bins given class and group of the parent, [d, C, G, B]."""
+        plan = self.plan
+        size = plan.groups
+        grouped = jax.vmap(lambda c: self.binned(c, public.group_of, size), 1, 1)(cond)
+        rows = grouped[public.parent]
+        free = rows[..., None] * grouped[:, :, None]  # independent, given the class
+        counted = self.masses(public.edge, public.edge_precision)
+        noise = self.noise(public.edge_precision)[:, None, None, None]
+        pooled = self._pooled(counted, free, share, noise[:, 0], rows, grouped)
+        if plan.edge_classes > 1:
+            wide = share[:, None, None]
+            sized = counted / wide
+            spread = (noise / wide)**2 * size**2
+            factor = shrunk(jnp.sum((sized - pooled)**2, (2, 3), keepdims=True), spread)
+            flat = jax.vmap(jax.vmap(simplex))(sized.reshape(*sized.shape[:2], -1))
+            pooled = factor * flat.reshape(sized.shape) + (1 - factor) * pooled
+        t = fitted(0.99 * pooled + 0.01 * free + FLOOR, rows, grouped)
+        t = t / jnp.maximum(t.sum(3, keepdims=True), 1e-12)  # P(group | class, parent's group)
+        inside = jnp.take_along_axis(grouped, public.group_of[:, None].repeat(plan.classes, 1), 2)
+        within = cond / jnp.maximum(inside, 1e-12)  # P(bin | class, group)
+        place = public.group_of[:, None, None].repeat(plan.classes, 1).repeat(size, 2)
+        table = jnp.take_along_axis(t, place, 3) * within[:, :, None]
+        alone = jnp.broadcast_to(cond[:, :, None], table.shape)
+        return jnp.where((public.parent < 0)[:, None, None, None], alone, table)
+
+    def _pooled(self, counted: Array, free: Array, share: Array, noise: Array, rows: Array,
+                grouped: Array) -> Array:
+        """The table of an edge over all classes, shrunk, with the margins of each class."""
+        over = jnp.einsum("c,dcgh->dgh", share, free)
+        both = counted.sum(1)
+        spread = self.plan.edge_classes * self.plan.groups**2 * noise**2
+        factor = shrunk(jnp.sum((both - over)**2, (1, 2), keepdims=True), spread)
+        flat = simplex(both.reshape(len(both), -1)).reshape(both.shape)
+        mixed = factor * flat + (1 - factor) * over
+        # Of each class what it would have of its own margins, times what the pair is beyond them.
+        beyond = (mixed + FLOOR) / (over + FLOOR)
+        return fitted(free * beyond[:, None] + FLOOR, rows, grouped)
+
+    def model(self, public: Public) -> Model:
+        """Returns the arrays of `methods.shared.tree`."""
+        share, _, cond = self.columns(public)
+        start, width = map(jnp.asarray, self.plan.grid.ends)
+        return {"share": share, "table": self.edges(public, share, cond), "parent": public.parent,
+                "order": public.order, "bin_of": public.bin_of, "group_of": public.group_of,
+                "fine": public.fine, "start": start, "width": width}
+
+    def coarse(self, public: Public, cond: Array) -> Array:
+        """Returns bins given the class as the groups of the pairs' tables: [d, C, 4]."""
+        nodes = jnp.arange(self.plan.d)[:, None]
+        mass = self.binned(public.fine, public.bin_of, self.plan.bins)
+        inside = public.fine / jnp.maximum(mass[nodes, public.bin_of], 1e-12)
+        cells = jnp.take_along_axis(cond, public.bin_of[:, None].repeat(self.plan.classes, 1), 2)
+        return jax.vmap(lambda of: self.binned(of * inside, public.coarse_of, COARSE), 1, 1)(cells)
+
+
+def shrunk(distance: Array, spread: Array) -> Array:
+    """Returns the share of a noisy deviation that is kept.
+
+    Args:
+        distance: squared distance of noisy masses from what they are shrunk to.
+        spread: what noise alone would make of it, on average.
+    """
+    return jnp.clip(1 - spread / jnp.maximum(distance, 1e-20), 0, 1)
