@@ -75,7 +75,8 @@ OURS: dict[str, Flags] = {
     "dpsinkhorn": lambda dataset: ["--teachers", str(min(200, len(dataset.y_train))),
                                    "--class-epsilon", "0.01"],
 }
-"""Name -> the flags of `dpgen_jax.train`, beside the data, the budget and the run folder."""
+"""Name -> the flags of `dpgen_jax.train`, beside the data, the budget and the run folder; the
+preset is `table` where no other is named."""
 
 
 @dataclasses.dataclass(frozen=True)
