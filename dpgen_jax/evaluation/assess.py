@@ -184,11 +184,22 @@ def _table(release: Release, spec: TableSpec, dataset: Dataset, options: Evaluat
         raise UserError("--inception-weights is for images; this release makes a table")
     draw = _once(lambda n, seed: delivered(release, spec, n, seed))
     parts = [table_scores.utility(draw, _test(dataset), _train(dataset), spec, options, log)]
+    if spec.constraints:
+        parts.append(_timed("constraints", lambda: {
+            "constraints": _mended(release, parts[0]["n_samples"])}))
     if "membership" in options.metrics:
         n_compared = min(MAX_COMPARED["full"], parts[0]["n_samples"])
         parts.append(_timed("membership", lambda: _membership(
             release, [draw(n_compared, seed) for seed in range(parts[0]["seeds"])], dataset, log)))
     return _merged(parts)
+
+
+def _mended(release: Release, n: int) -> list[str]:
+    """Return lines on how many synthetic rows had to be changed to keep the constraints."""
+    sampler = release.stream(n, seed=0)
+    for _ in sampler:
+        pass
+    return sampler.report()
 
 
 def _membership(release: Release, draws: Sequence[Images], dataset: Dataset, log: Log

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpgen_jax.core.types import Column, TableSpec
+from dpgen_jax.data import forms, transform
 from dpgen_jax.evaluation import marginals
 from dpgen_jax.evaluation.marginals import Rows
 from dpgen_jax.evaluation.scores import percent
@@ -19,7 +20,7 @@ POINTS, FACTOR = 0.05, 1.5
 """The share of a class is wrong where it is off by more than these points, or by this factor."""
 ERRORS = 3
 """Standard errors that a difference of shares must exceed as well."""
-MAX_SHOWN = 3
+MAX_SHOWN = 2
 """The most values of a column that a sentence names on either side."""
 
 
@@ -49,27 +50,38 @@ def _sentence(values: np.ndarray, truth: np.ndarray, column: Column, distance: M
     ours, theirs = (marginals.bin_shares(part, column) for part in (values, truth))
     names = bin_names(column)
     parts = []
-    for sign, much in ((1, "too many"), (-1, "too few")):
+    for sign, much in ((1, "Too many"), (-1, "Too few")):
         worst = [i for i in np.argsort(-sign * (ours - theirs), kind="stable")[:MAX_SHOWN].tolist()
-                 if sign * (ours[i] - theirs[i]) > max(POINTS, FAR / 5)]
+                 if sign * (ours[i] - theirs[i]) > POINTS]
         if worst:
-            parts.append(f"{much} " + ", ".join(
-                f"{names[i]} ({percent(ours[i])} of synthetic rows, {percent(theirs[i])} of real "
-                "ones)" for i in worst))
+            parts.append(f" {much}: " + ", ".join(
+                f"{names[i]} ({percent(ours[i])}, real {percent(theirs[i])})" for i in worst) + ".")
     floor = distance["floor"]
-    beside = "" if floor is None else f"; real rows differ by {percent(floor)}"
-    detail = f": {'; '.join(parts)}" if parts else ""
-    return (f"{column.name}: {percent(distance['mean'])} of the rows would have to move"
-            f"{beside}{detail}.")
+    beside = "" if floor is None else f" (among real ones {percent(floor)})"
+    return (f"{column.name}: {percent(distance['mean'])} of the rows would have to move{beside}."
+            f"{''.join(parts)}")
 
 
 def bin_names(column: Column) -> list[str]:
-    """Return the name of each bin of `marginals.bin_shares`, the last of which is null."""
+    """Return the name of each bin of `marginals.bin_shares`, the last of which is null.
+
+    Args:
+      column: The column.
+
+    Returns:
+      Its categories, or ranges of its numbers, dates or times as they are written.
+    """
     if column.categories:
         return [*column.categories, "null"]
-    edges = np.linspace(column.low, column.high, marginals.BINS + 1)
-    texts = [f"{edge:,.0f}" if 1e4 <= abs(edge) < 1e9 else f"{edge:.4g}" for edge in edges]
-    return [*(f"{low} to {high}" for low, high in zip(texts, texts[1:], strict=False)), "null"]
+    if column.kind == "integer" and column.scale == "linear":  # whole numbers lie in one bin each
+        edges = np.ceil(np.linspace(column.low, column.high, marginals.BINS + 1) - 1e-9)
+        lows, highs = edges[:-1], np.maximum(np.append(edges[1:-1] - 1, column.high), edges[:-1])
+    else:
+        edges = transform.from_unit(column, np.linspace(0, 1, marginals.BINS + 1))
+        lows, highs = edges[:-1], edges[1:]
+    ranges = zip(forms.texts(column, lows), forms.texts(column, highs), strict=True)
+    return [*(low if low == high else f"{low} to {high}" for low, high in ranges),
+            *forms.texts(column, np.array(column.special)), "null"]
 
 
 def label_shares(draws: Sequence[Rows], test: Rows, spec: TableSpec) -> list[dict[str, Any]]:

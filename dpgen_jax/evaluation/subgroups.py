@@ -14,6 +14,7 @@ import numpy as np
 
 from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.types import Column, TableSpec, UserError
+from dpgen_jax.data import forms
 from dpgen_jax.data.base import listed
 from dpgen_jax.evaluation import marginals
 from dpgen_jax.evaluation.marginals import Rows
@@ -83,7 +84,8 @@ def subgroups(groupings: Sequence[Grouping], draws: Sequence[Rows], test: Rows, 
       For each group {"by", "group", "n_test", "n_synthetic", "synthetic_share", "real_share"}, with
       "one_way_tvd" and "two_way_tvd" as `marginals.fidelity` gives them, of equal numbers of rows;
       "metric", "gen2real" and "real2real", the score on the group's held-out rows of `MODEL`
-      trained on all rows; and "note" where something is left out, and why.
+      trained on all rows, and "n_rarest", how many of them are of the rarest class; and "note"
+      where something is left out, and why.
     """
     if not groupings:
         return []
@@ -93,7 +95,9 @@ def subgroups(groupings: Sequence[Grouping], draws: Sequence[Rows], test: Rows, 
     result = []
     for grouping in groupings:
         log(f"subgroups by {grouping.name}")
-        result += [_measured(grouping, group, draws, test, real, predicted)
+        # within a group the column that makes it is nearly constant: nothing is to be predicted
+        known = goal is None or goal.column in grouping.columns
+        result += [_measured(grouping, group, draws, test, real, None if known else predicted)
                    for group in _groups(grouping, test)]
     return result
 
@@ -111,7 +115,11 @@ class _Group:
         cells, kept = marginals.cells(grouping.spec, rows), np.ones(len(rows[1]), bool)
         for column, (low, high) in zip(grouping.columns, self.ranges, strict=True):
             values = cells[:, grouping.spec.all_columns.index(column)]
-            kept &= np.isnan(values) if np.isnan(low) else (values >= low) & (values <= high)
+            if np.isnan(low):
+                kept &= np.isnan(values)
+            else:
+                kept &= (values >= low) & (values <= high)
+                kept &= (low == high) | ~np.isin(values, column.special)
         return kept
 
 
@@ -133,16 +141,19 @@ def _groups(grouping: Grouping, test: Rows) -> list[_Group]:
 
 def _values(column: Column, values: np.ndarray) -> Iterator[tuple[str, tuple[float, float]]]:
     """Yield the name and the range of each group of one column."""
-    known = values[~np.isnan(values)]
+    known = values[~np.isnan(values) & ~np.isin(values, column.special)]
     if column.categories:
         for code, name in enumerate(column.categories):
             yield name, (code, code)
     elif len(known):
-        edges = [column.low, *np.unique(np.quantile(known, QUARTERS)), np.inf]
-        for low, high in zip(edges, edges[1:], strict=False):
-            below = float(np.nextafter(high, -np.inf))
-            top = column.high if np.isinf(high) else high
-            yield f"{column.name} {low:.6g} to {top:.6g}", (low, below)
+        edges = np.array([column.low, *np.unique(np.quantile(known, QUARTERS)), column.high])
+        texts = forms.texts(column, edges)
+        for i, (low, high) in enumerate(zip(edges, edges[1:], strict=False), 1):
+            last = high if i == len(edges) - 1 else np.nextafter(high, -np.inf)
+            yield f"{column.name} {texts[i - 1]} to {texts[i]}", (low, last)
+    for value, text in zip(column.special, forms.texts(column, np.array(column.special)),
+                           strict=True):
+        yield f"{column.name} {text}", (value, value)
     if column.nullable:
         yield f"{column.name} null", (np.nan, np.nan)
 
@@ -162,13 +173,13 @@ class _Predicted:
                             for task, trains in tasks.items()})
 
     def scores(self, test: Rows) -> dict[str, Any]:
-        """Return "metric", "gen2real" and "real2real" on these rows; {} where they are too few."""
+        """Return the score of each task on these rows, and what it is; {} where they are few."""
         tested, metric = self.target.problem(test), self.target.metric
         counts = (np.bincount(tested[1].astype(np.int64)) if self.target.column.categories
                   else np.array([len(tested[1])]))
         if (counts >= MIN_CLASS).sum() < (2 if self.target.column.categories else 1):
             return {}
-        result: dict[str, Any] = {"metric": metric}
+        result: dict[str, Any] = {"metric": metric, "n_rarest": int(counts[counts > 0].min())}
         for task, trained in self.trained.items():
             if trained and None not in trained:
                 result[task] = summary([self.target.judge(model, tested)[metric]

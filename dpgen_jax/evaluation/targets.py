@@ -1,7 +1,7 @@
 """How well columns of a table are predicted: any column from all others, the label among them.
 
 A column of categories is a problem of classes, scored by `table_models.Scores`; a number is one of
-regression, scored by R2. Rows in which the target is null are left out.
+regression, scored by R2. Rows in which the target is null, or a special value, are left out.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Target:
     def problem(self, rows: Rows) -> Rows:
         """Return the features float [m, F'] and the target's values [m] of rows that have one.
 
-        Values are classes int, or numbers as shares of the range between their bounds.
+        Values are classes int, or numbers between their bounds, 0 to 1 on the column's scale.
 
         Args:
           rows: Encoded rows float [n, F] and labels int [n].
@@ -62,14 +62,13 @@ class Target:
         start = sum(column.width for column in self.spec.columns[:place])
         own = slice(start, start + self.column.width)
         values = transform.decode(self.spec, x)[:, place]
-        known = ~np.isnan(values)
+        known = ~np.isnan(values) & ~np.isin(values, self.column.special)
         others = np.delete(x, np.r_[own], 1)
         if self.spec.labelled:
             others = np.column_stack([others, np.eye(self.spec.classes)[y]])
         if self.column.categories:
             return others[known], values[known].astype(np.int64)
-        low, high = transform.bounds(self.column)
-        return others[known], (values[known] - low) / ((high - low) or 1.0)
+        return others[known], transform.unit(self.column, values[known])
 
     def fit(self, model: str, train: Rows, seed: int = 0) -> Any:
         """Return a trained model; None where rows are too few.

@@ -22,6 +22,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from dpgen_jax.core import checks
 from dpgen_jax.core.types import Column, TableSpec, UserError
+from dpgen_jax.data import forms, transform
 from dpgen_jax.run import metrics
 
 TILE = 56
@@ -137,8 +138,9 @@ def marginals(spec: TableSpec, x: np.ndarray, y: np.ndarray, path: str | Path) -
     """Draws the histogram of each column of a SYNTHETIC table, a small panel each, the label first.
 
     x: float64 [n, columns], a number as it is, a category as its index, NaN for null, which has a
-    grey bar of its own; y: classes int [n]. A number has 20 bins between its declared bounds. Of
-    more than `MAX_PANELS` columns the first are drawn, and the title says so. Returns the path.
+    grey bar of its own, as a special value; y: classes int [n]. A number has 20 bins between its
+    declared bounds, on its scale. Of more than `MAX_PANELS` columns the first are drawn, and the
+    title says so. Returns the path.
 
     Raises:
         UserError: For another shape or no rows.
@@ -167,34 +169,43 @@ def marginals(spec: TableSpec, x: np.ndarray, y: np.ndarray, path: str | Path) -
 
 
 def marginal(axes: Axes, column: Column, values: np.ndarray) -> None:
-    """One panel: bars of percentages, the null bar apart on the right."""
+    """One panel: bars of percentages; those of special values and of null apart on the right."""
     null = np.isnan(values)
+    known = values[~null & ~np.isin(values, column.special)]
     if column.categories:
         count = len(column.categories)
         edges = np.linspace(0, count, min(count, MAX_BARS) + 1).round() - 0.5
         places = np.unique(np.linspace(0, count - 1, min(8, count)).round())
         names = [short(column.categories[int(place)]) for place in places]
     else:
-        low = column.low  # the bounds may be one number
-        high = column.high if column.high > low else low + max(1.0, abs(low))
-        edges = np.linspace(low, high, 21)
-        places = np.array([low, (low + high) / 2, high])
-        names = [f"{p:,.0f}" if 1e3 <= abs(p) < 1e7 else f"{p:.4g}" for p in places]
-    counts = np.histogram(values[~null], edges)[0] * 100 / len(values)
+        known, edges = transform.unit(column, known), np.linspace(0, 1, 21)
+        places = np.array([0, 0.5, 1])
+        names = _numbers(column, transform.from_unit(column, places))
+    counts = np.histogram(known, edges)[0] * 100 / len(values)
     widths = np.diff(edges) * (0.9 if column.categories else 1)
     axes.bar((edges[:-1] + edges[1:]) / 2, counts, widths)
-    if column.nullable:
-        span = edges[-1] - edges[0]
-        wide = max(widths[0], 0.06 * span)
-        place = edges[-1] + 0.2 * span + wide / 2
-        axes.bar(place, 100 * null.mean(), wide, color=NULL_COLOUR)
-        places, names = np.append(places, place), [*names, "null"]
+    apart = dict(zip(_numbers(column, np.array(column.special)),
+                     [values == value for value in column.special], strict=True))
+    span = edges[-1] - edges[0]
+    wide = max(widths[0], 0.06 * span)
+    for i, (name, rows) in enumerate((apart | ({"null": null} if column.nullable else {})).items()):
+        place = edges[-1] + 0.2 * span * (i + 1) + wide / 2
+        axes.bar(place, 100 * rows.mean(), wide, color=NULL_COLOUR)
+        places, names = np.append(places, place), [*names, name]
     crowded = len(column.categories) > 0 and max(map(len, names)) * len(names) > 26
     axes.set_xticks(places, names, rotation=90 if crowded else 0, fontsize=7)
     axes.yaxis.set_major_locator(MaxNLocator(3))
     axes.tick_params(axis="y", labelsize=7)
     axes.set_title(short(column.name, 24), fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _numbers(column: Column, values: np.ndarray) -> list[str]:
+    """Short texts of numbers, dates or times."""
+    if column.written != "plain" or column.unit:
+        return [short(text) for text in forms.texts(column, values)]
+    return [f"{value:,.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.4g}"
+            for value in values.tolist()]
 
 
 def short(text: str, most: int = 12) -> str:

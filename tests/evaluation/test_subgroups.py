@@ -7,7 +7,7 @@ import pytest
 from people_table import SPEC, table
 
 from dpgen_jax.core.config import Evaluation, from_json, to_json
-from dpgen_jax.core.types import NO_LABEL, TableSpec, UserError
+from dpgen_jax.core.types import NO_LABEL, Column, TableSpec, UserError
 from dpgen_jax.data import transform, writing
 from dpgen_jax.evaluation import deviations, marginals, subgroups, table_models, targets
 from dpgen_jax.evaluation import tables as t
@@ -88,7 +88,7 @@ def test_subgroups_are_those_that_were_named_and_small_ones_are_not_judged():
     assert "the subgroups" in verdict.sentence({"subgroups": groups, "fidelity": {}})
 
     few = (test[0][:40], test[1][:40])
-    crossed = subgroups.subgroups(subgroups.named(SPEC, ["sex, ill"]), [(x, y)], few, real)
+    crossed = subgroups.subgroups(subgroups.named(SPEC, ["sex, ill"]), [(x, y)], few, None)
     assert len(crossed) == 4 and sum(group["n_test"] for group in crossed) == 40
     for group in crossed:
         assert "too few held-out rows" in group["note"] and "real_share" not in group
@@ -137,12 +137,39 @@ def test_a_column_that_is_far_off_is_named_with_its_worst_values():
         columns, marginals.one_way_tvd(made, real, columns), strict=True)}
     (said,) = deviations.far_off([made], real, columns, distances)
     assert said == (
-        "age: 100 % of the rows would have to move; real rows differ by 1 %: too many 50 to 55 "
-        "(100 % of synthetic rows, 0 % of real ones); too few 10 to 15 (0 % of synthetic rows, "
-        "50 % of real ones), 90 to 95 (0 % of synthetic rows, 50 % of real ones).")
+        "age: 100 % of the rows would have to move (among real ones 1 %). Too many: 50 to 54 "
+        "(100 %, real 0 %). Too few: 10 to 14 (0 %, real 50 %), 90 to 94 (0 %, real 50 %).")
 
 
 def test_the_line_between_classes_is_drawn_by_the_training_rows():
     line = table_models._line(np.array([0.1, 0.2, 0.3, 0.9]), np.array([0, 0, 1, 1]))
     assert line == pytest.approx(0.25)
     assert table_models._line(np.array([0.1, 0.2]), np.array([0, 0])) == 0.5
+
+
+def test_a_verdict_speaks_of_what_can_be_kept():
+    def said(synthetic, real, metric="auroc"):
+        return verdict.sentence({task: {"lr": {metric: {"mean": score, "std": 0.0}}} for task, score
+                                 in (("gen2real", synthetic), ("real2real", real))})
+
+    assert said(0.81, 0.9) == "Keeps 0.81 of 0.90 AUROC."
+    assert said(0.5, 0.9) == "Keeps nothing of 0.90 AUROC: 0.50."
+    assert said(0.5, 0.51) == "There is nothing to keep: real records give 0.51 AUROC themselves."
+    target = {"pay": {"gen2real": {name: {"r2": {"mean": score}} for name, score in (
+        ("ridge", -3.0), ("forest", 0.4))}, "real2real": {"ridge": {"r2": {"mean": 0.8}}}}}
+    assert verdict.sentence({"targets": target}) == (
+        "Keeps 0.40 of 0.80 R\u00b2 (pay from the other columns, best model).")
+    assert verdict.sentence({}) == "" and verdict.numbers({}) == ()
+
+
+def test_bins_have_the_names_of_what_lies_in_them():
+    age, ordinal = Column("age", "integer", 0, 100), SPEC.columns[3]
+    assert deviations.bin_names(age)[:2] == ["0 to 4", "5 to 9"]
+    assert deviations.bin_names(age)[-2:] == ["95 to 100", "null"]
+    assert deviations.bin_names(ordinal) == ["low", "mid", "high", "null"]
+    for column in (age, Column("years", "integer", 1, 16), Column("x", "integer", -3, 4)):
+        names = deviations.bin_names(column)
+        for value in range(int(column.low), int(column.high) + 1):
+            place = int(np.argmax(marginals.bin_shares(np.array([float(value)]), column)))
+            low, *high = map(int, names[place].split(" to "))
+            assert low <= value <= (high or [low])[0], (column, value, names[place])

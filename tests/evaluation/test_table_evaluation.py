@@ -18,6 +18,7 @@ class FakeDataset:
     spec: TableSpec = SPEC
     name: str = "people"
     notes: tuple = ()
+    subjects: None = None
     x_train, y_train = table(120, 8)
     x_test, y_test = table(100, 9)
 

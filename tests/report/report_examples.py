@@ -162,6 +162,7 @@ def table_metrics(table, **changes):
             "subgroups": [
                 {"by": names[2], "group": "surgery", "n_test": 412, "n_synthetic": 388,
                  "synthetic_share": leaf(0.4), "real_share": 0.41, "metric": "auroc",
+                 "n_rarest": 57,
                  "gen2real": leaf(0.71), "real2real": leaf(0.9),
                  "one_way_tvd": leaf(0.2, 0.03), "two_way_tvd": leaf(0.31, 0.11)},
                 {"by": names[2], "group": "other", "n_test": 12, "n_synthetic": 3,

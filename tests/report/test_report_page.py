@@ -205,7 +205,7 @@ KEYS = {"mean", "std", "values", "floor", *explain.NEEDED, "events", "count", "d
         "not_accounted", "gen2real", "real2real", "accuracy", "membership", "attacks", "sentence",
         "fidelity", "columns", "one_way_tvd", "label_shares", "class", "synthetic", "real", "wrong",
         "subgroups", "by", "group", "n_test", "real_share", "synthetic_share", "metric", "targets",
-        "setting", "name", "text", "spec", "label", "config"}
+        "n_rarest", "setting", "name", "text", "spec", "label", "config"}
 
 
 def test_text_stays_text():
@@ -287,5 +287,5 @@ def test_what_only_tables_have_is_on_the_page(read):
     assert result.row("back")[:2] == ["50 %", "20 %\u2020"]
     assert result.row("ridge regression") == [
         "-1.299 \u00b1 0.012\u2020", "0.611 \u00b1 0.012\u2020"]
-    assert result.row("surgery")[:3] == ["412\u2020", "41 %\u2020", "40 %"]
+    assert result.row("surgery")[:4] == ["412\u2020", "57\u2020", "41 %\u2020", "40 %"]
     assert "too few held-out rows" in result.row("other")[-1]

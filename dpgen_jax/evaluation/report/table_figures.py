@@ -35,7 +35,10 @@ def marginals(spec: TableSpec, synthetic: np.ndarray, test: np.ndarray) -> Figur
     """
     columns = tables.columns(spec)
     order = list(range(len(columns)))
-    order = (order[-1:] + order[:-1] if spec.labelled else order)[:MAX_PANELS]
+    order = order[-1:] + order[:-1] if spec.labelled else order
+    if len(order) > MAX_PANELS:
+        distances = tables.one_way_tvd(synthetic, test, columns)
+        order = np.sort(np.argsort(-distances, kind="stable")[:MAX_PANELS]).tolist()
 
     def draw(drawing: Drawing) -> None:
         for axes, i in zip(axes_in(drawing, len(order), min(4, len(order))), order, strict=True):
@@ -49,7 +52,7 @@ def marginals(spec: TableSpec, synthetic: np.ndarray, test: np.ndarray) -> Figur
             axes.grid(False)
 
     part = ("" if len(order) == len(columns)
-            else f" {len(order)} of {len(columns)} columns are drawn.")
+            else f" {len(order)} of {len(columns)} columns are drawn, those that are farthest off.")
     return Figure("Columns: synthetic and held-out real records", "Share of rows in %. Filled: "
                   f"synthetic; outlined: held-out real records.{part}",
                   svg(0.3 + 1.55 * math.ceil(len(order) / min(4, len(order))), draw),

@@ -47,12 +47,15 @@ def _grouped(by: str, groups: Sequence[dict[str, Any]]) -> Table:
     """Return the table of one grouping."""
     metric = next((group["metric"] for group in groups if "metric" in group), "")
     tasks = ("gen2real", "real2real") if metric else ()
-    heads = ["held-out rows", "share of real rows", "share of synthetic rows", "columns, TVD",
-             "real", "pairs, TVD", "real", *(f"{label(metric)}, {TASKS[task]}" for task in tasks)]
+    heads = ["held-out rows", *["of the rarest class"] * (metric == "auroc"), "share of real rows",
+             "share of synthetic rows", "columns, TVD", "real", "pairs, TVD", "real",
+             *(f"{label(metric)}, {TASKS[task]}" for task in tasks)]
     rows = []
     for group in groups:
-        cells = [Cell(number(group["n_test"]), True), _share(group.get("real_share"), True),
-                 _share(group.get("synthetic_share", {}).get("mean"), False)]
+        cells = [Cell(number(group["n_test"]), True)]
+        cells += [Cell(number(group.get("n_rarest")), True)] * (metric == "auroc")
+        cells += [_share(group.get("real_share"), True),
+                  _share(group.get("synthetic_share", {}).get("mean"), False)]
         for name in ("one_way_tvd", "two_way_tvd"):
             leaf = group.get(name)
             cells += [Cell(score(leaf), True), floor_cell(leaf)] if leaf else [NOTHING] * 2

@@ -31,6 +31,8 @@ def lines(results: dict[str, Any]) -> Iterator[str]:
     yield from _subgroups(results)
     if "schema_violations" in results:
         yield f"share of cells that break the schema: {results['schema_violations']['mean']:.2g}"
+    for line in results.get("constraints", ()):
+        yield f"synthetic rows: {line}"
     if "membership" in results:
         yield results["membership"]["sentence"]
     for note in results.get("notes", []):
@@ -38,14 +40,14 @@ def lines(results: dict[str, Any]) -> Iterator[str]:
 
 
 def _tasks(results: dict[str, Any]) -> Iterator[str]:
-    """Yield a line for each classifier and score; not for an accuracy beside a balanced one."""
+    """Yield a line for each classifier and ranking score, or for its accuracy without one."""
     tasks = [task for task in TASKS if task in results]
     for name, scores in results[tasks[0]].items() if tasks else ():
-        shown = [m for m in ("auroc", "auprc", "balanced_accuracy") if m in scores] or ["accuracy"]
+        shown = [m for m in ("auroc", "auprc") if m in scores] or ["accuracy"]
         for metric in shown:
             parts = [f"{task} {_number(results[task][name][metric])}" for task in tasks
                      if name in results[task]]
-            yield f"{name:19} {metric:17}  {'   '.join(parts)}"
+            yield f"{name:19} {metric:8}  {'   '.join(parts)}"
 
 
 def _targets(results: dict[str, Any]) -> Iterator[str]:
@@ -57,7 +59,7 @@ def _targets(results: dict[str, Any]) -> Iterator[str]:
             best = max((scores[metric] for scores in models.values()), key=lambda s: s["mean"])
             parts.append(f"{task} {_number(best)}")
         if parts:
-            yield f"{name:19} {metric:17}  {'   '.join(parts)}   (best model)"
+            yield f"{name:19} {metric:8}  {'   '.join(parts)}   (best model)"
 
 
 def _likeness(results: dict[str, Any]) -> Iterator[str]:

@@ -16,6 +16,8 @@ from dpgen_jax.evaluation.scores import percent
 NAMED = 2
 """The most classes or columns that the sentence names."""
 CLASSIFIER_METRICS = ("auroc", "accuracy")
+NOTHING_LEARNT = {"auroc": 0.52, "r2": 0.02}
+"""Scores up to which a model has learnt nothing."""
 
 
 class Bounded(NamedTuple):
@@ -116,11 +118,16 @@ def _use(metrics: Mapping[str, Any]) -> str:
         floor = pairs.get("floor")
         beside = "" if floor is None else f", where real rows among themselves are {floor:.3f} off"
         return f"pairs of columns are {pairs['mean']:.3f} off{beside}"
-    of = "" if found.real is None else f" of {found.real:.2f}"
     about = "" if found.what.startswith("mean") else f" ({found.what})"
+    name, floor = label(found.metric), NOTHING_LEARNT.get(found.metric, 0.0)
     if found.real is None:
-        return f"reaches {found.synthetic:.2f} {label(found.metric)}{about}"
-    return f"keeps {found.synthetic:.2f}{of} {label(found.metric)}{about}"
+        return f"reaches {found.synthetic:.2f} {name}{about}"
+    if found.real <= floor:
+        return (f"there is nothing to keep: real records give {found.real:.2f} {name} themselves"
+                f"{about}")
+    if found.synthetic <= floor:
+        return f"keeps nothing of {found.real:.2f} {name}: {found.synthetic:.2f}{about}"
+    return f"keeps {found.synthetic:.2f} of {found.real:.2f} {name}{about}"
 
 
 def _shares(metrics: Mapping[str, Any]) -> str:
@@ -151,15 +158,35 @@ def _columns(metrics: Mapping[str, Any]) -> str:
 
 
 def _groups(metrics: Mapping[str, Any]) -> str:
-    """Return the subgroup that comes off worst, in score if there is one."""
-    groups = [group for group in metrics.get("subgroups", ())
-              if is_leaf(group.get("gen2real")) and is_leaf(group.get("real2real"))]
-    if not groups:
+    """Return the subgroup that comes off worst: in score where models learn, else in pairs."""
+    groups = metrics.get("subgroups", ())
+    scored = [group for group in groups if is_leaf(group.get("gen2real"))
+              and is_leaf(group.get("real2real"))
+              and group["real2real"]["mean"] > NOTHING_LEARNT.get(group["metric"], 0.0)]
+    if scored:
+        worst = max(scored, key=_loss)
+        return (f"of the subgroups {worst['group']} (by {worst['by']}) loses most, keeping "
+                f"{worst['gen2real']['mean']:.2f} of {worst['real2real']['mean']:.2f} "
+                f"{label(worst['metric'])}")
+    paired = [group for group in groups if is_leaf(group.get("two_way_tvd"))
+              and group["two_way_tvd"].get("floor") is not None]
+    if not paired:
         return ""
-    worst = min(groups, key=lambda group: group["gen2real"]["mean"] - group["real2real"]["mean"])
-    return (f"of the subgroups {worst['group']} (by {worst['by']}) loses most, keeping "
-            f"{worst['gen2real']['mean']:.2f} of {worst['real2real']['mean']:.2f} "
-            f"{label(worst['metric'])}")
+    worst = max(paired, key=lambda one: one["two_way_tvd"]["mean"] - one["two_way_tvd"]["floor"])
+    return (f"of the subgroups {worst['group']} (by {worst['by']}) is farthest off, its pairs by "
+            f"{worst['two_way_tvd']['mean']:.2f} where real rows are "
+            f"{worst['two_way_tvd']['floor']:.2f} off")
+
+
+def _loss(group: Mapping[str, Any]) -> float:
+    """Return what a subgroup loses of its score beyond two standard errors of few held-out rows.
+
+    An AUROC of mean A has variance at most A (1 - A) / m with m rows of the rarer class (van
+    Dantzig 1951); the same is taken for R2.
+    """
+    score = min(max(group["gen2real"]["mean"], 0.0), 1.0)
+    error = math.sqrt(score * (1 - score) / max(group.get("n_rarest") or 1, 1))
+    return float(group["real2real"]["mean"] - group["gen2real"]["mean"] - 2 * error)
 
 
 def _used(metrics: Mapping[str, Any]) -> Bounded | None:
