@@ -5,7 +5,7 @@ from dpgen_jax.presets import Preset, numbers
 
 OURS = "this library: chosen on a validation part of the training rows of Adult and breast_cancer"
 PRESETS = {
-    "table": Preset(Config(), numbers(29), 1.0, 1e-5, 45569, OURS, dataset="table"),
+    "table": Preset(Config(), numbers(29), 1.0, 1e-5, 45569, OURS, dataset="csv"),
     "breast_cancer": Preset(Config(), numbers(30), 1.0, 1e-5, 455, OURS, dataset="breast_cancer"),
     "adult": Preset(Config(), numbers(108), 1.0, 1e-5, 32561, OURS, dataset="adult"),
 }
