@@ -12,7 +12,7 @@ Letters for shapes, used in every docstring of the package:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import jax
@@ -231,6 +231,10 @@ class Method:
         predict: ``predict(model, x float32 [N, *spec.shape] in [0, 1]) -> logits``, float32 [N, C].
         class_shares: ``class_shares(model) -> float32 [C]``, of a generator that knows how frequent
             classes are: labels are drawn so where no class counts were bought. None: equal shares.
+        conditional: ``conditional(model, wanted) -> (model, probability)``, of a generator that has
+            `class_shares` and can be told what columns may be (`methods.shared.grid.Wanted`, by
+            their names): the model of such records alone, its class shares too, and their share
+            among all records. None: it cannot.
         pretraining: Private training of every unit before the first round, or None.
         post_training: Public training after the last round and before `finalize`, or None.
     """
@@ -246,5 +250,6 @@ class Method:
     sample: Callable[[PyTree, Array, Array], Array] | None = None
     predict: Callable[[PyTree, Array], Array] | None = None
     class_shares: Callable[[PyTree], Array] | None = None
+    conditional: Callable[[PyTree, Mapping[str, Any]], tuple[PyTree, float]] | None = None
     pretraining: Pretraining | None = None
     post_training: PostTraining | None = None

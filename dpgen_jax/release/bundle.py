@@ -21,7 +21,7 @@ from dpgen_jax.core.atomic import json_bytes, write_together
 from dpgen_jax.core.config import from_json, to_json
 from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
 from dpgen_jax.data import finishing, transform
-from dpgen_jax.release import conditions, contents, model, statement
+from dpgen_jax.release import conditions, contents, exact, model, statement
 from dpgen_jax.release.sampling import CHUNK, SEEDS, Sampler, Source, finished
 from dpgen_jax.run.folder import read_json
 from dpgen_jax.version import __version__
@@ -90,10 +90,13 @@ class Release:
         """
         self._require_generator()
         seed = seed % SEEDS if seed is not None else secrets.randbits(31)
-        draw = model.drawing(self.method, self.config, self.spec, self.model, seed)
-        source = Source(draw, functools.partial(finished, self.spec), self.class_shares)
-        return Sampler(source, conditions.parse(where, self.spec), n, self._numbers(labels), seed,
-                       max_tries)
+        wanted = conditions.parse(where, self.spec)
+        made = exact.narrowed(model.built(self.method, self.config, self.spec), self.model,
+                          self.class_shares, wanted)
+        draw = model.drawing(self.method, self.config, self.spec, made.model, seed)
+        source = Source(draw, functools.partial(finished, self.spec), made.prior, made.columns,
+                        made.share)
+        return Sampler(source, wanted, n, self._numbers(labels), seed, max_tries)
 
     def encoded(self, n: int, seed: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Draws synthetic rows in the form in which a table is encoded.
