@@ -192,7 +192,7 @@ def _compared(text: str, place: int, column: Column, sign: str, value: str) -> C
         _require_order(text, column)
         bound, compare = _code(text, column, value), COMPARE[sign]
         return Condition(text, place, column, lambda codes: compare(codes, bound) & ~np.isin(
-            codes, column.special), points=(bound,))
+            codes, column.outside), points=(bound,))
     low, dots, high = value.partition("..")
     if dots and value not in column.categories:
         _require_order(text, column)
@@ -201,7 +201,7 @@ def _compared(text: str, place: int, column: Column, sign: str, value: str) -> C
         first, last = _code(text, column, low.strip()), _code(text, column, high.strip())
         return Condition(text, place, column,
                          lambda codes: (codes >= first) & (codes <= last) & ~np.isin(
-                             codes, column.special), points=(first, last))
+                             codes, column.outside), points=(first, last))
     # A category may itself hold a bar.
     values = [value] if value in column.categories else [part.strip() for part in value.split("|")]
     condition = _one_of(text, place, column, values)
