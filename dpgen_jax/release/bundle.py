@@ -194,7 +194,9 @@ class Release:
             known |= {name: i for i, name in enumerate(numbers)}
         bad = [name for name in map(str, names) if name not in known]
         if bad:
-            raise UserError(f"label {bad[0]!r} is not one of {', '.join(known)}")
+            raise UserError(f"label {bad[0]!r} is not one of {', '.join(known)}" + (
+                "" if self.spec.class_names or isinstance(self.spec, ImageSpec) else
+                "; the table has no label, so give conditions on its columns"))
         return [known[str(name)] for name in names]
 
     def _require_generator(self) -> None:

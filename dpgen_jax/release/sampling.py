@@ -87,7 +87,8 @@ class Sampler:
     Attributes:
         n: The records that were asked for.
         tries: The records that were drawn so far.
-        found: Those of them that met the conditions.
+        met: Those of them that met the conditions.
+        found: Those of them that were taken, n in the end.
     """
 
     def __init__(self, source: Source, conditions: Conditions, n: int,
@@ -113,7 +114,7 @@ class Sampler:
             raise UserError(f"cannot sample {n:,} records; at most {MOST:,} can be numbered")
         if max_tries is not None and max_tries < 1:
             raise UserError(f"max_tries is {max_tries}; at least 1 is needed")
-        self.n, self.tries, self.found = n, 0, 0
+        self.n, self.tries, self.met, self.found = n, 0, 0, 0
         self._source, self._conditions = source, conditions
         self._most = max_tries or max(LEAST_TRIES, TRIES_EACH * n)
         self._labels = _labels(source.prior, conditions, n, labels, seed)
@@ -133,8 +134,8 @@ class Sampler:
         """Returns lines on how conditions were met, and how many records a constraint changed."""
         by_model = [c for c in self._conditions.on_columns if c.place in self._source.narrowed]
         rest = [c for c in self._conditions.on_columns if c not in by_model]
-        accepted = (f"{self.found:,} of {self.tries:,} records were accepted "
-                    f"({100 * self.found / max(self.tries, 1):.3g} %)")
+        accepted = (f"{self.met:,} of {self.tries:,} drawn records met all conditions "
+                    f"({100 * self.met / max(self.tries, 1):.3g} %)")
         lines = []
         if self._conditions.on_label:
             lines.append(f"{_texts(self._conditions.on_label)}: exact, by the model")
@@ -160,7 +161,9 @@ class Sampler:
             self.tries += len(y)
             if rejects:
                 finished = self._finished(x, y)
-                kept = self._labels.take(y, self._conditions.met(finished), missing)
+                met = self._conditions.met(finished)
+                self.met += int(met.sum())
+                kept = self._labels.take(y, met, missing)
                 x, y, finished = x[kept], y[kept], finished[kept]
             self.found += len(y)
             if len(y):

@@ -138,7 +138,7 @@ def test_a_folder_needs_numpy_alone(call, tmp_path):
     np.testing.assert_array_equal(theirs["age"], ours["age"])
     np.testing.assert_array_equal(theirs["ill"], ours["ill"].astype(str))
     np.testing.assert_allclose(theirs["pay"], ours["pay"], rtol=1e-4)
-    assert "sex=f: by rejection, 1,200 of" in done.stdout
+    assert "sex=f: by rejection, " in done.stdout
     refused = alone("--where", "sex=x", "--out", "y.csv")
     assert refused.returncode == 2 and refused.stderr.startswith("error: sex=x: 'x' is no value")
 
