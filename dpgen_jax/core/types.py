@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +36,7 @@ __all__ = [
     "EMPTY",
     "NO_LABEL",
     "Array",
+    "Asked",
     "BudgetExceeded",
     "Column",
     "Identifier",
@@ -200,6 +201,22 @@ def release_public(key: Array, public: PyTree) -> PyTree:
     return public
 
 
+class Asked(NamedTuple):
+    """A noisy table of counts that a method asked for; all of it is public.
+
+    Attributes:
+        name: Its columns.
+        cells: The most counts that it has.
+        rounds: In how many releases it was asked for.
+        noise: The standard deviation of a count, in records, over all of them together.
+    """
+
+    name: str
+    cells: int
+    rounds: int
+    noise: float
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Method:
     """One system, written for one unit without a batch axis; the library stacks, chunks, shards.
@@ -231,6 +248,8 @@ class Method:
         predict: ``predict(model, x float32 [N, *spec.shape] in [0, 1]) -> logits``, float32 [N, C].
         class_shares: ``class_shares(model) -> float32 [C]``, of a generator that knows how frequent
             classes are: labels are drawn so where no class counts were bought. None: equal shares.
+        tables: ``tables(model, steps)``, the noisy tables that the releases of these steps were
+            made of, where there is such a list. Public.
         pretraining: Private training of every unit before the first round, or None.
         post_training: Public training after the last round and before `finalize`, or None.
     """
@@ -246,5 +265,6 @@ class Method:
     sample: Callable[[PyTree, Array, Array], Array] | None = None
     predict: Callable[[PyTree, Array], Array] | None = None
     class_shares: Callable[[PyTree], Array] | None = None
+    tables: Callable[[PyTree, int], tuple[Asked, ...]] | None = None
     pretraining: Pretraining | None = None
     post_training: PostTraining | None = None

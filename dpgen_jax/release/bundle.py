@@ -19,7 +19,7 @@ from dpgen_jax.aggregation.discrete_laplace import class_prior
 from dpgen_jax.core import checks, reading
 from dpgen_jax.core.atomic import json_bytes, write_together
 from dpgen_jax.core.config import from_json, to_json
-from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
+from dpgen_jax.core.types import Asked, ImageSpec, Spec, TableSpec, UserError
 from dpgen_jax.data import finishing, transform
 from dpgen_jax.release import conditions, contents, model, statement
 from dpgen_jax.release.sampling import CHUNK, SEEDS, Sampler, Source, finished
@@ -173,6 +173,13 @@ class Release:
             return None
         shares = np.maximum(np.asarray(of_model(self.model), np.float64), 0)
         return shares / shares.sum()
+
+    @property
+    def tables(self) -> tuple[Asked, ...]:
+        """The noisy tables of counts that the release was made of; none for other methods."""
+        of_model = model.built(self.method, self.config, self.spec).tables
+        steps = self.privacy.get("steps")
+        return () if of_model is None or steps is None else of_model(self.model, steps)
 
     def classes(self, names: Any) -> list[int]:
         """Returns the numbers of classes that are named.

@@ -34,6 +34,7 @@ class FakeRelease:
                "data_dependent_epsilon": None, "package_version": "0", "records": 120}
     encoded = staticmethod(table)
     classifies = False
+    tables = ()
 
     def sample(self, n, labels=None, seed=None):
         x, y = table(n, seed)
