@@ -16,8 +16,9 @@ from dpgen_jax.methods.shared.table_plan import COARSE, Plan
 def asked(plan: Plan, model: Mapping[str, Any], steps: int) -> tuple[Asked, ...]:
     """Returns the tables that were asked for, and how noisy their counts came.
 
-    Where the class is a column like any other, the model does not say which columns have a table
-    beside it: all that have no parent are listed, and the noise is what it is at most.
+    Where the class is a column like any other, the model does not say which columns without a
+    parent have a table beside it: they are one row, and the noise of what follows from how many
+    there are is what it is at most.
 
     Args:
         plan: the plan of the run.
@@ -49,6 +50,11 @@ def _listed(plan: Plan, parent: np.ndarray, kinds: tuple[int, ...]) -> Iterator[
     precision += rounds * weights**2
     noise = [unit / math.sqrt(one) if one else math.inf for one in precision]
     earlier = int(1 in kinds and not plan.with_label)
+    if plan.with_label:
+        if label and rounds and beside.any():
+            yield Asked(f"{label[0]} beside columns of no parent", plan.classes * plan.bins, rounds,
+                        noise[int(np.argmax(beside))])
+        beside &= False
     for i in np.flatnonzero(beside & (precision[:plan.d] > 0)):
         yield Asked(", ".join([names[i], *label]), plan.classes * min(plan.bins, sizes[i]),
                     rounds + earlier, noise[i])
