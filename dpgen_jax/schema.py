@@ -11,7 +11,7 @@ word `private` is bought under differential privacy instead:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,8 +19,9 @@ import tyro
 
 from dpgen_jax.core import cli, reading
 from dpgen_jax.core.errors import UserError
-from dpgen_jax.data import schema, schema_draft, subjects, tables
+from dpgen_jax.data import schema, schema_draft, subjects, tables, tfds
 from dpgen_jax.data.base import locate
+from dpgen_jax.data.dialect import Dialect, declared
 from dpgen_jax.data.parsing import Cells
 from dpgen_jax.run import schema_purchase
 
@@ -33,7 +34,7 @@ class Flags:
     """Without --schema a schema is drafted, with it and --schema-epsilon entries are bought."""
 
     source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA.csv")]
-    """the CSV file"""
+    """the CSV file, or tfds:NAME"""
     out: Path
     """the schema to write; must not exist"""
     label: str | None = None
@@ -83,24 +84,33 @@ def _document(flags: Flags) -> dict[str, Any]:
     """The schema that is drafted from the data, or the draft with its purchases."""
     buys = (flags.schema, flags.schema_epsilon) != (None, None) or flags.schema_delta
     if not buys:
-        cells = _cells(flags)
+        cells, described = _cells(flags)
         if flags.unit is not None:
             cells, _ = subjects.split(cells, flags.unit)
-        return schema_draft.draft(cells, flags.label)
+        return schema_draft.draft(cells, flags.label, described)
     if flags.unit is not None:
         raise UserError("--unit is for a draft: what is bought is bought at the level of single "
                         "rows, which does not cover all rows of a unit; declare these entries")
     if flags.label is None and flags.schema is not None and flags.schema_epsilon is not None:
         price = schema_purchase.Price(flags.schema_epsilon, flags.schema_delta)
-        cells = _cells(flags)
-        return schema_purchase.buy(schema.document(flags.schema), cells, price, flags.schema)
+        draft = schema.document(flags.schema)
+        held = draft if isinstance(draft, dict) else {}
+        columns = held.get("columns")
+        cells, _ = _cells(flags, columns if isinstance(columns, dict) else {},
+                          declared(held.get("file", {})))
+        return schema_purchase.buy(draft, cells, price, flags.schema)
     raise UserError("give --schema DRAFT with --schema-epsilon E to buy its private entries, or "
                     "neither to draft a schema, with --label COLUMN where rows have classes")
 
 
-def _cells(flags: Flags) -> Cells:
+def _cells(flags: Flags, columns: Iterable[str] = (), dialect: Dialect | None = None
+           ) -> tuple[Cells, dict[str, dict[str, Any]]]:
+    """The cells of the file, or of a table of tfds, and the entries that its description has."""
     with reading.limited(flags.max_gb):
-        return tables.read(locate(flags.source))
+        kind, _, name = flags.source.partition(":")
+        if kind == "tfds" and name:
+            return tfds.training_cells(name, columns)
+        return tables.read(locate(flags.source), dialect=dialect), {}
 
 
 if __name__ == "__main__":

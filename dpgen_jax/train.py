@@ -15,7 +15,7 @@ from dpgen_jax.core.console import program, tell
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.presets import choice
 from dpgen_jax.presets import help as short_help
-from dpgen_jax.run import typed
+from dpgen_jax.run import typed, undeclared
 
 if TYPE_CHECKING:
     from dpgen_jax.data import Dataset
@@ -79,12 +79,16 @@ class Chosen:
         args: The flags, with the preset's values where the user stated none.
         dataset: The data set.
         why: Why the method and the preset were chosen; empty where the user named both.
+        words: The flags by which it could be repeated.
+        remarks: Lines on how the data were read where the user did not say.
     """
 
     method: str
     args: Train[Any]
     dataset: Dataset
     why: str
+    words: list[str]
+    remarks: tuple[str, ...] = ()
 
 
 def parse(method: str, argv: list[str], chosen: choice.Choice | None = None) -> Train[Any]:
@@ -133,7 +137,6 @@ def command(argv: list[str]) -> int | None:
     method, words = cli.split_method(typed.resumed(argv), "")
     if "--help-all" in words:
         parse(method or choice.DEMONSTRATION[0], ["--help"])
-    words = _with_kind(words)
     if not (method or cli.peek(words, "--dataset")):
         method, _ = choice.DEMONSTRATION
     cli.use_all_cores()
@@ -142,13 +145,14 @@ def command(argv: list[str]) -> int | None:
     from dpgen_jax.run.progress import Notices
 
     args, clients = chosen.args, chosen.args.clients
-    if isinstance(args, TrainClients) and cli.peek(words, "--clients") is not None:
+    if isinstance(args, TrainClients) and cli.peek(chosen.words, "--clients") is not None:
         clients = args.config.clients  # asked for, and not a preset's
     dataset, config = protection.federated(chosen.dataset, args.config, clients, args.alpha)
     request = lifecycle.Request(
         chosen.method, args.preset, config, Budget(args.epsilon, args.delta, args.class_epsilon),
         args.runtime, args.out, args.resume, args.seed, args.monitor, args.accept_uncovered,
-        args.total_epsilon, chosen.why, typed.kept(chosen.method, words))
+        args.total_epsilon, chosen.why, typed.kept(chosen.method, chosen.words),
+        chosen.remarks)
     notices = Notices()
     if args.dry_run:
         for line in lifecycle.rehearse(request, dataset, notices=notices):
@@ -166,28 +170,22 @@ def choose(method: str, words: list[str]) -> Chosen:
         words: The flags.
 
     Returns:
-        The training; nothing is written or spent.
+        The training; nothing is written or spent, but for the names of classes that are bought.
 
     Raises:
         UserError: For flags that are no good, for data that cannot be read, and where no preset of
             the method is for such data.
     """
-    from dpgen_jax.run import preset_data
-
-    reasons: list[str] = []
-    place = cli.peek(words, "--dataset") or choice.DEMONSTRATION[1]
-    first = method or choice.method_for(choice.kind_of(place))[0]
-    args = parse(first, words)
-    if cli.peek(words, "--preset") is not None:
-        _, preset = presets.get(first, args.preset)
-        dataset = preset_data.load(args.preset, preset, place, args.data)
-    else:
-        from dpgen_jax import data
-
-        dataset = data.load(place, **vars(args.data))
-    dataset = _with_held_out(dataset, args)
-    facts = choice.Facts(choice.public_name(place, args.data.attribute), dataset.spec,
+    reading = undeclared.with_kind(words)
+    first = method or choice.method_for(choice.kind_of(reading.place))[0]
+    args = parse(first, reading.words)
+    if reading.place.startswith("folder:"):
+        reading = undeclared.folder(reading, first, args)
+        args = parse(first, reading.words)
+    words, dataset = reading.words, _loaded(first, args, reading)
+    facts = choice.Facts(choice.public_name(reading.place, args.data.attribute), dataset.spec,
                          dataset.count, dataset.clients is not None)
+    reasons: list[str] = []
     if not method:
         method, why = choice.method_for(facts.kind)
         reasons.append(why)
@@ -199,38 +197,22 @@ def choose(method: str, words: list[str]) -> Chosen:
         reasons.append(serving.why)
         if (serving.name, serving.preset) != presets.get(method, args.preset):
             args = parse(method, words, serving)
-    return Chosen(method, args, dataset, "; ".join(reasons))
+    return Chosen(method, args, dataset, "; ".join(reasons), words, reading.remarks)
 
 
-def _with_held_out(dataset: Dataset, args: Train[Any]) -> Dataset:
-    """The data set with a held-out part, before anything is spent on what could be tested on.
-
-    A resumed run holds out what it did at its start.
-    """
-    from dpgen_jax.data import held_out
-
-    share = held_out.SHARE
-    if args.resume and args.out and (args.out / "config.json").is_file():
-        share = typed.data_options(args.out).get("test_fraction", 0)
-    stated = args.data.test_fraction is not None or dataset.x_test is not None
-    if stated or dataset.clients is not None or not share or dataset.count < 3:
-        return dataset
-    return dataclasses.replace(held_out.hold_out(dataset, share),
-                               options=dataset.options | {"test_fraction": share})
-
-
-def _with_kind(words: list[str]) -> list[str]:
-    """The flags with the kind of data set before a bare path, which is said."""
-    place = cli.peek(words, "--dataset")
-    if place is None:
-        return words
+def _loaded(method: str, args: Train[Any], reading: undeclared.Reading) -> Dataset:
+    """The data set, with what was bought on it, and a held-out part."""
     from dpgen_jax import data
+    from dpgen_jax.run import preset_data
 
-    kind = "" if place.partition(":")[0] in data.SOURCES else data.kind_of(place)
-    if not kind:
-        return words
-    tell(f"note: {place} is read as {kind}:{place}")
-    return typed.merged(words, [f"--dataset={kind}:{place}"])
+    if cli.peek(reading.words, "--preset") is None:
+        dataset = data.load(reading.place, **vars(args.data))
+    else:
+        _, preset = presets.get(method, args.preset)
+        dataset = preset_data.load(args.preset, preset, reading.place, args.data)
+    if reading.bought:
+        dataset = dataclasses.replace(dataset, bought=reading.bought)
+    return undeclared.held_out_part(dataset, args)
 
 
 if __name__ == "__main__":

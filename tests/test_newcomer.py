@@ -156,9 +156,9 @@ def test_a_table_from_a_bare_path_to_its_evaluation_as_printed(tmp_path, monkeyp
                    "--out", str(tmp_path / "run"), *QUICK])
     said = capsys.readouterr().out.splitlines()
     assert said[:2] == [
-        "note: people.csv is read as csv:people.csv",
         "dpmerf, preset table-few: epsilon 1 at delta 1e-05 for each record, its label included "
-        "(replace-one); chosen for tables in general"]
+        "(replace-one); chosen for tables in general",
+        "note: people.csv is read as csv:people.csv"]
     assert any("held out for tests: a share of 0.2" in line for line in said)
     statement = read_json(tmp_path / "run/release/privacy.json")
     assert statement["records"] == 160 and statement["epsilon"] == 1.0

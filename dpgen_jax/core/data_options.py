@@ -19,7 +19,7 @@ class DataOptions:
     """folder: 1 for gray, 3 for RGB, to which every image is converted"""
     class_names: str | None = None
     """names of the classes: a,b,c or a text file with one a line. folder, places365: the class
-    folders, of which there may be no others"""
+    folders, of which there may be no others; in folder, after a last *, the others are left out"""
     schema: str | None = None
     """the schema of a csv: a YAML file, or the name of a packaged one"""
     test_csv: str | None = None

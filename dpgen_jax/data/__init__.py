@@ -83,6 +83,12 @@ def _load_csv(place: str, schema_file: str | None, test_csv: str | None, unit: s
     return tables.csv(place, schema.read(schema_file), test_csv)
 
 
+def _load_tfds(name: str, classes: int | None, image_size: int | None, download: bool,
+               schema_file: str | None) -> Dataset:
+    """Loads images or a table of tensorflow-datasets."""
+    return tfds.tfds(name, classes, image_size, download, schema_file=schema_file)
+
+
 SOURCES = {
     "glyphs": Source(_load_glyphs, sized=False),
     "digits": Source(images.digits),
@@ -98,7 +104,7 @@ SOURCES = {
                          "per_class"), sized=False),
     "cifar10": Source(cifar10.cifar10, "DIR"),
     "femnist": Source(femnist.femnist, "FILE.h5"),
-    "tfds": Source(tfds.tfds, "NAME", (*IMAGE_OPTIONS, "download")),
+    "tfds": Source(_load_tfds, "NAME", (*IMAGE_OPTIONS, "download", "schema")),
     "csv": Source(_load_csv, "FILE", ("schema", "test_csv", "unit", "rows_per_unit")),
     "adult": Source(public_tables.adult, "DIR", ()),
 }
@@ -129,8 +135,9 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
         channels: For folder, 1 or 3, to which images are converted.
         class_names: The classes in the order of their labels: names, a text with commas between
             them, or the path of a text file with one a line. They declare the number of classes,
-            and the folders of folder and places365.
-        schema: For csv, a YAML file or the name of a packaged schema (`schema.NAMES`).
+            and the folders of folder and places365; for folder, a last * leaves out all others.
+        schema: For csv, and tables of tfds, a YAML file or the name of a packaged schema
+            (`schema.NAMES`).
         test_csv: For csv, the file of the held-out part.
         test_fraction: For a data set without a held-out part, the share of its records that are
             held out (`held_out.hold_out`); 0 for none.
@@ -159,8 +166,9 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
     if source is None or (bool(colon), bool(place)) != (bool(source.place),) * 2:
         raise UserError(_unknown(spec, kind))
     with limited(max_gb):
-        names = declared(class_names)
-        options = {"class_names": names, "classes": _counted(names, classes),
+        listed = declared(class_names)
+        names = tuple(name for name in listed if name != folders.OTHERS or kind != "folder")
+        options = {"class_names": listed, "classes": _counted(names, classes),
                    "image_size": image_size, "channels": channels, "schema": schema,
                    "test_csv": test_csv, "attribute": attribute, "skip_bad": skip_bad,
                    "download": download, "resize": resize, "split": split, "per_class": per_class,

@@ -55,7 +55,9 @@ def entries(name: str, texts: list[str], is_label: bool) -> dict[str, Any]:
     unique = list(dict.fromkeys(present))
     values = _values(forms.number, present)
     if values is not None:
-        return {**_shape(values, {}), **_decimals(unique, "."), **nullable}
+        made = _shape(values, {})
+        digits = _decimals(unique, ".") if made["kind"] == "continuous" else {}
+        return {**made, **digits, **nullable}
     if len(unique) == 2 and {text.casefold() for text in unique} == {"true", "false"}:
         return {"kind": "boolean", "categories": sorted(unique, key=str.casefold), **nullable}
     formed = _dated(unique) or _marked(unique, present)

@@ -14,6 +14,9 @@ from dpgen_jax.data.files import SKIPPED, Labelled, listed, subfolders
 
 Part = list[tuple[Path, str]]
 """Files and their categories, in an order that no category decides."""
+OTHERS = "*"
+"""A last name of a class, which stands for all class folders that are not named."""
+NOT_NAMED = "an image of a class that is not named is an empty slot: it keeps its place"
 
 
 def folder(path: str, classes: int | None, image_size: int | None, channels: int | None,
@@ -29,9 +32,10 @@ def folder(path: str, classes: int | None, image_size: int | None, channels: int
         classes: The number of classes that the user declares, or None.
         image_size: As `files.labelled`.
         channels: As `files.labelled`.
-        class_names: The classes in the order of their labels; another class folder is refused, and
-            one may be absent. Where they are not declared, they are the sorted names of the folders
-            in train/, which are `uncovered`.
+        class_names: The classes in the order of their labels; another class folder is refused,
+            unless the last name is `OTHERS`: its images are then empty slots, and left out of the
+            test part. One may be absent. Where they are not declared, they are the sorted names of
+            the folders, which are `uncovered`.
         skip_bad: As `files.labelled`.
         resize: As `files.labelled`.
 
@@ -44,18 +48,35 @@ def folder(path: str, classes: int | None, image_size: int | None, channels: int
     if resize and image_size is None:
         raise UserError(f"--resize {resize} needs --image-size N, the side of the squares")
     root = locate(path)
-    parts = (root / "train").is_dir() or (root / "test").is_dir()
-    place = root / "train" if parts or not subfolders(root) else root
-    names, train = class_folders(place, class_names)
-    test = class_folders(root / "test", names)[1] if parts else []
+    place, parts = _training(root)
+    declared = tuple(name for name in class_names if name != OTHERS)
+    others = len(declared) < len(class_names)
+    names, train = class_folders(place, declared, others)
+    test = class_folders(root / "test", names, others)[1] if parts else []
     if not train:
         raise UserError(f"{place} holds no png, jpg or jpeg files in its class folders")
     fixed_classes(shown(root), len(names), classes)
     data = files.labelled(
         root.resolve().name, names, pairs(train, names), pairs(test, names),
-        _notes(bool(class_names), channels, image_size, skip_bad),
+        [*_notes(bool(class_names), channels, image_size, skip_bad), *[NOT_NAMED] * others],
         channels=channels, image_size=image_size, skip_bad=skip_bad, resize=resize)
     return data if class_names else with_uncovered(data, read_names(names))
+
+
+def _training(root: Path) -> tuple[Path, bool]:
+    """The folder of the training classes, and whether there may be one for tests beside it."""
+    parts = (root / "train").is_dir() or (root / "test").is_dir() or not subfolders(root)
+    return (root / "train" if parts else root), parts
+
+
+def categories(path: str) -> list[str | None]:
+    """Returns the class folder of each training image. It is as private as the images.
+
+    Args:
+        path: The folder, as `folder` takes it.
+    """
+    place, _ = _training(locate(path))
+    return [name for name in subfolders(place) for _ in listed(place / name)]
 
 
 def _notes(*declared: object) -> list[str]:
@@ -78,10 +99,12 @@ def with_uncovered(data: Dataset, *more: Uncovered) -> Dataset:
     return dataclasses.replace(data, uncovered=(*more, *data.uncovered))
 
 
-def class_folders(path: Path, names: Sequence[str]) -> tuple[tuple[str, ...], Part]:
+def class_folders(path: Path, names: Sequence[str], others: bool = False
+                  ) -> tuple[tuple[str, ...], Part]:
     """Returns the names of the classes and the files of their folders, of which any may be absent.
 
-    Without names they are those of the folders. A folder of another name is a UserError.
+    Without names they are those of the folders. A folder of another name is a UserError, or with
+    `others` a place among the files.
     """
     present = subfolders(path)
     if not names:
@@ -89,15 +112,15 @@ def class_folders(path: Path, names: Sequence[str]) -> tuple[tuple[str, ...], Pa
             raise UserError(f"{shown(path)} holds no class folders; expected CLASS/*.png or .jpg")
         names = checked(present, shown(path))
     unknown = sorted(set(present) - set(names))
-    if unknown:
+    if unknown and not others:
         raise UserError(f"{shown(path / unknown[0])} is no class; known: {', '.join(names)}; "
                         "declare it with --class-names, or take it away")
-    order = {name: i for i, name in enumerate(names)}
+    order = {name: i for i, name in enumerate((*names, *unknown))}
     part = [(file, name) for name in present for file in listed(path / name)]
     return tuple(names), sorted(part, key=lambda pair: (pair[0].name, order[pair[1]]))
 
 
 def pairs(part: Part, names: Sequence[str]) -> Labelled:
-    """Returns the files with the labels of their classes."""
+    """Returns the files with the labels of their classes; None for a class that is not named."""
     labels = {name: label for label, name in enumerate(names)}
-    return [(path, labels[name]) for path, name in part]
+    return [(path, labels.get(name)) for path, name in part]

@@ -13,6 +13,7 @@ from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.data import constraints, forms
 from dpgen_jax.data.base import listed, quoted
+from dpgen_jax.data.dialect import DEFAULT, Dialect
 from dpgen_jax.data.schema import Schema
 from dpgen_jax.data.schema_columns import NULLS
 
@@ -25,11 +26,13 @@ class Cells:
         source: The name of the table, for errors.
         columns: The stripped cells of each column, by its name.
         rows: The names of the rows, for errors.
+        dialect: How its file is written.
     """
 
     source: str
     columns: dict[str, list[str]]
     rows: Sequence[str]
+    dialect: Dialect = DEFAULT
 
 
 @dataclasses.dataclass(frozen=True)

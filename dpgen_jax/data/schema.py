@@ -24,13 +24,14 @@ from dpgen_jax.core import reading
 from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.types import NO_LABEL, Identifier, TableSpec, UserError
 from dpgen_jax.data import finishing, forms, yaml_text
-from dpgen_jax.data.base import Uncovered, locate
+from dpgen_jax.data.base import Uncovered, listed, locate
+from dpgen_jax.data.dialect import DEFAULT, Dialect, declared
 from dpgen_jax.data.schema_columns import ENTRIES, IDENTIFIER, column, kind_of, pattern
 from dpgen_jax.data.schema_label import label_position, targets
 
 PACKAGED = Path(__file__).parent / "schemas"
 NAMES = tuple(sorted(path.stem for path in PACKAGED.glob("*.yaml")))
-TOP = ("name", "label", "targets", "columns", "constraints", "read_from_data", "bought")
+TOP = ("name", "file", "label", "targets", "columns", "constraints", "read_from_data", "bought")
 MAX_BYTES = 2**26
 """of a file of categories"""
 TERMS = {"min": "bounds", "max": "bounds", "nullable": "nullability", "special": "special values",
@@ -52,6 +53,7 @@ class Schema:
         bought: The purchases made for it, as rows of `accountant.events.to_json`.
         uncovered: The entries that were read from private records (its `read_from_data`).
         name: The name of the data set; "" where none is declared.
+        dialect: How its CSV files are written.
     """
 
     spec: TableSpec
@@ -60,6 +62,7 @@ class Schema:
     bought: tuple[dict[str, Any], ...] = ()
     uncovered: tuple[Uncovered, ...] = ()
     name: str = ""
+    dialect: Dialect = DEFAULT
 
 
 def read(source: str) -> Schema:
@@ -179,7 +182,7 @@ def _parse(document: Any) -> Schema:
                      _constraints(document.get("constraints", [])), predicted)
     finishing.check(spec)
     return Schema(spec, others, tuple(notes), tuple(rows), tuple(uncovered),
-                  str(document.get("name", "")))
+                  str(document.get("name", "")), declared(document.get("file", {})))
 
 
 def _constraints(texts: Any) -> tuple[str, ...]:
@@ -199,7 +202,7 @@ def _grouped(entries: list[Any], names: list[str]) -> list[tuple[str, str]]:
             raise UserError(f"{entry!r} names no entry; write {names[0]}.min, or another column "
                             "and entry, or remove it")
         sorts.setdefault(TERMS.get(what, what), {})[column] = None
-    return [(sort, ", ".join(members)) for sort, members in sorts.items()]
+    return [(sort, listed(members)) for sort, members in sorts.items()]
 
 
 def _bought(rows: Any) -> list[dict[str, Any]]:

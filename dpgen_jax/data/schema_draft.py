@@ -55,6 +55,8 @@ def draft(cells: Cells, label: str | None,
         "columns": columns, "read_from_data": [
             f"{name}.{entry}" for name, made in columns.items() for entry in made
             if (name, entry) != (label, "kind") and entry not in known.get(name, {})]}
+    if cells.dialect.entries:
+        document = {"file": cells.dialect.entries} | document
     schema.parse(document, cells.source)
     return document
 
@@ -64,7 +66,10 @@ def _described(name: str, texts: list[str], is_label: bool, known: dict[str, Any
     """Returns the entries of a column, of which the cells are read for what is not known."""
     if "categories" in known and "nullable" in known:
         return known
-    return entries(name, texts, is_label) | known
+    made = entries(name, texts, is_label) | known
+    if "kind" in known:
+        made.pop("decimals", None)  # of texts that were made of numbers
+    return made
 
 
 def render(document: dict[str, Any], source: str) -> str:
@@ -77,7 +82,8 @@ def render(document: dict[str, Any], source: str) -> str:
     read, purchases = document.get("read_from_data", []), document.get("bought", [])
     from_data, paid = set(read), {row["entry"] for row in purchases}
     warnings = [LEAKS] * bool(read) + [BOUGHT] * bool(purchases)
-    lines = [HEADER.format(source=source), *warnings,
+    written = [f"  {key}: {_text(value)}" for key, value in document.get("file", {}).items()]
+    lines = [HEADER.format(source=source), *warnings, *(["file:", *written] if written else []),
              *([f"label: {_text(document['label'])}"] if "label" in document else []),
              *([f"targets: {_value(document['targets'])}"] if "targets" in document else []),
              "columns:"]

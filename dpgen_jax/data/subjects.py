@@ -50,9 +50,10 @@ def csv(place: str, schema: str, test_csv: str | None, column: str, rows: int) -
         UserError: As `tables.csv`, and for a column or a number that does not fit.
     """
     path = locate(place)
-    test = None if test_csv is None else tables.read(locate(test_csv))
+    form = without(schema, column)[0].dialect
+    test = None if test_csv is None else tables.read(locate(test_csv), dialect=form)
     name = path.name.removesuffix(".gz").removesuffix(".csv")
-    return table(name, schema, tables.read(path), test, column, rows)
+    return table(name, schema, tables.read(path, dialect=form), test, column, rows)
 
 
 def from_frame(frame: pd.DataFrame, schema: str, column: str, rows: int) -> Dataset:

@@ -12,6 +12,7 @@ import numpy as np
 from dpgen_jax.core import reading
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data.base import Dataset, frozen, locate, quoted, safe_name
+from dpgen_jax.data.dialect import DEFAULT, SEPARATORS, Dialect, detected, fault
 from dpgen_jax.data.parsing import Cells, Coded, coded
 from dpgen_jax.data.schema import Schema
 from dpgen_jax.data.transform import encode
@@ -20,12 +21,14 @@ TEXT_SHARE = 4  # of what is allowed, a quarter may be the text of a file
 CELL_BYTES, LINE_BYTES = 100, 300
 """The bytes of a cell beside its letters, as a text in the lists of its row and its column, and of
 a line beside its cells."""
+WIDE = 1000
+"""The categories of a column that are many."""
 VALUE_BYTES = 12
 """The bytes of an encoded value, as float64 and as float32."""
 
 
 def csv(path_text: str, schema: Schema, test_csv: str | None = None) -> Dataset:
-    """Loads a CSV file (UTF-8, commas, one line of column names; or .gz).
+    """Loads a CSV file (UTF-8 and commas, or as the schema says; one line of column names; or .gz).
 
     It has exactly the columns of the schema, in any order. Spaces around a cell do not count; an
     empty cell, NA, NaN, null and ? are null.
@@ -43,9 +46,10 @@ def csv(path_text: str, schema: Schema, test_csv: str | None = None) -> Dataset:
             holder only.
     """
     path = locate(path_text)
-    test = None if test_csv is None else coded(schema, read(locate(test_csv)))
+    test = None if test_csv is None else coded(
+        schema, read(locate(test_csv), dialect=schema.dialect))
     name = schema.name or path.name.removesuffix(".gz").removesuffix(".csv")
-    return table(name, schema, coded(schema, read(path)), test)
+    return table(name, schema, coded(schema, read(path, dialect=schema.dialect)), test)
 
 
 def table(name: str, schema: Schema, train: Coded, test: Coded | None,
@@ -67,7 +71,10 @@ def table(name: str, schema: Schema, train: Coded, test: Coded | None,
     """
     (width,) = schema.spec.shape
     rows = sum(len(part.y) for part in (train, test) if part is not None)
-    reading.require_memory(f"{name}: {rows:,} rows of {width:,} encoded values",
+    widest = max(schema.spec.columns, key=lambda column: column.width)
+    codes = (f" (column {widest.name} has {widest.width:,} of them; kind: codes makes one of it)"
+             if widest.width > WIDE else "")
+    reading.require_memory(f"{name}: {rows:,} rows of {width:,} encoded values{codes}",
                            VALUE_BYTES * rows * width)
     return Dataset(
         safe_name(name), schema.spec,
@@ -80,7 +87,8 @@ def table(name: str, schema: Schema, train: Coded, test: Coded | None,
         uncovered=schema.uncovered)
 
 
-def read(path: Path, header: Sequence[str] | None = None, remark: str | None = None) -> Cells:
+def read(path: Path, header: Sequence[str] | None = None, remark: str | None = None,
+         dialect: Dialect | None = DEFAULT) -> Cells:
     """Reads the cells of a CSV file.
 
     Empty lines are skipped: with two columns or more no record is one, whatever its content.
@@ -89,6 +97,7 @@ def read(path: Path, header: Sequence[str] | None = None, remark: str | None = N
         path: The file.
         header: The column names, if the file has no line of them.
         remark: The beginning of a first line that is skipped.
+        dialect: How it is written; None where that is read from the file.
 
     Returns:
         The cells.
@@ -97,49 +106,54 @@ def read(path: Path, header: Sequence[str] | None = None, remark: str | None = N
         UserError: Naming the file and the line, or the memory that its cells would take, before
             they are read.
     """
-    lines = _lines(path)
+    lines, dialect = _lines(path, dialect)
     if remark and lines and lines[0][1][0].startswith(remark):
         del lines[0]
     if header is None:
-        header = _header(path, lines.pop(0)[1] if lines else [])
+        header = _header(path, lines.pop(0)[1] if lines else [], dialect)
     for line, row in lines:
         if len(row) != len(header):
             raise UserError(f"{path}, line {line}: {len(row)} cells, expected {len(header)}; mend "
-                            "the line, or put quotes around a cell that holds a comma")
+                            f"the line, or put quotes around a cell that holds a "
+                            f"{dialect.separator}")
     columns: Iterable[Sequence[str]] = (
         zip(*(row for _, row in lines), strict=True) if lines else [[] for _ in header])
     return Cells(str(path), {name: list(map(str.strip, cells)) for name, cells
                              in zip(header, columns, strict=True)},
-                 [f"line {line}" for line, _ in lines])
+                 [f"line {line}" for line, _ in lines], dialect)
 
 
-def _lines(path: Path) -> list[tuple[int, list[str]]]:
+def _lines(path: Path, dialect: Dialect | None) -> tuple[list[tuple[int, list[str]]], Dialect]:
     """Reads the rows of a CSV file that are not empty, with the numbers of their lines."""
     text = reading.read_bytes(path, reading.allowed_bytes() / TEXT_SHARE)
-    rows = text.count(b"\n") + 1
-    limit = text.count(b",") + rows  # commas in quotes count too: no table has more cells
+    dialect = detected(text) if dialect is None else dialect
+    sign, rows = SEPARATORS[dialect.separator], text.count(b"\n") + 1
+    limit = text.count(sign.encode()) + rows  # those in quotes too: no table has more cells
     reading.require_memory(f"{path}: a table of {limit:,} cells",
                            CELL_BYTES * limit + LINE_BYTES * rows + TEXT_SHARE * len(text))
     try:
-        file = io.TextIOWrapper(io.BytesIO(text), encoding="utf-8-sig", newline="")
-        reader = files.reader(file, skipinitialspace=True, strict=True)
-        return [(reader.line_num, row) for row in reader if row]
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} cannot be read ({error}); give a CSV file in UTF-8, or such a "
-                        "file in .gz") from error
+        encoding = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
+        file = io.TextIOWrapper(io.BytesIO(text), encoding=encoding, newline="")
+        reader = files.reader(file, skipinitialspace=True, strict=True, delimiter=sign)
+        if dialect.encoding == "utf-8" and detected(text[:4096]).encoding.startswith("utf-16"):
+            raise UserError(f"{path}, {fault(text, dialect)}")
+        return [(reader.line_num, row) for row in reader if row], dialect
+    except UnicodeError as error:
+        raise UserError(f"{path}, {fault(text, dialect)}") from error
     except files.Error as error:
         raise UserError(f"{path}, line {reader.line_num}: {error}; mend the quotes") from error
 
 
-def _header(path: Path, row: list[str]) -> list[str]:
+def _header(path: Path, row: list[str], dialect: Dialect) -> list[str]:
     """Returns the column names of a header."""
     names = [name.strip() for name in row]
     if not names:
         raise UserError(f"{path} is empty; its first line must name the columns")
-    for mark, word in ((";", "semicolon"), ("\t", "tab"), ("|", "bar")):
-        if len(names) == 1 and mark in names[0]:
+    for word, mark in SEPARATORS.items():
+        if len(names) == 1 and mark in names[0] and word != dialect.separator:
             raise UserError(f"{path}: the first line is one cell with {word}s; separate the cells "
-                            "by commas")
+                            f"by {dialect.separator}s, or declare file: {{separator: {word}}} in "
+                            "the schema")
     if "" in names:
         raise UserError(f"{path}: column {names.index('') + 1} has no name; name it in the first "
                         "line")

@@ -18,6 +18,7 @@ import numpy as np
 
 from dpgen_jax.core import console
 from dpgen_jax.core.types import UserError
+from dpgen_jax.data import tfds_tables
 from dpgen_jax.data.base import (
     Arrays,
     Dataset,
@@ -27,6 +28,7 @@ from dpgen_jax.data.base import (
     stack,
 )
 from dpgen_jax.data.class_names import fixed_classes
+from dpgen_jax.data.parsing import Cells
 
 DEFAULT_FOLDER = "~/tensorflow_datasets"
 FILE_FORMAT = "array_record"
@@ -34,8 +36,9 @@ FILE_FORMAT = "array_record"
 
 
 def tfds(name: str, classes: int | None, image_size: int | None, download: bool = False,
-         confirm: Callable[[str], bool | None] = console.confirm) -> Dataset:
-    """Loads the splits `train` and, if there, `test`, with features `image` and `label`.
+         confirm: Callable[[str], bool | None] = console.confirm, schema_file: str | None = None
+         ) -> Dataset:
+    """Loads the splits `train` and, if there, `test`: images with a `label`, or a table.
 
     They are under the folder TFDS_DATA_DIR (default ~/tensorflow_datasets). A data set that is not
     there is downloaded and prepared, once the user agreed.
@@ -46,6 +49,7 @@ def tfds(name: str, classes: int | None, image_size: int | None, download: bool 
         image_size: Pixels to which images are resized, or None.
         download: Download and prepare without a question.
         confirm: Asks the user a question: whether they agreed, or None where nobody can answer.
+        schema_file: The schema of a table, or None.
 
     Returns:
         The data set.
@@ -53,15 +57,18 @@ def tfds(name: str, classes: int | None, image_size: int | None, download: bool 
     Raises:
         UserError: Naming the data set and the mend.
     """
-    builder = _builder(name)
-    if not builder.is_prepared():
-        _prepare(name, builder, download, confirm)
-        builder = _builder(name)
+    builder = prepared(name, download, confirm)
     features = builder.info.features
-    missing = {"image", "label"} - set(features)
-    if missing:
-        raise UserError(f"tfds:{name} has features {', '.join(features)}; an image data set with "
-                        "`image` and `label` is needed")
+    if "image" not in features:
+        for option, value in (("--classes", classes), ("--image-size", image_size)):
+            if value is not None:
+                raise UserError(f"tfds:{name} is a table, to which {option} does not apply; drop "
+                                "the option")
+        return tfds_tables.load(name, builder.info, lambda split: records(name, builder, split),
+                                schema_file)
+    if "label" not in features or schema_file is not None:
+        raise UserError(f"tfds:{name} has features {', '.join(features)}; images need `label`, and "
+                        "take no --schema")
     stated = getattr(features["label"], "num_classes", None)
     if stated is not None:
         classes = fixed_classes(f"tfds:{name}", stated, classes)
@@ -73,6 +80,57 @@ def tfds(name: str, classes: int | None, image_size: int | None, download: bool 
                      "description"], image_size)
     shape = getattr(features["image"], "shape", None) or (None,) * 3
     return dataclasses.replace(data, uncovered=tuple(_undescribed(data, shape, image_size)))
+
+
+def prepared(name: str, download: bool, confirm: Callable[[str], bool | None]) -> Any:
+    """Returns the builder of a data set, prepared now if it was not.
+
+    Args:
+        name: The name of the data set, as tfds knows it.
+        download: Download and prepare without a question.
+        confirm: Asks the user a question: whether they agreed, or None where nobody can answer.
+
+    Raises:
+        UserError: Naming the data set and the mend.
+    """
+    builder = _builder(name)
+    if not builder.is_prepared():
+        _prepare(name, builder, download, confirm)
+        builder = _builder(name)
+    return builder
+
+
+def training_cells(name: str, texts: Iterable[str] = ()) -> tuple[Cells, dict[str, dict[str, Any]]]:
+    """Returns the cells of the training part of a table, and what its description declares.
+
+    Args:
+        name: The name of the data set, as tfds knows it.
+        texts: The columns of texts that are wanted.
+
+    Raises:
+        UserError: Naming the data set and the mend.
+    """
+    builder = prepared(name, False, console.confirm)
+    described = tfds_tables.Description(name, builder.info)
+    cells = described.cells(f"tfds:{name}, train", records(name, builder, "train"),
+                            builder.info.splits["train"].num_examples, texts)
+    return cells, described.entries
+
+
+def records(name: str, builder: Any, split: str) -> Iterator[Any]:
+    """Yields the records of one split, in the order of the files.
+
+    Args:
+        name: The name of the data set, for errors.
+        builder: What `prepared` returns.
+        split: The name of the split.
+
+    Raises:
+        UserError: The files cannot be read.
+    """
+    with _failures(name, f"be read (split {split!r})", "prepare it again, with "
+                   f"file_format='{FILE_FORMAT}', and set TFDS_DATA_DIR to its folder"):
+        yield from _records(builder, split)
 
 
 def _undescribed(data: Dataset, shape: tuple[int | None, ...], image_size: int | None

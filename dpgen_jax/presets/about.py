@@ -30,6 +30,7 @@ class About:
 
 
 ABOUT = {
+    "marginals": About("tables", "every record: its cells in small tables, as noisy counts"),
     "dpmerf": About("images, tables", "every record once: random features of itself", 24),
     "dpgan": About("images", "sampled records: gradients of a discriminator (DP-SGD)", 76),
     "datalens": About("images", "teachers: top-k signs of gradients", 88),

@@ -130,6 +130,14 @@ def default_root(method: str, dataset: str) -> Path:
     return Path("runs") / f"{method}-{dataset}-{now}"
 
 
+def refuse_used(root: Path) -> None:
+    """Refuses a folder for a new run that holds anything. Raises: UserError."""
+    if root.exists() and not (root.is_dir() and RunFolder(root).unused()):
+        held = "a run" if (root / "config.json").exists() else "other files"
+        resumed = f"go on with it: {go_on(root)}, or " * (held == "a run")
+        raise UserError(f"{root} holds {held}; {resumed}name another --out")
+
+
 def create(root: Path, config: dict[str, Any]) -> RunFolder:
     """A new run.
 
@@ -138,10 +146,7 @@ def create(root: Path, config: dict[str, Any]) -> RunFolder:
             that was killed before it wrote config.json is nothing.
     """
     folder = RunFolder(root)
-    if root.exists() and not (root.is_dir() and folder.unused()):
-        held = "a run" if (root / "config.json").exists() else "other files"
-        resumed = f"go on with it: {go_on(root)}, or " * (held == "a run")
-        raise UserError(f"{root} holds {held}; {resumed}name another --out")
+    refuse_used(root)
     folder.root.mkdir(parents=True, exist_ok=True)
     sync(folder.root.absolute().parent)
     folder.private.mkdir(mode=0o700, exist_ok=True)

@@ -128,6 +128,8 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
     config = with_records(request.config, dataset.count)
     config = complete(request.method, config, spec, request.budget, purchases, dataset.bought_unit)
     log(headline(request, methods.get(request.method).mechanism(config, spec), dataset))
+    for line in request.remarks:
+        log(f"note: {line}")
     runtime = capacity.fitting(request.method, config, spec, request.runtime, log)
     method = methods.get(request.method).build(config, spec, runtime)
     return Declared(dataclasses.replace(request, runtime=runtime), dataset, config, purchases,
@@ -215,7 +217,10 @@ def public_config(request: Request, config: Any, dataset: Dataset, protected: Pr
         "not_covered": protected.uncovered, "simulated": protected.simulated})
     if protected.unit == Unit.SUBJECT:  # what is said of records is as it always was
         described["unit"] = to_json({**protected.terms, **protected.counts})
-    return described | ({"typed": list(request.typed)} if request.typed else {})
+    # What was bought of a table stands in its schema.
+    bought = dataset.options.get("kind") == "folder" and dataset.bought
+    return described | ({"typed": list(request.typed)} if request.typed else {}) | (
+        {"bought": list(dataset.bought)} if bought else {})
 
 
 def headline(request: Request, mechanism: Mechanism, dataset: Dataset) -> str:

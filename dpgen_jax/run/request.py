@@ -28,6 +28,7 @@ class Request:
         total_epsilon: The epsilon that all runs on these records, as far as this machine's journal
             knows them, may not exceed together; None: no such limit.
         why: Why the method and the preset were chosen; empty where the user named both.
+        remarks: Lines to say behind the first one, on how the data are read.
         typed: The words of the command that started the run; none from Python.
     """
 
@@ -44,3 +45,4 @@ class Request:
     total_epsilon: float | None = None
     why: str = ""
     typed: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()

@@ -9,9 +9,10 @@ import sys
 import numpy as np
 import pytest
 
+from dpgen_jax import schema as schema_command
 from dpgen_jax.core import console
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import load, tfds
+from dpgen_jax.data import load, tfds, transform
 
 pytest.importorskip("tensorflow_datasets")
 
@@ -19,9 +20,9 @@ pytest.importorskip("tensorflow_datasets")
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Data sets prepared in a random-access format."""
-    from tiny_tfds.tiny_tfds_dataset_builder import TinyTexts, TinyTfds
+    from tiny_tfds.tiny_tfds_dataset_builder import TinyTable, TinyTexts, TinyTfds
     path = tmp_path_factory.mktemp("tfds")
-    for builder in (TinyTfds, TinyTexts):
+    for builder in (TinyTfds, TinyTexts, TinyTable):
         builder(data_dir=path, file_format="array_record").download_and_prepare()
     return path
 
@@ -183,9 +184,56 @@ def test_a_question_at_a_terminal(monkeypatch, capsys, typed, agreed):
     assert shown.getvalue() == "Download? [y/N]\n"
 
 
-def test_not_images():
-    with pytest.raises(UserError, match="has features words"):
-        load("tfds:tiny_texts")
+def test_a_table_has_the_schema_of_its_description():
+    """Names of classes and kinds are public; bounds stand in no description."""
+    data = load("tfds:tiny_table")
+    kinds = {column.name: (column.kind, column.low, column.high, column.categories,
+                           column.nullable) for column in data.spec.all_columns}
+    assert kinds == {
+        "carat": ("continuous", 0, 4.75, (), True), "rooms": ("integer", 0, 19, (), False),
+        "clear": ("categorical", 0, 0, ("false", "true"), False),
+        "size[0]": ("continuous", 0, 19, (), False), "size[1]": ("continuous", -19, 0, (), False),
+        "price": ("continuous", 0, 1900, (), False),
+        "cut": ("categorical", 0, 0, ("Fair", "Good", "Ideal"), False)}
+    assert data.spec.label.name == "cut" and (len(data.y_train), len(data.y_test)) == (20, 10)
+    assert [entry.what for entry in data.uncovered] == [
+        "bounds of carat, rooms, size[0], size[1], price read from private data",
+        "nullability of carat, size[0], size[1], price read from private data",
+        "kind of rooms read from private data"]
+    assert data.notes[2] == "features that are texts are left out: name"
+    assert [column.name for column in data.spec.columns] == [
+        "carat", "clear", "rooms", "size[0]", "size[1]", "price"]
+    codes = transform.decode(data.spec, data.x_train)
+    at = [column.name for column in data.spec.columns].index("price")
+    assert sorted(np.round(codes[:, at])) == [100 * i for i in range(20)]
+
+
+def test_a_table_with_a_schema_of_its_own(tmp_path):
+    """A draft, edited; a text that it declares is a column too."""
+    schema_command.command(["tfds:tiny_table", "--label", "clear", "--out", f"{tmp_path}/s.yaml"])
+    text = (tmp_path / "s.yaml").read_text()
+    assert "label: clear" in text and "name" not in text.split("columns:")[1]
+    (tmp_path / "s.yaml").write_text(text[:text.index("read_from_data:\n")].replace(
+        "columns:", "columns:\n  name: {kind: identifier, pattern: '##'}"))
+    with pytest.raises(UserError, match="tfds:tiny_table, train: column 'name' is missing"):
+        load("tfds:tiny_table", schema=f"{tmp_path}/s.yaml")
+    names = ", ".join(f"stone {i}" for i in range(30))
+    (tmp_path / "s.yaml").write_text(text[:text.index("read_from_data:\n")].replace(
+        "columns:", f"columns:\n  name: {{kind: codes, categories: [{names}]}}"))
+    data = load("tfds:tiny_table", schema=f"{tmp_path}/s.yaml")
+    assert data.spec.columns[0].name == "name" and data.spec.label.name == "clear"
+    assert not data.uncovered and data.spec.classes == 2
+    for option in ({"classes": 3}, {"image_size": 8}):
+        with pytest.raises(UserError, match="is a table, to which --"):
+            load("tfds:tiny_table", **option)
+    with pytest.raises(UserError, match="images need `label`, and take no --schema"):
+        load("tfds:tiny_tfds", schema=f"{tmp_path}/s.yaml")
+
+
+def test_a_table_without_classes_has_no_label():
+    spec = load("tfds:tiny_texts").spec
+    assert [column.name for column in spec.columns] == [f"words[{i}]" for i in range(4)]
+    assert not spec.labelled
 
 
 def test_other_class_count():

@@ -20,21 +20,35 @@ columns:
   pay: {kind: continuous, min: 0, max: 500}
   job: {kind: categorical, categories: [cook, nurse, none], other: none}
   size: {kind: ordinal, categories: [S, M, L], nullable: true}
+  born: {kind: date, min: 01.01.1950, max: 31.12.2010, format: "%d.%m.%Y", nullable: true}
+  hours: {kind: integer, min: 1, max: 60, special: [0, 99], scale: log}
+  owes: {kind: continuous, min: 0, max: 900, decimals: 2, unit: "EUR {}"}
+  due: {kind: continuous, min: 0, max: 900, decimals: 2}
+  sick: {kind: boolean}
+  zip: {kind: codes, categories: ["10001", "10002", "other"], other: other}
+  id: {kind: identifier, pattern: "#####"}
   grade: {kind: categorical, categories: [low, high, top]}
+constraints: [owes <= due, sick = true -> hours = 0]
 """
-HEADER = "age,pay,job,size,grade"
-ROWS = [f"{20 + i},{10.5 * i},{('cook', 'nurse')[i % 2]},{'SML'[i % 3]},{('low', 'high')[i % 2]}"
+HEADER = "age,pay,job,size,born,hours,owes,due,sick,zip,id,grade"
+ROWS = [f"{20 + i},{10.5 * i},{('cook', 'nurse')[i % 2]},{'SML'[i % 3]},0{1 + i % 9}.12.1999,"
+        f"{1 + i},EUR {i}.50,{i}.60,false,1000{1 + i % 2},x{i},{('low', 'high')[i % 2]}"
         for i in range(12)]
 CHANGES = {  # column: cells that are no reason to refuse the file
     "age": ["55", "17", "1000000", "-1e300", "", "?", "NaN", " 40 "],
     "pay": ["250.25", "-1", "1e308", "0", "1e-320"],
     "job": ["nurse", "none", "astronaut", "caf\u00e9", "$x^2$", '"a, b"', '"two\nlines"',
             "x" * 9999, "\u202efools", "a\x00b", "|remark"],
-    "size": ["L", "", "null"],
+    "size": ["L", "", "null"], "born": ["31.12.2010", "1.1.1900", "", "31.12.9999"],
+    "hours": ["0", "99", "60", "100000"], "owes": ["EUR 0.00", "EUR 899", "EUR 1e300"],
+    "due": ["0", "1e9"], "sick": ["TRUE", "True"], "zip": ["10002", "90210", "x" * 999],
+    "id": ["", "x1", "\u202e", "00001", "NA", "x" * 9999],
     "grade": ["high", "top"]}
 REFUSED = {
     "age": ["40.5", "old", "inf", "1_0"], "pay": ["", "NaN", "1e309", "x" * 9999],
     "job": ["", "NA", "x" * 200_000, '"open'], "size": ["XL", "s"],
+    "born": ["1999-12-31", "31.02.2000", "0"], "hours": ["", "1.5", "1h"],
+    "owes": ["5", "EUR", "USD 5", "EUR NaN"], "sick": ["", "0", "yes"], "zip": ["", "?"],
     "grade": ["", "mid", "LOW", "0"]}
 
 
@@ -88,7 +102,8 @@ def test_or_the_file_is_refused_in_one_line(read, column, cell):
 def test_a_whole_record_in_other_words(read):
     """All of a record at once, its place in the file too."""
     before = public(read(ROWS))
-    assert public(read([*ROWS[:-1], '"","1e9","pilot","","top"'])) == before
+    other = '"","1e9","pilot","","","99","EUR 800","0","true","9","?","top"'
+    assert public(read([*ROWS[:-1], other])) == before
     assert public(read(ROWS[::-1])) == before
     assert public(read([ROWS[0]] * len(ROWS))) == before  # no row of the second class
 

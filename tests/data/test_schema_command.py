@@ -125,7 +125,6 @@ def test_a_shorter_list_is_a_shorter_statement(run, tmp_path):
     (TEXT, ["--schema", "adult"], "give --schema DRAFT with"),
     ("a,b\n1,\n2,NA\n", ["--label", "a"], "column b holds no values; remove it"),
     ("a,b\n1,1\n1,2\n", ["--label", "a"], "column a: the label has 1 class"),
-    ("a;b\n1;2\n", ["--label", "a"], "one cell with semicolons"),
     ("a,b\n" + "".join(f"{i % 2},id{i}\n" for i in range(101)), ["--label", "a"],
      "column b holds 101 different texts; remove it from the file if it is an identifier")])
 def test_nothing_is_written_on_an_error(run, tmp_path, text, flags, match):

@@ -127,7 +127,7 @@ def test_an_undeclared_column(read):
 
 
 def test_unreadable_files(read):
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="line 2, cell 3: byte 0xe9 is no utf-8"):
         read(TEXT.replace("cook", "caf\u00e9").encode("latin-1"))
     with pytest.raises(UserError, match="cannot be read"):
         read(gzip.compress(TEXT.encode())[:-9], "a.csv.gz")

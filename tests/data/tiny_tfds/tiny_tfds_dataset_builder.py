@@ -27,6 +27,30 @@ class TinyTfds(tfds.core.GeneratorBasedBuilder, skip_registration=True):
             yield i, {"image": Image.fromarray(np.full((8, 8), 20 * i, np.uint8)), "label": i % 3}
 
 
+class TinyTable(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+    """A table as tfds has them: parts in parts, classes with names, numbers, and a free text."""
+
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict({
+            "features": tfds.features.FeaturesDict({
+                "carat": np.float32, "clear": np.bool_, "name": np.object_, "rooms": np.int64,
+                "cut": tfds.features.ClassLabel(names=["Fair", "Good", "Ideal"]),
+                "size": tfds.features.Tensor(shape=(2,), dtype=np.float32)}),
+            "price": np.float32}), supervised_keys=("features", "price"))
+
+    def _split_generators(self, dl_manager):
+        return {"train": self._generate_examples(0, 20), "test": self._generate_examples(20, 30)}
+
+    def _generate_examples(self, first, last):
+        for i in range(first, last):
+            yield i, {"features": {
+                "carat": float("nan") if i == 3 else i / 4, "clear": i % 2 == 0, "cut": i % 3,
+                "name": f"stone {i}", "rooms": i, "size": np.array([i, -i], np.float32)},
+                "price": 100.0 * i}
+
+
 class TinyTexts(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     """No images: what a user gets who names a data set of another kind."""
 

@@ -1,0 +1,71 @@
+"""The names of the classes of an image folder, bought under differential privacy.
+
+Which class folders there are is a function of private records: one image in a folder of its own
+tells neighbours apart. A folder whose classes nobody declared is therefore read by the names that
+come out of a stable histogram; images of other folders become empty slots, and the run charges the
+purchase.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from dpgen_jax.accountant import events
+from dpgen_jax.aggregation import schema_queries
+from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.core.types import Private, UserError
+from dpgen_jax.data import folders
+
+SHARE = 0.1
+"""The part of epsilon, and of delta, that the names cost."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """Bought names of classes.
+
+    Attributes:
+        option: The value of --class-names that declares them.
+        rows: The purchase, as `Dataset.bought` holds it.
+        line: What a terminal says of it.
+    """
+
+    option: str
+    rows: tuple[dict[str, Any], ...]
+    line: str
+
+
+def buy(path: str, epsilon: float, delta: float) -> Names:
+    """Buys the names of the classes of an image folder for `SHARE` of a budget.
+
+    Args:
+        path: The folder.
+        epsilon: The budget of the run, finite.
+        delta: Likewise.
+
+    Guarantee:
+        That of `schema_queries.categories`, at `SHARE` of epsilon and delta: unit, an image file
+        with the folder it lies in; replace-one, the number of files is public. All else here is
+        computed from the released names.
+
+    Returns:
+        The names.
+
+    Raises:
+        UserError: No name came out, or one that cannot be an option, which is spent nevertheless.
+    """
+    price = SHARE * epsilon, SHARE * delta
+    event = schema_queries.categories_event(*price)
+    names = schema_queries.categories(Private(folders.categories(path)), *price, OsBits())
+    spent = f"(count epsilon {price[0]:g} at delta {price[1]:g} of these images as spent)"
+    if not names:
+        raise UserError("no class has so many images that its name stands out of the noise; "
+                        f"declare --class-names {spent}")
+    if any("," in name or name == folders.OTHERS or not name.isprintable() for name in names):
+        raise UserError(f"a class is called {names[0]!r} or so, which holds a comma or no text; "
+                        f"rename the folders, or declare --class-names FILE {spent}")
+    option, rows = ",".join((*names, folders.OTHERS)), tuple(events.to_json(((event, 1),)))
+    return Names(option, rows, (
+        f"class names, bought for epsilon {price[0]:g} at delta {price[1]:g}: {', '.join(names)}; "
+        "images of rarer classes are left out; --class-names costs nothing"))

@@ -1,0 +1,159 @@
+"""How data are read where the flags of `train` do not say: kind, size, classes, a held-out part.
+
+What is taken is a public constant, or bought under differential privacy, and always said.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from dpgen_jax import presets
+from dpgen_jax.accountant import calibrate
+from dpgen_jax.core import cli
+from dpgen_jax.core.console import tell
+from dpgen_jax.core.types import ImageSpec, UserError
+from dpgen_jax.data.base import Dataset
+from dpgen_jax.presets import choice
+from dpgen_jax.run import typed
+from dpgen_jax.run.folder import RunFolder, read_json, refuse_used
+
+CHANNELS, SIDE, DELTA = 3, 32, 1e-5
+"""Of an image folder that declares nothing."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """How a data set is read.
+
+    Attributes:
+        place: KIND or KIND:PLACE.
+        words: The flags, with what was added to them.
+        remarks: Lines on what was added.
+        bought: What was bought, as `Dataset.bought` holds it.
+    """
+
+    place: str
+    words: list[str]
+    remarks: tuple[str, ...] = ()
+    bought: tuple[dict[str, Any], ...] = ()
+
+
+def with_kind(words: Sequence[str]) -> Reading:
+    """Reads a bare path as the data set that lies there.
+
+    Args:
+        words: The flags.
+
+    Raises:
+        UserError: What lies there cannot be read.
+    """
+    from dpgen_jax import data
+
+    place = cli.peek(words, "--dataset")
+    if place is None:
+        return Reading(choice.DEMONSTRATION[1], list(words))
+    kind = "" if place.partition(":")[0] in data.SOURCES else data.kind_of(place)
+    if not kind:
+        return Reading(place, list(words))
+    return Reading(f"{kind}:{place}", typed.merged(words, [f"--dataset={kind}:{place}"]),
+                   (f"{place} is read as {kind}:{place}",))
+
+
+def folder(reading: Reading, method: str, args: Any) -> Reading:
+    """Adds what the flags do not say of an image folder: channels, size, and names of classes.
+
+    Nothing is added where nothing is promised, or where the user accepts what is read from the
+    records: then the loader reads all of it. A resumed run takes what it had.
+
+    Args:
+        reading: The reading.
+        method: The method that will be trained.
+        args: The flags of `train`, parsed.
+
+    Returns:
+        The reading with more flags.
+
+    Raises:
+        UserError: Names cannot be bought; said before anything is spent where that can be known.
+    """
+    promised = (math.isfinite(args.epsilon) and args.seed is None and not args.accept_uncovered
+                and not args.config.protects_clients)
+    if not promised:
+        return reading
+    if args.resume and args.out and (config := RunFolder(args.out).config).is_file():
+        before = typed.data_words(args.out, ("class_names", "channels", "image_size")) or []
+        flags = [word for word in before if not word.startswith("--dataset")]
+        return dataclasses.replace(reading, words=typed.merged(flags, reading.words),
+                                   bought=tuple(read_json(config).get("bought") or ()))
+    named = cli.peek(reading.words, "--preset") is not None
+    side = _side(method, args) if named else args.data.image_size or SIDE
+    added = {} if args.data.channels else {"--channels": CHANNELS}
+    added |= {} if args.data.image_size else {"--image-size": side}
+    if added:
+        values = " ".join(f"{flag} {value}" for flag, value in added.items())
+        reading = _more(reading, [f"{flag}={value}" for flag, value in added.items()],
+                        f"taken, as nothing else is declared: {values}")
+    return reading if args.data.class_names else _with_names(reading, method, args, side)
+
+
+def _side(method: str, args: Any) -> int:
+    """The size that the user states, or that of the preset that the user names."""
+    spec = presets.get(method, args.preset)[1].spec
+    return args.data.image_size or (spec.height if isinstance(spec, ImageSpec) else SIDE)
+
+
+def _with_names(reading: Reading, method: str, args: Any, side: int) -> Reading:
+    """Buys the names of the classes, after all checks that need none of them."""
+    from dpgen_jax.data import folders
+    from dpgen_jax.run import class_purchase
+
+    if args.dry_run:
+        raise UserError("--dry-run buys nothing, and the names of the classes would be bought; "
+                        "declare --class-names A,B")
+    if args.out:
+        refuse_used(args.out)
+    path = reading.place.partition(":")[2]
+    n, words = len(folders.categories(path)), reading.words  # their number is public
+    epsilon, delta = args.epsilon, args.delta
+    if cli.peek(words, "--preset") is None:
+        facts = choice.Facts("", ImageSpec(side, side, args.data.channels or CHANNELS, 2), n)
+        stated = epsilon if cli.peek(words, "--epsilon") is not None else None
+        tuned = args.config != presets.get(method, args.preset)[1].config
+        preset = choice.preset_for(method, facts, stated, tuned).preset
+        epsilon = preset.epsilon if stated is None else stated
+        delta = delta if cli.peek(words, "--delta") is not None else preset.delta
+    calibrate.check_budget(epsilon, delta, n)
+    names = class_purchase.buy(path, epsilon, delta)
+    tell(f"note: {names.line}", sys.stderr)  # at once: it is spent, whatever comes next
+    flags = [f"--class-names={names.option}", f"--epsilon={epsilon}", f"--delta={delta}"]
+    return dataclasses.replace(_more(reading, flags, names.line), bought=names.rows)
+
+
+def _more(reading: Reading, flags: list[str], remark: str) -> Reading:
+    return dataclasses.replace(reading, words=typed.merged(reading.words, flags),
+                               remarks=(*reading.remarks, remark))
+
+
+def held_out_part(dataset: Dataset, args: Any) -> Dataset:
+    """Holds out a share before anything is spent, where the data bring no held-out part.
+
+    A resumed run holds out what it did at its start.
+
+    Args:
+        dataset: The data set.
+        args: The flags of `train`, parsed.
+    """
+    from dpgen_jax.data import held_out
+
+    share = held_out.SHARE
+    if args.resume and args.out and (args.out / "config.json").is_file():
+        share = typed.data_options(args.out).get("test_fraction", 0)
+    stated = args.data.test_fraction is not None or dataset.x_test is not None
+    if stated or dataset.clients is not None or not share or dataset.count < 3:
+        return dataset
+    return dataclasses.replace(held_out.hold_out(dataset, share),
+                               options=dataset.options | {"test_fraction": share})

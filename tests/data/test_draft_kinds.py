@@ -1,0 +1,105 @@
+"""A draft tells the kinds of columns, owns up to it, and what it drafts reads its own file back."""
+
+import numpy as np
+import pytest
+
+from dpgen_jax import schema as schema_command
+from dpgen_jax.aggregation import schema_queries
+from dpgen_jax.data import load, schema, transform, writing, yaml_text
+from dpgen_jax.data.draft_columns import entries
+from dpgen_jax.run import schema_purchase
+
+RNG = np.random.default_rng(0)
+N = 120
+DAYS = np.datetime64("2020-01-01") + RNG.integers(0, 900, N)
+COLUMNS = {  # cells, and entries that a draft must have
+    "iso": ([str(day) for day in DAYS], {"kind": "date", "format": "%Y-%m-%d"}),
+    "german": ([f"{day.astype(object):%d.%m.%Y}" for day in DAYS], {"format": "%d.%m.%Y"}),
+    "american": ([f"{day.astype(object):%m/%d/%Y}" for day in DAYS], {"format": "%m/%d/%Y"}),
+    "stamp": ([f"{day}T{i % 24:02d}:30:0{i % 10}" for i, day in enumerate(DAYS)],
+              {"kind": "datetime", "format": "%Y-%m-%dT%H:%M:%S"}),
+    "clock": ([f"{i % 24:02d}:{i % 60:02d}" for i in range(N)],
+              {"kind": "time", "format": "%H:%M"}),
+    "took": ([f"{i}:{i % 60:02d}" for i in range(N)], {"kind": "duration", "format": "H:MM"}),
+    "euros": ([f"EUR {i * 37:,}.50".translate(str.maketrans(",.", ".,")) for i in range(N)],
+              {"kind": "continuous", "unit": "EUR {}", "decimals": "2", "decimal_mark": ",",
+               "thousands": "."}),
+    "share": ([f"{i % 50}%" for i in range(N)], {"kind": "integer", "unit": "{}%"}),
+    "price": ([f"{i % 70}.{i % 4 * 25:02d}" for i in range(N)],
+              {"kind": "continuous", "decimals": "2", "max": "69.25"}),
+    "alive": (["True", "False"] * (N // 2), {"kind": "boolean", "categories": ["False", "True"]}),
+    "id": ([f"P-{i:05d}" for i in range(N)], {"kind": "identifier", "pattern": "P-#####"}),
+    "hours": ([str([99, 0, 5 + i % 60][min(i % 5, 2)]) for i in range(N)],
+              {"kind": "integer", "special": ["99", "0"], "min": "7", "max": "64"}),
+    "pay": ([f"{np.exp(i / 8):.3f}" for i in range(N)], {"kind": "continuous", "scale": "log"}),
+    "whole": ([f"{i}.0" for i in range(N)], {"kind": "integer", "max": "119"})}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_draft_tells_the_kind(name):
+    cells, expected = COLUMNS[name]
+    made = entries(name, cells, False)
+    assert {key: made.get(key) for key in expected} == expected
+    if made["kind"] != "identifier":
+        assert made["nullable"] == "false"
+        with_null = entries(name, [*cells, "NA"], False)
+        assert with_null == made | {"nullable": "true"}
+
+
+@pytest.fixture
+def drafted(tmp_path, monkeypatch):
+    """A file with all of them, and its draft."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("".join(
+        ",".join(f'"{cell}"' for cell in row) + "\n"
+        for row in zip(*([name, *cells] for name, (cells, _) in COLUMNS.items()),
+                       ["y", *"ab" * (N // 2)], strict=True)))
+    schema_command.command(["a.csv", "--label", "y", "--out", "s.yaml"])
+    return tmp_path
+
+
+def test_a_draft_reads_its_own_file_and_owns_up_to_all_it_read(drafted):
+    data = load("csv:a.csv", schema="s.yaml")
+    assert not data.private_notes
+    header, rows = writing.cells(data.spec, transform.decode(data.spec, data.x_train), data.y_train)
+    cells = dict(zip(header, zip(*rows, strict=True), strict=True))
+    for name in set(COLUMNS) - {"id", "pay", "whole", "stamp"}:  # years hold too many seconds
+        assert list(cells[name]) == COLUMNS[name][0], name
+    assert cells["id"][:2] == ("P-00000", "P-00001")
+    document = yaml_text.document("s.yaml")
+    drafts = {f"{name}.{key}" for name, made in document["columns"].items() for key in made}
+    assert set(document["read_from_data"]) == drafts - {"y.kind"}
+    sorts = " ".join(entry.what for entry in data.uncovered)
+    for what in ("kind of iso", "bounds of iso", "format of iso", "categories of alive",
+                 "pattern of id", "special values of hours", "scale of pay"):
+        assert what in sorts
+
+
+def test_bounds_of_dates_and_amounts_are_bought(drafted, monkeypatch):
+    """In the units of their codes, without special values, and widened to what can be written."""
+    text = (drafted / "s.yaml").read_text()
+    for name in ("iso", "stamp", "clock", "took", "price", "hours"):
+        made = yaml_text.document("s.yaml")["columns"][name]
+        for key in ("min", "max"):
+            start = text.index(f"    {key}:", text.index(f"  {name}:\n"))
+            end = text.index("\n", start)
+            text = f"{text[:start]}    {key}: private{text[end:]}"
+        assert {"min", "max"} <= set(made)
+    (drafted / "p.yaml").write_text(text)
+    asked = []
+
+    def bounds(values, epsilon, bits):
+        codes = schema_queries.unseal(values)
+        asked.append(codes)
+        return np.nanmin(codes) - 0.4, np.nanmax(codes) + 1e12 * (len(asked) == 1) + 0.004
+
+    monkeypatch.setattr(schema_purchase.schema_queries, "bounds", bounds)
+    schema_command.command(["a.csv", "--schema", "p.yaml", "--schema-epsilon", "1", "--out",
+                            "b.yaml"])
+    made = {column.name: column for column in schema.read("b.yaml").spec.columns}
+    texts = yaml_text.document("b.yaml")["columns"]
+    assert asked[0].min() == made["iso"].low + 1 and texts["iso"]["max"] == "9999-12-31"
+    assert (texts["clock"]["min"], texts["clock"]["max"]) == ("00:00", "23:59")
+    assert texts["took"]["min"] == "-0:01" and texts["price"]["max"] == "69.26"
+    assert np.isnan(asked[5]).sum() == 2 * N / 5  # special values have no part in the bounds
+    assert not load("csv:a.csv", schema="b.yaml").private_notes

@@ -1,0 +1,72 @@
+"""An image folder that declares nothing: a public size, and class names that are bought."""
+
+import numpy as np
+import pytest
+from PIL import Image
+from test_newcomer import QUICK
+
+from dpgen_jax import evaluate, train
+from dpgen_jax.core.types import ImageSpec, UserError
+from dpgen_jax.run import class_purchase
+from dpgen_jax.run.folder import read_json
+
+
+@pytest.fixture(scope="module")
+def scans(tmp_path_factory):
+    """Two classes of 40 images, and one of a single image, which must not show."""
+    root = tmp_path_factory.mktemp("images") / "scans"
+    for name, n in (("benign", 40), ("malignant", 40), ("rare", 1)):
+        (root / name).mkdir(parents=True)
+        for i in range(n):
+            Image.fromarray(np.full((9, 7), 200 * (name == "benign") + i, np.uint8)).save(
+                root / name / f"{name[0]}{i}.png")
+    return root
+
+
+def test_the_classes_of_a_folder_are_bought_and_the_rest_is_said(scans, capsys):
+    chosen = train.choose("dpmerf", ["--dataset", str(scans), "--epsilon=20", "--test-fraction=0"])
+    data = chosen.dataset
+    assert (data.spec, data.spec.class_names) == (ImageSpec(32, 32, 3, 2), ("benign", "malignant"))
+    assert not data.uncovered and np.bincount(data.y_train + 1).tolist() == [1, 40, 40]
+    (row,) = data.bought
+    assert (row["epsilon"], row["count"]) == (2.0, 1) and row["delta"] == pytest.approx(1e-6)
+    assert [line.partition(",")[0].partition(":")[0] for line in chosen.remarks] == [
+        f"{scans} is read as folder", "taken", "class names"]
+    assert "--channels 3 --image-size 32" in chosen.remarks[1]
+    assert "bought for epsilon 2 at delta 1e-06" in capsys.readouterr().err
+    assert {"--class-names=benign,malignant,*", "--channels=3"} <= set(chosen.words)
+
+
+def test_class_names_are_not_bought_for_nothing(scans, tmp_path, monkeypatch):
+    monkeypatch.setattr(class_purchase, "buy", lambda *args: pytest.fail("bought"))
+    words = ["--dataset", str(scans), "--epsilon=20"]
+    (tmp_path / "held").write_text("")
+    for flags, message in ((["--dry-run"], "--dry-run buys nothing"),
+                           (["--out", str(tmp_path)], "holds other files"),
+                           (["--delta=0.5"], "no protection for 81 records")):
+        with pytest.raises(UserError, match=message):
+            train.choose("dpmerf", [*words, *flags])
+    with pytest.raises(UserError, match="rare is no class; known: benign, malignant"):
+        train.choose("dpmerf", [*words, "--class-names=benign,malignant"])
+    for flags in (["--seed=1"], ["--accept-uncovered"], ["--epsilon=inf"]):
+        read = train.choose("dpmerf", [*words, *flags, "--channels=1", "--image-size=8"]).dataset
+        assert read.spec.classes == 3 and read.uncovered and not read.bought
+
+
+@pytest.mark.slow
+def test_bought_classes_are_charged_once(scans, tmp_path, monkeypatch, capsys):
+    run = tmp_path / "run"
+    train.command(["dpmerf", "--dataset", str(scans), "--epsilon", "20", "--out", str(run),
+                   "--image-size=8", *QUICK])
+    assert capsys.readouterr().out.startswith("dpmerf, preset images-few: epsilon 20 at delta ")
+    monkeypatch.setattr(class_purchase, "buy", lambda *args: pytest.fail("bought again"))
+    statement = read_json(run / "release/privacy.json")
+    assert statement["guarantee"] == "(epsilon, delta) replace-one"
+    names = [event for event in statement["events"] if "categories" in event["mechanism"]]
+    assert [(event["epsilon"], event["count"]) for event in names] == [(2.0, 1)]
+    train.command(["--resume", str(run)])
+    train.command(["dpmerf", "--dataset", str(scans), "--epsilon", "20", "--out", str(run),
+                   "--image-size=8", "--resume", "--delta", str(statement["delta"]), *QUICK])
+    assert read_json(run / "release/privacy.json") == statement
+    again = evaluate._with_data_set(run, [str(run)])
+    assert "--class-names=benign,malignant,*" in again and "--image-size=8" in again
