@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from dpgen_jax.core.types import Asked
@@ -46,7 +47,7 @@ def _listed(plan: Plan, parent: np.ndarray, kinds: tuple[int, ...]) -> Iterator[
     edges, rounds = parent >= 0, kinds.count(2)
     beside = ~edges if plan.with_label else np.ones(plan.d, bool)
     weights = np.asarray(table_rounds.weights(
-        plan, beside.astype(np.float32), edges.astype(np.float32)), np.float64)
+        plan, jnp.asarray(beside, jnp.float32), jnp.asarray(edges, jnp.float32)), np.float64)
     precision += rounds * weights**2
     noise = [unit / math.sqrt(one) if one else math.inf for one in precision]
     earlier = int(1 in kinds and not plan.with_label)
