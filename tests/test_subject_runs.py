@@ -26,6 +26,7 @@ WHOM = "subject (all rows of one who; at most 3 of them are kept)"
 SMALL = {"dpmerf": ["--generator-steps", 3, "--features", 20, "--class-epsilon", 0.1],
          "gpate": ["--teachers", 8, "--batch", 4, "--steps", 2, "--generator.hidden", 4,
                    "--discriminator.hidden", 4],
+         "marginals": ["--preset", "table"],
          "dpgan": ["--batch", 20, "--steps", 2, "--fakes", 8, "--g-batch", 8, "--hidden", 4,
                    "--generator.hidden", 4, "--class-epsilon", 0,
                    "--preset", next(iter(presets.all_of("dpgan")))]}
@@ -115,7 +116,7 @@ def test_the_journal_adds_up_what_holds_for_the_same_people(place):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["gpate", "dpgan"])
+@pytest.mark.parametrize("method", ["gpate", "dpgan", "marginals"])
 def test_teachers_and_sampled_records_are_people_too(place, method):
     go(place, method, place / method, "--epsilon", 5)
     privacy = lifecycle.load(place / method).privacy
@@ -132,7 +133,8 @@ def test_methods_that_are_not_proven_are_refused_by_name(place):
     assert not (place / "never").exists()
     proven = {name for name in methods.NAMES if methods.get(name).Config.protects_subjects}
     assert not {"fedavg_gan", "dcgan", "gswgan", "dpac"} & proven
-    assert {"dpmerf", "gpate", "pategan", "datalens", "dpgan", "dpsinkhorn"} <= proven
+    assert {"dpmerf", "gpate", "pategan", "datalens", "dpgan", "dpsinkhorn",
+            "marginals"} <= proven
 
 
 def test_what_was_bought_for_single_rows_is_refused(place):

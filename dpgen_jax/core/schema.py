@@ -88,6 +88,11 @@ class Column:
     marks: str = _later(".")
 
     @property
+    def outside(self) -> tuple[float, ...]:
+        """The special values outside the bounds: codes such as 999, of which no number is meant."""
+        return tuple(value for value in self.special if not self.low <= value <= self.high)
+
+    @property
     def parts(self) -> tuple[tuple[Sort, int], ...]:
         """The sort and the number of features of each run of the encoding, in their order."""
         if self.kind == "categorical":

@@ -12,7 +12,7 @@ Letters for shapes, used in every docstring of the package:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import jax
@@ -248,6 +248,10 @@ class Method:
         predict: ``predict(model, x float32 [N, *spec.shape] in [0, 1]) -> logits``, float32 [N, C].
         class_shares: ``class_shares(model) -> float32 [C]``, of a generator that knows how frequent
             classes are: labels are drawn so where no class counts were bought. None: equal shares.
+        conditional: ``conditional(model, wanted) -> (model, probability)``, of a generator that has
+            `class_shares` and can be told what columns may be (`methods.shared.grid.Wanted`, by
+            their names): the model of such records alone, its class shares too, and their share
+            among all records. None: it cannot.
         tables: ``tables(model, steps)``, the noisy tables that the releases of these steps were
             made of, where there is such a list. Public.
         pretraining: Private training of every unit before the first round, or None.
@@ -265,6 +269,7 @@ class Method:
     sample: Callable[[PyTree, Array, Array], Array] | None = None
     predict: Callable[[PyTree, Array], Array] | None = None
     class_shares: Callable[[PyTree], Array] | None = None
+    conditional: Callable[[PyTree, Mapping[str, Any]], tuple[PyTree, float]] | None = None
     tables: Callable[[PyTree, int], tuple[Asked, ...]] | None = None
     pretraining: Pretraining | None = None
     post_training: PostTraining | None = None

@@ -7,8 +7,8 @@
       - age < 18 -> pay = null
 
 Operators stand between spaces, and a name that holds one between double quotes. A row whose cells
-of a comparison or sum are null or special fulfils it. The label stands on the left of an
-implication only, and is never changed. A table here is float64 [n, K]: codes, the class last.
+of a comparison or sum are null, or special outside the bounds, fulfils it. The label stands on the
+left of an implication only, and is never changed. A table is float64 [n, K]: codes, the class last.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Field:
         return 1.0 if self.column.kind != "continuous" else forms.step(self.column) or 0.0
 
     def values(self, table: np.ndarray) -> np.ndarray:
-        """Returns the codes [n], NaN for null and special ones."""
+        """Returns the codes [n], NaN for null and for special ones outside the bounds."""
         codes = table[:, self.at]
-        special = self.column.special
-        return np.where(np.isin(codes, special), np.nan, codes) if special else codes
+        outside = self.column.outside
+        return np.where(np.isin(codes, outside), np.nan, codes) if outside else codes
 
 
 @dataclasses.dataclass(frozen=True)

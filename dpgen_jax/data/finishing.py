@@ -16,6 +16,8 @@ from dpgen_jax.data import constraints, forms, transform
 
 PASSES = 12
 """How often all constraints are looked at: mending one may break another."""
+NUMBERS = 2**24
+"""At most so many are drawn for them."""
 TRIED = 512
 """Rows drawn at random that must be mended before a schema is taken."""
 
@@ -85,9 +87,9 @@ def mended(spec: TableSpec, codes: np.ndarray, y: np.ndarray) -> Finished:
     Raises:
         UserError: As `finished`.
     """
-    rules = constraints.rules(spec)
-    if not rules:
+    if not spec.constraints:
         return Finished(codes)
+    rules = constraints.rules(spec)
     table = _written(spec, np.column_stack([codes, y]))
     counts = {text: int(rule.broken(table).sum())
               for text, rule in zip(spec.constraints, rules, strict=True)}
@@ -108,7 +110,7 @@ def check(spec: TableSpec) -> None:
     """
     if constraints.rules(spec):
         rng = np.random.default_rng(0)
-        n = max(TRIED, 8 * spec.classes)
+        n = max(TRIED // 8, min(max(TRIED, 8 * spec.classes), NUMBERS // spec.shape[0]))
         encoded = rng.random((n, *spec.shape))
         made = finished(spec, encoded, np.arange(n) % spec.classes)
         if made.replaced > n // 2:

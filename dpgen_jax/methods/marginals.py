@@ -51,6 +51,8 @@ from dpgen_jax.methods.shared.tree_fit import Fit, Public
 class Config(RecordUnits):
     """The configuration of noisy marginals. `sigma` may be None: it is found from the budget."""
 
+    protects_subjects = True
+
     records: int | None = None
     """number of records, which is public; that of the data set if left out"""
     weight_label: float = 1.0
@@ -132,9 +134,13 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
         return public
 
     def answer(key: Array, unit: Array, records: Records, query: Public) -> Array:
-        """The cells of the record in the tables of the step, and their weights: [1, 2 V]."""
+        """The cells of the record in the tables of the step, and their weights: [1, 2 V].
+
+        A subject of several rows answers for one of them, in turn, so that it votes as one record.
+        """
         del key, unit
-        code, label = p.grid.codes(records.x[0]), jnp.clip(records.y[0], 0, p.classes - 1)
+        row = query.step % len(records.y)
+        code, label = p.grid.codes(records.x[row]), jnp.clip(records.y[row], 0, p.classes - 1)
         votes = jax.lax.switch(kinds[jnp.minimum(query.step, p.steps - 1)], [
             lambda: table_votes.of_histograms(p, code, label),
             lambda: table_votes.of_pairs(p, code, label, query),
@@ -162,4 +168,5 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     return Method(mechanism=mechanism(config, spec), init=init, ask=ask, answer=answer,
                   absorb=absorb, finalize=finalize, sample=sample,
                   class_shares=lambda model: model["share"],
+                  conditional=lambda model, wanted: tree.conditional(p.grid, model, wanted),
                   tables=lambda model, steps: table_list.asked(p, model, steps))

@@ -54,7 +54,7 @@ PRESETS = stated({
                      1e-5, 30000, OURS, dataset="glyphs"),
     **_images("mnist", 105.0), **_images("fashion", 127.0),
     "digits": Preset(_few, ImageSpec(8, 8, 1, 10), 10.0, 1e-5, 1437, OURS, dataset="digits"),
-    "table": Preset(_rows, numbers(29), 1.0, 1e-5, 45569, OURS, dataset="table"),
+    "table": Preset(_rows, numbers(29), 1.0, 1e-5, 45569, OURS, 0.01, "table"),
     "breast_cancer": Preset(_rows, numbers(30), 1.0, 1e-5, 455, OURS, dataset="breast_cancer"),
     "adult": Preset(_rows, numbers(108), 1.0, 1e-5, 32561, OURS, 0.01, "adult"),
 }, {PAPER: DIFFERS})

@@ -19,9 +19,9 @@ from dpgen_jax.aggregation.discrete_laplace import class_prior
 from dpgen_jax.core import checks, reading
 from dpgen_jax.core.atomic import json_bytes, write_together
 from dpgen_jax.core.config import from_json, to_json
-from dpgen_jax.core.types import Asked, ImageSpec, Spec, TableSpec, UserError
+from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
 from dpgen_jax.data import finishing, transform
-from dpgen_jax.release import conditions, contents, model, statement
+from dpgen_jax.release import conditions, contents, exact, model, statement
 from dpgen_jax.release.sampling import CHUNK, SEEDS, Sampler, Source, finished
 from dpgen_jax.run.folder import read_json
 from dpgen_jax.version import __version__
@@ -90,10 +90,13 @@ class Release:
         """
         self._require_generator()
         seed = seed % SEEDS if seed is not None else secrets.randbits(31)
-        draw = model.drawing(self.method, self.config, self.spec, self.model, seed)
-        source = Source(draw, functools.partial(finished, self.spec), self.class_shares)
-        return Sampler(source, conditions.parse(where, self.spec), n, self._numbers(labels), seed,
-                       max_tries)
+        wanted = conditions.parse(where, self.spec)
+        made = exact.narrowed(model.built(self.method, self.config, self.spec), self.model,
+                          self.class_shares, wanted)
+        draw = model.drawing(self.method, self.config, self.spec, made.model, seed)
+        source = Source(draw, functools.partial(finished, self.spec), made.prior, made.columns,
+                        made.share)
+        return Sampler(source, wanted, n, self._numbers(labels), seed, max_tries)
 
     def encoded(self, n: int, seed: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Draws synthetic rows in the form in which a table is encoded.
@@ -174,13 +177,6 @@ class Release:
         shares = np.maximum(np.asarray(of_model(self.model), np.float64), 0)
         return shares / shares.sum()
 
-    @property
-    def tables(self) -> tuple[Asked, ...]:
-        """The noisy tables of counts that the release was made of; none for other methods."""
-        of_model = model.built(self.method, self.config, self.spec).tables
-        steps = self.privacy.get("steps")
-        return () if of_model is None or steps is None else of_model(self.model, steps)
-
     def classes(self, names: Any) -> list[int]:
         """Returns the numbers of classes that are named.
 
@@ -198,7 +194,9 @@ class Release:
             known |= {name: i for i, name in enumerate(numbers)}
         bad = [name for name in map(str, names) if name not in known]
         if bad:
-            raise UserError(f"label {bad[0]!r} is not one of {', '.join(known)}")
+            raise UserError(f"label {bad[0]!r} is not one of {', '.join(known)}" + (
+                "" if self.spec.class_names or isinstance(self.spec, ImageSpec) else
+                "; the table has no label, so give conditions on its columns"))
         return [known[str(name)] for name in names]
 
     def _require_generator(self) -> None:

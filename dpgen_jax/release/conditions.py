@@ -192,7 +192,7 @@ def _compared(text: str, place: int, column: Column, sign: str, value: str) -> C
         _require_order(text, column)
         bound, compare = _code(text, column, value), COMPARE[sign]
         return Condition(text, place, column, lambda codes: compare(codes, bound) & ~np.isin(
-            codes, column.special), points=(bound,))
+            codes, column.outside), points=(bound,))
     low, dots, high = value.partition("..")
     if dots and value not in column.categories:
         _require_order(text, column)
@@ -201,7 +201,7 @@ def _compared(text: str, place: int, column: Column, sign: str, value: str) -> C
         first, last = _code(text, column, low.strip()), _code(text, column, high.strip())
         return Condition(text, place, column,
                          lambda codes: (codes >= first) & (codes <= last) & ~np.isin(
-                             codes, column.special), points=(first, last))
+                             codes, column.outside), points=(first, last))
     # A category may itself hold a bar.
     values = [value] if value in column.categories else [part.strip() for part in value.split("|")]
     condition = _one_of(text, place, column, values)
@@ -249,7 +249,7 @@ def _code(text: str, column: Column, value: str) -> float:
 def _require_possible(column: Column, conditions: list[Condition]) -> None:
     """Refuses conditions on one column that no record of the schema meets together."""
     if not conditions or all(c.null for c in conditions) or _all(
-            conditions, candidates := _candidates(column, conditions), len(candidates)).any():
+            conditions, codes := candidates(column, conditions), len(codes)).any():
         return
     texts = " and ".join(condition.text for condition in conditions)
     within = (f"is one of {', '.join(column.categories[:20])}" if column.categories
@@ -259,8 +259,16 @@ def _require_possible(column: Column, conditions: list[Condition]) -> None:
     raise UserError(f"no record can meet {texts}: column {column.name} {within} in the schema")
 
 
-def _candidates(column: Column, conditions: list[Condition]) -> np.ndarray:
-    """Returns codes of the schema, among which is one of each part that conditions tell apart."""
+def candidates(column: Column, conditions: list[Condition]) -> np.ndarray:
+    """Returns codes of the schema, with the ends of every part that conditions tell apart.
+
+    Args:
+        column: The column.
+        conditions: Conditions on it.
+
+    Returns:
+        float64 [n], without null.
+    """
     if column.categories:
         return np.arange(len(column.categories), dtype=np.float64)
     ends = {column.low, column.high, *(p for c in conditions for p in c.points)}

@@ -74,7 +74,7 @@ def whole(out: Path) -> Iterator[Path]:
 
 def _require_room(out: Path, unfinished: Path, written: int, n: int) -> None:
     """Refuses a file that by its first records would not fit on the disk."""
-    if unfinished.is_dir():
+    if not unfinished.is_file():  # a folder, or nothing as yet
         return
     needed = unfinished.stat().st_size / written * (n - written)
     free = shutil.disk_usage(unfinished).free

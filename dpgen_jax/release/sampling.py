@@ -1,14 +1,14 @@
 """Synthetic records in blocks: as many as one likes, in memory that does not grow with them.
 
 Conditions on the label are exact: only classes that meet them are drawn, in the shares that the
-release has for them. What else the model cannot be told is met by rejection: records are drawn
-until enough of them meet the conditions, which gives what filtering the records would give.
+release has for them. What else a model was not told (`exact`) is met by rejection: records are
+drawn until enough of them meet the conditions, which gives what filtering the records would give.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 import numpy as np
@@ -40,11 +40,15 @@ class Source:
         finish: From these and their labels to records as a user takes them [n, ...], which keep
             the constraints of a table, and how many were mended for it.
         prior: The share of each class, float64 [C]; None: all classes in equal shares, in turn.
+        narrowed: The places of the columns that the model was told the conditions of.
+        share: The share of such records among all that the release makes.
     """
 
     draw: Callable[[int, np.ndarray], np.ndarray]
     finish: Callable[[np.ndarray, np.ndarray], Finished]
     prior: np.ndarray | None
+    narrowed: tuple[int, ...] = ()
+    share: float = 1.0
 
 
 def finished(spec: Spec, x: np.ndarray, y: np.ndarray) -> Finished:
@@ -83,7 +87,8 @@ class Sampler:
     Attributes:
         n: The records that were asked for.
         tries: The records that were drawn so far.
-        found: Those of them that met the conditions.
+        met: Those of them that met the conditions.
+        found: Those of them that were taken, n in the end.
     """
 
     def __init__(self, source: Source, conditions: Conditions, n: int,
@@ -109,7 +114,7 @@ class Sampler:
             raise UserError(f"cannot sample {n:,} records; at most {MOST:,} can be numbered")
         if max_tries is not None and max_tries < 1:
             raise UserError(f"max_tries is {max_tries}; at least 1 is needed")
-        self.n, self.tries, self.found = n, 0, 0
+        self.n, self.tries, self.met, self.found = n, 0, 0, 0
         self._source, self._conditions = source, conditions
         self._most = max_tries or max(LEAST_TRIES, TRIES_EACH * n)
         self._labels = _labels(source.prior, conditions, n, labels, seed)
@@ -127,12 +132,18 @@ class Sampler:
 
     def report(self) -> list[str]:
         """Returns lines on how conditions were met, and how many records a constraint changed."""
-        exact, rejected = self._conditions.on_label, self._conditions.on_columns
-        lines = [f"{_texts(exact)}: exact, by the model"] if exact else []
-        if rejected:
-            share = 100 * self.found / max(self.tries, 1)
-            lines.append(f"{_texts(rejected)}: by rejection, {self.found:,} of {self.tries:,} "
-                         f"records were accepted ({share:.3g} %)")
+        by_model = [c for c in self._conditions.on_columns if c.place in self._source.narrowed]
+        rest = [c for c in self._conditions.on_columns if c not in by_model]
+        accepted = (f"{self.met:,} of {self.tries:,} drawn records met all conditions "
+                    f"({100 * self.met / max(self.tries, 1):.3g} %)")
+        lines = []
+        if self._conditions.on_label:
+            lines.append(f"{_texts(self._conditions.on_label)}: exact, by the model")
+        if by_model:
+            lines.append(f"{_texts(by_model)}: exact, by the model, which makes "
+                         f"{100 * self._source.share:.3g} % of its records so; {accepted}")
+        if rest:
+            lines.append(f"{_texts(rest)}: by rejection, {accepted}")
         return [*lines, *self._made.lines()]
 
     def _finished(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -150,7 +161,9 @@ class Sampler:
             self.tries += len(y)
             if rejects:
                 finished = self._finished(x, y)
-                kept = self._labels.take(y, self._conditions.met(finished), missing)
+                met = self._conditions.met(finished)
+                self.met += int(met.sum())
+                kept = self._labels.take(y, met, missing)
                 x, y, finished = x[kept], y[kept], finished[kept]
             self.found += len(y)
             if len(y):
@@ -232,5 +245,5 @@ def _labels(prior: np.ndarray | None, conditions: Conditions, n: int, wanted: np
     return _Turns(wanted, n)
 
 
-def _texts(conditions: tuple[Condition, ...]) -> str:
+def _texts(conditions: Iterable[Condition]) -> str:
     return " and ".join(condition.text for condition in conditions)

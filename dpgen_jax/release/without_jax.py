@@ -24,7 +24,7 @@ from dpgen_jax.release.standalone import records
 from dpgen_jax.version import __version__
 
 SOURCES = (
-    "version", "core/__init__", "core/errors", "core/schema", "core/config", "data/forms",
+    "version", "core/__init__", "core/errors", "core/schema", "data/forms",
     "data/transform", "data/constraints", "data/finishing", "data/writing", "release/__init__",
     "release/conditions", "release/files", "release/sampling", "release/standalone/__init__",
     "release/standalone/operations", "release/standalone/program", "release/standalone/random_bits",

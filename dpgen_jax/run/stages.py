@@ -17,7 +17,7 @@ import jax
 from dpgen_jax import methods
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import BitSource, OsBits, SeededBits
-from dpgen_jax.core.types import BudgetExceeded, Private, Records, UserError
+from dpgen_jax.core.types import BudgetExceeded, Private, Records, TableSpec, UserError
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private import teachers
 from dpgen_jax.private.partition import Partition
@@ -137,7 +137,17 @@ def deal(plan: Plan, begun: Begun, log: Log) -> Dealt:
                                         plan.request.budget.class_epsilon, bits, log,
                                         plan.protected.rows_per_unit,
                                         begun.partition if plan.protected.rows_per_unit else None)
+    if counts is None and _in_equal_shares(plan):
+        log("note: synthetic records will have their classes in equal shares: not those of the "
+            "data, which --class-epsilon buys")
     return Dealt(sealing.deal(plan.records, begun.partition), counts, bits)
+
+
+def _in_equal_shares(plan: Plan) -> bool:
+    """Whether a release without class counts draws its classes in equal shares."""
+    method, spec = plan.method, plan.spec
+    labelled = not isinstance(spec, TableSpec) or spec.labelled
+    return method.predict is None and method.class_shares is None and labelled and spec.classes > 1
 
 
 def train(plan: Plan, begun: Begun, dealt: Dealt, log: Log) -> Trained:

@@ -19,7 +19,7 @@ columns:
   low pay: {kind: continuous, min: 0, max: 1000}
   high pay: {kind: continuous, min: 10, max: 2000}
   net: {kind: continuous, min: 0, max: 900, decimals: 2}
-  tax: {kind: integer, min: 0, max: 500}
+  tax: {kind: integer, min: 0, max: 500, special: [0]}
   back: {kind: continuous, min: 0, max: 99, decimals: 1}
   gross: {kind: continuous, min: 50, max: 1000, decimals: 2, unit: "EUR {}"}
   sex: {kind: categorical, categories: [f, m]}

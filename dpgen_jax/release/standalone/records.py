@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dpgen_jax.core.config import from_json
 from dpgen_jax.core.errors import UserError, nearest, one_line
-from dpgen_jax.core.schema import ImageSpec, Spec, TableSpec
+from dpgen_jax.core.schema import Column, Identifier, ImageSpec, Spec, TableSpec
 from dpgen_jax.release import conditions, files
 from dpgen_jax.release.sampling import CHUNK, SEEDS, Sampler, Source, finished, key_at
 from dpgen_jax.release.standalone import random_bits
@@ -74,12 +73,30 @@ def load(folder: Path) -> Generator:
         folder: The folder.
     """
     held = json.loads((folder / "program.json").read_text(encoding="utf-8"))
-    kind = TableSpec if "columns" in held["spec"] else ImageSpec
     with np.load(folder / "arrays.npz") as arrays:
         values = tuple(arrays[name] for name in held["arrays"])
     prior = held["class_shares"]
-    return Generator(from_json(kind, held["spec"]), held["program"], values,
+    return Generator(schema(held["spec"]), held["program"], values,
                      None if prior is None else np.array(prior), held["guarantee"])
+
+
+def schema(value: dict[str, Any]) -> Spec:
+    """Returns the schema that JSON describes.
+
+    Args:
+        value: The fields of `TableSpec` or of `ImageSpec`.
+    """
+    def fields(part: dict[str, Any]) -> dict[str, Any]:
+        return {name: tuple(entry) if isinstance(entry, list) else entry
+                for name, entry in part.items()}
+
+    if "columns" not in value:
+        return ImageSpec(**fields(value))
+    return TableSpec(**fields(value) | {
+        "columns": tuple(Column(**fields(column)) for column in value["columns"]),
+        "label": Column(**fields(value["label"])),
+        "identifiers": tuple(Identifier(**fields(column))
+                             for column in value.get("identifiers", ()))})
 
 
 def numbers(spec: Spec, names: list[str]) -> np.ndarray | None:
