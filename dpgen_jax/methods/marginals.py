@@ -56,8 +56,8 @@ class Config(RecordUnits):
     records: int | None = None
     """number of records, which is public; that of the data set if left out"""
     weight_label: float = 1.0
-    """what tables that hold the label weigh beside the others; 0: the label is a column like any
-    other, for likeness all round"""
+    """what tables that hold the label weigh beside the others, in squared weights; 0: the label is
+    a column like any other, and only the tree's columns are counted beside it"""
     cells: int = 256
     """most cells between the declared bounds of a number"""
     bins: int = 32

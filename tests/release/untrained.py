@@ -21,6 +21,9 @@ def release(method: str, spec: Spec, counts: tuple[int, ...] | None = None, **fi
     arrays = {name: np.abs(rng.normal(size=array.shape)) + 0.1 if name.endswith("var")
               else rng.normal(size=array.shape) * 0.5
               for name, array in model.arrays(method, config, spec).items()}
-    arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
+    kinds = model.arrays(method, config, spec)
+    arrays = {name: array.astype(np.float32) if kinds[name].dtype.kind == "f" else  # or places
+              np.arange(array.size, dtype=np.int32).reshape(array.shape) % 2
+              for name, array in arrays.items()}
     return Release(method, config, spec, traverse_util.unflatten_dict(arrays, sep="/"), PRIVACY,
                    counts)

@@ -147,14 +147,13 @@ class Plan:
     @functools.cached_property
     def bins(self) -> int:
         """B: the most bins of a column beside the class."""
-        least = 2 if self.records < 2000 else 4
         bins = self.records / (3 * self.classes * self.joint_noise + 1e-9)
         room = MOST_CELLS // (2 * self.d * self.classes)
         if room < 2:
             raise UserError(f"{self.d:,} columns beside {self.classes:,} classes take "
                             f"{2 * self.d * self.classes:,} cells, and at most {MOST_CELLS // 2:,} "
                             "are counted; leave columns out, or merge classes")
-        return int(np.clip(bins, least, max(min(self.most_bins, room), 2)))
+        return int(np.clip(bins, 4, max(min(self.most_bins, room), 2)))
 
     @functools.cached_property
     def _edge(self) -> tuple[int, int]:
