@@ -43,6 +43,7 @@ def test_class_names_are_not_bought_for_nothing(scans, tmp_path, monkeypatch):
     (tmp_path / "held").write_text("")
     for flags, message in ((["--dry-run"], "--dry-run buys nothing"),
                            (["--out", str(tmp_path)], "holds other files"),
+                           (["--epsilon=1"], "only those of some 2.. images.*nothing was spent"),
                            (["--delta=0.5"], "no protection for 81 records")):
         with pytest.raises(UserError, match=message):
             train.choose("dpmerf", [*words, *flags])

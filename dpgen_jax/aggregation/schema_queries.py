@@ -148,6 +148,19 @@ def categories(values: Private[list[str | None]], epsilon: float, delta: float, 
                  if counts[name] + x >= threshold)
 
 
+def least_count(epsilon: float, delta: float) -> int:
+    """Returns the noisy count from which `categories` shows a value; a function of the price alone.
+
+    Args:
+        epsilon: The price.
+        delta: The price.
+
+    Raises:
+        UserError: Epsilon or delta is bad.
+    """
+    return _threshold(epsilon, delta)
+
+
 def _threshold(epsilon: float, delta: float) -> int:
     """Returns k of `categories`, or raises UserError unless 0 < delta < 1."""
     if not 0 < delta < 1:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from dpgen_jax.core.console import program
 from dpgen_jax.core.reading import limited
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import (
@@ -76,7 +77,7 @@ def _load_csv(place: str, schema_file: str | None, test_csv: str | None, unit: s
     if schema_file is None:
         raise UserError(
             f"csv:{place} needs --schema FILE.yaml, which declares its columns; draft one with "
-            f"python -m dpgen_jax.schema {place} --label COLUMN --out schema.yaml")
+            + program("schema", place, "--label", "COLUMN", "--out", "schema.yaml"))
     if unit is not None or rows_per_unit is not None:
         column, rows = subjects.required(unit, rows_per_unit)
         return subjects.csv(place, schema_file, test_csv, column, rows)
@@ -243,4 +244,5 @@ def _unknown(spec: str, kind: str) -> str:
     by_kind = dict(zip(SOURCES, SPECS, strict=True))
     close = difflib.get_close_matches(kind.lower(), by_kind, n=1)
     hint = f"did you mean {by_kind[close[0]]}? " if close else ""
-    return f"unknown data set {spec!r}; {hint}known: {', '.join(SPECS)}"
+    path = "" if ":" in spec else ", or the path of a file or folder that exists"
+    return f"unknown data set {spec!r}; {hint}known: {', '.join(SPECS)}{path}"

@@ -36,6 +36,24 @@ class Names:
     line: str
 
 
+def refuse_useless(n: int, epsilon: float, delta: float) -> None:
+    """Refuses a purchase that so few images cannot pay off, by public numbers alone.
+
+    Args:
+        n: The number of all images.
+        epsilon: The budget of the run.
+        delta: Likewise.
+
+    Raises:
+        UserError: It names the mend.
+    """
+    least = schema_queries.least_count(SHARE * epsilon, SHARE * delta)
+    if n < least:
+        raise UserError(f"the names of the classes are not declared, and at epsilon {epsilon:g} "
+                        f"only those of some {least:,} images can be bought, of {n:,} in all; "
+                        "declare --class-names A,B (nothing was spent)")
+
+
 def buy(path: str, epsilon: float, delta: float) -> Names:
     """Buys the names of the classes of an image folder for `SHARE` of a budget.
 

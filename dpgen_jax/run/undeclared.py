@@ -127,6 +127,7 @@ def _with_names(reading: Reading, method: str, args: Any, side: int) -> Reading:
         epsilon = preset.epsilon if stated is None else stated
         delta = delta if cli.peek(words, "--delta") is not None else preset.delta
     calibrate.check_budget(epsilon, delta, n)
+    class_purchase.refuse_useless(n, epsilon, delta)
     names = class_purchase.buy(path, epsilon, delta)
     tell(f"note: {names.line}", sys.stderr)  # at once: it is spent, whatever comes next
     flags = [f"--class-names={names.option}", f"--epsilon={epsilon}", f"--delta={delta}"]
