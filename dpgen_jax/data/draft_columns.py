@@ -13,6 +13,7 @@ import numpy as np
 from dpgen_jax.core.types import Column, UserError
 from dpgen_jax.data import forms
 from dpgen_jax.data.schema_columns import NULLS, column, distinguishable
+from dpgen_jax.data.schema_forms import SPACE
 
 MAX_CATEGORIES = 100
 ENOUGH = 50
@@ -152,7 +153,8 @@ def _dated(texts: list[str]) -> dict[str, str] | None:
 
 def _marked(unique: list[str], texts: list[str]) -> dict[str, Any] | None:
     """Returns the entries of numbers with a unit, or with other marks."""
-    around = re.fullmatch(r"[+-]?([^\d+-]*?)([+-]?\d[\d.,' ]*?)([^\d+-]*)", unique[0])
+    around = re.fullmatch(r"[+-]?([^\d+-]*?)([+-]?\d[\d.,' ]*?)([^\d+-]*)",
+                          unique[0].replace("\u202f", " ").replace("\u00a0", " "))
     if around is None or (around[1][-1:].isalpha() and len(unique) == len(texts) > MAX_CATEGORIES):
         return None  # the latter are identifiers, as id7
     unit = f"{around[1]}{{}}{around[3]}" if around[1] or around[3] else ""
@@ -162,7 +164,7 @@ def _marked(unique: list[str], texts: list[str]) -> dict[str, Any] | None:
         if values is not None:
             written = {"unit": unit} if unit else {}
             written |= {"decimal_mark": mark} if mark != "." else {}
-            written |= {"thousands": thousands} if thousands else {}
+            written |= {"thousands": thousands.replace(" ", SPACE)} if thousands else {}
             cut = slice(len(around[1]), -len(around[3]) or None)
             made = _shape(values, written)
             digits = _decimals([text.lstrip("+-")[cut] for text in unique], mark)

@@ -182,6 +182,7 @@ def _placed(unit: str, text: str) -> str:
 def _marked(column: Column) -> Callable[[str], float | None]:
     """Returns the reader of numbers with a unit, or with other marks."""
     mark, comma = re.escape(column.marks[0]), re.escape(column.marks[1:])
+    hard = str.maketrans("\u00a0\u202f", "  ") if column.marks[1:] == " " else {}
     before, _, after = column.unit.partition("{}")
     whole = rf"\d{{1,3}}(?:{comma}\d{{3}})+|\d+" if comma else r"\d+"
     form = re.compile(
@@ -189,7 +190,7 @@ def _marked(column: Column) -> Callable[[str], float | None]:
         rf"(?:[eE][+-]?\d+)?)\s*{re.escape(after.strip())}", re.ASCII)
 
     def read(text: str) -> float | None:
-        match = form.fullmatch(text)
+        match = form.fullmatch(text.translate(hard))
         if match is None or (match[1] and match[2]):
             return None
         digits = match[3].replace(column.marks[1:] or "\0", "").replace(column.marks[0], ".")

@@ -106,7 +106,8 @@ def parse(column: Column, cells: Cells, other: str | None = None) -> np.ndarray:
         index = {text: code for code, text in enumerate(column.categories)}
         if column.written == "boolean":
             index = {text.casefold(): code for text, code in index.items()}
-            texts = [text.casefold() if text not in NULLS else text for text in texts]
+            texts = [text if column.nullable and text in NULLS else text.casefold()
+                     for text in texts]
         values = np.array([index.get(text, -1) for text in texts], np.float64)
         for i in np.flatnonzero(values < 0).tolist():
             values[i] = _category(column, index, texts[i], other, partial(_at, cells, column, i))

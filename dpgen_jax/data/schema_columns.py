@@ -206,7 +206,7 @@ def _special(shaped: Column, entries: dict[str, Any]) -> tuple[float, ...]:
         value = _value(shaped, text)
         exact = value is not None and (
             round(value, shaped.decimals) == value if shaped.decimals >= 0 else
-            shaped.kind != "integer" or value.is_integer())
+            shaped.kind != "integer" or (value.is_integer() and abs(value) <= 2**53))
         if value is None or not exact or value in values:
             raise UserError(f"column {shaped.name}: special value {text!r}; each is given once, "
                             "and is such a value as the column holds")

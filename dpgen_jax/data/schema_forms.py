@@ -9,6 +9,8 @@ from dpgen_jax.core.types import UserError
 from dpgen_jax.data import forms
 
 MARKS = ("unit", "decimal_mark", "thousands")
+SPACE = "space"
+"""The name of a space between thousands, which a schema's texts do not end in."""
 DIRECTIVES = frozenset("YymdjbBHIMSpf")
 """The letters after % that a format of dates and times may have."""
 
@@ -36,10 +38,11 @@ def fields(name: str, kind: str, entries: dict[str, str]) -> dict[str, Any]:
         raise UserError(f"column {name}: decimals is {entries['decimals']!r}; give 0 to 15")
     mark, thousands, unit = (entries.get(key, default) for key, default in zip(
         ("decimal_mark", "thousands", "unit"), (".", "", ""), strict=True))
+    thousands = " " if thousands == SPACE else thousands
     if len(mark) != 1 or len(thousands) > 1 or mark == thousands or re.search(
             r"[\d+\-eE]", mark + thousands):
         raise UserError(f"column {name}: decimal_mark is {mark!r} and thousands {thousands!r}; "
-                        "each is one sign, as . and , and they differ")
+                        "each is one sign, as . and , or the word space, and they differ")
     if unit and (unit.count("{}") != 1 or re.search(r"[\d+\-]", unit) or unit == "{}"):
         raise UserError(f"column {name}: unit is {unit!r}; write the text around the number, with "
                         "{} in its place and without digits or signs, as \"EUR {}\"")
