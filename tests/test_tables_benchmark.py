@@ -109,12 +109,12 @@ def test_the_page_says_where_ours_is_behind(monkeypatch):
         return {"table": "t", "rows": 9, "method": method, "epsilon": 1.0, "scores": score,
                 "runs": [], "stem": method, "relation": "r"}
 
-    shown = (cell("marginals", [0.8, 0.9], [0.1]), cell("other", [0.7, 0.8], [0.05]))
+    shown = (cell("marginals", [0.8, 0.9], [0.1, 0.1]), cell("other", [0.7, 0.8], [0.05, 0.06]))
     monkeypatch.setattr(page, "cells", lambda: shown)
-    assert page.behind(1.0).splitlines()[-1] == "| t | pairs | 0.100 | 0.050 | other | yes |"
+    assert page.behind(1.0).splitlines()[-1] == "| t | pairs | 0.100 | 0.055 | other | r | yes |"
     assert page.behind(1.0).count("\n| t |") == 1
     monkeypatch.setattr(page, "cells", lambda: (shown[0], cell("other", [0.9], [0.2])))
-    assert page.behind(1.0).splitlines()[-1] == "| t | LR | 0.850 | 0.900 | other | no |"
+    assert page.behind(1.0).endswith("| t | LR | 0.850 | 0.900 | other | r | single runs |")
     monkeypatch.setattr(page, "cells", lambda: (shown[0], cell("other", [0.8], [0.2])))
     assert page.behind(1.0).endswith("There is none.")
     monkeypatch.setattr(page, "cells", lambda: (shown[1],))

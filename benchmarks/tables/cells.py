@@ -105,13 +105,16 @@ def _ours(cell: Cell, dataset: Dataset, folder: Path, index: int, places: Places
           ) -> tuple[Spent, dict[str, Any]]:
     """Train and sample by the commands of a user, with a journal of the benchmark's own."""
     assert cell.method.flags is not None
+    flags = cell.method.flags(dataset)
+    if "--preset" not in flags:
+        flags = ["--preset", "table", *flags]
     env = {"DPGEN_STATE": str(folder / "journal")}
     method, out = cell.method.name.split()[0], folder / "run"
     train = timed([sys.executable, "-m", "dpgen_jax.train", method,
                    "--dataset", f"csv:{folder / 'train.csv'}",
                    "--schema", str(folder / "schema.yaml"), "--epsilon", str(cell.epsilon),
-                   "--delta", str(DELTA), "--out", str(out),
-                   *cell.method.flags(dataset)], folder / "train.log", places.limit, env)
+                   "--delta", str(DELTA), "--test-fraction", "0", "--out", str(out),
+                   *flags], folder / "train.log", places.limit, env)
     sample = timed([sys.executable, "-m", "dpgen_jax.sample", str(out), "--n",
                     str(_wanted(dataset)), "--seed", str(index), "--out",
                     str(folder / "synthetic.csv")], folder / "sample.log", places.limit, env)

@@ -30,12 +30,12 @@ class Peer:
       relation: The neighbouring relation that its epsilon is for.
       reads: What it reads of the rows and does not pay for, beside the schema it is given.
       note: What a reader should know of it.
-      packages: pip's further arguments.
+      pip: pip's further arguments.
     """
 
     requirements: tuple[str, ...]
     program: str
-    options: dict[str, str]
+    options: dict[str, str | int]
     relation: str
     reads: str
     note: str = ""
@@ -75,7 +75,8 @@ OURS: dict[str, Flags] = {
     "dpsinkhorn": lambda dataset: ["--teachers", str(min(200, len(dataset.y_train))),
                                    "--class-epsilon", "0.01"],
 }
-"""Name -> the flags of `dpgen_jax.train`, beside the data, the budget and the run folder."""
+"""Name -> the flags of `dpgen_jax.train`, beside the data, the budget and the run folder; the
+preset is `table` where no other is named."""
 
 
 @dataclasses.dataclass(frozen=True)

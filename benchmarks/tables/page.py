@@ -126,7 +126,7 @@ def behind(epsilon: float) -> str:
                  if (line := _behind(key, ours, chosen.values()))]
     if not measured:
         return f"`{OURS}` is not measured at this epsilon yet."
-    head = ("table", "measure", OURS, "the best other", "which", "runs apart")
+    head = ("table", "measure", OURS, "the best other", "which", "its epsilon is for", "runs apart")
     where = f"Measured on {', '.join(measured)}, four measures each."
     return f"{where}\n\n{markdown(head, rows)}" if rows else f"{where} There is none."
 
@@ -138,7 +138,7 @@ def _behind(key: str, ours: Results, others: Iterable[Results]) -> tuple[str, ..
         return ()
     best = (min if key == "pairs" else max)(ahead, key=lambda cell: cell["scores"][key]["mean"])
     means = (f"{cell['scores'][key]['mean']:.3f}" for cell in (ours, best))
-    return *means, best["method"], "yes" if apart(key, best, ours) else "no"
+    return *means, best["method"], relation(best), apart(key, best, ours)
 
 
 def better(key: str, one: Results, other: Results) -> bool:
@@ -147,10 +147,12 @@ def better(key: str, one: Results, other: Results) -> bool:
     return a < b if key == "pairs" else a > b
 
 
-def apart(key: str, one: Results, other: Results) -> bool:
+def apart(key: str, one: Results, other: Results) -> str:
     """Return whether all runs of one cell are better than all runs of another."""
     a, b = (cell["scores"][key]["values"] for cell in (one, other))
-    return max(a) < min(b) if key == "pairs" else min(a) > max(b)
+    if len(a) == 1 or len(b) == 1:
+        return "single runs"
+    return "yes" if (max(a) < min(b) if key == "pairs" else min(a) > max(b)) else "no"
 
 
 def overview(epsilon: float) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from benchmarks.tables.methods import Peer
 
 ADDED = "add or remove one row"
+MST = "mbi is the estimator; the mechanism MST is this benchmark's own"
+_MBI = ("mbi==2.0.0", "pandas", "networkx", "scipy")
 _DPMM = Peer(("dpmm==0.1.9",), "with_dpmm", {}, ADDED,
              "whether a column has nulls, and whether it has one value alone")
 # Its dependencies by name, without opacus and torch, gigabytes that MST and AIM do not use.
@@ -26,12 +28,13 @@ PEERS: dict[str, Peer] = {
     "dpmm-mst": _also(_DPMM, pipeline="MSTPipeline"),
     "dpmm-aim": _also(_DPMM, pipeline="AIMPipeline"),
     "dpmm-privbayes": _also(_DPMM, pipeline="PrivBayesPipeline"),
-    "mbi-mst": Peer(("mbi==2.0.0", "pandas", "networkx", "scipy"), "with_mbi", {}, ADDED, "nothing",
-                    "mbi is the estimator; the mechanism MST is this benchmark's own"),
+    "mbi-mst": Peer(_MBI, "with_mbi", {"squared_sensitivity": 1}, ADDED, "nothing", MST),
+    "mbi-mst-replaced": Peer(_MBI, "with_mbi", {"squared_sensitivity": 2}, "replace-one", "nothing",
+                             MST),
     "smartnoise-mst": _also(_SMARTNOISE, synthesizer="mst"),
     "smartnoise-aim": _also(_SMARTNOISE, synthesizer="aim"),
     "datasynthesizer": Peer(
-        ("DataSynthesizer==0.1.13",), "with_datasynthesizer", {"parents": "2"}, ADDED,
+        ("DataSynthesizer==0.1.13",), "with_datasynthesizer", {"parents": 2}, ADDED,
         "which values there are, the share of nulls", "two parents a column"),
 }
 """Name -> the peer."""

@@ -25,7 +25,7 @@ def main():
                                    if "categories" in entries}))
     describer = DataDescriber(histogram_bins=job.BINS)
     describer.describe_dataset_in_correlated_attribute_mode(
-        rows, k=int(task["parents"]), epsilon=task["epsilon"], seed=secrets.randbits(31),
+        rows, k=task["parents"], epsilon=task["epsilon"], seed=secrets.randbits(31),
         attribute_to_datatype={name: KINDS.get(entries["kind"], "String")
                                for name, entries in columns.items()},
         attribute_to_is_categorical={name: "categories" in entries

@@ -3,6 +3,9 @@
 A third of the budget in zero-concentrated privacy each: all columns, the choice of a spanning tree
 by the exponential mechanism, and the tree's pairs (McKenna, Miklau and Sheldon 2021). Numbers are
 in equal bins between their declared bounds. Its noise is of floating-point numbers.
+
+`squared_sensitivity` of a table of counts is 1 where a row is added or removed, and 2 where it is
+replaced, which moves an L1 distance by as much.
 """
 
 import itertools
@@ -38,15 +41,15 @@ def counts(codes, sizes, clique):
     return np.bincount(flat, minlength=math.prod(sizes[name] for name in clique)).astype(float)
 
 
-def measured(codes, sizes, cliques, rho, rng):
+def measured(codes, sizes, cliques, rho, squared_sensitivity, rng):
     """Return noisy tables of counts, all of them for rho together."""
-    sigma = math.sqrt(len(cliques) / (2 * rho))
+    sigma = math.sqrt(squared_sensitivity * len(cliques) / (2 * rho))
     return [mbi.LinearMeasurement(
         (table := counts(codes, sizes, clique)) + rng.normal(0, sigma, table.size), clique, sigma)
         for clique in cliques]
 
 
-def tree(codes, sizes, model, rho, rng):
+def tree(codes, sizes, model, rho, sensitivity, rng):
     """Return the pairs of a spanning tree, each drawn by its distance from independent columns."""
     names = list(sizes)
     pairs = list(itertools.combinations(names, 2))
@@ -59,7 +62,7 @@ def tree(codes, sizes, model, rho, rng):
         part = {name: i for i, members in enumerate(nx.connected_components(graph))
                 for name in members}
         free = [i for i, (a, b) in enumerate(pairs) if part[a] != part[b]]
-        scores = gains[free] * epsilon / 2
+        scores = gains[free] * epsilon / (2 * sensitivity)
         weights = np.exp(scores - scores.max())
         graph.add_edge(*pairs[free[rng.choice(len(free), p=weights / weights.sum())]])
     return [pair for pair in pairs if graph.has_edge(*pair)]
@@ -75,10 +78,12 @@ def main():
     codes.columns, sizes = list(names), dict(zip(names, sizes.values(), strict=True))
     domain = mbi.Domain(list(sizes), list(sizes.values()))
     third = rho_of(task["epsilon"], task["delta"]) / 3
-    single = measured(codes, sizes, [(name,) for name in sizes], third, rng)
+    squared = task["squared_sensitivity"]
+    single = measured(codes, sizes, [(name,) for name in sizes], third, squared, rng)
     fit = mbi.estimation.MirrorDescent().estimate
     first = fit(domain, single, iters=250)
-    pairs = measured(codes, sizes, tree(codes, sizes, first, third, rng), third, rng)
+    chosen = tree(codes, sizes, first, third, squared, rng)
+    pairs = measured(codes, sizes, chosen, third, squared, rng)
     drawn = fit(domain, single + pairs, iters=1000).synthetic_data(rows=task["n"])
     drawn = pd.DataFrame(drawn.to_dict()).rename(columns=names)
     job.report(cpu_seconds_without_files=time.process_time() - started)
