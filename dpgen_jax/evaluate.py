@@ -87,6 +87,7 @@ def command(argv: list[str]) -> None:
 
 def _with_data_set(source: Path, argv: list[str]) -> list[str]:
     """The arguments with the data set that a run was trained on, and the options that it had."""
+    from dpgen_jax.release import bundle
     from dpgen_jax.run import typed
 
     options = [field.name for field in dataclasses.fields(DataOptions)]
@@ -94,6 +95,7 @@ def _with_data_set(source: Path, argv: list[str]) -> list[str]:
     if words is None and (name := _trained_on(source, "dataset", "")) in EMBEDDED:
         words = [f"--dataset={name}"]
     if words is None:
+        bundle.load(source)  # what is no run or release is called so
         raise UserError(f"{source} does not say which data set it was trained on; name it with "
                         "--dataset")
     return typed.merged(words, argv)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,7 @@ __all__ = [
     "EMPTY",
     "NO_LABEL",
     "Array",
+    "Asked",
     "BudgetExceeded",
     "Column",
     "Identifier",
@@ -201,6 +202,22 @@ def release_public(key: Array, public: PyTree) -> PyTree:
     return public
 
 
+class Asked(NamedTuple):
+    """A noisy table of counts that a method asked for; all of it is public.
+
+    Attributes:
+        name: Its columns.
+        cells: The most counts that it has.
+        rounds: In how many releases it was asked for.
+        noise: The standard deviation of a count, in records, over all of them together.
+    """
+
+    name: str
+    cells: int
+    rounds: int
+    noise: float
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Method:
     """One system, written for one unit without a batch axis; the library stacks, chunks, shards.
@@ -236,6 +253,8 @@ class Method:
             `class_shares` and can be told what columns may be (`methods.shared.grid.Wanted`, by
             their names): the model of such records alone, its class shares too, and their share
             among all records. None: it cannot.
+        tables: ``tables(model, steps)``, the noisy tables that the releases of these steps were
+            made of, where there is such a list. Public.
         pretraining: Private training of every unit before the first round, or None.
         post_training: Public training after the last round and before `finalize`, or None.
         phases: Of a method whose rounds differ: the i-th round is made by the i-th of these, and
@@ -259,6 +278,7 @@ class Method:
     predict: Callable[[PyTree, Array], Array] | None = None
     class_shares: Callable[[PyTree], Array] | None = None
     conditional: Callable[[PyTree, Mapping[str, Any]], tuple[PyTree, float]] | None = None
+    tables: Callable[[PyTree, int], tuple[Asked, ...]] | None = None
     pretraining: Pretraining | None = None
     post_training: PostTraining | None = None
     phases: tuple[Method, ...] = ()

@@ -23,6 +23,7 @@ from dpgen_jax.evaluation import tables as table_scores
 from dpgen_jax.evaluation.scores import Images, Log
 from dpgen_jax.evaluation.settings import setting_for
 from dpgen_jax.evaluation.writing import delivered
+from dpgen_jax.release import model
 from dpgen_jax.release.bundle import Release
 from dpgen_jax.run import folder
 
@@ -184,6 +185,9 @@ def _table(release: Release, spec: TableSpec, dataset: Dataset, options: Evaluat
         raise UserError("--inception-weights is for images; this release makes a table")
     draw = _once(lambda n, seed: delivered(release, spec, n, seed))
     parts = [table_scores.utility(draw, _test(dataset), _train(dataset), spec, options, log)]
+    asked = model.tables(release.method, release.config, spec, release.model, release.privacy)
+    if asked:
+        parts.append({"asked": [table._asdict() for table in asked], "seconds": {}})
     if spec.constraints:
         parts.append(_timed("constraints", lambda: {
             "constraints": _mended(release, parts[0]["n_samples"])}))

@@ -37,7 +37,7 @@ from dpgen_jax.core.types import (
     TableSpec,
     UserError,
 )
-from dpgen_jax.methods.shared import table_rounds, table_votes, tree
+from dpgen_jax.methods.shared import table_list, table_rounds, table_votes, tree
 from dpgen_jax.methods.shared.config import (
     RecordUnits,
     require_not_negative,
@@ -168,4 +168,5 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     return Method(mechanism=mechanism(config, spec), init=init, ask=ask, answer=answer,
                   absorb=absorb, finalize=finalize, sample=sample,
                   class_shares=lambda model: model["share"],
-                  conditional=lambda model, wanted: tree.conditional(p.grid, model, wanted))
+                  conditional=lambda model, wanted: tree.conditional(p.grid, model, wanted),
+                  tables=lambda model, steps: table_list.asked(p, model, steps))

@@ -13,7 +13,7 @@ import safetensors.numpy
 from flax import traverse_util
 
 from dpgen_jax import methods
-from dpgen_jax.core.types import Method, Spec, UserError
+from dpgen_jax.core.types import Asked, Method, Spec, UserError
 from dpgen_jax.release.sampling import CHUNK, key_at
 
 
@@ -27,6 +27,21 @@ def built(method: str, config: Any, spec: Spec) -> Method:
         spec: The schema of the records.
     """
     return methods.get(method).build(config, spec)
+
+
+def tables(method: str, config: Any, spec: Spec, arrays: Any, privacy: dict[str, Any]
+           ) -> tuple[Asked, ...]:
+    """Returns the noisy tables of counts that a release was made of, if its method lists them.
+
+    Args:
+        method: The name of the method.
+        config: Its complete configuration.
+        spec: The schema of the records.
+        arrays: The released arrays.
+        privacy: The statement, which says how many steps there were.
+    """
+    listed = built(method, config, spec).tables
+    return listed(arrays, privacy["steps"]) if listed and "steps" in privacy else ()
 
 
 @functools.lru_cache(64)

@@ -9,6 +9,7 @@ from people_table import SPEC, table
 from dpgen_jax import evaluate
 from dpgen_jax.core.types import TableSpec, UserError
 from dpgen_jax.data import transform
+from dpgen_jax.evaluation import assess
 
 pytestmark = pytest.mark.slow
 
@@ -34,6 +35,7 @@ class FakeRelease:
                "data_dependent_epsilon": None, "package_version": "0", "records": 120}
     encoded = staticmethod(table)
     classifies = False
+    model = None
 
     def sample(self, n, labels=None, seed=None):
         x, y = table(n, seed)
@@ -46,6 +48,7 @@ def dataset(monkeypatch):
     from dpgen_jax.release import bundle
 
     dataset = FakeDataset()
+    monkeypatch.setattr(assess.model, "tables", lambda *_: ())
     monkeypatch.setattr(data, "load", lambda spec, **options: dataset)
     monkeypatch.setattr(bundle, "load", lambda source: FakeRelease())
     return dataset

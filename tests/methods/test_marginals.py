@@ -276,3 +276,25 @@ def test_without_room_for_pairs_or_histograms_less_is_asked_for():
 
     assert kinds(sigma=1.0) == (0, 1, 2, 2) and kinds(sigma=60.0) == (2, 2, 2, 2)
     assert kinds(steps=1) == (2,) and kinds(steps=2) == (0, 2)
+
+
+def test_the_list_of_tables_has_the_noise_that_came():
+    p, method, _, _, finalize = verbs()
+    last = states()[-1]
+    tables = {table.name: table for table in method.tables(finalize(last), p.steps)}
+    unit = (2 * p.limit)**0.5 * p.sigma
+    names = [column.name for column in SPEC.columns]
+    for i, name in enumerate(names):
+        assert tables[name].noise == pytest.approx(unit / p.first_weight)
+        joint = tables[f"{name}, kind"]
+        assert joint.noise == pytest.approx(unit / float(last.joint_precision[i])**0.5, rel=1e-5)
+        assert joint.rounds == 3 and joint.cells <= 3 * p.bins
+    edges = [(names[parent], names[i], i) for i, parent in enumerate(last.parent.tolist())
+             if parent >= 0]
+    assert edges and "all 6 pairs of columns, coarse" in tables
+    for above, below, i in edges:
+        (table,) = (one for name, one in tables.items() if name.startswith(f"{above}, {below}"))
+        assert table.noise == pytest.approx(unit / float(last.edge_precision[i])**0.5, rel=1e-5)
+    assert len(tables) == 4 + 1 + 1 + 4 + len(edges)
+    fewer = {table.name: table for table in method.tables(finalize(last), p.steps - 1)}
+    assert fewer["age, kind"].noise > tables["age, kind"].noise

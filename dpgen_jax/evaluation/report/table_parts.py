@@ -75,5 +75,22 @@ def label_shares(metrics: dict[str, Any]) -> Table | None:
         for share in shares])
 
 
+def asked(metrics: dict[str, Any], records: int | None) -> Table | None:
+    """Return the list of the noisy tables that were asked for; None where there is none.
+
+    Args:
+      metrics: The content of metrics.json.
+      records: The public number of records, beside which a noise is large or small.
+    """
+    tables = metrics.get("asked")
+    if not tables:
+        return None
+    rows = [(one["name"], [
+        Cell(number(one["cells"])), Cell(number(one["rounds"])), Cell(number(one["noise"])),
+        Cell(percent(one["noise"] / records)) if records else NOTHING]) for one in tables]
+    return table("Tables that were asked for", [
+        "columns", "counts, at most", "releases", "noise of a count", "of all records"], rows)
+
+
 def _share(share: float | None, real: bool) -> Cell:
     return NOTHING if share is None else Cell(percent(share), real)
