@@ -258,9 +258,8 @@ class Method:
         pretraining: Private training of every unit before the first round, or None.
         post_training: Public training after the last round and before `finalize`, or None.
         phases: Of a method whose rounds differ: the i-th round is made by the i-th of these, and
-            all further ones by the last. They differ in `ask`, `answer` and `absorb` and in what
-            their mechanisms bound, and a round of each costs the same. The method's own are those
-            of the first. Empty: all rounds are alike.
+            all further ones by the last. They differ in `ask`, `answer`, `absorb` and what their
+            mechanisms bound, at one cost a round. Empty: all rounds are alike.
 
     Raises:
         ValueError: Phases whose mechanisms differ in cost, units or shape.
