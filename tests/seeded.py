@@ -73,6 +73,8 @@ CASES = {
 # Every other method, on the kinds of records that it takes, and the paths with code of their own.
 SLOW = {
     "dpmerf images": Case("dpmerf", "images", MERF | {"windows": (0, 2)}),
+    "mixture images": Case("mixture", "images", {
+        "cells": 2, "frequencies": 4, "dimensions": 5, "relation": "zero-out"}),
     "dpsinkhorn images": Case("dpsinkhorn", "images", SINKHORN),
     "dpgan table": Case("dpgan", "table", DRAWN | {
         "loss": "wasserstein", "weight_clip": 0.1, "hidden": (4,),

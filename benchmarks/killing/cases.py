@@ -44,6 +44,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "dpcgan": ("dpcgan", DPSGD | {"generator": MlpNet(4, (8,)), "hidden": (8,)}),
     "dpmerf": ("dpmerf", {"features": 12, "batch": 12, "generator_steps": 6,
                           "generator": GENERATOR}),
+    "mixture": ("mixture", {"cells": 2, "frequencies": 3, "dimensions": 4}),
     "dpmerf_ae": ("dpmerf_ae", {"batch": 10, "embedding_steps": 2, "hidden": 6, "code": 3,
                                 "features": 8, "fakes": 12, "generator_steps": 4,
                                 "generator": GENERATOR}),

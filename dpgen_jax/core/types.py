@@ -12,6 +12,7 @@ Letters for shapes, used in every docstring of the package:
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -256,6 +257,13 @@ class Method:
             made of, where there is such a list. Public.
         pretraining: Private training of every unit before the first round, or None.
         post_training: Public training after the last round and before `finalize`, or None.
+        phases: Of a method whose rounds differ: the i-th round is made by the i-th of these, and
+            all further ones by the last. They differ in `ask`, `answer` and `absorb` and in what
+            their mechanisms bound, and a round of each costs the same. The method's own are those
+            of the first. Empty: all rounds are alike.
+
+    Raises:
+        ValueError: Phases whose mechanisms differ in cost, units or shape.
     """
 
     mechanism: Mechanism
@@ -273,3 +281,21 @@ class Method:
     tables: Callable[[PyTree, int], tuple[Asked, ...]] | None = None
     pretraining: Pretraining | None = None
     post_training: PostTraining | None = None
+    phases: tuple[Method, ...] = ()
+
+    def __post_init__(self) -> None:
+        mechanisms = [self.mechanism, *(phase.mechanism for phase in self.phases)]
+        alike = [(m.events(1), m.shape, m.n_units, m.unit, m.relation, m.schedule)
+                 for m in mechanisms if self.phases]
+        if any(other != alike[0] for other in alike):
+            raise ValueError("the phases of a method differ in cost, units or shape")
+
+    def at(self, step: int) -> tuple[Method, float]:
+        """Returns the phase that makes a round, and how many rounds from this one on it makes.
+
+        Args:
+            step: The number of the round, from 0.
+        """
+        if step >= len(self.phases) - 1:
+            return (self.phases[-1] if self.phases else self), math.inf
+        return self.phases[step], 1

@@ -14,7 +14,7 @@ from dpgen_jax.core.errors import UserError, nearest
 
 NAMES = ("datalens", "gpate", "gswgan", "dpac", "pategan", "dpgan", "dpcgan", "dpmerf", "dpmerf_ae",
          "fedavg_gan", "dcgan", "topagg_sgd", "projected_dpgan", "dpsinkhorn",
-         "marginals")
+         "marginals", "mixture")
 
 
 def get(name: str) -> ModuleType:

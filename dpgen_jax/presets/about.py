@@ -31,6 +31,7 @@ class About:
 
 ABOUT = {
     "marginals": About("tables", "every record: its cells in small tables, as noisy counts"),
+    "mixture": About("images", "every record: its image in its class, then in a cell of the class"),
     "dpmerf": About("images, tables", "every record once: random features of itself", 24),
     "dpgan": About("images", "sampled records: gradients of a discriminator (DP-SGD)", 76),
     "datalens": About("images", "teachers: top-k signs of gradients", 88),

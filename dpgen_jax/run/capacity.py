@@ -111,9 +111,10 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1) -> teachers.L
         raise UserError(f"--devices {runtime.devices}: only {len(available)} are there")
     # A large network's products use all cores from one device; more devices gain nothing there,
     # and their threads then wait for each other in XLA's collectives. So do the products of all
-    # records that were sampled, beside which the public half, done by every device, is large.
+    # records that were sampled, beside which the public half, done by every device, is large, and
+    # phases, whose public half decomposes matrices.
     large = (teachers.unit_bytes(method) > 2**20 or batch_capacity is not None
-             or mechanism.n_units == 1)
+             or mechanism.n_units == 1 or bool(method.phases))
     alone = large and available[0].platform == "cpu"
     devices = tuple(available[:runtime.devices or (1 if alone else len(available))])
     on_cpu = devices[0].platform == "cpu"

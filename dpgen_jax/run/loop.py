@@ -133,11 +133,15 @@ def train(job: Job, records: Private[Records], state: State, steps: int, hooks: 
         OSError: As the second.
     """
     mechanism, ledger = job.method.mechanism, job.ledger
-    block = compile_block(job.method, job.layout)
+    phase = None
     longest = job.steps_per_call or longest_block(mechanism)
     n = job.steps_per_call or 1
     while state.step < steps and not hooks.stop():
-        n = affordable(job.method, ledger, min(n, steps - state.step), steps - state.step)
+        before, (phase, alike) = phase, job.method.at(state.step)
+        if phase is not before:
+            block, n = compile_block(phase, job.layout), job.steps_per_call or 1
+        left = steps - state.step
+        n = affordable(job.method, ledger, int(min(n, left, alike)), left)
         if n < 1:
             break
         started = time.perf_counter()

@@ -20,6 +20,7 @@ Step = list[Any]
 """[operation, parameters, numbers or literals that are read, numbers that are made]"""
 
 
+@np.errstate(all="ignore")  # the logarithm of 0 is -inf, as it is there
 def run(program: Mapping[str, Any], inputs: list[Array]) -> list[Array]:
     """Runs a program.
 

@@ -1,0 +1,104 @@
+"""Grids for the moments of several phases, such that each phase costs the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from dpgen_jax.aggregation.moments import MOST_LEVELS, MOST_SHADES, SQUARE, Moments
+from dpgen_jax.aggregation.noise import MAX_SIGMA
+from dpgen_jax.core.terms import Relation
+from dpgen_jax.core.types import UserError
+
+COARSEST = 2
+"""levels of a grid on which a vector still has a direction"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What one phase asks of a record, and in which shares of the squared norm.
+
+    Attributes:
+        blocks: Blocks of counts and sums.
+        square_blocks: Blocks of products: 0, 1 or `blocks`.
+        length: M, of the vector.
+        shades: T, how many shares of intensities.
+        first: Share of the vector.
+        second: Share of the products.
+        count: Share of the count, at least.
+        tint: Share of the shades.
+    """
+
+    blocks: int
+    square_blocks: int
+    length: int
+    first: float
+    second: float = 0.0
+    count: float = 0.0
+    shades: int = 0
+    tint: float = 0.0
+
+    def squared_sensitivity(self, relation: Relation) -> float:
+        """Returns `Moments.exact` in real numbers, where the shares are the squared norms."""
+        if relation == Relation.ZERO_OUT:
+            return self.first + self.second + self.count + self.tint
+        far = 2 * self.first + 2 * self.second
+        turned = (2 * self.first - 2 * self.second if self.first > 2 * self.second
+                  else self.first**2 / (2 * self.second))
+        return 2 * self.tint + far + max(turned, 2 * self.count)
+
+    def on_grid(self, limit: int, relation: Relation) -> tuple[int, int, int, int]:
+        """Returns levels, first, count and tint for a squared sensitivity of at most `limit`."""
+        size = math.sqrt(limit / self.squared_sensitivity(relation))
+        levels = (math.isqrt(int(size * math.sqrt(self.second) / SQUARE)) if self.second
+                  else int(size * math.sqrt(self.first)))
+        levels = min(levels, MOST_LEVELS)
+        first = int(size * math.sqrt(self.first) / max(levels, 1))
+        tint = min(int(size * math.sqrt(self.tint)), MOST_SHADES)
+        # What rounding down left over is for the count.
+        b = SQUARE**2 * levels**4 if self.second else 0
+        if relation == Relation.ZERO_OUT:
+            left = limit - first**2 * levels**2 - b - tint**2
+        else:
+            left = (limit - 2 * first**2 * levels**2 - 2 * b - 2 * tint**2) // 2
+        return levels, first, max(int(size * math.sqrt(self.count)), math.isqrt(max(left, 0))), tint
+
+
+def alike(phases: tuple[Asked, ...], sigma: float, records: int, relation: Relation
+          ) -> tuple[Moments, ...]:
+    """Returns the bound of each phase, all of one declared sensitivity and one number of columns.
+
+    A round of any phase is then the same event. The grids are as fine as the table of the noise and
+    32-bit sums allow.
+
+    Args:
+        phases: What each phase asks.
+        sigma: The noise of a round over the square root of the squared sensitivity; 0 for none.
+        records: n, public.
+        relation: Replace-one or zero-out.
+
+    Raises:
+        UserError: More noise than can be drawn.
+    """
+    relation = Relation(relation)
+    largest = min((2**31 - 2**20) // records, 2**18)
+    # A count may take all that is left: its square is the sensitivity, or half of it.
+    limit = int(min(largest, MAX_SIGMA / sigma if sigma else largest))**2
+    columns = max(_columns(phase) for phase in phases)
+    bounds = []
+    for phase in phases:
+        levels, first, count, tint = phase.on_grid(limit, relation)
+        if levels < COARSEST or first < 1:
+            raise UserError(f"sigma is {sigma:g}: more noise than can be drawn beside grids of "
+                            f"{COARSEST} levels; raise --epsilon")
+        bounds.append(Moments(
+            blocks=phase.blocks, square_blocks=phase.square_blocks, length=phase.length,
+            shades=phase.shades, levels=levels, first=first, count=count, tint=tint,
+            columns=columns, limit=limit, relation=relation))
+    return tuple(bounds)
+
+
+def _columns(phase: Asked) -> int:
+    """The integers of a phase's sum."""
+    triangle = phase.length * (phase.length + 1) // 2
+    return phase.shades + phase.blocks * (1 + phase.length) + phase.square_blocks * triangle

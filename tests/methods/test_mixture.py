@@ -1,0 +1,297 @@
+"""The mixture of Gaussians: every phase through the real loop, what noise alone leaves, samples
+that have the moments that were released, and records that nobody would choose."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import loops
+import numpy as np
+import pytest
+import small_datalens
+from sklearn.linear_model import LogisticRegression
+
+from dpgen_jax import data, presets
+from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation.moments import Moments
+from dpgen_jax.core.config import Budget
+from dpgen_jax.core.types import BudgetExceeded, ImageSpec, Method, Records, UserError
+from dpgen_jax.methods import mixture
+from dpgen_jax.methods.shared import gaussians
+from dpgen_jax.nets.frequencies import low_frequencies, n_frequencies
+from dpgen_jax.nets.noisy_moments import edge, quantiles
+from dpgen_jax.presets import numbers
+from dpgen_jax.run import calibrate_config, lifecycle, loop
+from dpgen_jax.run.loop import initial_state
+
+N, SPEC = 12, ImageSpec(4, 4, 1, 2)
+CONFIG = mixture.Config(records=N, cells=2, frequencies=3, dimensions=4, sigma=0.0)
+PHASES = ("pooled", "means", "cells")
+compile_block = loop.compile_block
+
+
+# What one record can do, through the real loop.
+
+@functools.cache
+def method():
+    return mixture.build(CONFIG, SPEC)
+
+
+@functools.cache
+def started():
+    """A public state with a basis and cells: that of the first round on images of noise."""
+    first = method().phases[0]
+    rng = np.random.default_rng(0)
+    public = jax.jit(method().init)(jax.random.key(0))
+    messages = jax.vmap(lambda x, y: first.mechanism.contribution(
+        jax.random.key(0), first.answer(jax.random.key(0), None, Records(
+            x[None], y[None]), jnp.zeros(())), jnp.zeros(0)))
+    x = rng.integers(0, 256, (40, 4, 4, 1), dtype=np.uint8)
+    total = first.mechanism.added(jnp.zeros(first.mechanism.shape, jnp.int32),
+                                  messages(x, np.arange(40, dtype=np.int32) % 2))
+    absorb = jax.jit(first.absorb)
+    return jax.device_get(absorb(jax.random.key(0), public, jnp.zeros(()),
+                                 total.astype(jnp.float32))[0])
+
+
+def recorder(phase: str) -> Method:
+    """The method of one phase, whose public state is what it released."""
+    part, public = method().phases[PHASES.index(phase)], started()
+    return Method(
+        mechanism=part.mechanism, init=lambda key: jnp.zeros(part.mechanism.shape),
+        ask=lambda key, _: part.ask(key, jax.tree.map(jnp.asarray, public)),
+        answer=part.answer, absorb=lambda key, public, query, released: (released, {}))
+
+
+@functools.cache
+def compiled(phase, where):
+    return compile_block(recorder(phase), where)
+
+
+def released(path, phase, x, y, where):
+    """The sum of a phase's round in the real loop, without noise: int64 [D]."""
+    with Ledger.create(path, {"epsilon": float("inf"), "delta": 1e-5}) as ledger, \
+            pytest.MonkeyPatch.context() as patched:
+        patched.setattr(loop, "compile_block", lambda *_: compiled(phase, where))
+        state = loops.train(recorder(phase), small_datalens.placed(x, y, where, SPEC),
+                            initial_state(recorder(phase), jax.random.key(0), where), where,
+                            ledger, SeededBits(0), steps=1,
+                            on_block=lambda state, metrics: None)
+    return np.asarray(state.public, np.int64).ravel()
+
+
+WHERE = small_datalens.layout(4, 1, units=N)
+
+
+def extremes():
+    """Images as far apart as can be, with either label: another class, other cells."""
+    board = np.indices((4, 4)).sum(0)[..., None] % 2 * 255
+    images = [np.full((4, 4, 1), 255), board, 255 - board]
+    return [(np.uint8(image), label) for image in images for label in (0, 1)]
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_replaced_record_moves_the_sum_by_no_more_than_is_declared(tmp_path, phase):
+    rng = np.random.default_rng(2)
+    x, y = rng.integers(0, 256, (N, 4, 4, 1), dtype=np.uint8), np.arange(N) % 2
+    sums = []
+    for i, (image, label) in enumerate(extremes()):
+        x[5], y[5] = image, label
+        sums.append(released(tmp_path / str(i), phase, x, y, WHERE))
+    moved = max(int(((a - b)**2).sum()) for a in sums for b in sums)
+    bound = method().phases[PHASES.index(phase)].mechanism.bound
+    # Images cannot say all that a message may; another class alone makes a tenth or more of it.
+    assert 0.1 * bound.exact < moved <= bound.exact <= bound.squared_sensitivity()
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_sums_do_not_depend_on_chunks_and_devices(tmp_path, phase):
+    rng = np.random.default_rng(3)
+    x, y = rng.integers(0, 256, (N, 4, 4, 1), dtype=np.uint8), rng.integers(0, 2, N)
+    layouts = [WHERE, small_datalens.layout(5, 2, units=N),
+               small_datalens.layout(1, 2, "pmap", units=N)]
+    first, *others = [released(tmp_path / str(i), phase, x, y, where)
+                      for i, where in enumerate(layouts[:2 if phase == "means" else 3])]
+    assert first.any() and all(np.array_equal(first, other) for other in others)
+
+
+def test_every_phase_costs_the_same_and_the_last_goes_on():
+    built = mixture.build(dataclasses.replace(CONFIG, sigma=1.0, means=2, steps=9), SPEC)
+    events = {phase.mechanism.events(1) for phase in built.phases}
+    assert len(events) == 1 and built.mechanism.events(1) in events
+    (event, count), = built.mechanism.events(9)
+    assert count == 9 and event.mu_squared == pytest.approx(1.0, rel=1e-6)
+    kinds = [built.phases.index(built.at(step)[0]) for step in range(9)]
+    assert kinds == [0, 1, 1] + [3] * 6
+    with pytest.raises(ValueError, match="phases"):
+        dearer = mixture.build(dataclasses.replace(CONFIG, sigma=0.5), SPEC)
+        dataclasses.replace(built, phases=(built.phases[0], dearer.phases[1]))
+
+
+# What noise alone leaves.
+
+def test_noise_alone_is_below_its_edge():
+    """None of 100 matrices has an eigenvalue above 1.05 times the edge; below it lie as many as the
+    semicircle law says."""
+    size = 196
+    bound = Moments(blocks=1, square_blocks=1, length=size, shades=0, levels=40, first=5, count=0,
+                    tint=0, columns=2 * size + size * (size + 1) // 2, limit=10**9)
+    rng, sums = np.random.default_rng(0), jax.jit(bound.sums)
+    scale = 1000 / np.sqrt(bound.limit)
+    inside = []
+    for _ in range(100):
+        noise = np.round(1000 * rng.standard_normal((1, bound.columns), np.float32))
+        values = np.linalg.eigvalsh(np.asarray(sums(noise).second[0]))
+        values /= float(edge(size, bound.noise(scale)[3]))
+        assert np.abs(values).max() < 1.05
+        inside.append([np.mean(np.abs(values) < share) for share in (0.3, 0.7, 0.95)])
+    law = [2 / np.pi * (s * np.sqrt(1 - s * s) + np.arcsin(s)) for s in (0.3, 0.7, 0.95)]
+    np.testing.assert_allclose(np.mean(inside, 0), law, atol=0.01)
+
+
+def test_a_noisy_histogram_has_rising_quantiles():
+    rng = np.random.default_rng(0)
+    shares = np.array([0.7, 0, 0, 0.1, 0, 0, 0, 0.2])
+    found = np.asarray(quantiles(jnp.asarray(shares + 0.01 * rng.normal(size=8)), 400))
+    assert (np.diff(found) >= 0).all() and found[0] == 0 and found[-1] == 1
+    assert np.mean(found == 0) == pytest.approx(0.7, abs=0.03)
+    assert np.mean((found > 0.36) & (found < 0.51)) == pytest.approx(0.1, abs=0.05)
+
+
+# The generator.
+
+def test_sampled_vectors_have_the_moments_of_the_mixture():
+    rng = np.random.default_rng(0)
+    pixels, k, n = 9, 3, 20_000
+    basis, _ = np.linalg.qr(rng.normal(size=(pixels, k)))
+    roots, means = rng.normal(size=(2, 2, k, k)), 3 * rng.normal(size=(2, 2, k))
+    weight = np.array([[1.0, 3.0], [2.0, 0.0]])
+    model = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), {
+        "centre": np.arange(9.0), "basis": basis, "mean": means, "root": roots, "weight": weight})
+    labels = np.arange(n, dtype=np.int32) % 2
+    drawn = np.asarray(jax.jit(gaussians.unshaded)(model, jax.random.key(0), labels))
+    places = (drawn - np.arange(9.0)) @ basis
+    for label in (0, 1):
+        share = weight[label] / weight[label].sum()
+        mean = share @ means[label]
+        second = sum(w * (r @ r.T + np.outer(m, m))
+                     for w, r, m in zip(share, roots[label], means[label], strict=True))
+        own = places[labels == label]
+        np.testing.assert_allclose(own.mean(0), mean, atol=0.15)
+        np.testing.assert_allclose(own.T @ own / len(own), second, atol=0.08 * np.trace(second))
+
+
+@pytest.mark.parametrize("spec", [ImageSpec(5, 8, 1, 2), ImageSpec(6, 6, 3, 2)])
+def test_low_frequencies_are_orthonormal(spec):
+    for count in (2, 6):
+        basis = low_frequencies(spec, count)
+        assert basis.shape == (np.prod(spec.shape), n_frequencies(spec, count))
+        np.testing.assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-5)
+    grey = low_frequencies(spec, 1)[:, 0]
+    assert np.ptp(grey) < 1e-6
+
+
+# Sizes by formula, and what is refused.
+
+@pytest.mark.parametrize(("side", "channels", "classes", "records"), [
+    (8, 1, 2, 3), (28, 1, 10, 60_000), (64, 3, 2, 500), (64, 3, 100, 50_000)])
+def test_any_images_get_sizes_and_a_sum_that_fits_into_memory(side, channels, classes, records):
+    for epsilon in (0.01, 1.0, 10.0):
+        config, spec = mixture.Config(records=records), ImageSpec(side, side, channels, classes)
+        found = calibrate_config.complete("mixture", config, spec, Budget(epsilon, 1e-5))
+        bound = mixture.mechanism(found, spec).bound
+        assert bound.columns < 5_000_000 and bound.levels >= 2
+
+
+@pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
+def test_the_budget_is_spent(relation):
+    config = mixture.Config(records=60_000, relation=relation)
+    spec = ImageSpec(28, 28, 1, 10)
+    found = calibrate_config.complete("mixture", config, spec, Budget(1.0, 1e-5))
+    assert found.sigma == pytest.approx(8.342, rel=1e-3)  # in units of the relation's sensitivity
+    assert mixture.mechanism(found, spec).relation == relation
+
+
+@pytest.mark.parametrize(("fields", "said"), [
+    ({"cells": 0}, "cells is 0"), ({"frequencies": 0}, "frequencies"), ({"norm": 0.0}, "norm"),
+    ({"dimensions": 0}, "dimensions"), ({"trust": 0.0}, "trust"), ({"whitening": -1.0}, "whiten"),
+    ({"prune": -0.1}, "prune"), ({"warp": 1.0}, "warp"), ({"steps": 2}, "steps is 2"),
+    ({"means": -1}, "means"), ({"records": 0}, "records"), ({"sigma": -1.0}, "sigma")])
+def test_settings_that_mean_nothing_are_named(fields, said):
+    with pytest.raises(UserError, match=said):
+        dataclasses.replace(CONFIG, **fields)
+
+
+def test_what_cannot_be_is_refused():
+    with pytest.raises(UserError, match="for images"):
+        mixture.mechanism(CONFIG, numbers(3))
+    with pytest.raises(UserError, match="frequencies is 9.* 4 or below"):
+        mixture.mechanism(dataclasses.replace(CONFIG, frequencies=9), SPEC)
+    with pytest.raises(UserError, match="more noise than can be drawn"):
+        mixture.mechanism(dataclasses.replace(CONFIG, sigma=1e5), SPEC)
+    with pytest.raises(BudgetExceeded):
+        calibrate_config.complete("mixture", mixture.Config(records=60_000), SPEC,
+                                  Budget(1e-6, 1e-5))
+
+
+def test_presets_differ_in_what_the_formulas_cannot_know():
+    for preset in presets.all_of("mixture").values():
+        assert preset.config.cells is preset.config.frequencies is preset.config.sigma is None
+
+
+# Whole runs, and records that nobody would choose.
+
+@functools.cache
+def fitted():
+    """A function (x, y, key) -> 60 sampled images, 20 of each class, of one compiled method."""
+    spec, n = ImageSpec(8, 8, 1, 3), 96
+    built = mixture.build(mixture.Config(records=n, cells=2, frequencies=4, dimensions=6,
+                                         sigma=2.0), spec)
+
+    def fit(x, y, key):
+        public = built.init(key)
+        for step, phase in enumerate(built.phases):
+            query = phase.ask(key, public)
+            compact = jax.vmap(lambda x, y, q=query, p=phase: p.mechanism.contribution(
+                key, p.answer(key, None, Records(x[None], y[None]), q), jnp.zeros(0)))(x, y)
+            total = phase.mechanism.added(jnp.zeros(phase.mechanism.shape, jnp.int32), compact)
+            noise = jax.random.normal(jax.random.fold_in(key, step), total.shape)
+            noisy = total + jnp.round(phase.mechanism.noise.sigma * noise)
+            public = phase.absorb(key, public, query, noisy)[0]
+        model = built.finalize(key, public)
+        return built.sample(model, key, jnp.arange(60, dtype=jnp.int32) % 3)
+
+    return jax.jit(fit)
+
+
+@pytest.mark.slow
+def test_records_that_nobody_would_choose_make_images_all_the_same():
+    rng = np.random.default_rng(0)
+    noise, labels = rng.integers(0, 256, (96, 8, 8, 1), dtype=np.uint8), np.arange(96) % 3
+    few = np.where(np.arange(96) < 3, 2, np.arange(96) % 2)
+    cases = [(noise, labels), (np.zeros_like(noise), labels), (np.full_like(noise, 255), labels),
+             (np.tile(noise[:1], (96, 1, 1, 1)), labels), (noise, few), (noise, 0 * labels),
+             (noise, labels * 0 - 1)]
+    for x, y in cases:
+        made = np.asarray(fitted()(x, y.astype(np.int32), jax.random.key(0)))
+        assert np.isfinite(made).all() and made.min() >= 0 and made.max() <= 1
+    assert made.shape == (60, 8, 8, 1)
+
+
+@pytest.mark.slow
+def test_digits_are_told_apart_by_what_was_made(tmp_path):
+    """A floor: a linear classifier trained on synthetic digits, tested on real ones."""
+    digits = data.load("digits")
+    made = lifecycle.fit("mixture", digits.x_train, digits.y_train, classes=10, epsilon=10.0,
+                         delta=1e-5, out=tmp_path / "run", preset="digits")
+    x, y = made.sample(2000, seed=0)
+    judge = LogisticRegression(max_iter=300).fit(x.reshape(2000, -1) / 255, y)
+    score = judge.score(digits.x_test.reshape(len(digits.x_test), -1) / 255, digits.y_test)
+    assert score > 0.75 and made.privacy["epsilon"] == 10.0
+    ones, labels = made.sample(50, labels=[1], seed=1)
+    assert set(labels) == {1} and np.mean(judge.predict(ones.reshape(50, -1) / 255) == 1) > 0.6
+    with pytest.raises(UserError, match=r"\[0, 1\]"):
+        lifecycle.fit("mixture", digits.x_train * 2.0, digits.y_train, classes=10,
+                      out=tmp_path / "other")
