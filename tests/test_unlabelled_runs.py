@@ -46,7 +46,7 @@ def test_it_is_trained_and_sampled(place, method):
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         train.command([method, "--preset", "table", "--dataset", f"csv:{place / 'train.csv'}",
                        "--schema", str(place / "s.yaml"), "--epsilon", "1", "--delta", "1e-3",
-                       "--out", str(out), *FLAGS[method]])
+                       "--test-csv", str(place / "test.csv"), "--out", str(out), *FLAGS[method]])
     assert "no label is declared" in said.getvalue()
     config = json.loads((out / "config.json").read_text())
     assert config["budget"]["class_epsilon"] == 0 and not (out / "class_counts.json").exists()
