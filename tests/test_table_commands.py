@@ -89,7 +89,7 @@ def test_a_bad_file_is_one_clear_line(place, what):
 
 def test_a_file_in_another_encoding(place):
     (place / "shop.csv").write_bytes(TEXT.replace("S", "\u00dc").encode("latin-1"))
-    refused(place, "shop.csv cannot be read .*UTF-8")
+    refused(place, "shop.csv, line 2, cell 3: byte 0xdc is no utf-8; save it as UTF-8")
 
 
 @pytest.mark.parametrize(("old", "new", "message"), [

@@ -38,7 +38,7 @@ class Asked:
     shades: int = 0
     tint: float = 0.0
 
-    def squared_sensitivity(self, relation: Relation) -> float:
+    def in_real_numbers(self, relation: Relation) -> float:
         """Returns `Moments.exact` in real numbers, where the shares are the squared norms."""
         if relation == Relation.ZERO_OUT:
             return self.first + self.second + self.count + self.tint
@@ -49,7 +49,7 @@ class Asked:
 
     def on_grid(self, limit: int, relation: Relation) -> tuple[int, int, int, int]:
         """Returns levels, first, count and tint for a squared sensitivity of at most `limit`."""
-        size = math.sqrt(limit / self.squared_sensitivity(relation))
+        size = math.sqrt(limit / self.in_real_numbers(relation))
         levels = (math.isqrt(int(size * math.sqrt(self.second) / SQUARE)) if self.second
                   else int(size * math.sqrt(self.first)))
         levels = min(levels, MOST_LEVELS)

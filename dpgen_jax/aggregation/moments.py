@@ -222,7 +222,8 @@ class Moments:
         """
         there, block = entries[:, :1], entries[:, 1:2]
         v, shares = entries[:, 2:2 + self.length], entries[:, 2 + self.length:]
-        return ((there >= 0) & (there <= 1) & (block >= 0) & (block < self.blocks)
+        nothing = jnp.all(entries == 0, 1, keepdims=True)
+        return (((there == 1) | nothing) & (block >= 0) & (block < self.blocks)
                 & squares_within(v, self.levels**2) & squares_within(shares, self.tint**2)
                 & jnp.all(shares >= 0, 1, keepdims=True))
 

@@ -166,6 +166,7 @@ def simulate(path, monkeypatch, pattern, mechanism=PRESET, longest=64):
     monkeypatch.setattr(loop, "compile_block", given)
     with Ledger.create(path, {"epsilon": 1.0, "delta": 1e-5}) as ledger:
         method = types.SimpleNamespace(mechanism=mechanism)
+        method.at = lambda step: (method, math.inf)
         where = teachers.Layout(mechanism.n_units, 1, tuple(jax.devices()[:1]))
         state = loops.train(method, None, loop.State(None, None, None), where, ledger, Zeros(),
                             steps=sys.maxsize, steps_per_call=longest, on_block=check)

@@ -17,6 +17,7 @@ from dpgen_jax.aggregation import (
     histogram,
     label_votes,
     levels,
+    moments,
     plain,
     sketch,
     topk_sign,
@@ -127,7 +128,9 @@ BOUNDS = [topk_sign.TopKSign(3, 4), topk_sign.TopKSign(3, 4, clip=0.5), clip.Row
           clip.GradientL2(1.0, 8, 50), histogram.OneHot(4, 8, 4, 1.0), label_votes.LabelVotes(4),
           levels.KLevels(4, 8, 4), plain.Unbounded(4, 8),
           sketch.SketchedSigns(topk_sign.TopKSign(3, 4), sketch.CountSketch(2, 6, 8)),
-          counts.NonNegativeL2(8, 50, 8), counts.CellVotes(4, 8, 200)]
+          counts.NonNegativeL2(8, 50, 8), counts.CellVotes(4, 8, 200),
+          moments.Moments(blocks=3, square_blocks=3, length=5, shades=2, levels=9, first=1, count=1,
+                          tint=4, columns=65, limit=10**6)]
 
 
 @pytest.mark.parametrize("bound", BOUNDS, ids=lambda bound: type(bound).__name__)
