@@ -5,10 +5,10 @@
 
 Each row is a run folder OUT/METHOD-DATA-epsEPSILON, trained and evaluated by the commands of a
 user. The script can be stopped at any time and started again: it continues with what is there, and
-results/systems.json has all rows that exist. Every row is trained once and shown, whatever the
-result; a row that fails has the reason. Checkpoints of a finished row are not kept. All epsilons
-are of replace-one neighbours: of a record, or of a client's whole data where the row's unit says
-so. Non-private rows have epsilon "inf".
+results/systems.json has all rows that exist; a row whose run folder is elsewhere stays as it was
+recorded. Every row is trained once and shown, whatever the result; a row that fails has the reason.
+Checkpoints of a finished row are not kept. All epsilons are of replace-one neighbours: of a record,
+or of a client's whole data where the row's unit says so. Non-private rows have epsilon "inf".
 
 With --short a system whose preset takes long takes fewer steps, for which less noise is found, so
 that a row takes minutes on a laptop; a row tells the steps of both.
@@ -190,6 +190,12 @@ def picture(rows: list[dict[str, Any]], out: Path, data: str, epsilon: float) ->
                               f"systems-{data}-eps{epsilon:g}.png", len(shown), labels)
 
 
+def earlier() -> list[dict[str, Any]]:
+    """Return the rows that are recorded."""
+    path = common.RESULTS / "systems.json"
+    return read_json(path)["results"]["rows"] if path.exists() else []
+
+
 def main() -> None:
     """Run the benchmark and write its record."""
     args = arguments()
@@ -200,9 +206,12 @@ def main() -> None:
         return dict.fromkeys((method, d, math.inf if method == "dcgan" else epsilon)
                              for epsilon in epsilons for d in data for method in methods)
 
+    recorded = {(r["method"], r["dataset"], r["epsilon"]): r for r in earlier()}
     requested = {} if args.collect else cases(args.methods, args.data, args.epsilons)
     for case in requested | cases(METHODS, DATA, EPSILONS):
-        result = row(args, *case, case in requested)
+        method, data, epsilon = case
+        result = (row(args, *case, case in requested)
+                  or recorded.get((method, data, to_json(epsilon))))
         if result is None:
             continue
         rows.append(result)

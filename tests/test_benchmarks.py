@@ -48,7 +48,7 @@ def test_fewer_records_than_the_batch_cost_less():
     assert flops.published_flops(config, mnist().spec, 15) == 2 * macs * (2 * 3 * 30 + 60)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_steps_writes_and_prints_a_record(tmp_path, capsys):
     out = tmp_path / "steps.json"
     assert steps.main([*TOY, "--json", "--out", str(out)]) == 0

@@ -78,7 +78,7 @@ def glyphs():
     return norms.data.load("glyphs")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_stopped_study_goes_on_to_the_same_norms(glyphs, tmp_path, monkeypatch):
     s = norms.study(norms.arguments(TOY_NORMS), glyphs, "GS-WGAN", True)
     whole = norms_study.follow(s, 0, 4, tmp_path / "whole.npz")
@@ -104,7 +104,7 @@ def test_images_of_another_shape_are_refused(glyphs):
         norms.study(norms.arguments(["--dataset", "glyphs"]), glyphs, "GS-WGAN", True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_record_of_norms(tmp_path, capsys, monkeypatch):
     flags = [*TOY_NORMS, "--systems", "DP-SGD GAN", "--out", str(tmp_path / "out"), "--record",
              str(tmp_path / "norms.json")]

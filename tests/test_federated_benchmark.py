@@ -170,7 +170,7 @@ def toy(cnn, monkeypatch):
         name, presets.Preset(known[method], None, 10.0, 1e-5, 0, "a test")))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.usefixtures("toy", "compiled_once")
 def test_runs_go_on_where_they_stopped(path, tmp_path, monkeypatch):
     argv = ["--dataset", f"femnist:{path}", "--classes=36", "--image-size=8", "--fast",

@@ -52,6 +52,7 @@ def call(call, monkeypatch, place):
 
 # --- commands
 
+@pytest.mark.long
 def test_a_rotation_is_charged_by_visits(place, call):
     """DP-GAN-DPAC, four steps of two of six critics: the first two answer twice."""
     code, out, err = call(train, "dpac", "--dataset", "npz:noise.npz", *FLAGS, *DPAC,
@@ -122,6 +123,7 @@ def spent(root):
     return books.account(books.read(root / "ledger.jsonl"))
 
 
+@pytest.mark.long
 def test_a_secret_draw_from_end_to_end(tmp_path):
     release = fit(tmp_path / "run", schedule="secret-draw", critics_per_step=2, warm_steps=0)
     ((event, count),) = spent(tmp_path / "run").spent()

@@ -164,7 +164,7 @@ def test_datalens_on_a_table_of_one_class_with_a_drafted_schema(place, capsys):
         jax.config.update("jax_disable_most_optimizations", False)
     assert "no rows of the class b (column kind)" in capsys.readouterr().err
     notes = [f"{entry} read from private data" for entry in (
-        "kind of n, x, size", "bounds of n, x", "nullability of n, x, size",
+        "kind of n, x, size", "bounds of n, x", "nullability of n, x, size", "format of x",
         "categories of size, kind")]
     assert all(f"note: not covered by epsilon: {note}" in done.stdout for note in notes)
     loaded = data.load("csv:shop.csv", schema="draft.yaml")

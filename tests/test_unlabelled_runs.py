@@ -39,8 +39,8 @@ def place(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("method", ["dpmerf", "gpate", pytest.param(
-    "pategan", marks=pytest.mark.long)])
+@pytest.mark.parametrize("method", [
+    "dpmerf", *(pytest.param(name, marks=pytest.mark.long) for name in ("gpate", "pategan"))])
 def test_it_is_trained_and_sampled(place, method):
     said, out = io.StringIO(), place / method
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):

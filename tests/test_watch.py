@@ -109,6 +109,7 @@ def pair(tmp_path_factory):
     return root / "plain", root / "watched"
 
 
+@pytest.mark.long
 def test_rows_come_when_they_are_asked_for(pair):
     rows = metrics.read(pair[1] / "metrics.jsonl")
     looked = [row for row in rows if "spread" in row]

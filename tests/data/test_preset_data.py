@@ -198,8 +198,8 @@ def eps10(method, start):
 
 
 @pytest.mark.parametrize("method", [
-    *(pytest.param(method, marks=pytest.mark.slow) for method in ("gpate", "dpgan")),
-    *(pytest.param(method, marks=pytest.mark.long) for method in ("gswgan", "dpac", "pategan"))])
+    pytest.param(method, marks=pytest.mark.slow if method == "gpate" else pytest.mark.long)
+    for method in SYSTEMS[1:]])
 def test_every_system_trains_on_faces(method, roots, tmp_path):
     """Two steps on the official layout, and the evaluation reads the data as the training did."""
     from dpgen_jax.release import bundle
@@ -221,7 +221,7 @@ def test_every_system_trains_on_faces(method, roots, tmp_path):
         "kind": "celeba", "image_size": 32, "resize": "crop"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_datalens_trains_on_scenes(roots, tmp_path):
     from dpgen_jax.release import bundle
 
@@ -235,7 +235,7 @@ def test_datalens_trains_on_scenes(roots, tmp_path):
     assert release.privacy["guarantee"].startswith("not covered")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_fit_tells_the_data_holder_of_another_size(tmp_path, capsys):
     x, y = np.zeros((8, 8, 8, 1), np.uint8), np.arange(8) % 2
     fit("pategan", x, y, classes=2, preset="mnist-eps10", epsilon=10.0, steps=1, teachers=2,

@@ -49,6 +49,7 @@ class ThroughFlower(fed.Together):
         return super().ask(Question(question.terms, question.round, question.step, arrays), clients)
 
 
+@pytest.mark.long
 def test_both_ways_release_the_same(tmp_path):
     parts = [fed.records(i, n=n) for i, n in enumerate(SIZES)]
     together = dataclasses.replace(

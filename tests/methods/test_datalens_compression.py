@@ -170,7 +170,7 @@ def test_the_noise_of_the_paper_allows_d2p_fed_a_single_step():
 
 # The commands.
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_is_made_and_loaded(tmp_path):
     release, _ = runs.train(tmp_path / "run", aggregate="fetchsgd", sketch_columns=24, steps=2)
     assert release.privacy["epsilon"] == runs.BUDGET.epsilon

@@ -124,7 +124,7 @@ def fit(out, data, config=CONFIG):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_images_and_the_statement(tmp_path):
     release = fit(tmp_path / "run", from_arrays(*small_datalens.images(), 3))
     held = json.loads((tmp_path / "run/release/privacy.json").read_text())
@@ -133,7 +133,7 @@ def test_images_and_the_statement(tmp_path):
     assert release.sample(5)[0].shape == (5, 8, 8, 1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tables(tmp_path):
     x, y = people_table.table(40)
     release = fit(tmp_path / "run", Dataset("people", people_table.SPEC, x, y))

@@ -200,7 +200,7 @@ def test_tables_and_a_data_set_without_clients(tmp_path):
     assert protection.federated(data, CONFIG, 7)[1].clients == 7
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command(tmp_path):
     train.command(["fedavg_gan", "--dataset", "glyphs", "--out", str(tmp_path / "run"), *(
         f"--{name}={value}" for name, value in {

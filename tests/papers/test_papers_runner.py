@@ -52,7 +52,7 @@ def measured(monkeypatch, tmp_path):
     return calls
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_row_writes_its_results_and_repeats_nothing(measured, tmp_path, monkeypatch):
     row = toy("gpate", "mnist-eps1")
     path = runner.run(row, tmp_path / "runs")

@@ -15,7 +15,6 @@ from dpgen_jax.run.calibrate_config import complete, with_records
 
 TRAININGS = {row.work.name(): row.work for row in ROWS.values()
              if isinstance(row.work, Training) and row.work.known()}
-OF_PAPERS = ("datalens", "gpate", "gswgan", "dpac")
 NUMBER = re.compile(r"\d+\.\d+(e-?\d+)?|\d+e-?\d+")
 
 
@@ -55,13 +54,11 @@ def test_the_budget_of_a_row_allows_its_steps_where_it_is_not_the_presets(work):
 
 
 def trained():
-    """Each kind, `long` but for the first one of a method that a paper is about; DPAC is GS-WGAN
-    with more to compile."""
-    first = {work.method: work for work in reversed(alike())}
+    """Each kind, `long` but for the first one of DataLens."""
+    first = next(work for work in alike() if work.method == "datalens")
     return [pytest.param(
         work, id=f"{work.method}-{work.preset}",
-        marks=pytest.mark.slow if first[work.method] is work and work.method in OF_PAPERS[:-1]
-        else pytest.mark.long) for work in alike()]
+        marks=pytest.mark.slow if work is first else pytest.mark.long) for work in alike()]
 
 
 @pytest.mark.parametrize("work", trained())

@@ -97,7 +97,7 @@ def test_every_field_of_a_release_may_be_wrong(tmp_path, kind, name, every):
     assert refused > 20
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_field_of_an_evaluation_may_be_wrong(tmp_path, kind):
     whole = examples.image_metrics() if kind == "image" else examples.table_metrics(

@@ -99,6 +99,7 @@ def test_what_fails_beside_the_release_costs_itself_alone(tmp_path, monkeypatch,
     assert not list((tmp_path / "run").rglob("*.tmp"))
 
 
+@pytest.mark.long
 def test_without_a_fault_nothing_is_warned_of(tmp_path):
     _, failures = run(tmp_path / "run")
     assert not failures and checkpoint.steps(runs.files(tmp_path / "run").checkpoints) == [2, 3]

@@ -123,6 +123,7 @@ def test_sigterm_stops_after_the_step_with_a_release(start, tmp_path):
     kept(tmp_path / "run", 3)
 
 
+@pytest.mark.long
 def test_a_second_signal_ends_it_at_once(start, tmp_path):
     running = start()
     running.send(signal.SIGHUP)
@@ -132,6 +133,7 @@ def test_a_second_signal_ends_it_at_once(start, tmp_path):
     assert books.account(books.read(tmp_path / "run/ledger.jsonl")).steps == 3  # the third is lost
 
 
+@pytest.mark.long
 def test_a_closed_terminal_does_not_cost_the_release(tmp_path):
     """The terminal is gone for good: nothing can be printed, and SIGHUP comes of itself."""
     terminal, inside = pty.openpty()
