@@ -177,8 +177,8 @@ def reopen(root: Path, config: dict[str, Any]) -> RunFolder:
         raise UserError(f"{root} was started with another configuration: {'; '.join(changes)}. "
                         f"Go on with it as it was: {go_on(root)}; or start a new run with "
                         "another --out")
-    if folder.private.is_dir():
-        folder.private.chmod(0o700)  # a copy may be open to others
+    folder.private.mkdir(mode=0o700, exist_ok=True)
+    folder.private.chmod(0o700)  # a copy may be open to others
     return folder
 
 

@@ -70,6 +70,7 @@ def test_the_critic_answers_alone_until_the_classifier_comes_in(name):
     assert np.abs(classifiers(name)).max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "pool", "records"), [
     ("sequential", True, True),
     pytest.param("parallel", True, True, marks=pytest.mark.slow),
@@ -87,6 +88,7 @@ def test_the_variants_differ():
     assert len(answers) == len(VARIANTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sequential", "parallel", "no fakes", "no records"])
 def test_a_renewed_classifier_is_a_function_of_the_public_key_and_the_pool(name):
     """Units keep nothing; what is asked does not read records, and differs with the key."""
@@ -102,6 +104,7 @@ def test_a_renewed_classifier_is_a_function_of_the_public_key_and_the_pool(name)
     )
 
 
+@pytest.mark.slow
 def test_a_classifier_that_is_kept_goes_on_where_it_was():
     """And waits for its time as well."""
     one = variant("kept")

@@ -93,6 +93,7 @@ def told(chunk=4, devices=1, parallel="shard_map"):
 
 # What is summed.
 
+@pytest.mark.slow
 def test_each_drawn_record_is_heard_once_with_its_own_clipped_gradient():
     inner, released, who = told()
     (x, y), order = small_datalens.images(N), partition.assign(N, N, small_datalens.KEY).index[:, 0]

@@ -70,6 +70,7 @@ def test_both_sorts_of_steps_are_one_event():
     assert 0.9 * held.bound.squared_sensitivity() < distance <= held.bound.squared_sensitivity()
 
 
+@pytest.mark.slow
 def test_steps_move_the_autoencoder_first_and_the_embedding_last():
     public, built = method(IMAGE).init(jax.random.key(0)), method(IMAGE)
     absorb = jax.jit(lambda public, released: built.absorb(

@@ -82,6 +82,7 @@ def test_the_answer_is_how_the_clients_steps_move_the_weights():
                                rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_answer_does_not_depend_on_whose_place_it_is():
     """Places of a draw have keys of their own: the answer must be the client's alone, or who else
     is drawn would change it."""

@@ -132,6 +132,7 @@ def test_every_phase_costs_the_same_and_the_last_goes_on():
 
 # What noise alone leaves.
 
+@pytest.mark.slow
 def test_noise_alone_is_below_its_edge():
     """None of 100 matrices has an eigenvalue above 1.05 times the edge; below it lie as many as the
     semicircle law says."""

@@ -58,6 +58,7 @@ def test_a_teacher_votes_by_its_own_score():
     np.testing.assert_allclose(told["real"][:, 0], told["score"], rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_rank_is_above_the_mean_of_the_queried_fakes_of_the_class():
     told = conversation()
     score, rank = np.asarray(told["score"]), np.asarray(told["rank"])[:, :, 0]

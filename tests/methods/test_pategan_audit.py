@@ -82,6 +82,7 @@ def test_03_teachers_hold_disjoint_parts(tmp_path):
         check_one_teacher(tmp_path / "x", deal=overlapping(drawn))
 
 
+@pytest.mark.slow
 def test_04_a_teachers_draws_come_from_its_own_part(tmp_path):
     """turing.py:276-280: mini-batches of teachers are drawn from all records. A teacher with a
     smaller batch than part draws within its part."""
