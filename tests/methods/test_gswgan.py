@@ -111,7 +111,6 @@ def test_critics_learn_from_a_public_pool_of_each_class_and_are_asked_about_othe
     assert (told.asked.step, told.asked.critic_steps, told.asked.extra) == (0, 2, ())
 
 
-@pytest.mark.slow
 def test_the_answer_is_the_gradient_of_the_score_at_each_fake():
     told = conversation()
     assert np.abs(told.slope).max() > 1e-3
