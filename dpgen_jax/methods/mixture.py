@@ -189,7 +189,7 @@ def raw(noised: Array, n_units: float) -> Array:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Query:
-    """What records of the later rounds are told: all of it was released before.
+    """The query of the later rounds: all of it was released before.
 
     Attributes:
         centre: float32 [M].
@@ -248,18 +248,18 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     def absorb_pooled(key: Array, public: Public, query: Array, released: Array
                       ) -> tuple[Public, Metrics]:
         del query
-        return told(gaussians.begun(s, key, public, pooled.sums(released), pooled.noise(sigma)))
+        return logged(gaussians.begun(s, key, public, pooled.sums(released), pooled.noise(sigma)))
 
     def absorb_means(key: Array, public: Public, query: Query, released: Array
                      ) -> tuple[Public, Metrics]:
         del key
         sums, noise = means.sums(released), means.noise(sigma)
-        return told(gaussians.moved(s, public, sums, noise, query.scale))
+        return logged(gaussians.moved(s, public, sums, noise, query.scale))
 
     def absorb_cells(key: Array, public: Public, query: Query, released: Array
                      ) -> tuple[Public, Metrics]:
         del key, query
-        return told(gaussians.added(public, cells.sums(released)))
+        return logged(gaussians.added(public, cells.sums(released)))
 
     def finalize(key: Array, public: Public) -> PyTree:
         parts = gaussians.mixture(s, public, cells.noise(sigma))
@@ -278,7 +278,7 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     return dataclasses.replace(first, phases=(first, *[second] * s.means, third))
 
 
-def told(public: Public) -> tuple[Public, Metrics]:
+def logged(public: Public) -> tuple[Public, Metrics]:
     """Returns the public state with what is logged of it."""
     return public, {"directions": jnp.sum(public.spectrum > 0).astype(jnp.float32),
                     "released_norm": jnp.linalg.norm(public.first)}
