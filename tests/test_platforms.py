@@ -22,9 +22,9 @@ HEADER = {"epsilon": 1.0, "delta": 1e-5}
 # Missing on Windows, or wherever wheels of the package are.
 MODULES = {"fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty", "array_record"}
 NAMES = {"fork", "forkpty", "getuid", "geteuid", "getgid", "getloadavg", "getpgid", "killpg",
-         "mkfifo", "pread", "pwrite", "register_at_fork", "sched_getaffinity", "setsid", "statvfs", "sysconf",
-         "uname", "chown", "fchown", "fchmod", "O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC", "AF_UNIX",
-         "SIGALRM", "SIGHUP", "SIGKILL", "SIGUSR1", "SIGUSR2", "alarm", "setitimer"}
+         "mkfifo", "pread", "pwrite", "register_at_fork", "sched_getaffinity", "setsid", "statvfs",
+         "sysconf", "uname", "chown", "fchown", "fchmod", "O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC",
+         "AF_UNIX", "SIGALRM", "SIGHUP", "SIGKILL", "SIGUSR1", "SIGUSR2", "alarm", "setitimer"}
 GUARDED = {("accountant/files.py", "pwrite"), ("core/cli.py", "sched_getaffinity"),
            ("core/platforms.py", "sysconf"), ("federated/wire.py", "AF_UNIX")}
 
