@@ -37,7 +37,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--dataset", default="glyphs")
     parser.add_argument("--epsilon", type=float, help="the preset's if left out")
     parser.add_argument("--per-step", type=int, nargs="+", default=[25, 50, 100, 200])
-    parser.add_argument("--runs", type=int, default=1, help="training runs of each")
+    parser.add_argument("--runs", "--repeats", type=int, default=1, help="training runs of each")
     parser.add_argument("--samples", type=int, default=10_000)
     return parser.parse_args()
 

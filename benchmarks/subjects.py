@@ -86,7 +86,7 @@ def main(argv: list[str] | None = None) -> None:
     """Run all cases and write the record."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--epsilon", type=float, default=1.0)
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--runs", "--repeats", type=int, default=3)
     args = parser.parse_args(argv)
     where, full = common.machine(), data.load("adult:adult")
     held = np.isin(np.arange(full.count),

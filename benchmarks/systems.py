@@ -6,10 +6,11 @@
 Each row is a run folder OUT/METHOD-DATA-epsEPSILON, trained and evaluated by the commands of a
 user. The script can be stopped at any time and started again: it continues with what is there, and
 results/systems.json has all rows that exist; a row whose run folder is elsewhere stays as it was
-recorded. Every row is trained once and shown, whatever the result; a row that fails has the reason.
+recorded. Every row is shown, whatever the result; a row that fails has the reason.
 Checkpoints of a finished row are not kept. All epsilons are of replace-one neighbours: of a record,
 or of a client's whole data where the row's unit says so. Non-private rows have epsilon "inf".
 
+With --repeats N each row is trained N times, and shows mean and deviation over these trainings.
 With --short a system whose preset takes long takes fewer steps, for which less noise is found, so
 that a row takes minutes on a laptop; a row tells the steps of both.
 """
@@ -30,6 +31,7 @@ from benchmarks.common import command
 from dpgen_jax import methods, presets
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.errors import UserError
+from dpgen_jax.evaluation.scores import over_runs
 from dpgen_jax.release import plots
 from dpgen_jax.release.bundle import load
 from dpgen_jax.run import metrics
@@ -60,6 +62,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--classifiers", nargs="+", default=["cnn", "mlp"])
     parser.add_argument("--seeds", type=int, default=2, help="of the classifiers")
     parser.add_argument("--inception-weights", type=Path, help="as in evaluate, for FID")
+    parser.add_argument("--repeats", type=int, default=1,
+                        help="trainings of each row, each of which spends the row's epsilon")
     parser.add_argument("--short", action="store_true", help="new runs take fewer steps")
     parser.add_argument("--collect", action="store_true",
                         help="train nothing: evaluate and write what is there")
@@ -80,13 +84,38 @@ def preset_of(method: str, data: str, epsilon: float) -> str:
     return next(name for name in tried if name in presets.all_of(method))
 
 
-def folder(out: Path, method: str, data: str, epsilon: float) -> Path:
-    """Return the run folder of a row."""
-    return out / f"{method}-{data}-eps{epsilon:g}"
+def folder(out: Path, method: str, data: str, epsilon: float, number: int = 0) -> Path:
+    """Return the run folder of a row, or of a further training of it."""
+    return out / f"{method}-{data}-eps{epsilon:g}{f'-{number}' * bool(number)}"
 
 
-def row(args: argparse.Namespace, method: str, data: str, epsilon: float, train: bool
-        ) -> dict[str, Any] | None:
+def repeated(args: argparse.Namespace, method: str, data: str, epsilon: float, train: bool
+             ) -> dict[str, Any] | None:
+    """Return a row whose scores are means over `--repeats` trainings, or `row` of a single one.
+
+    Args:
+      args: The command line.
+      method: The method.
+      data: A name of `DATA`.
+      epsilon: The budget of each training.
+      train: Whether a run that does not exist is trained.
+
+    Returns:
+      The row of the mean, with its deviation between trainings; the row of the first training that
+      failed; None where one is missing.
+    """
+    each = [row(args, method, data, epsilon, train, number) for number in range(args.repeats)]
+    if len(each) == 1 or not all(one and "error" not in one for one in each):
+        return next((one for one in each if not one or "error" in one), each[0])
+    took = [one["training_seconds"] for one in each]
+    return each[0] | {name: over_runs([one[name] for one in each])
+                      for name in ("gen2real", "fidelity")} | {
+        "repeats": len(each), "training_seconds": sum(took) / len(took),
+        "training_seconds_of_each": took}
+
+
+def row(args: argparse.Namespace, method: str, data: str, epsilon: float, train: bool,
+        number: int = 0) -> dict[str, Any] | None:
     """Train and evaluate one system.
 
     Args:
@@ -95,11 +124,13 @@ def row(args: argparse.Namespace, method: str, data: str, epsilon: float, train:
       data: A name of `DATA`.
       epsilon: The budget.
       train: Whether a run that does not exist is trained.
+      number: Which training of the row this is.
 
     Returns:
       The row of the run, or the reason why it failed; None where there is no run.
     """
-    preset, run = preset_of(method, data, epsilon), folder(args.out, method, data, epsilon)
+    preset = preset_of(method, data, epsilon)
+    run = folder(args.out, method, data, epsilon, number)
     usual = presets.all_of(method)[preset].config.steps
     result = {"method": method, "preset": preset, "dataset": data, "epsilon": to_json(epsilon),
               "preset_steps": usual}
@@ -156,7 +187,9 @@ def table(rows: list[dict[str, Any]]) -> str:
             method, data, epsilon)] or [None]
         if r is None or "error" in r:
             return "failed" if r else ""
-        scores = " / ".join(f"{s['accuracy']['mean']:.3f}" for s in r["gen2real"].values())
+        scores = " / ".join(f"{s['accuracy']['mean']:.3f}" + (
+            f" ± {s['accuracy']['std']:.3f}" if "repeats" in r else "")
+            for s in r["gen2real"].values())
         likeness = [f"{name} {r['fidelity'][key]['mean']:.2f}" for name, key in (
             ("IS", "inception_score"), ("FID", "fid")) if key in r.get("fidelity", {})]
         return ", ".join([scores + "*" * (r["steps"] < (r["preset_steps"] or 0)), *likeness])
@@ -200,6 +233,9 @@ def main() -> None:
     """Run the benchmark and write its record."""
     args = arguments()
     args.out.mkdir(parents=True, exist_ok=True)
+    if args.repeats > 1:
+        print(f"each row is trained {args.repeats} times on the SAME records, each time for its "
+              f"whole epsilon: {args.repeats} times that is spent on them")
     where, rows = common.machine(), []
 
     def cases(methods, data, epsilons):
@@ -210,12 +246,13 @@ def main() -> None:
     requested = {} if args.collect else cases(args.methods, args.data, args.epsilons)
     for case in requested | cases(METHODS, DATA, EPSILONS):
         method, data, epsilon = case
-        result = (row(args, *case, case in requested)
+        result = (repeated(args, *case, case in requested)
                   or recorded.get((method, data, to_json(epsilon))))
         if result is None:
             continue
         rows.append(result)
         shown = [*["--short"] * args.short, *["--full"] * args.full,
+                 *[f"--repeats={args.repeats}"] * (args.repeats > 1),
                  "--epsilons", *(f"{e:g}" for e in args.epsilons)]
         common.write(common.record("systems", shown, range(args.seeds), {"rows": rows}, where))
         print(table(rows), flush=True)

@@ -41,7 +41,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--test-csv")
     parser.add_argument("--test-fraction", type=float)
     parser.add_argument("--delta", type=float, help="the preset's if left out")
-    parser.add_argument("--runs", type=int, default=3, help="trainings")
+    parser.add_argument("--runs", "--repeats", type=int, default=3, help="trainings")
     parser.add_argument("--samples", type=int, default=10_000)
     return parser.parse_args()
 

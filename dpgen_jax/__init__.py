@@ -10,8 +10,9 @@ import importlib
 from dpgen_jax.version import __version__
 
 _HOME = {
-    "fit": "run.lifecycle", "load": "release.bundle", "Release": "release.bundle",
-    "assess": "evaluation.assess", "Budget": "core.config", "Runtime": "core.config",
+    "fit": "run.lifecycle", "repeat": "run.repeats", "load": "release.bundle",
+    "Release": "release.bundle", "assess": "evaluation.assess", "over_runs": "evaluation.scores",
+    "Budget": "core.config", "Runtime": "core.config",
     "Evaluation": "core.config", "UserError": "core.errors", "BudgetExceeded": "core.errors",
     "load_dataset": "data", "ImageSpec": "core.types", "Method": "core.types",
     "Private": "core.types",

@@ -2,7 +2,8 @@
 
     python -m dpgen_jax.compare RUN1 RUN2 ... [--out PAGE.html]
 
-The page is one file.
+The page is one file. A folder of runs 0, 1, ..., as `dpgen_jax.repeat` makes it, is one entry: the
+mean over them, and their deviation.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class Compare:
     """The flags."""
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")]
-    """run folders that were evaluated, or folders that `evaluate --out` wrote"""
+    """run folders that were evaluated, or folders that `evaluate --out` wrote; a folder of runs 0,
+    1, ... counts as their mean"""
     out: Path = Path("comparison.html")
     """the page"""
 
@@ -45,7 +47,18 @@ def command(argv: list[str]) -> None:
 
 
 def _entry(path: Path) -> Entry:
-    """The results of an evaluation. Raises: UserError where there are none."""
+    """The results of an evaluation, or of several. Raises: UserError where there are none."""
+    from dpgen_jax.evaluation.report import compare
+
+    repeats = sorted((part for part in path.glob("*") if part.is_dir() and part.name.isdecimal()),
+                     key=lambda part: int(part.name))
+    if len(repeats) > 1 and not (path / "config.json").exists():
+        return compare.pooled(path.resolve().name, [_one(part) for part in repeats])
+    return _one(path)
+
+
+def _one(path: Path) -> Entry:
+    """The results of one evaluation. Raises: UserError where there are none."""
     from dpgen_jax.core import reading
     from dpgen_jax.evaluation.report.compare import Entry
     from dpgen_jax.release import contents

@@ -1,5 +1,5 @@
-"""The methods that are taken where none is named are those that the results files put first, for the
-reasons that they give."""
+"""The methods that are taken where none is named are those that the results files put first, and
+for the reasons that they give."""
 
 import itertools
 import json

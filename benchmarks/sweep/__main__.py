@@ -60,7 +60,8 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--dataset", help="as --set dataset=")
     parser.add_argument("--metric", nargs="+", default=[], help="paths in metrics.json, such as "
                         "gen2real.cnn.accuracy, fidelity.inception_score, average.gen2real.auroc")
-    parser.add_argument("--runs", type=int, default=1, help="training runs of each cell")
+    parser.add_argument("--runs", "--repeats", type=int, default=1,
+                        help="training runs of each cell")
     parser.add_argument("--seeds", type=int, default=2, help="of the evaluation of each run")
     parser.add_argument("--samples", type=int, help="those of the evaluation if left out")
     parser.add_argument("--full", action="store_true", help="the full evaluation, not the fast one")

@@ -38,7 +38,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--methods", nargs="+", default=["real", *methods.OURS, *PEERS],
                         help="names, those of this library with flags of train behind them")
     parser.add_argument("--epsilon", nargs="+", type=float, default=[1.0])
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--runs", "--repeats", type=int, default=5)
     parser.add_argument("--part", choices=("test", "validation"), default="test")
     parser.add_argument("--again", action="store_true", help="try again what failed")
     parser.add_argument("--limit", type=int, default=1800, help="CPU seconds of one run")

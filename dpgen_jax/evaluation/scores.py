@@ -12,6 +12,7 @@ import numpy as np
 
 from dpgen_jax.core import checks
 from dpgen_jax.core.types import UserError
+from dpgen_jax.release import render
 
 T = TypeVar("T")
 
@@ -38,6 +39,31 @@ def summary(values: Sequence[float] | np.ndarray) -> dict[str, Any]:
     """
     std = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
     return {"mean": float(np.mean(values)), "std": std, "values": [float(v) for v in values]}
+
+
+def over_runs(documents: Sequence[Any]) -> Any:
+    """Turn the measures of several trainings into those of their mean.
+
+    Args:
+      documents: What `assess` gave for each training, with the same measures.
+
+    Returns:
+      The first of them, in which each score is the `summary` over the trainings of their means: its
+      deviation is that between trainings, and no longer that between seeds of one evaluation.
+
+    Raises:
+      UserError: There are none, or they hold different measures.
+    """
+    if not documents:
+        raise UserError("no training to average over; give what assess returned for each")
+    first = documents[0]
+    if not isinstance(first, dict):
+        return first
+    if any(not isinstance(other, dict) or other.keys() != first.keys() for other in documents):
+        raise UserError("the trainings were not measured alike; evaluate them with the same flags")
+    if render.is_leaf(first):
+        return first | summary([document["mean"] for document in documents])
+    return {name: over_runs([document[name] for document in documents]) for name in first}
 
 
 def percent(share: float) -> str:

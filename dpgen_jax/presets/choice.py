@@ -24,8 +24,8 @@ DEMONSTRATION = ("datalens", "glyphs")
 """The method and the data set of a command that names neither."""
 BEST = {
     "table": (
-        ("marginals", "classifiers learnt most from its rows, in the mean over the tables that were "
-                      "measured at epsilon 1 (docs/tables.md)"),
+        ("marginals", "classifiers learnt most from its rows, in the mean over the tables that "
+                      "were measured at epsilon 1 (docs/tables.md)"),
         ("dpmerf", "it came second on the tables that were measured at epsilon 1 "
                    "(docs/tables.md)")),
     "images": (

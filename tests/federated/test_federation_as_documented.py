@@ -1,4 +1,4 @@
-"""The example of docs/how-to/federation.md, typed word for word into the terminals that it names."""
+"""The example of docs/how-to/federation.md, typed word for word into its terminals."""
 
 import json
 import re

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation.report import figures, page, tables, verdict
+from dpgen_jax.evaluation.scores import over_runs
 from dpgen_jax.release import explain, guarantee, render
 from dpgen_jax.release.render import Cell, Figure, Table, is_leaf, leaves, number, score
 
@@ -32,6 +33,33 @@ class Entry(NamedTuple):
     """The content of privacy.json."""
     grid: Figure | None = None
     """A grid of samples, if there is one."""
+    runs: tuple[Entry, ...] = ()
+    """The trainings that it is the mean of, where it is one."""
+
+
+def pooled(name: str, runs: Sequence[Entry]) -> Entry:
+    """Return several trainings of one configuration as one entry, of means and deviations.
+
+    Args:
+      name: The name of the entry.
+      runs: The trainings, two or more.
+
+    Returns:
+      The entry.
+
+    Raises:
+      UserError: They differ in method, preset or what they promise, or were not measured alike.
+    """
+    for field in ("method", "preset", "epsilon", "delta", "unit", "relation", "guarantee"):
+        if len({str(run.privacy.get(field)) for run in runs}) > 1:
+            raise UserError(f"the runs in {name} differ in {field}: they are no repeats; compare "
+                            "them one by one")
+    if len({str(conditions(run.metrics)) for run in runs}) > 1:
+        raise UserError(f"the runs in {name} were not evaluated alike; give evaluate the same "
+                        "flags")
+    return Entry(f"{name}: mean of {len(runs)} trainings",
+                 over_runs([run.metrics for run in runs]), runs[0].privacy, runs[0].grid,
+                 tuple(runs))
 
 
 def compare(runs: Sequence[Entry | tuple]) -> str:
@@ -89,6 +117,8 @@ def comparable(entries: Sequence[Entry]) -> list[int]:
 def warnings(entries: Sequence[Entry]) -> tuple[str, ...]:
     """Return the reasons why runs may not be compared, one sentence each; none where all may."""
     lines = [f"{entry.name}: {why}" for entry in entries for why in doubts(entry)]
+    lines += [f"{entry.name}, each of epsilon {number(entry.privacy.get('epsilon'))}: on their "
+              f"records {len(entry.runs)} times that was spent." for entry in entries if entry.runs]
     promises = [name for name in ("unit", "unit_column", "relation", "delta")
                 if len({str(entry.privacy.get(name)) for entry in entries}) > 1]
     if promises:
@@ -105,6 +135,8 @@ def warnings(entries: Sequence[Entry]) -> tuple[str, ...]:
 
 def doubts(entry: Entry) -> tuple[str, ...]:
     """Return why there is no guarantee, why it leaves something out, or why it cannot hold."""
+    if entry.runs:
+        return tuple(dict.fromkeys(why for run in entry.runs for why in doubts(run)))
     gaps = explain.gaps(entry.privacy)
     uncovered = (guarantee.of(entry.privacy).text,) if gaps else ()
     return explain.alarms(entry.privacy) + uncovered + page.exceeded(entry.metrics)
