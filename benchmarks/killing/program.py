@@ -93,14 +93,16 @@ class Audit:
             self.around(module, name)
 
 
-def run(asked: dict[str, Any]) -> None:
+def run(request: dict[str, Any]) -> None:
     """One run, in a fork: exits as the command would."""
-    if "plan" in asked:
-        Path(asked["plan"]).write_text(json.dumps(sigma(asked["case"])))
+    if "plan" in request:
+        Path(request["plan"]).write_text(json.dumps(sigma(request["case"])))
         return
-    Audit(Path(asked["audit"]), asked["moment"], asked["torn"]).install()
-    lifecycle.run(cases.asked(asked["case"], Path(asked["root"]), asked["resume"], asked["sigma"],
-                              asked["save_always"]), cases.records(), log=lambda line: print(line))
+    Audit(Path(request["audit"]), request["moment"], request["torn"]).install()
+    lifecycle.run(
+        cases.request(request["case"], Path(request["root"]), request["resume"], request["sigma"],
+                      request["save_always"]),
+        cases.records(), log=lambda line: print(line))
 
 
 def sigma(case: str) -> float:

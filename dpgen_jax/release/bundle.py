@@ -155,7 +155,8 @@ class Release:
         if not self.classifies:
             raise UserError(f"{self.method} releases a generator, which tells no classes apart; "
                             "use sample, and train a classifier on what it makes")
-        x, predictor = _as_drawn(self.spec, x), model.compiled(self.method, self.config, self.spec)
+        x = _as_generated(self.spec, x)
+        predictor = model.compiled(self.method, self.config, self.spec)
 
         def chunk(start: int) -> np.ndarray:
             part = x[start:start + CHUNK]
@@ -247,7 +248,7 @@ def _together(blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarr
     return np.concatenate(x), np.concatenate(y)
 
 
-def _as_drawn(spec: Spec, x: Any) -> np.ndarray:
+def _as_generated(spec: Spec, x: Any) -> np.ndarray:
     """Checked records as a method draws them, float32 [n, *spec.shape] in [0, 1]."""
     x = np.asarray(x)
     if isinstance(spec, ImageSpec) and spec.channels == 1 and x.shape[1:] == spec.shape[:2]:

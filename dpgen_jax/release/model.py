@@ -13,7 +13,7 @@ import safetensors.numpy
 from flax import traverse_util
 
 from dpgen_jax import methods
-from dpgen_jax.core.types import Asked, Method, Spec, UserError
+from dpgen_jax.core.types import CountTable, Method, Spec, UserError
 from dpgen_jax.release.sampling import CHUNK, key_at
 
 
@@ -30,7 +30,7 @@ def built(method: str, config: Any, spec: Spec) -> Method:
 
 
 def tables(method: str, config: Any, spec: Spec, arrays: Any, privacy: dict[str, Any]
-           ) -> tuple[Asked, ...]:
+           ) -> tuple[CountTable, ...]:
     """Returns the noisy tables of counts that a release was made of, if its method lists them.
 
     Args:
@@ -108,10 +108,10 @@ def parse(path: Path, data: bytes, expected: dict[str, jax.ShapeDtypeStruct]) ->
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is damaged: no file of arrays ({error})") from error
     for name in sorted(expected.keys() | flat.keys()):
-        wanted, given = (f"{part[name].dtype} of shape {list(part[name].shape)}"
-                         if name in part else "absent" for part in (expected, flat))
-        if wanted != given:
-            raise UserError(f"{path} is damaged: the array {name[:100]!r} is {given}, by "
+        wanted, present = (f"{part[name].dtype} of shape {list(part[name].shape)}"
+                           if name in part else "absent" for part in (expected, flat))
+        if wanted != present:
+            raise UserError(f"{path} is damaged: the array {name[:100]!r} is {present}, by "
                             f"config.json it is {wanted}")
     return traverse_util.unflatten_dict(flat, sep="/")
 

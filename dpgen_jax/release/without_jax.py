@@ -63,7 +63,7 @@ privacy:
 - `privacy.json`: the whole statement, with the events that were charged for it.
 """
 SEED, CLOSE, ALIKE = 1, 1e-3, 0.99
-"""Of the records that are compared: their seed, how close entries are, and in how many records."""
+"""The seed of the records that are compared, how close entries must be, and in how many records."""
 
 
 def generator(release: Release) -> records.Generator:

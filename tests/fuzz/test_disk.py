@@ -134,7 +134,7 @@ def test_a_run_charges_what_was_drawn_whatever_a_crash_forgets(tmp_path, monkeyp
         patched.setattr(loop, "compile_block", lambda method, layout: histories.idle)
         patched.setattr(pictures, "write", lambda *_: None)
         lifecycle.run(
-            read_runs.asked(place / "run", False), read_runs.records(), log=lambda line: None
+            read_runs.request(place / "run", False), read_runs.records(), log=lambda line: None
         )
     chosen = Random(0).sample(crashes, min(16, len(crashes)))
     faults = [fault for i, (state, count) in enumerate(chosen)
