@@ -126,8 +126,8 @@ def _executioner(moment):
 
 def charged(root: Path) -> tuple[int, int]:
     """Steps and purchases that the ledger of a folder charges."""
-    held = books.account(books.read(root / "ledger.jsonl"))
-    return held.steps, dict(held.spent()).get(COUNTS, 0)
+    account = books.account(books.read(root / "ledger.jsonl"))
+    return account.steps, dict(account.spent()).get(COUNTS, 0)
 
 
 def killed(world: World, root: Path, moment: str, **options) -> None:

@@ -113,7 +113,7 @@ def visitor(name):
     method, _, query = built(name)
     secrets = method.mechanism.private_inputs(SeededBits(0), np.zeros(1, np.int32), 0)
     # What a draw tells a place is who was drawn; here, that somebody was.
-    told = (
+    participation = (
         jnp.ones(secrets.shape[2:], jnp.int32) if method.mechanism.schedule.batch_capacity else None
     )
 
@@ -123,7 +123,7 @@ def visitor(name):
         return teachers.query_unit(method, unit, Records(x, y), query, jnp.int32(0), secret)
 
     return lambda unit, own: visit(unit, own.x[unit], own.y[unit],
-                                   secrets[unit, 0] if told is None else told)
+                                   secrets[unit, 0] if participation is None else participation)
 
 
 def messages(name, data, visit=None):

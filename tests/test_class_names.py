@@ -32,8 +32,8 @@ def release(spec):
 def public(spec):
     """A run's config.json at its start."""
     x, y = runs.images()
-    asked = runs.asked(None)
-    return planning.public_config(asked, asked.config, Dataset("some", spec, x, y),
+    request = runs.request(None)
+    return planning.public_config(request, request.config, Dataset("some", spec, x, y),
                                   Protected("record", {"records": 60}))
 
 
@@ -41,8 +41,8 @@ def public(spec):
     (NAMED, ["dog", "emu"], [2, 0]), (NAMED, ["1", "cat"], [1, 1]), (NAMED, [2], [2]),
     (PLAIN, ["2", 0], [2, 0]), (ImageSpec(8, 8, 1, 3, ("2", "0", "1")), ["2", 0, 1], [0, 1, 2]),
     (numbers(2), ["1"], [1])])
-def test_classes_are_found_by_name_or_number(spec, given, expected):
-    assert release(spec).classes(given) == expected
+def test_classes_are_found_by_name_or_number(spec, named, expected):
+    assert release(spec).classes(named) == expected
 
 
 @pytest.mark.parametrize(("spec", "label"), [

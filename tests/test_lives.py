@@ -86,7 +86,7 @@ class Folders(RuleBasedStateMachine):
     @rule(number=share, moment=st.sampled_from(MOMENTS), blocks=st.integers(0, 3),
           size=st.integers(1, 3), save_every=st.integers(1, 3))
     def resume(self, number, moment, **how):
-        root, drawn = self.one(number), (self.world.steps, self.world.bits.purchases)
+        root, before = self.one(number), (self.world.steps, self.world.bits.purchases)
         try:
             self.world.live(root, killed=moment, **how)
             accepted = True
@@ -94,7 +94,7 @@ class Folders(RuleBasedStateMachine):
             accepted = moment not in BEFORE
         except UserError as error:
             assert "\n" not in str(error)
-            accepted = drawn != (self.world.steps, self.world.bits.purchases)
+            accepted = before != (self.world.steps, self.world.bits.purchases)
         if accepted:
             self.ahead = root
 

@@ -35,11 +35,11 @@ def elsewhere(monkeypatch, tmp_path):
 def refused(world, root, match, **options):
     """And the folder is as it was."""
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
-    drawn = world.steps, world.bits.purchases
+    draws = world.steps, world.bits.purchases
     with pytest.raises(UserError, match=match):
         world.live(root, **options)
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
-    assert (world.steps, world.bits.purchases) == drawn
+    assert (world.steps, world.bits.purchases) == draws
 
 
 MOMENTS = ["folder", "identity", "ledger", "block", "reserved", "drawn", "kept", "settled"]

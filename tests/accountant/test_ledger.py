@@ -164,8 +164,8 @@ def test_an_extension_raises_the_target_from_then_on(path):
             book.reserve(block(1), 1)
         book.extend(2)
         book.reserve(block(1), 1)
-    held = ledger.account(ledger.read(path))
-    assert held.target == 2.0 and held.header["epsilon"] == 1.0
+    account = ledger.account(ledger.read(path))
+    assert account.target == 2.0 and account.header["epsilon"] == 1.0
 
 
 def test_without_a_budget_there_is_nothing_to_extend(path):

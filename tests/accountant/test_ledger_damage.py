@@ -202,8 +202,8 @@ def test_a_torn_line_may_use_up_the_budget_and_more(path):
         assert book.steps_charged == 200 and book.claim() == book.epsilon() > 1
         with pytest.raises(BudgetExceeded):
             book.reserve(block(1), 1)
-    held = ledger.account(ledger.read(path))
-    assert held.claim() == gaussian.epsilon(block(200), HEADER["delta"])
+    account = ledger.account(ledger.read(path))
+    assert account.claim() == gaussian.epsilon(block(200), HEADER["delta"])
 
 
 @pytest.mark.parametrize("lives", [1, 4])

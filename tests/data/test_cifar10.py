@@ -77,9 +77,9 @@ def test_layouts(tmp_path, make, folder, suffix):
 
 
 def test_the_hand_made_pickle_is_one():
-    held = pickle.loads(official(*batch(1)), encoding="bytes")
-    np.testing.assert_array_equal(held[b"data"], batch(1)[0])
-    assert held[b"labels"] == batch(1)[1]
+    loaded = pickle.loads(official(*batch(1)), encoding="bytes")
+    np.testing.assert_array_equal(loaded[b"data"], batch(1)[0])
+    assert loaded[b"labels"] == batch(1)[1]
 
 
 @pytest.mark.parametrize(("damage", "match"), [
@@ -156,9 +156,9 @@ def test_other_pickles(data, match, tmp_path, monkeypatch):
     ({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1]}, "2 images, 1 labels"),
     ({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1, True]}, "2 images, 2 labels"),
     ({b"data": [1], b"labels": [1]}, "lacks `data`"), ({b"fine_labels": [1]}, "lacks `data`")])
-def test_other_content(held, match):
+def test_other_content(content, match):
     with pytest.raises(UserError, match=match):
-        read_batch("some", pickle.dumps(held, 2), 3072)
+        read_batch("some", pickle.dumps(content, 2), 3072)
 
 
 GOOD = official(*batch(1))

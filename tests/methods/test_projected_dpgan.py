@@ -74,10 +74,10 @@ def bins_mean(u: np.ndarray, clip: float, bins: int) -> np.ndarray:
 
 # The conversation.
 
-def check_answer(method, own, x, weights, drawn):
-    asked = projected_dpgan.Query(weights, drawn, None, None)
-    expected = plain_answer(weights, x, own.y[0]) @ dense(drawn)
-    message = jax.jit(method.answer)(jax.random.key(2), UNIT, own, asked)
+def check_answer(method, own, x, weights, signs):
+    question = projected_dpgan.Query(weights, signs, None, None)
+    expected = plain_answer(weights, x, own.y[0]) @ dense(signs)
+    message = jax.jit(method.answer)(jax.random.key(2), UNIT, own, question)
     assert message.shape == (1, K) and np.abs(message).max() > 1e-3
     np.testing.assert_allclose(message[0], expected, rtol=1e-4, atol=1e-6)
 
@@ -133,9 +133,9 @@ def fakes_part() -> np.ndarray:
     def loss(weights, x, label):
         return -jnp.log(1 - jnp.exp(-plain_loss(weights, x, label)))
 
-    asked = query()
-    u = np.stack([plain_answer(asked.d, x, y, loss)
-                  for x, y in zip(asked.fakes, asked.labels, strict=True)]) @ dense(asked.signs)
+    sent = query()
+    u = np.stack([plain_answer(sent.d, x, y, loss)
+                  for x, y in zip(sent.fakes, sent.labels, strict=True)]) @ dense(sent.signs)
     return bins_mean(u, CONFIG.clip, CONFIG.bins)[None]
 
 
@@ -166,11 +166,11 @@ def test_the_sensitivity_is_attained_and_never_exceeded():
 
 
 def test_a_step_is_one_gaussian_event():
-    held = METHOD.mechanism
-    tau = held.noise.total_variation(K * CONFIG.bins)
-    assert held.events(5) == ((GaussianEvent(3.0, 2 * K, 1.0, tau), 5),)
-    assert (held.n_units, held.unit, held.relation) == (N, "record", "replace-one")
-    assert held.shape == (1, K * CONFIG.bins)
+    mechanism = METHOD.mechanism
+    tau = mechanism.noise.total_variation(K * CONFIG.bins)
+    assert mechanism.events(5) == ((GaussianEvent(3.0, 2 * K, 1.0, tau), 5),)
+    assert (mechanism.n_units, mechanism.unit, mechanism.relation) == (N, "record", "replace-one")
+    assert mechanism.shape == (1, K * CONFIG.bins)
 
 
 # Presets and whole runs.

@@ -41,7 +41,7 @@ def broken(*_, **__):
 def run(root, resume=False):
     """The release, and the warnings."""
     notices = Notices(lambda line: None)
-    release = lifecycle.run(runs.asked(root, steps=STEPS, resume=resume),
+    release = lifecycle.run(runs.request(root, steps=STEPS, resume=resume),
                             from_arrays(*runs.images(), 3), lambda line: None, notices)
     return release, notices.failures
 
@@ -52,9 +52,9 @@ def totals(root):
 
 def whole(root, steps=STEPS):
     """The release on disk is that of so many steps, and its statement covers the ledger."""
-    release, held = lifecycle.load(root), totals(root)
+    release, account = lifecycle.load(root), totals(root)
     assert release.privacy["steps"] == steps and len(release.sample(2)[0]) == 2
-    assert release.privacy["epsilon"] >= held.epsilon()
+    assert release.privacy["epsilon"] >= account.epsilon()
     assert not list((root / "release").glob("*.tmp"))
 
 
