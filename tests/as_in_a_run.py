@@ -1,4 +1,4 @@
-"""What is looked at in programs that are compiled as a run compiles them: `conftest` sets flags
+"""Checks of programs that are compiled as a run compiles them: `conftest` sets flags
 that make other programs of the same code, so this runs in a process of its own.
 
     python tests/as_in_a_run.py FUNCTION WORD ...      prints what the function returned, as JSON
@@ -77,8 +77,8 @@ def call(function: str, *words: Any) -> Any:
 
 
 def sources(name: str, *chunks: str) -> list:
-    """Of a method, for each size of a chunk: (what made integers of floats beside the check,
-    number of checks)."""
+    """Return for each size of a chunk of a method (the operations that made integers of floats
+    beside the check, the number of checks)."""
     import hlo
     import test_battery
 
@@ -123,8 +123,8 @@ def one_of_each_bound() -> dict[str, Method]:
 
 
 def sources_of_bounds(checked: str, *names: str) -> dict[str, list]:
-    """Of bounds: (what made integers of floats beside the check, number of checks). checked:
-    "loop", or "inline": the planted fault, which was the code before."""
+    """Return for each bound (the operations that made integers of floats beside the check, the
+    number of checks). checked: "loop", or "inline": the planted fault, the code before."""
     import adversary
     import hlo
 
@@ -141,7 +141,7 @@ def sources_of_bounds(checked: str, *names: str) -> dict[str, list]:
 
 
 def places(*names: str) -> dict[str, int]:
-    """Of methods: entries of messages that depend on where a unit lies."""
+    """Return for each method how many entries of messages depend on where a unit lies."""
     from message_positions import differing
 
     return {name: differing(name) for name in names}

@@ -35,7 +35,7 @@ RECORDS = records.seal(*small_datalens.images(12), small_datalens.SPEC)
 
 
 class Killed(BaseException):
-    """What ends a run at a moment, as nothing catches it."""
+    """An exception that ends a run at a moment, as nothing catches it."""
 
 
 class CountedBits(OsBits):
@@ -51,7 +51,7 @@ class CountedBits(OsBits):
 
 @dataclasses.dataclass
 class World:
-    """What was drawn by all runs, in whatever folder: steps, and purchases of class counts."""
+    """The draws of all runs, in whatever folder: steps, and purchases of class counts."""
 
     steps: int = 0
     bits: CountedBits = dataclasses.field(default_factory=CountedBits)

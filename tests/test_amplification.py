@@ -104,7 +104,7 @@ class Fast:
 
 
 def scores(method: Method, steps: int, vote: int, seed: int) -> np.ndarray:
-    """What RUNS runs add up to, on fresh noise and fresh draws."""
+    """The sums of RUNS runs, on fresh noise and fresh draws."""
     where, mechanism = layout(method), method.mechanism
     own = np.zeros((mechanism.n_units, 1, 1), np.int32)
     own[OWNER] = vote

@@ -1,4 +1,4 @@
-"""What every method goes through, with no special cases: one record is replaced, and one message
+"""The tests of every method, with no special cases: one record is replaced, and one message
 changes, by no more than was declared; faults that are planted are caught.
 
 A method is written for one unit, so this needs no loop and no devices: each unit is visited as the
@@ -180,7 +180,7 @@ def test_a_unit_that_has_nothing_but_empty_slots_adds_nothing(name):
 
 
 def classes_apart(shape):
-    """Of a mixture: vectors of other classes, at right angles, and other shades."""
+    """The worst pair of a mixture: vectors of other classes, at right angles, and other shades."""
     pair = jnp.zeros((2, *shape)).at[0, 0, 0].set(1.0).at[0, 0, 1].set(1.0)
     return pair.at[1, 0, 2].set(1.0).at[0, 0, -1].set(1.0).at[1, 0, -2].set(1.0)
 

@@ -37,7 +37,7 @@ def run(trained, place):
 
 
 def one_line(err: str) -> str:
-    """What is left of stderr without notes: a single line, and no traceback."""
+    """Return stderr without notes: a single line, and no traceback."""
     assert err.startswith("error: ") and err.count("\n") == 1, err
     return err
 
@@ -150,7 +150,7 @@ def test_sample_command(run):
 
 @pytest.fixture
 def sampled(run):
-    """What the commands below draw: 7 records, seed 5."""
+    """The sample that the commands below write: 7 records, seed 5."""
     return lifecycle.load(run / "release").sample(7, None, 5)
 
 

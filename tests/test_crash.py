@@ -195,7 +195,7 @@ def test_a_disk_without_room_for_a_checkpoint_is_named_before_anything_is_spent(
 
 
 def test_a_full_disk_at_the_ledger_stops_before_the_draw(tmp_path, monkeypatch):
-    """What was drawn before is released."""
+    """The release has the steps that were drawn before."""
     n_drawn, real, appends = [], os.pwrite, []
 
     def pwrite(descriptor, *args):

@@ -82,7 +82,7 @@ def test_clients_of_any_sizes_train_together(tmp_path, data, split):
 
 
 def test_no_client_counts_are_published(tmp_path):
-    """What a client holds is private, its number of records too."""
+    """The records of a client are private, and so is their number."""
     pair = []
     for name, sizes in (("a", (17, 30, 5, 24)), ("b", (3, 30, 5, 24))):
         fit(tmp_path / name, sized(*sizes))

@@ -1,4 +1,4 @@
-"""What a run leaves: nothing private, for nobody else to read."""
+"""The files that a run leaves: nothing private, for nobody else to read."""
 
 import json
 import os

@@ -170,7 +170,7 @@ def test_the_machine_would_notice_a_forgotten_step(monkeypatch):
 
 
 def test_a_folder_of_which_nothing_but_its_configuration_is_left_is_refused(monkeypatch, tmp_path):
-    """What the journal remembers of it keeps it from beginning anew, whatever else is gone."""
+    """The line of the journal keeps it from beginning anew, whatever else is gone."""
     monkeypatch.setenv("DPGEN_STATE", str(tmp_path / "state"))
     world, root = World(), tmp_path / "run"
     world.live(root, resume_it=False, blocks=2)

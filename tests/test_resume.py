@@ -23,7 +23,7 @@ DONE, STEPS = 3, runs.CONFIG.steps
 
 
 class Cut(BaseException):
-    """What ends a run at a chosen draw, as nothing in the library catches it."""
+    """An exception that ends a run at a chosen draw, as nothing in the library catches it."""
 
 
 def at_draw(monkeypatch, number, act):

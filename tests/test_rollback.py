@@ -139,7 +139,7 @@ def test_superseded_rows_stay_and_prove_what_was_drawn(world, root, elsewhere):
 
 
 def test_the_ledger_of_another_run_is_refused(world, root, tmp_path, elsewhere):
-    """Of the same configuration, on the same records, and with less in it."""
+    """The other run has the same configuration and records, and a shorter ledger."""
     world.live(tmp_path / "other", resume_it=False, blocks=4)
     killed(world, root, "block", blocks=3, resume_it=False)
     shutil.copy(tmp_path / "other/ledger.jsonl", root / "ledger.jsonl")

@@ -42,7 +42,7 @@ def layout(units, chunk=1, devices=1, parallel="shard_map", n_cohorts=GROUPS):
 # What is charged.
 
 class Cut(BaseException):
-    """What ends a run in the middle of a block."""
+    """An exception that ends a run in the middle of a block."""
 
 
 class Silent(SeededBits):

@@ -1,4 +1,4 @@
-"""What a sweep trains once and goes on with, what its record and its figure hold; no test here
+"""A sweep trains each run once and goes on; its record and its figure show them all; no test here
 trains, but for the slow one."""
 
 import json

@@ -46,7 +46,7 @@ COUNTS = {"mechanism": "discrete-laplace class counts", "epsilon": 0.01, "delta"
 
 
 class Cut(BaseException):
-    """What ends a run at a chosen moment, as nothing in the library catches it."""
+    """An exception that ends a run at a chosen moment, as nothing in the library catches it."""
 
 
 def people(n, seed=0):
@@ -246,7 +246,7 @@ def test_evaluation_of_a_table(place, run, tmp_path, capsys):
     assert "numbers from real records are not covered by epsilon" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("words", "held", "message"), [
+@pytest.mark.parametrize(("words", "held_out", "message"), [
     ([], False, "no held-out part to test on; add one .*--test-csv"),
     (["--classifiers", "cnn"], True, "unknown classifier 'cnn'; known: lr, adaboost"),
     (["--schema", "OTHER"], True, "schemas differ from column 'pay' on.*same .*--schema")])

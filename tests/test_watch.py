@@ -1,4 +1,4 @@
-"""What is shown while a run trains: right, on time, from released values, and changing nothing."""
+"""Figures of a run while it trains: right, on time, of released values, and changing nothing."""
 
 import builtins
 import dataclasses

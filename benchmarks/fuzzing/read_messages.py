@@ -71,7 +71,7 @@ def message(root: Path, name: str = "m") -> dict[str, Any]:
         if FAULTS.found:
             error, FAULTS.found = FAULTS.found[0], []
             raise RuntimeError("not a UserError") from error
-        answers = sum("values" in held for _, held in replies)
+        answers = sum("values" in answer for _, answer in replies)
         return {"charged": ledger.steps_charged, "answers": answers,
                 "refused": [said.get("refused") for said, _ in replies]}
 

@@ -73,6 +73,6 @@ def account(root: Path) -> dict[str, Any]:
 
 def release(root: Path) -> dict[str, Any]:
     """`sample RELEASE` and `load`; fields of the configuration may make other networks."""
-    held = bundle.load(root / "release")
-    x, y = held.sample(2, seed=0)
-    return {"x": list(x.shape), "config": dataclasses.is_dataclass(held.config), "y": y.tolist()}
+    loaded = bundle.load(root / "release")
+    x, y = loaded.sample(2, seed=0)
+    return {"x": list(x.shape), "config": dataclasses.is_dataclass(loaded.config), "y": y.tolist()}

@@ -116,14 +116,14 @@ def sigma(case: str) -> float:
     ).sigma
 
 
-def child(asked: dict[str, Any]) -> None:
+def child(request: dict[str, Any]) -> None:
     """Everything that is printed goes to the case's log."""
-    log = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for descriptor in (1, 2):
         os.dup2(log, descriptor)
     code = 0
     try:
-        run(asked)
+        run(request)
     except UserError as error:
         print(f"error: {one_line(error)}", flush=True)
         code = error.exit_code

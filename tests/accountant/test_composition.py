@@ -1,4 +1,4 @@
-"""What releases that are not Gaussian add: against the true delta of the worst pairs of laws."""
+"""The cost of releases that are not Gaussian, against the true delta of the worst pairs of laws."""
 
 import math
 
@@ -22,8 +22,9 @@ BOUGHT = EpsilonDeltaEvent(0.3, 1e-6)
 
 
 def true_delta(events, epsilon):
-    """Of the worst pairs: a Gaussian shift; for each (e, d) a coin that tells all with chance d and
-    the right bit with odds of e^e otherwise; for each RenyiEvent a Gaussian that has its value."""
+    """The delta of the worst pairs: a Gaussian shift; for each (e, d) a coin that tells all with
+    chance d and the right bit with odds of e^e otherwise; for each RenyiEvent a Gaussian that has
+    its value."""
     mu, losses, revealed = 0.0, {0.0: 1.0}, 0.0
     for event, count in events:
         if isinstance(event, GaussianEvent):
@@ -80,7 +81,7 @@ def test_pure_releases_add_up_to_the_digit():
 
 
 def test_a_forgotten_delta_would_show():
-    """What (0.3, 1e-6) twice costs with its deltas ignored breaks the guarantee."""
+    """The guarantee breaks where (0.3, 1e-6) is charged twice with its deltas ignored."""
     events = ((VOTES, 100), (EpsilonDeltaEvent(0.0, 4e-6), 2))
     assert true_delta(events, gaussian.epsilon(((VOTES, 100),), DELTA)) > DELTA
     assert true_delta(events, gaussian.epsilon(events, DELTA)) <= DELTA

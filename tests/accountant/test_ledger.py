@@ -1,4 +1,4 @@
-"""What the ledger counts, charges and promises, and the files it writes."""
+"""The ledger: the steps that it counts, the charges, the promises, and the files that it writes."""
 
 import hashlib
 import json
@@ -101,7 +101,7 @@ def test_no_noise_needs_an_infinite_budget(path, tmp_path):
 
 
 def test_a_wrong_count_would_show(path):
-    """What is charged for a known run, against numbers that a forgetful ledger would give."""
+    """The charge of a known run, against numbers that a forgetful ledger would give."""
     with Ledger.create(path, {**HEADER, "epsilon": 10}) as book:
         for _ in range(3):
             book.reserve(((STEP, 40), (OTHER, 5)), 40)

@@ -192,7 +192,7 @@ def test_a_readable_torn_reservation_is_charged_if_larger(path):
 
 
 def test_a_torn_line_may_use_up_the_budget_and_more(path):
-    """What a run may state is then what is charged, and not the target."""
+    """The run may then state only what is charged, and not the target."""
     with Ledger.create(path, HEADER) as book:
         book.settle(book.reserve(block(100), 100), block(100), 100)
         assert book.claim() == 1.0

@@ -1,4 +1,4 @@
-"""What GS-WGAN and DP-GAN-DPAC claim, and what their published noise costs."""
+"""The claims of GS-WGAN and DP-GAN-DPAC beside the cost of their published noise."""
 
 import math
 import types

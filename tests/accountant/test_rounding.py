@@ -1,4 +1,4 @@
-"""What is stated is never below what is exact: sums of epsilons, deltas and distances, beside
+"""Stated costs are never below the exact ones: sums of epsilons, deltas and distances, beside
 rational arithmetic."""
 
 import math

@@ -120,7 +120,7 @@ def test_the_published_runs_settings_at_a_true_epsilon():
         assert abs(gaussian.epsilon(((slip, STEPS),), DELTA) / 10 - 1) > 0.2
 
 
-@pytest.mark.parametrize("sigma, drawn", [(2.871, 1), (7.565, 1), (86.2, 100)])
+@pytest.mark.parametrize("sigma, sampled", [(2.871, 1), (7.565, 1), (86.2, 100)])
 def test_never_below_the_pair_whose_others_are_silent(sigma, sampled):
     """Message 1 or 0, others 0: a mixture beside a Gaussian, which the package can do exactly."""
     from dp_accounting import (

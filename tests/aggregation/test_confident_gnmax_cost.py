@@ -1,4 +1,4 @@
-"""What Confident-GNMax costs: tests of all queries, and releases of those that are answered."""
+"""The cost of Confident-GNMax: tests of all queries, and releases of those that are answered."""
 
 import dataclasses
 import math

@@ -154,8 +154,8 @@ def muted(monkeypatch):
     return scales
 
 
-@pytest.mark.parametrize("classes, drawn", [(2, [1]), (3, [0, 1, 2]), (4, [0, 1, 2, 3])])
-def test_the_scale_is_the_sensitivity_by_brute_force(muted, classes, is_drawn):
+@pytest.mark.parametrize("classes, columns", [(2, [1]), (3, [0, 1, 2]), (4, [0, 1, 2, 3])])
+def test_the_scale_is_the_sensitivity_by_brute_force(muted, classes, columns):
     """Over all labels of 3 records, all replacements: the largest move of the counts that are
     drawn is the declared sensitivity, no more and no less."""
     def counts(y):
@@ -165,7 +165,7 @@ def test_the_scale_is_the_sensitivity_by_brute_force(muted, classes, is_drawn):
     for y in itertools.product(range(classes), repeat=3):
         for i, new in itertools.product(range(3), range(classes)):
             other = [*y[:i], new, *y[i + 1:]]
-            moved = max(moved, np.abs(counts(y) - counts(other))[is_drawn].sum())
+            moved = max(moved, np.abs(counts(y) - counts(other))[columns].sum())
     assert set(muted) == {Fraction(moved * 4)}
     # the mutants: sensitivity 1 for three classes, and the scale halved
     assert moved == (1 if classes == 2 else 2)

@@ -101,7 +101,7 @@ def test_digits_are_ones_below_their_threshold(scale):
 
 @pytest.mark.parametrize("scale", [0.5, 1.0, 4.0])
 def test_total_variation_bounds_the_distance_of_the_drawn_law(scale):
-    """Of one geometric number, summed over all values in exact arithmetic; a draw has two."""
+    """The distance of one geometric number, summed in exact arithmetic; a draw has two of them."""
     noise = DiscreteLaplace(scale)
     table = thresholds(scale, noise.digits)
     with mpmath.workprec(400):

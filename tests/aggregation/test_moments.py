@@ -34,12 +34,12 @@ def setting(name):
 
 
 def alone(bound, message):
-    """What one message adds: int32 [D]."""
+    """The integers that one message adds: int32 [D]."""
     return bound.added(jnp.zeros((1, bound.columns), jnp.int32), message[None])[0]
 
 
 def added(bound):
-    """What every message that the bound lets through adds, and a dropped one: int64 [n, D]."""
+    """The integers of all messages that the bound lets through, and a dropped one: int64 [n, D]."""
     steps = range(-bound.levels, bound.levels + 1)
     vectors = [v for v in itertools.product(steps, repeat=bound.length)
                if sum(e * e for e in v) <= bound.levels**2]

@@ -149,7 +149,7 @@ def test_other_pickles(data, match, tmp_path, monkeypatch):
     assert "\n" not in str(caught.value) and not (tmp_path / "sign").exists()
 
 
-@pytest.mark.parametrize(("held", "match"), [
+@pytest.mark.parametrize(("content", "match"), [
     ({b"data": np.zeros((2, 3072), np.int16), b"labels": [1, 2]}, "other arguments"),
     ({b"data": np.zeros((2, 3072), np.uint8, order="F"), b"labels": [1, 2]}, "row order"),
     ({b"data": np.zeros((2, 99), np.uint8), b"labels": [1, 2]}, r"shape \(2, 99\)"),

@@ -34,7 +34,7 @@ def sizes(data: Dataset) -> np.ndarray:
 
 
 def shares(data: Dataset) -> np.ndarray:
-    """Of each class [C], what each client [U] holds."""
+    """The share of each class [C] that each client [U] has."""
     counts = np.zeros((data.spec.classes, data.clients.max() + 1))
     np.add.at(counts, (data.y_train, data.clients), 1)
     return counts / counts.sum(1, keepdims=True)

@@ -56,7 +56,7 @@ def test_digits_enlarged():
 
 
 @pytest.fixture(scope="module")
-def drawn():
+def data_set():
     with cpu_limit.at_most(15):
         return load("glyphs")
 

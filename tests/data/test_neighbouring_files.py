@@ -26,7 +26,7 @@ N = 12
 
 
 def public(data):
-    """What a run writes down at its start, in bytes."""
+    """The bytes that a run writes down at its start."""
     request = runs.request(None)
     who = Protected("record", {"records": len(data.y_train)}, data.notes,
                     tuple(part.what for part in data.uncovered))

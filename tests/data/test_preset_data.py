@@ -1,4 +1,4 @@
-"""What presets state of their data, against the loaders; and how a preset's data set is read."""
+"""The statements of presets about their data, against the loaders; and how such data are read."""
 
 import dataclasses
 import math

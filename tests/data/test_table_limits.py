@@ -199,7 +199,7 @@ class Text(str):
 
 
 def document(columns: int, categories: int) -> dict:
-    """Of unequal texts, whose comparisons are counted."""
+    """A schema of unequal texts, whose comparisons are counted."""
     names = [Text(f"c{i}") for i in range(columns)]
     texts = [Text(f"v{i}") for i in range(categories)]
     made = {name: {"kind": "categorical", "categories": list(texts), "other": texts[0]}

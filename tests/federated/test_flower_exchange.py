@@ -1,5 +1,4 @@
-"""What the server does with nodes and messages, on a grid without network: no word of a node may
-stop it."""
+"""The server with nodes and messages, on a grid without network: no word of a node may stop it."""
 
 import subprocess
 import sys

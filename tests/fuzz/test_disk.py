@@ -48,7 +48,7 @@ class Drawing:
             self.states += 1
             found = charged(state.get("ledger.jsonl"), self.scratch)
             if found is not None and found < self.steps_drawn:
-                self.faults.append(f"{self.drawn} drawn, {found} charged: {state}")
+                self.faults.append(f"{self.steps_drawn} drawn, {found} charged: {state}")
 
     def visit(self, book, n):
         ticket = book.reserve(block(n), n)
@@ -143,7 +143,7 @@ def test_a_run_charges_what_was_drawn_whatever_a_crash_forgets(tmp_path, monkeyp
 
 
 def after(state, n_drawn, place):
-    """What is wrong with a run that goes on from this state, or None."""
+    """Return the fault of a run that goes on from this state, or None."""
     if n_drawn and "run" not in state:
         return f"{n_drawn} steps were drawn, and the run folder has no name"
     try:

@@ -85,7 +85,7 @@ COUNTED = counted(METHOD)
 
 
 @functools.cache
-def rounded(chunk=4, devices=1, parallel="shard_map"):
+def round_0(chunk=4, devices=1, parallel="shard_map"):
     x, y = small_datalens.images(N)
     (inner, released), who = first_step(x, y, where(chunk, devices, parallel), COUNTED)
     return inner, released, who
@@ -95,7 +95,7 @@ def rounded(chunk=4, devices=1, parallel="shard_map"):
 
 @pytest.mark.slow
 def test_each_sampled_record_counts_once_with_its_own_clipped_gradient():
-    inner, released, who = rounded()
+    inner, released, who = round_0()
     (x, y), order = small_datalens.images(N), partition.assign(N, N, small_datalens.KEY).index[:, 0]
     net = Conv(CONFIG.discriminator, small_datalens.SPEC)
 
@@ -116,8 +116,8 @@ def test_each_sampled_record_counts_once_with_its_own_clipped_gradient():
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", [(1, 1, "shard_map"), (3, 2, "shard_map"), (2, 2, "pmap")])
 def test_how_sampled_records_lie_on_devices_changes_nothing(layout):
-    _, released, _ = rounded()
-    np.testing.assert_allclose(rounded(*layout)[1], released, atol=2 * METHOD.mechanism.bound.grid)
+    _, released, _ = round_0()
+    np.testing.assert_allclose(round_0(*layout)[1], released, atol=2 * METHOD.mechanism.bound.grid)
 
 
 def neighbours(record):
@@ -130,7 +130,7 @@ def neighbours(record):
 @pytest.mark.slow
 def test_a_record_counts_where_it_is_sampled_and_nowhere_else():
     order = partition.assign(N, N, small_datalens.KEY).index[:, 0]
-    _, _, who = rounded()
+    _, _, who = round_0()
     outside = next(unit for unit in range(N) if unit not in who)
     for unit, changes in ((int(who[0]), True), (outside, False)):
         first, second = (first_step(*data, where())[0] for data in neighbours(order[unit]))

@@ -57,7 +57,7 @@ def release(monkeypatch, path, spec, own):
 
 
 def model(built, key, public):
-    """What is released of this public state: the generator, trained on it."""
+    """The release of this public state: the generator, trained on it."""
     trained = jax.lax.fori_loop(0, built.post_training.steps,
                                 lambda i, state: built.post_training.step(key, state, i)[0],
                                 built.post_training.init(key, public))

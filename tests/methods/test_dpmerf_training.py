@@ -63,7 +63,7 @@ def interrupt(monkeypatch):
 
 
 def ledger(root):
-    """What was reserved, settled and bought, line by line."""
+    """The lines of the ledger: reserved, settled and bought."""
     return [json.loads(line) for line in (root / "ledger.jsonl").read_text().splitlines()]
 
 

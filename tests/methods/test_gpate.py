@@ -35,7 +35,7 @@ NET_G, NET_D = pair(TABLE, CONFIG.generator, CONFIG.discriminator)
 
 @functools.cache
 def teacher_parts(way):
-    """What the skeleton is given: (question of a key, or None; message; direction)."""
+    """The arguments of `teachers.build_gan`: (question of a key, or None; message; direction)."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(gpate, "build_gan", lambda *args, **functions: functions)
         functions = gpate.build(dataclasses.replace(CONFIG, **WAYS[way]), TABLE)
@@ -86,7 +86,7 @@ def conversation():
             return ((fakes - target) ** 2).sum()
 
         return SimpleNamespace(
-            public=public, asked=query, new=new, metrics=metrics, moved=moved,
+            public=public, query=query, new=new, metrics=metrics, moved=moved,
             other=method.ask(other, public), after=student(new.params),
             answer=method.answer(key, unit, records, query),
             silent=ABSTAINING.answer(key, unit, records, dataclasses.replace(
@@ -99,7 +99,7 @@ def conversation():
 
 @pytest.mark.slow
 def test_the_question_is_a_fresh_matrix_for_each_fake_and_step():
-    first, second = conversation().asked.question, conversation().other.question
+    first, second = conversation().query.question, conversation().other.question
     assert first.shape == (2, F, 4)
     every = np.concatenate([first, second]).reshape(4, -1)
     assert len(np.unique(every)) == every.size
@@ -108,13 +108,13 @@ def test_the_question_is_a_fresh_matrix_for_each_fake_and_step():
 
 def test_the_question_is_a_function_of_the_public_key():
     k_question = jax.random.split(KEY, 3)[2]
-    np.testing.assert_allclose(conversation().asked.question, projection.matrices(
+    np.testing.assert_allclose(conversation().query.question, projection.matrices(
         k_question, 2, F, 4), rtol=1e-5, atol=1e-7)
 
 
 def test_the_answer_is_minus_the_gradient_of_the_mean_loss_projected():
     parts = conversation()
-    expected = np.stack([-parts.teacher[b] @ parts.asked.question[b] for b in range(2)])
+    expected = np.stack([-parts.teacher[b] @ parts.query.question[b] for b in range(2)])
     assert np.abs(expected).max() > 1e-4
     np.testing.assert_allclose(parts.answer, expected, rtol=1e-3, atol=1e-6)
 

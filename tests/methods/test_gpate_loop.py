@@ -77,7 +77,7 @@ def read(path):
 
 
 def decided(counts, bits):
-    """What was answered, bool [steps * queries], from sums and the bits of every step."""
+    """The answered queries, bool [steps * queries], from sums and the bits of all steps."""
     mechanism = METHOD.mechanism
     decide = jax.jit(lambda votes, bits: mechanism.decide(votes, bits).answered)
     steps = zip(counts.reshape(-1, *mechanism.shape), bits, strict=True)
@@ -112,7 +112,7 @@ def test_what_is_kept_are_the_sums_and_what_is_settled_the_answers(tmp_path):
 # A whole run keeps its votes.
 
 class Cut(BaseException):
-    """What ends a run at a draw, as nothing in the library catches it."""
+    """An exception that ends a run at a draw, as nothing in the library catches it."""
 
 
 BUDGET = Budget(40.0, 1e-3)

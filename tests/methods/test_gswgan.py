@@ -92,23 +92,23 @@ def conversation():
 
         grads, fakes = jax.grad(loss, has_aux=True)(public.weights)
         return SimpleNamespace(
-            asked=query, answer=method.answer(KEY, unit, records, query), grads=grads, fakes=fakes,
+            query=query, answer=method.answer(KEY, unit, records, query), grads=grads, fakes=fakes,
             slope=jax.vmap(jax.grad(score))(query.fakes, query.labels)).__dict__
 
     parts = SimpleNamespace(**everything(public, unit))
     parts.public, parts.released, parts.absorb = public, released, jax.jit(method.absorb)
-    parts.new, parts.metrics = parts.absorb(KEY, parts.public, parts.asked, released)
+    parts.new, parts.metrics = parts.absorb(KEY, parts.public, parts.query, released)
     return parts
 
 
 @pytest.mark.slow
 def test_critics_learn_from_a_public_pool_of_each_class_and_answer_about_other_fakes():
     parts = conversation()
-    assert parts.asked.material.shape == (3, 2, 8, 8, 1) and parts.asked.fakes.shape == (3, 8, 8, 1)
-    np.testing.assert_allclose(parts.asked.fakes, parts.fakes, atol=1e-6)
-    every = np.concatenate([parts.asked.material.reshape(6, -1), parts.asked.fakes.reshape(3, -1)])
+    assert parts.query.material.shape == (3, 2, 8, 8, 1) and parts.query.fakes.shape == (3, 8, 8, 1)
+    np.testing.assert_allclose(parts.query.fakes, parts.fakes, atol=1e-6)
+    every = np.concatenate([parts.query.material.reshape(6, -1), parts.query.fakes.reshape(3, -1)])
     assert len(np.unique(every, axis=0)) > 4
-    assert (parts.asked.step, parts.asked.critic_steps, parts.asked.extra) == (0, 2, ())
+    assert (parts.query.step, parts.query.critic_steps, parts.query.extra) == (0, 2, ())
 
 
 def test_the_answer_is_the_gradient_of_the_score_at_each_fake():
@@ -128,9 +128,8 @@ def test_the_generator_takes_one_adam_step_along_what_was_released():
     assert small_datalens.equal(parts.new.average, parts.new.weights)  # of one step
     for name, u in parts.public.vectors.items():  # one power iteration, with the new weights
         w = np.reshape(weights[name], (-1, len(u)))
-        moved = w.T @ (w @ np.asarray(u))
-        np.testing.assert_allclose(
-            parts.new.vectors[name], moved / np.linalg.norm(moved), atol=1e-5)
+        u = w.T @ (w @ np.asarray(u))
+        np.testing.assert_allclose(parts.new.vectors[name], u / np.linalg.norm(u), atol=1e-5)
     assert float(parts.metrics["released_rms"]) == pytest.approx(
         math.sqrt((parts.released**2).mean()), rel=1e-4)
     assert float(parts.metrics["generator_gradient"]) == pytest.approx(
@@ -140,21 +139,21 @@ def test_the_generator_takes_one_adam_step_along_what_was_released():
 def test_the_update_is_a_function_of_the_public_state_the_query_and_what_was_released():
     """Bit for bit, whatever the key; and of the query only the fakes' latents and labels."""
     parts = conversation()
-    blind = dataclasses.replace(jax.tree.map(jnp.zeros_like, parts.asked),
-                                latents=parts.asked.latents, labels=parts.asked.labels)
-    for key, query in ((jax.random.key(9), parts.asked), (KEY, blind)):
+    blind = dataclasses.replace(jax.tree.map(jnp.zeros_like, parts.query),
+                                latents=parts.query.latents, labels=parts.query.labels)
+    for key, query in ((jax.random.key(9), parts.query), (KEY, blind)):
         assert small_datalens.equal(
             parts.absorb(key, parts.public, query, parts.released)[0], parts.new
         )
     assert not small_datalens.equal(
-        parts.absorb(KEY, parts.public, parts.asked, -parts.released)[0], parts.new
+        parts.absorb(KEY, parts.public, parts.query, -parts.released)[0], parts.new
     )
 
 
 def test_the_average_begins_as_a_mean_and_forgets_later():
     parts = conversation()
-    second, _ = parts.absorb(KEY, parts.new, parts.asked, -parts.released)
-    third, _ = parts.absorb(KEY, second, parts.asked, parts.released)
+    second, _ = parts.absorb(KEY, parts.new, parts.query, -parts.released)
+    third, _ = parts.absorb(KEY, second, parts.query, parts.released)
     for name, average in third.average.items():  # ema .25 is below 1 - 1 / 2
         before = 0.25 * parts.new.weights[name] + 0.75 * second.weights[name]
         np.testing.assert_allclose(average, 0.25 * before + 0.75 * third.weights[name], atol=1e-6)
@@ -176,7 +175,7 @@ def test_one_step_is_charged_for_all_its_fakes():
         assert built.noise.sigma == event.sigma and built.shape == (batch, 64)
 
 
-@pytest.mark.parametrize(("heard", "groups", "visits"), [
+@pytest.mark.parametrize(("critics", "groups", "visits"), [
     (0, 1, 7), (5, 1, 7), (4, 2, 4), (3, 2, 4), (2, 3, 3), (1, 5, 2)])
 def test_in_a_rotation_a_critic_is_charged_for_its_own_visits(critics, groups, visits):
     built = mechanism(critics_per_step=critics)

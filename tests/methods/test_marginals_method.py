@@ -42,7 +42,7 @@ def verbs(config=CONFIG, spec=SPEC):
 
 
 def counts(method, pairs) -> np.ndarray:
-    """What is added to a sum, int64 [1, D]."""
+    """The integers that are added to a sum, int64 [1, D]."""
     pairs = np.asarray(pairs, np.int64)
     sums = np.bincount(pairs[:, 0].ravel(), pairs[:, 1].ravel(), method.mechanism.bound.columns)
     return sums[None, :method.mechanism.shape[1]].astype(np.int64)

@@ -44,7 +44,7 @@ def conversation():
         shares = jnp.linspace(0, 1, ROWS)[:, None]
         new, metrics = RANK.absorb(key, public, query, shares)
         return {"query": query, "score": score, "public": public, "new": new, "metrics": metrics,
-                "real": REAL.answer(key, unit, own, query), "told": shares,
+                "real": REAL.answer(key, unit, own, query), "shares": shares,
                 "rank": jax.vmap(lambda k: RANK.answer(k, unit, own, query))(keys)}
 
     return everything(KEY)
@@ -96,7 +96,7 @@ def test_the_query_is_remembered_and_the_student_and_generator_learn():
     x = np.asarray(exchange["query"].fakes)
     np.testing.assert_allclose(new.centres, [(x[0] + x[2]) / 2, x[1], x[3]], rtol=1e-5)
     np.testing.assert_allclose(new.away[0], x - np.asarray(new.centres)[[0, 1, 0, 2]], atol=1e-6)
-    np.testing.assert_array_equal(new.told[0], exchange["told"][:, 0])
+    np.testing.assert_array_equal(new.told[0], exchange["shares"][:, 0])
     assert not np.any(new.away[1:]) and int(new.step) == 1 and int(new.optimiser.count) == 2
     assert not small_datalens.equal(old.student, new.student)
     assert not small_datalens.equal(old.generator.params, new.generator.params)

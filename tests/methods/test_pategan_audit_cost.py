@@ -70,8 +70,8 @@ def test_09_the_scale_of_laplace_noise_is_one_over_lambda():
 # d. The accountant.
 
 def exact_delta(epsilon, votes, scale):
-    """Of counts that all move by 1: the loss of one is +-1 / scale, +1 with probability
-    1 / (1 + e^(-1 / scale)), so that of all of them is binomial."""
+    """The delta of counts that all move by 1: the loss of one is +-1 / scale, +1 with probability
+    1 / (1 + e^(-1 / scale)), so that the loss of all is binomial."""
     ups = np.arange(votes + 1)
     loss = (2 * ups - votes) / scale
     weight = stats.binom.pmf(ups, votes, 1 / (1 + math.exp(-1 / scale)))

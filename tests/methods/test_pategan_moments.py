@@ -1,4 +1,4 @@
-"""What a noisy majority costs, by the votes: by hand, by brute force, and against the theorems."""
+"""The cost of a noisy majority by the votes: by hand, by brute force, and against the theorems."""
 
 import math
 

@@ -129,7 +129,7 @@ def test_the_projection_is_drawn_anew_and_keeps_gradients_on_average():
 
 
 def fakes_part() -> np.ndarray:
-    """What the fakes add to a release, from plain formulas: -log(1 - D) through the same bins."""
+    """The part of fakes in a release, from plain formulas: -log(1 - D) through the same bins."""
     def loss(weights, x, label):
         return -jnp.log(1 - jnp.exp(-plain_loss(weights, x, label)))
 

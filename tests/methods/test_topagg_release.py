@@ -190,7 +190,7 @@ def test_the_statement_names_how_poisson_draws_are_counted():
 
 
 def test_the_variants_of_the_published_sweep_have_the_noise_that_their_names_promise():
-    """Of Table 10: the standard deviation on the sum of gradients, in units of the clip."""
+    """Table 10 has the standard deviation on the sum of gradients, in units of the clip."""
     sweep = SWEEPS["datalens:table10:mnist"]
     noise = {}
     for cell in sweep.cells:

@@ -58,7 +58,7 @@ def one(own, i=0):
 
 
 def gradient(spec, own):
-    """Of the cross-entropy of the one record, in NumPy's order of the parameters."""
+    """The gradient of the cross-entropy of the one record, in NumPy's order of the parameters."""
     net = Classifier(CONFIG, spec)
     x = own.x.reshape(1, *spec.shape) / np.float32(255 if spec is IMAGE else 1)
 

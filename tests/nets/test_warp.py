@@ -36,7 +36,7 @@ def test_a_shift_reads_from_where_it_says_and_0_outside():
     assert not np.any(right[0, :, 0])
 
 
-@pytest.mark.parametrize("given, turn", [
+@pytest.mark.parametrize("matrix, turn", [
     ({"e0": -2.0}, lambda i: i[::-1]), ({"e3": -2.0}, lambda i: i[:, ::-1]),
     ({"e0": -1.0, "e1": 1.0, "e2": 1.0, "e3": -1.0}, lambda i: i.T)])
 def test_known_maps(matrix, turn):

@@ -1,5 +1,6 @@
-"""What was paid for is on disk first: a full disk, a broken font or a lost display can cost a
-picture or a checkpoint, never the generator; and no generator lies beside another's statement."""
+"""The release that was paid for is on disk first: a full disk, a broken font or a lost display can
+cost a picture or a checkpoint, never the generator; and no generator lies beside another's
+statement."""
 
 import contextlib
 import dataclasses
