@@ -254,7 +254,7 @@ def test_bad_evaluation_is_one_clear_line(place, run, tmp_path, words, held_out,
     (tmp_path / "other.yaml").write_text(SCHEMA.replace("max: 500", "max: 700"))
     words = [str(tmp_path / "other.yaml") if word == "OTHER" else word for word in words]
     with pytest.raises(UserError, match=message) as caught:
-        judge(place, run, "--out", tmp_path / "new", *words, held=held_out)
+        judge(place, run, "--out", tmp_path / "new", *words, held_out=held_out)
     assert "\n" not in str(caught.value) and not (tmp_path / "new").exists()
 
 
