@@ -58,6 +58,9 @@ MAY_IMPORT = {
     # the glue of a run: it handles sealed values and opens none
     "run/": {"run", "release", "core", "methods", "presets", "private", "aggregation",
              "accountant", "data", "evaluation.networks", "nets.classifiers", "version"},
+    # attacks: they see of a run what its data holder sees, and open nothing
+    "audit/": {"audit", "core", "accountant", "aggregation", "data", "evaluation", "federated",
+               "methods", "nets", "presets", "private", "release", "run", "version"},
     # the server's and the client's own glue; of its files only answer.py opens anything
     "federated/": {"federated", "accountant", "aggregation.bits", "aggregation.local", "core",
                    "data", "methods", "private", "release", "run"},
