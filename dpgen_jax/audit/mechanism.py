@@ -136,7 +136,7 @@ def of_mechanism(mechanism: Any, shape: tuple[int, int], seconds: float, found: 
         if post_processed:
             attacks.decoded(mechanism, pair, 0.2 * seconds, found, name)
         if secret:
-            secret_draws.audit(mechanism, pair, 0.2 * seconds, found, name)
+            secret_draws.audit(mechanism, 0.2 * seconds, found, name)
             secret_draws.frequencies(mechanism, 0.05 * seconds, found, name, ALARM)
         attacks.own_noise(mechanism, pair, 0.15 * seconds, found, name)
     law.audit(mechanism, 0.1 * seconds, found, name)
