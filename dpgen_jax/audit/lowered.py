@@ -21,6 +21,8 @@ from dpgen_jax.aggregation.schedule import FullParticipation
 
 MU = 3.0
 """of one release after its noise was lowered: the fewest draws certify nine tenths of it"""
+LAPLACE_MU = 1.2
+"""The same of Laplace noise, about: what is certified of it is epsilon, which grows faster."""
 DELTAS = (0.1, 0.01, 0.001)
 """at which epsilon is certified: the smaller, the more releases it takes"""
 UNITS, SAMPLED, COLUMNS = 64, 16, 4
@@ -36,15 +38,15 @@ def with_noise(mechanism: Mechanism, noise: Any, **fields: Any) -> Any:
 
 
 def single(mechanism: Any, mu: float = MU) -> Any:
-    """Returns the mechanism with so much noise that one release has about this mu.
+    """Returns the mechanism with so much noise that one release has this mu.
 
     Args:
         mechanism: One with Gaussian or discrete Laplace noise, and no test before its answers.
-        mu: Of one release; a Laplace one, whose rows compose, is about as private.
+        mu: Of one Gaussian release.
     """
     sensitivity = math.sqrt(mechanism.bound.squared_sensitivity())
     if isinstance(mechanism.noise, DiscreteLaplace):
-        return with_noise(mechanism, DiscreteLaplace(max(sensitivity / mu, MIN_SCALE)))
+        return with_noise(mechanism, DiscreteLaplace(max(sensitivity / LAPLACE_MU, MIN_SCALE)))
     return with_noise(mechanism, RoundedGaussian(max(sensitivity / mu, MIN_SIGMA)))
 
 

@@ -67,7 +67,8 @@ def transcripts(mechanism: Any, message: np.ndarray, direction: np.ndarray, seco
 
     size = 4 * math.prod(mechanism.bits_shape) * ROUNDS
     at_once = max(1, min(LONGEST, 2**25 // size))
-    made, until = [], math.inf
+    made: list[np.ndarray] = []
+    until = math.inf
     while not made or (len(made) * at_once < most and time.monotonic() < until):
         n = at_once * ROUNDS
         made.append(np.asarray(block(told(mechanism, n), OsBits().draw(

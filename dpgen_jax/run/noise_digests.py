@@ -41,9 +41,10 @@ def noise_bits(private_inputs: Array, bits: np.ndarray, cohorts: np.ndarray) -> 
     """
     if bits.size or private_inputs.dtype != np.uint32:
         return bits
-    own = np.asarray(private_inputs)
-    rounds = list(own.shape).index(len(cohorts), 1)  # behind the units, or devices and units
-    return np.moveaxis(own.reshape(-1, *own.shape[rounds:]), 1, 0)
+    of_units = np.asarray(private_inputs)
+    # Rounds lie behind the units, or behind devices and units.
+    axis = list(of_units.shape).index(len(cohorts), 1)
+    return np.moveaxis(of_units.reshape(-1, *of_units.shape[axis:]), 1, 0)
 
 
 def append(path: Path, key: bytes, first_round: int, bits: np.ndarray) -> None:
