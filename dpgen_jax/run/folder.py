@@ -76,6 +76,11 @@ class RunFolder:
         return self.private / "votes.i4"
 
     @property
+    def noise_digests(self) -> Path:
+        """Keyed digests of the random bits of each round."""
+        return self.private / "noise_digests.txt"
+
+    @property
     def class_counts(self) -> Path:
         """The noisy class counts that were bought."""
         return self.root / "class_counts.json"
