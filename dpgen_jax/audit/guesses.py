@@ -1,4 +1,4 @@
-"""The epsilon that guesses of coins certify, beside the guesses that the charged mechanism allows."""
+"""The epsilon that guesses of coins certify, and the guesses that the charged mechanism allows."""
 
 from __future__ import annotations
 
