@@ -84,13 +84,13 @@ def place(tmp_path_factory):
 
 
 def declare(schema: Path) -> None:
-    """What a person does with a draft: declare what is public, and take it off the list."""
+    """Do what a person does with a draft: declare what is public, and take it off the list."""
     text = re.sub(r"^read_from_data:\n(?: .*\n)*", "", schema.read_text(), flags=re.MULTILINE)
     schema.write_text(text)
 
 
 def keep_private(schema: Path) -> None:
-    """What a person does who would rather buy the bounds of a column."""
+    """Do what a person does who would rather buy the bounds of a column."""
     schema.write_text(re.sub(r"min: \S+(.*\n +)max: \S+", r"min: private\1max: private",
                              schema.read_text(), count=1))
 

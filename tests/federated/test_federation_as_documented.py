@@ -51,7 +51,7 @@ class Typed(processes.Federation):
 
 
 def of_client(text, number):
-    """What client 0 types, as another client does."""
+    """Returns the lines of client 0 as another client types them."""
     return (text.replace("0.npz", f"{number}.npz").replace("--client 0", f"--client {number}")
             .replace("client-0", f"client-{number}").replace("9094", str(9094 + number)))
 

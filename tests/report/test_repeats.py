@@ -14,7 +14,7 @@ from dpgen_jax.run import lifecycle, repeats
 
 
 class Trained:
-    """What `fit` was asked for, in place of a release."""
+    """A release in name, which says how `fit` was called."""
 
     def __init__(self, **asked):
         self.asked, self.privacy = asked, {"epsilon": asked["epsilon"], "delta": 1e-5}
