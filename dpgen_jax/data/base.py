@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable
@@ -75,6 +76,8 @@ class Dataset:
         subjects: Who has which row, where `--unit` names a column; None: each record is its own.
         simulated: Why no bound for a record is proven where `clients.split` simulated the clients.
         options: The kind of data set and the public options by which it was loaded, if it was.
+        content: A digest of the file or folder that the records were read from, by which a journal
+            knows them again whatever the schema; private, and only where a schema can be bought.
     """
 
     name: str
@@ -92,6 +95,7 @@ class Dataset:
     uncovered: tuple[Uncovered, ...] = ()
     simulated: str = ""
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    content: str = ""
 
     @property
     def count(self) -> int:
@@ -263,6 +267,16 @@ def shown(name: object) -> str:
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode()
                    for c in str(name))
+
+
+def content_of(path: Path) -> str:
+    """Returns a digest of a file, in hex.
+
+    Args:
+        path: The file.
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def safe_name(name: str) -> str:

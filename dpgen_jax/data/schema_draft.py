@@ -72,18 +72,21 @@ def _described(name: str, texts: list[str], is_label: bool, known: dict[str, Any
     return made
 
 
-def render(document: dict[str, Any], source: str) -> str:
+def render(document: dict[str, Any], source: str, remark: str = "") -> str:
     """Writes a schema as YAML, with a comment beside each entry that comes from the records.
 
     Args:
         document: The schema.
         source: The name of the CSV file that it was drafted from.
+        remark: What stands in front; by default how a draft is finished.
     """
     read, purchases = document.get("read_from_data", []), document.get("bought", [])
-    from_data, paid = set(read), {row["entry"] for row in purchases}
+    from_data, paid = set(read), {entry for row in purchases for entry in (
+        row["entry"] if isinstance(row["entry"], list) else [row["entry"]])}
     warnings = [LEAKS] * bool(read) + [BOUGHT] * bool(purchases)
     written = [f"  {key}: {_text(value)}" for key, value in document.get("file", {}).items()]
-    lines = [HEADER.format(source=source), *warnings, *(["file:", *written] if written else []),
+    above = "\n".join(f"# {line}" for line in remark.splitlines())
+    lines = [above or HEADER.format(source=source), *warnings, *(["file:", *written] if written else []),
              *([f"label: {_text(document['label'])}"] if "label" in document else []),
              *([f"targets: {_value(document['targets'])}"] if "targets" in document else []),
              "columns:"]

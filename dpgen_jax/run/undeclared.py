@@ -19,27 +19,11 @@ from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.data.base import Dataset
 from dpgen_jax.presets import choice
 from dpgen_jax.run import typed
+from dpgen_jax.run.reading import Reading
 from dpgen_jax.run.folder import RunFolder, read_json, refuse_used
 
 CHANNELS, SIDE, DELTA = 3, 32, 1e-5
 """Of an image folder that declares nothing."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Reading:
-    """How a data set is read.
-
-    Attributes:
-        place: KIND or KIND:PLACE.
-        words: The flags, with what was added to them.
-        remarks: Lines on what was added.
-        bought: What was bought, as `Dataset.bought` holds it.
-    """
-
-    place: str
-    words: list[str]
-    remarks: tuple[str, ...] = ()
-    bought: tuple[dict[str, Any], ...] = ()
 
 
 def with_kind(words: Sequence[str]) -> Reading:
