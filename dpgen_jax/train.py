@@ -53,7 +53,7 @@ class Train(Generic[Config]):
     seed: int | None = None
     """repeats a run bit for bit; then there is NO privacy claim"""
     schema_share: float = 0.1
-    """of epsilon, for the kinds, bounds and categories of a csv that nobody declared; and of delta"""
+    """of epsilon and delta, for kinds, bounds and categories of a csv that nobody declared"""
     accept_uncovered: bool = False
     """release public fields that were read from private records, and say so in the statement"""
     clients: int | None = None

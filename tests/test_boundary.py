@@ -142,6 +142,7 @@ PUBLIC = {"aggregation/mechanism.py:release",  # the door: bounded, summed, nois
           "aggregation/discrete_laplace.py:class_counts",
           "aggregation/schema_queries.py:bounds",
           "aggregation/schema_queries.py:categories",
+          "aggregation/survey.py:kind_counts", "aggregation/survey.py:value_counts",
           "aggregation/sanitise.py:upper_bound",
           "private/data_dependent.py:for_the_holder",  # a terminal of the data holder
           "private/votes.py:append",  # into a file of private/

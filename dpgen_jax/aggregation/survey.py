@@ -42,10 +42,10 @@ class Survey:
         of all kinds and 2 Q of all values. Rounded Gaussian noise on every cell of a fixed list is
         Gaussian, as `RoundedGaussian` says.
 
-        The cells of a query of texts are those texts that occur, which are no fixed list. Let D and D' be
-        neighbours. Texts of both have noisy counts as above. A text of D alone occurs once, and so
-        does one of D' alone; of either sort there are Q at most. Such a text is shown, with its
-        count, with the chance p = P(1 + X >= threshold) if it is there, and never if it is not.
+        The cells of a query of texts are those texts that occur, which are no fixed list. Let D and
+        D' be neighbours. Texts of both have noisy counts as above. A text of D alone occurs once,
+        and so does one of D' alone; of either sort there are Q at most. Such a text is shown, with
+        its count, with the chance p = P(1 + X >= threshold) if it is there, and never if it is not.
         The joint law of those of D alone (a of them, the others hidden) and that of those of D'
         alone (b of them) agree in the outcome that none is shown, so they are at a distance of
         1 - (1 - p)^max(a, b) <= Q p. All noise is independent, so the whole release is a

@@ -52,7 +52,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _check_depth(value: Any) -> None:
     parts = [value]
     for _ in range(MAX_DEPTH):
-        parts = [part for held in parts for part in (
-            held.values() if isinstance(held, dict) else held if isinstance(held, list) else ())]
+        parts = [part for one in parts for part in (
+            one.values() if isinstance(one, dict) else one if isinstance(one, list) else ())]
     if parts:
         raise ValueError(f"more than {MAX_DEPTH} levels of nesting")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable
@@ -267,16 +266,6 @@ def shown(name: object) -> str:
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode()
                    for c in str(name))
-
-
-def content_of(path: Path) -> str:
-    """Returns a digest of a file, in hex.
-
-    Args:
-        path: The file.
-    """
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def safe_name(name: str) -> str:

@@ -95,28 +95,16 @@ def codes(texts: Sequence[str]) -> np.ndarray:
     return np.array([known[text] for text in texts], np.int16)
 
 
-def number_bins(values: np.ndarray) -> np.ndarray:
-    """Returns the bins of numbers; the outer ones hold what lies beyond.
+def binned(edges: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Returns the bins of numbers or dates; the outer ones hold what lies beyond.
 
     Args:
-        values: float64 [n], NaN for null.
+        edges: SIGNED or YEARS.
+        values: float64 [n], NaN for null; dates in days.
 
     Returns:
-        int64 [n], 0..len(SIGNED) - 2, and -1 for null.
+        int64 [n], 0..len(edges) - 2, and -1 for null.
     """
-    return _bins(SIGNED, values)
-
-
-def day_bins(days: np.ndarray) -> np.ndarray:
-    """Returns the bins of dates, as `number_bins`.
-
-    Args:
-        days: float64 [n], NaN for null.
-    """
-    return _bins(YEARS, days)
-
-
-def _bins(edges: np.ndarray, values: np.ndarray) -> np.ndarray:
     inside = np.clip(np.searchsorted(edges, np.nan_to_num(values), "right") - 1, 0, len(edges) - 2)
     return np.where(np.isnan(values), -1, inside)
 

@@ -35,7 +35,8 @@ NAMES = tuple(sorted(path.stem for path in PACKAGED.glob("*.yaml")))
 TOP = ("name", "file", "label", "targets", "columns", "constraints", "read_from_data", "bought")
 MAX_BYTES = 2**26
 """of a file of categories"""
-TERMS = {"min": "bounds", "max": "bounds", "nullable": "nullability", "special": "special values", "kind": "kinds", "odd": "odd values",
+TERMS = {"min": "bounds", "max": "bounds", "nullable": "nullability", "special": "special values",
+         "kind": "kinds", "odd": "odd values",
          "decimal_mark": "format", "thousands": "format", "unit": "format", "decimals": "format"}
 BUYABLE = ("bounds", "categories")
 DECLARE = "in the schema, by what is known without the data, and remove it from read_from_data"
@@ -219,9 +220,8 @@ def _bought(rows: Any) -> list[dict[str, Any]]:
 
 def _each_entry(rows: list[dict[str, Any]]) -> list[Any]:
     """Takes from purchases the entries that they are of: one, or a list of them."""
-    held = [row.pop("entry", "") for row in rows]
-    return [entry for entries in held for entry in (
-        entries if isinstance(entries, list) else [entries])]
+    entries = [row.pop("entry", "") for row in rows]
+    return [entry for one in entries for entry in (one if isinstance(one, list) else [one])]
 
 
 def _plain(text: Any) -> Any:

@@ -27,6 +27,7 @@ HEADER = """\
 LEAKS = """\
 # KEEP IT PRIVATE: entries read from private records are covered by no epsilon. A run refuses them,
 # or with --accept-uncovered it publishes them, and its statement says so."""
+PAID = "  # bought under differential privacy"
 BOUGHT = "# Leave `bought` as it is: every training run with this schema charges it."
 
 
@@ -86,16 +87,18 @@ def render(document: dict[str, Any], source: str, remark: str = "") -> str:
     warnings = [LEAKS] * bool(read) + [BOUGHT] * bool(purchases)
     written = [f"  {key}: {_text(value)}" for key, value in document.get("file", {}).items()]
     above = "\n".join(f"# {line}" for line in remark.splitlines())
-    lines = [above or HEADER.format(source=source), *warnings, *(["file:", *written] if written else []),
+    lines = [above or HEADER.format(source=source), *warnings,
+             *(["file:", *written] if written else []),
              *([f"label: {_text(document['label'])}"] if "label" in document else []),
              *([f"targets: {_value(document['targets'])}"] if "targets" in document else []),
              "columns:"]
     for name, made in document["columns"].items():
-        lines.append(f"  {_text(name)}:")
+        whole = f"{name}.kind" in paid
+        lines.append(f"  {_text(name)}:{PAID * whole}")
         for key, value in made.items():
             spoken = f"{name}.{schema.TERMS.get(key, key)}"
             remark = ("  # read from private data" if f"{name}.{key}" in from_data else
-                      "  # bought under differential privacy" if spoken in paid else "")
+                      PAID if spoken in paid and not whole else "")
             lines.append(f"    {key}: {_value(value)}{remark}")
     if document.get("constraints"):
         lines += ["constraints:", *(f"  - {_quoted(text)}" for text in document["constraints"])]

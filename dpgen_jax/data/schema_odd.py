@@ -56,7 +56,8 @@ def has_value(made: Column, text: str) -> bool:
 
 
 def tamed(spec: TableSpec, odd: Mapping[str, str], others: Mapping[str, str],
-          columns: Mapping[str, list[str]]) -> tuple[dict[str, list[str]], dict[str, int], np.ndarray]:
+          columns: Mapping[str, list[str]]
+          ) -> tuple[dict[str, list[str]], dict[str, int], np.ndarray]:
     """Replaces the cells that have no value by what the schema declares for them.
 
     Args:

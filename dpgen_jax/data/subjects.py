@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpgen_jax.core.errors import nearest
-from dpgen_jax.core.reading import require_memory
+from dpgen_jax.core.reading import content_of, require_memory
 from dpgen_jax.core.subjects import Subjects
 from dpgen_jax.core.types import EMPTY, UserError
 from dpgen_jax.data import frames, tables
 from dpgen_jax.data import schema as schemas
-from dpgen_jax.data.base import Dataset, content_of, frozen, listed, locate, quoted
+from dpgen_jax.data.base import Dataset, frozen, listed, locate, quoted
 from dpgen_jax.data.parsing import Cells, coded
 from dpgen_jax.data.schema import Schema
 from dpgen_jax.data.schema_columns import IDENTIFIER, NULLS

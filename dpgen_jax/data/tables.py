@@ -12,7 +12,7 @@ import numpy as np
 
 from dpgen_jax.core import reading
 from dpgen_jax.core.types import EMPTY, UserError
-from dpgen_jax.data.base import Dataset, content_of, frozen, locate, quoted, safe_name
+from dpgen_jax.data.base import Dataset, frozen, locate, quoted, safe_name
 from dpgen_jax.data.dialect import DEFAULT, SEPARATORS, Dialect, detected, fault
 from dpgen_jax.data.parsing import Cells, Coded, coded
 from dpgen_jax.data.schema import Schema
@@ -51,7 +51,7 @@ def csv(path_text: str, schema: Schema, test_csv: str | None = None) -> Dataset:
         schema, read(locate(test_csv), dialect=schema.dialect))
     name = schema.name or path.name.removesuffix(".gz").removesuffix(".csv")
     data = table(name, schema, coded(schema, read(path, dialect=schema.dialect)), test)
-    return dataclasses.replace(data, content=content_of(path))
+    return dataclasses.replace(data, content=reading.content_of(path))
 
 
 def table(name: str, schema: Schema, train: Coded, test: Coded | None,

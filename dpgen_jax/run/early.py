@@ -30,7 +30,7 @@ FIXED = ("method", "data", "budget")
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class Purchase:
     """What is to be bought, before the run is known whole.
 
     Attributes:
@@ -94,19 +94,19 @@ def stored(root: Path | None) -> Answer | None:
     """
     if root is None or not RunFolder(root).answer.is_file():
         return None
-    held = read_json(RunFolder(root).answer)
+    row = read_json(RunFolder(root).answer)
     try:
-        answer = Answer(tuple(map(str, held["flags"])), str(held["line"]), tuple(held["bought"]))
+        answer = Answer(tuple(map(str, row["flags"])), str(row["line"]), tuple(row["bought"]))
     except (KeyError, TypeError) as error:
         raise UserError(f"{RunFolder(root).answer} is damaged; bring it back") from error
     return answer
 
 
-def answered(asked: Asked, resume: bool, draw: Callable[[Events], Answer]) -> Answer:
+def answered(purchase: Purchase, resume: bool, draw: Callable[[Events], Answer]) -> Answer:
     """Charges a purchase, draws, and keeps the answer in the run folder.
 
     Args:
-        asked: What is to be bought.
+        purchase: What is to be bought.
         resume: Whether the run folder is one to go on with.
         draw: From all purchases that the ledger charges to the answer.
 
@@ -117,23 +117,24 @@ def answered(asked: Asked, resume: bool, draw: Callable[[Events], Answer]) -> An
         UserError: For a folder that is not of this run, and from the draw, which is then spent.
         BudgetExceeded: The budget does not allow the purchase.
     """
-    files = RunFolder(asked.root)
+    files = RunFolder(purchase.root)
     going_on = resume and files.waiting
     if going_on:
-        _require_same(files, asked.about)
-        if (answer := stored(asked.root)) is not None:
+        _require_same(files, purchase.about)
+        if (answer := stored(purchase.root)) is not None:
             return answer
-    promised = spending.Promise(asked.relation, Unit.RECORD, "")
-    with spending.before(None, promised, asked.budget, bool(asked.events), asked.total,
+    read = None if purchase.events else draw(())  # which may fail, before anything is made
+    promised = spending.Promise(purchase.relation, Unit.RECORD, "")
+    with spending.before(None, promised, purchase.budget, bool(purchase.events), purchase.total,
                          files.run_id() if going_on else "", _private,
-                         content=asked.content) as witness:
+                         content=purchase.content) as witness:
         if not going_on:
-            folder.create(asked.root, asked.about)
-        ledger = _ledger(files, asked, witness) if asked.events else None
-    if ledger is None:
-        return _kept(files, draw(()))
+            folder.create(purchase.root, purchase.about)
+        ledger = _ledger(files, purchase, witness) if purchase.events else None
+    if ledger is None or read is not None:
+        return _kept(files, read or draw(()))
     with ledger:
-        ledger.charge(asked.events)
+        ledger.charge(purchase.events)
         return _kept(files, draw(ledger.spent()))
 
 
@@ -151,19 +152,19 @@ def _require_same(files: RunFolder, about: dict[str, Any]) -> None:
                             f"{folder.go_on(files.root)}")
 
 
-def _ledger(files: RunFolder, asked: Asked, witness: spending.Witnesses) -> Ledger:
+def _ledger(files: RunFolder, purchase: Purchase, witness: spending.Witnesses) -> Ledger:
     """Opens the run's ledger, or makes it."""
     if books.begun(files.ledger):
         return Ledger.open(files.ledger, witness(files))
     files.ledger.unlink(missing_ok=True)  # a header that a crash tore
     return Ledger.create(files.ledger, {
-        "epsilon": float(asked.budget.epsilon), "delta": asked.budget.delta,
-        "relation": asked.relation, "unit": Unit.RECORD, "config_hash": "",
+        "epsilon": float(purchase.budget.epsilon), "delta": purchase.budget.delta,
+        "relation": purchase.relation, "unit": Unit.RECORD, "config_hash": "",
         "run": files.run_id()}, witness(files))
 
 
 def _kept(files: RunFolder, answer: Answer) -> Answer:
     """Writes an answer, its last file last: where that is there, the others are."""
-    held = {"flags": list(answer.flags), "line": answer.line, "bought": list(answer.bought)}
-    write_together(files.root, answer.files | {files.answer.name: json_bytes(to_json(held))})
+    row = {"flags": list(answer.flags), "line": answer.line, "bought": list(answer.bought)}
+    write_together(files.root, answer.files | {files.answer.name: json_bytes(to_json(row))})
     return answer

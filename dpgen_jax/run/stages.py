@@ -103,7 +103,7 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
     """
     request, files, mechanism = plan.request, plan.files, plan.method.mechanism
     holds = protection.stamp(request.budget, request.seed, plan.config, plan.protected).holds
-    run_id = files.run_id() if request.resume else ""
+    run_id = files.run_id() if request.resume or files.waiting else ""
     with spending.before(plan.records, mechanism, request.budget, holds, request.total_epsilon,
                          run_id, notices.private, plan.grouping, plan.content) as witness:
         folder.opened(files.root, plan.public_config, request.resume)

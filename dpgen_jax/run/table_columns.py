@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,8 @@ SCALES = (1, 2, 4, 8, 16)
 """How many bins are seen as one, where one alone does not stand out of the noise."""
 KEPT = 0.95
 """The share of the values that bounds must hold, or more bins are seen as one."""
+NEAR = 0.1
+"""Bounds that begin below this share of their end begin at zero."""
 DIGITS = 3
 """The digits of a bound; it is rounded outward."""
 ZERO = len(SIGNED) // 2 - 1
@@ -41,15 +45,14 @@ def bins(reading: Reading, texts: list[str]) -> tuple[Private[np.ndarray], int]:
         reading: How its cells are read; a cell that is not has no bin.
         texts: The cells.
     """
-    if reading.family == "number":
-        read, edges, one, binned = forms.number, SIGNED, 1, readings.number_bins
-    else:
-        read, edges, binned = forms.reader(reading.column), YEARS, readings.day_bins
-        one = forms.DAY if reading.entries["kind"] == "datetime" else 1
+    number = reading.family == "number"
+    read: Callable[[str], float | None] = forms.number if number else forms.reader(reading.column)
+    one = forms.DAY if reading.entries["kind"] == "datetime" else 1
     known = {text: read(text) for text in dict.fromkeys(texts)}
     values = np.array([np.nan if (value := known[text]) is None else value / one
                        for text in texts], np.float64)
-    return Private(binned(values)), len(edges) - 1
+    edges = SIGNED if number else YEARS
+    return Private(readings.binned(edges, values)), len(edges) - 1
 
 
 def bounded(reading: Reading, noisy: np.ndarray, sigma: float, present: float
@@ -84,9 +87,7 @@ def _ends(noisy: np.ndarray, sigma: float, present: float) -> tuple[int, int] | 
     widest = None
     for scale in SCALES:
         blocks = np.add.reduceat(noisy, np.arange(0, noisy.size, scale))
-        spread = sigma * math.sqrt(scale)
-        found = schema_queries.interval(
-            blocks, lambda chance, spread=spread: math.ceil(0.5 - spread * ndtri(chance)))
+        found = schema_queries.interval(blocks, partial(_least, sigma * math.sqrt(scale)))
         if found is None:
             continue
         first, last = found[0] * scale, min((found[1] + 1) * scale, noisy.size) - 1
@@ -95,6 +96,11 @@ def _ends(noisy: np.ndarray, sigma: float, present: float) -> tuple[int, int] | 
             return first, last
         widest = widest or (first, last)
     return widest
+
+
+def _least(sigma: float, chance: float) -> int:
+    """The count that rounded Gaussian noise reaches with this chance at most."""
+    return math.ceil(0.5 - sigma * ndtri(chance))
 
 
 def _middle(noisy: np.ndarray, first: int, last: int) -> int:
@@ -106,20 +112,25 @@ def _middle(noisy: np.ndarray, first: int, last: int) -> int:
 def _numbers(reading: Reading, noisy: np.ndarray, first: int, last: int, special: list[str]
              ) -> tuple[dict[str, Any], str]:
     """The entries of a column of numbers."""
-    low, high = SIGNED[first] * (first != ZERO), SIGNED[last + 1] * (last != ZERO)
-    middle = SIGNED[_middle(noisy, first, last) + 1]
+    median = _middle(noisy, first, last)
+    low, high, middle = map(float, (
+        SIGNED[first] * (first != ZERO), SIGNED[last + 1] * (last != ZERO),
+        (SIGNED[median] + SIGNED[median + 1]) / 2))
     whole = reading.entries["kind"] == "integer"
     if whole:
         low, high = math.ceil(low), max(math.ceil(low), math.ceil(high) - 1)
     else:
         low, high = _outward(low, math.floor), _outward(high, math.ceil)
-    made: dict[str, Any] = numbers(low, high, whole) | ({"special": special} if special else {})
+    more: dict[str, Any] = {"special": special} if special else {}
     if middle - low < TAIL * (high - low):
-        try:
-            checked("", made | {"scale": "log"})
-            made["scale"] = "log"
-        except UserError:  # whole numbers that a log scale would not keep apart
-            pass
+        more["scale"] = "log"
+    elif 0 < low < NEAR * high and not special:
+        low = 0  # bins get finer towards zero, until noise hides what they hold
+    made = numbers(low, high, whole) | more
+    try:
+        checked("", made)
+    except UserError:  # whole numbers that a log scale would not keep apart
+        del made["scale"]
     typical = min(max(math.floor(middle) if made["kind"] == "integer" else middle, low), high)
     return made, repr(typical)
 

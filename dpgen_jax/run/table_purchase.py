@@ -17,10 +17,11 @@ from dpgen_jax.aggregation.bits import BitSource
 from dpgen_jax.aggregation.survey import KINDS, NAMES, Survey
 from dpgen_jax.core.types import Private, UserError
 from dpgen_jax.data import forms, readings
-from dpgen_jax.data.draft_columns import ordered
+from dpgen_jax.data.draft_columns import MAX_CATEGORIES, ordered
 from dpgen_jax.data.parsing import Cells
 from dpgen_jax.data.readings import READINGS, Reading
 from dpgen_jax.data.schema_columns import NULLS
+from dpgen_jax.data.schema_label import MAX_CLASSES
 from dpgen_jax.run import table_columns
 from dpgen_jax.run.schema_purchase import OTHER
 
@@ -105,7 +106,8 @@ def buy(cells: Cells, wanted: Wanted, survey: Survey, spent: Events, bits: BitSo
     for column in typed:
         if column.name == label:
             is_number = column.reading.family == "number" and (
-                sum(names[label].values()) < COVERED * column.present)
+                len(names[label]) > MAX_CATEGORIES
+                or sum(names[label].values()) < COVERED * column.present)
             label = None if is_number else label
         made[column.name] = _entries(column, label, binned, names, survey)
     columns = {name: made.get(name, wanted.declared.get("columns", {}).get(name))
@@ -143,7 +145,8 @@ def _entries(column: Typed, label: str | None, binned: dict[str, np.ndarray],
              names: dict[str, dict[str, int]], survey: Survey) -> dict[str, Any]:
     """The entries of a column."""
     if column.name == label:
-        classes = ordered(names[column.name])
+        counts = names[column.name]
+        classes = ordered(sorted(counts, key=lambda text: -counts[text])[:MAX_CLASSES])
         if len(classes) < 2:
             raise UserError(f"{len(classes)} classes of the label {label} are so frequent that "
                             "their names stand out of the noise, and 2 are needed; declare it in "
@@ -152,19 +155,19 @@ def _entries(column: Typed, label: str | None, binned: dict[str, np.ndarray],
     nullable = {"nullable": "true" if column.nullable else "false"}
     if column.reading == readings.TEXT or column.name not in binned:
         if column.reading != readings.TEXT:  # booleans and times need no query
-            held = dict(column.reading.entries)
-            value = held["categories"][0] if "categories" in held else forms.texts(
+            made = dict(column.reading.entries)
+            value = made["categories"][0] if "categories" in made else forms.texts(
                 dataclasses.replace(column.reading.column, kind="continuous"), np.zeros(1))[0]
-            return held | nullable | {"odd": "null" if column.nullable else value}
+            return made | nullable | {"odd": "null" if column.nullable else value}
         found = [text for text in names.get(column.name, ()) if text != OTHER]
         return {"kind": "categorical", "categories": [*ordered(found), OTHER], "other": OTHER,
                 **nullable, "odd": "null" if column.nullable else OTHER}
-    made = table_columns.bounded(column.reading, binned[column.name], survey.values.sigma,
-                                 column.present)
-    if made is None:  # no value is in enough rows: the column cannot be learned
+    bounds = table_columns.bounded(column.reading, binned[column.name], survey.values.sigma,
+                                   column.present)
+    if bounds is None:  # no value is in enough rows: the column cannot be learned
         return {"kind": "categorical", "categories": [OTHER], "other": OTHER, **nullable,
                 "odd": "null" if column.nullable else OTHER}
-    entries, middle = made
+    entries, middle = bounds
     return entries | nullable | {"odd": "null" if column.nullable else middle}
 
 

@@ -15,29 +15,26 @@ from dpgen_jax import presets
 from dpgen_jax.accountant import calibrate
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.aggregation.bits import OsBits
-from dpgen_jax.core import cli
-from dpgen_jax.core.config import Budget
 from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.reading import content_of
 from dpgen_jax.core.terms import Relation
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import schema, schema_draft, tables
-from dpgen_jax.data.base import content_of, listed, locate
+from dpgen_jax.data.base import listed, locate, safe_name
 from dpgen_jax.data.dialect import Dialect, declared, of_header
 from dpgen_jax.data.parsing import Cells
-from dpgen_jax.presets import choice
 from dpgen_jax.run import early, folder, table_price, table_purchase, typed
 from dpgen_jax.run.folder import RunFolder, refuse_used
-from dpgen_jax.run.reading import Reading
+from dpgen_jax.run.reading import Reading, budget_for
 
 REMARK = """\
-The schema of {source}. What is marked as bought was bought under differential privacy from all
-{rows:,} rows of that file, at epsilon {alone:.3g} by itself (delta {delta:g}); what is not marked
-was declared. It may be published, and passed as --schema.
-Leave `bought` as it is for a run on records some of which were in that file: each such run charges
-it. For records of other people, of whom none was in that file, delete the block `bought`: it costs
-them nothing."""
+The schema of {source}. The columns that say so were bought under differential privacy from all
+{rows:,} rows of that file, at epsilon {alone:.3g} by itself (delta {delta:g}); the others were
+declared. It may be published, edited, and passed as --schema.
+For records of other people, of whom none was in that file, delete the block `bought`: then it
+costs nothing."""
 READ = """\
-KEEP IT PRIVATE. The schema of {source}, which was READ FROM ITS RECORDS by --accept-uncovered, or
+The schema of {source}, which was READ FROM ITS RECORDS by --accept-uncovered, or
 by a run that promises nothing: no epsilon covers it."""
 
 
@@ -60,9 +57,10 @@ def table(reading: Reading, method: str, args: Any) -> Reading:
     document = schema.document(args.data.schema) if _is_file(args.data.schema) else None
     if args.data.schema and document is None:
         return _with_declared(reading, args)
-    held = document if isinstance(document, dict) else {}
-    columns = held.get("columns") if isinstance(held.get("columns"), dict) else {}
-    dialect = declared(held["file"]) if "file" in held else of_header(path)
+    given = document if isinstance(document, dict) else {}
+    columns: Any = given.get("columns")
+    columns = columns if isinstance(columns, dict) else {}
+    dialect = declared(given["file"]) if "file" in given else of_header(path)
     names = tables.header(path, dialect)
     missing = tuple(name for name in names if name not in columns and name != args.data.unit)
     if document is not None and (not missing or not columns):
@@ -71,9 +69,11 @@ def table(reading: Reading, method: str, args: Any) -> Reading:
         if name not in names:
             raise UserError(f"{path}: column {name} is declared and missing{nearest(name, names)}; "
                             f"the header has: {listed(names)}")
-    label = _label(args.data.label, held.get("label"), names, path)
+    label = _label(args.data.label, given.get("label"), names, path)
+    if not set(names) - {label, args.data.unit}:
+        raise UserError(f"{path}: the label is the only column; there is nothing else to learn")
     answer = _answer(reading, method, args, path, dialect,
-                     table_purchase.Wanted(missing, label, held))
+                     table_purchase.Wanted(missing, label, given))
     words = typed.merged(typed.without(reading.words, ("--label",)), answer.flags)
     return dataclasses.replace(reading, words=words, remarks=(*reading.remarks, answer.line))
 
@@ -105,77 +105,71 @@ def _label(stated: str | None, of_schema: Any, names: list[str], path: Path) -> 
 def _answer(reading: Reading, method: str, args: Any, path: Path, dialect: Dialect,
             wanted: table_purchase.Wanted) -> early.Answer:
     """Buys what is missing, or reads it from the records, or finds what was bought before."""
-    root = args.out or folder.default_root(method, path.name.partition(".")[0])
-    waiting = args.resume and RunFolder(root).waiting
-    if args.out and not waiting:
+    root = args.out or folder.default_root(method, safe_name(path.name.partition(".")[0]))
+    if args.out and not (args.resume and RunFolder(root).waiting):
         refuse_used(root)
     promised = math.isfinite(args.epsilon) and args.seed is None and not args.accept_uncovered
     cells = tables.read(path, dialect=dialect)
     if not cells.rows:
         raise UserError(f"{path}: no rows; at least 1 is needed")
-    budget = _budget(reading, method, args, len(cells.rows))
-    flags = [f"--schema={(root / 'schema.yaml').absolute()}", f"--out={root}",
-             f"--epsilon={budget.epsilon}", f"--delta={budget.delta}"]
-    asked = early.Asked(
-        root, method, reading.place, str(getattr(args.config, "relation", Relation.REPLACE_ONE)),
-        budget, (), content_of(path), args.total_epsilon,
-        typed.kept(method, typed.merged(reading.words, flags[2:])))
     if args.dry_run:
         raise UserError(f"--dry-run {'buys' if promised else 'writes'} nothing, and the schema of "
                         f"{len(wanted.columns)} columns would be {'bought' if promised else 'read'}"
                         "; declare them in --schema FILE")
-    if not promised:
-        return early.answered(asked, args.resume, lambda _: _read(cells, wanted, path, args, flags))
+    budget = budget_for(reading, method, args, presets.numbers(1), len(cells.rows))
+    flags = (f"--schema={(root / 'schema.yaml').absolute()}", f"--out={root}",
+             f"--epsilon={budget.epsilon}", f"--delta={budget.delta}")
+    relation = str(getattr(args.config, "relation", Relation.REPLACE_ONE))
+    purchase = early.Purchase(
+        root, method, f"csv:{path.resolve()}", relation, budget, (), content_of(path),
+        args.total_epsilon,
+        typed.kept(method, typed.merged(reading.words, flags[2:])))
+    if promised:
+        return _bought(purchase, args, path, cells, wanted, flags)
+    return early.answered(purchase, args.resume,
+                          lambda _: _read(cells, wanted, path, args.data.unit, flags))
+
+
+def _bought(purchase: early.Purchase, args: Any, path: Path, cells: Cells,
+            wanted: table_purchase.Wanted, flags: tuple[str, ...]) -> early.Answer:
+    """Buys what is missing, after all checks that need none of it."""
     if args.config.protects_clients or args.data.unit is not None:
-        raise UserError(f"{path}: {listed(wanted.columns)} are not declared, and they are bought at "
-                        "the level of single rows, which does not cover all rows of a unit or a "
-                        "client; declare them in --schema FILE (nothing was spent)")
-    calibrate.check_budget(budget.epsilon, budget.delta, len(cells.rows))
-    survey = table_price.survey(len(wanted.columns), wanted.queries, len(cells.rows),
-                                budget.epsilon, budget.delta, args.schema_share)
-    table_price.refuse_useless(survey, len(cells.rows), budget.epsilon)
+        raise UserError(f"{path}: {listed(wanted.columns)} are not declared, and they are bought "
+                        "at the level of single rows, which does not cover all rows of a unit or "
+                        "a client; declare them in --schema FILE (nothing was spent)")
+    n, budget = len(cells.rows), purchase.budget
+    calibrate.check_budget(budget.epsilon, budget.delta, n)
+    survey = table_price.survey(len(wanted.columns), wanted.queries, n, budget.epsilon,
+                                budget.delta, args.schema_share)
+    table_price.refuse_useless(survey, n, budget.epsilon)
+    alone = table_price.alone(survey, budget.delta)
+    remark = REMARK.format(source=path.name, rows=n, alone=alone, delta=budget.delta)
 
     def draw(spent: Events) -> early.Answer:
         document = table_purchase.buy(cells, wanted, survey, spent, OsBits())
-        alone = table_price.alone(survey, budget.delta)
-        text = schema_draft.render(document, path.name, REMARK.format(
-            source=path.name, rows=len(cells.rows), alone=alone, delta=budget.delta))
         schema.parse(document, "schema.yaml")
-        return early.Answer(tuple(flags), _said(document, wanted, root, args, alone, budget),
-                            files={"schema.yaml": text.encode()})
+        text = schema_draft.render(document, path.name, remark)
+        return early.Answer(
+            flags, _said(document, wanted, purchase, args.schema_share, alone),
+            files={"schema.yaml": text.encode()})
 
-    asked = dataclasses.replace(asked, events=survey.events())
-    return early.answered(asked, args.resume, draw)
-
-
-def _budget(reading: Reading, method: str, args: Any, n: int) -> Budget:
-    """The budget of the run, by the preset that will serve it where the flags do not say."""
-    epsilon, delta = args.epsilon, args.delta
-    if cli.peek(reading.words, "--preset") is None:
-        stated = epsilon if cli.peek(reading.words, "--epsilon") is not None else None
-        tuned = args.config != presets.get(method, args.preset)[1].config
-        preset = choice.preset_for(method, choice.Facts("", presets.numbers(1), n), stated,
-                                   tuned).preset
-        epsilon = preset.epsilon if stated is None else stated
-        delta = delta if cli.peek(reading.words, "--delta") is not None else preset.delta
-    return Budget(epsilon, delta)
+    return early.answered(dataclasses.replace(purchase, events=survey.events()), args.resume, draw)
 
 
-def _read(cells: Cells, wanted: table_purchase.Wanted, path: Path, args: Any, flags: list[str]
-          ) -> early.Answer:
+def _read(cells: Cells, wanted: table_purchase.Wanted, path: Path, unit: str | None,
+          flags: tuple[str, ...]) -> early.Answer:
     """The schema that is read from the records."""
-    if args.data.unit is not None:
-        cells = dataclasses.replace(cells, columns={
-            name: texts for name, texts in cells.columns.items() if name != args.data.unit})
+    cells = dataclasses.replace(cells, columns={
+        name: texts for name, texts in cells.columns.items() if name != unit})
     document = schema_draft.draft(cells, wanted.label, wanted.declared.get("columns"))
     text = schema_draft.render(document, path.name, READ.format(source=path.name))
     line = (f"the schema of {listed(wanted.columns)} is READ FROM THE RECORDS, which no epsilon "
             "covers; --schema declares it, and without --accept-uncovered it is bought")
-    return early.Answer(tuple(flags), line, files={"schema.yaml": text.encode()})
+    return early.Answer(flags, line, files={"schema.yaml": text.encode()})
 
 
-def _said(document: dict[str, Any], wanted: table_purchase.Wanted, root: Path, args: Any,
-          alone: float, budget: Budget) -> str:
+def _said(document: dict[str, Any], wanted: table_purchase.Wanted, purchase: early.Purchase,
+          share: float, alone: float) -> str:
     """The line on a purchase: what it cost, and what it came to, all of it released."""
     columns = {name: document["columns"][name] for name in wanted.columns}
     empty = [name for name, entries in columns.items()
@@ -192,7 +186,8 @@ def _said(document: dict[str, Any], wanted: table_purchase.Wanted, root: Path, a
         labelled = f"{wanted.label} is a number with many values, so it is no label but a target"
     else:
         labelled = "without a label, as --label names none"
-    return (f"the schema of {len(columns)} columns that nobody declared is bought: the training has "
-            f"the noise of epsilon {(1 - args.schema_share) * budget.epsilon:.3g} where Gaussian "
-            f"(by itself the purchase is epsilon {alone:.3g} at delta {budget.delta:g}); "
-            f"{labelled}{lost}; see {root / 'schema.yaml'}")
+    budget = purchase.budget
+    return (f"the schema of {len(columns)} columns that nobody declared is bought for {share:.3g} "
+            f"of epsilon: Gaussian training has what epsilon {(1 - share) * budget.epsilon:.3g} "
+            f"would give (by itself the purchase is epsilon {alone:.3g} at delta "
+            f"{budget.delta:g}); {labelled}{lost}; see {purchase.root / 'schema.yaml'}")
