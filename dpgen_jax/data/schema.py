@@ -181,6 +181,7 @@ def _parse(document: Any) -> Schema:
                  for sort, columns in _grouped(read_entries, names)]
     notes = [f"bought under differential privacy on the same records: {sort} of {columns}"
              for sort, columns in _grouped(_each_entry(rows), names)]
+    notes += _declared_beside(document.get("bought", []), names)
     if label == NO_LABEL:
         notes.append("no label is declared: all rows are of one class")
     predicted = targets(document.get("targets", []), [column.name for column in columns])
@@ -222,6 +223,14 @@ def _each_entry(rows: list[dict[str, Any]]) -> list[Any]:
     """Takes from purchases the entries that they are of: one, or a list of them."""
     entries = [row.pop("entry", "") for row in rows]
     return [entry for one in entries for entry in (one if isinstance(one, list) else [one])]
+
+
+def _declared_beside(rows: list[dict[str, Any]], names: list[str]) -> list[str]:
+    """Returns a line on the columns that are declared where the kinds of others were bought."""
+    entries = {str(entry) for row in rows for entry in _each_entry([dict(row)])}
+    others = [name for name in names if f"{name}.kind" not in entries]
+    partly = 0 < len(others) < len(names)
+    return [f"declared without the records: {listed(others)}"] if partly else []
 
 
 def _plain(text: Any) -> Any:

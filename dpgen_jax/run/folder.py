@@ -76,6 +76,11 @@ class RunFolder:
         return self.private / "votes.i4"
 
     @property
+    def noise_digests(self) -> Path:
+        """Keyed digests of the random bits of each round."""
+        return self.private / "noise_digests.txt"
+
+    @property
     def class_counts(self) -> Path:
         """The noisy class counts that were bought."""
         return self.root / "class_counts.json"
@@ -131,6 +136,7 @@ class RunFolder:
         draw. So where there is anything else, something may have been drawn.
         """
         before = {"config.json", "config.json.tmp", "private", self.ledger.name,
+                  f"{self.ledger.name}.lock",  # on Windows
                   *(name + end for name in (self.schema.name, self.answer.name)
                     for end in ("", ".tmp"))}
         known = {self.identity.name, self.identity.name + ".tmp"}
