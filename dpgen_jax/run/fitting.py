@@ -158,14 +158,14 @@ def in_python(text: str) -> str:
         As "pass total_epsilon=3".
     """
     text = re.sub(r"(?:python -m dpgen_jax\.|dpgen )train --resume ('[^']+'|[^\s,;)]+)",
-                  lambda found: f"fit(..., out={found[1].strip(chr(39))!r}, resume=True)", text)
+                  lambda match: f"fit(..., out={match[1].strip(chr(39))!r}, resume=True)", text)
     text = text.replace("train --resume", "fit(..., resume=True) and out=")
 
-    def argument(found: re.Match[str]) -> str:
-        name = found[1].replace("-", "_")
-        if found[0] in SWITCHES:
+    def argument(match: re.Match[str]) -> str:
+        name = match[1].replace("-", "_")
+        if match[0] in SWITCHES:
             return f"{name}=True"
-        return f"{name}={found[2]}" if found[2] else name
+        return f"{name}={match[2]}" if match[2] else name
 
     return re.sub(FLAG, argument, text)
 

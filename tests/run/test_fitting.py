@@ -25,7 +25,7 @@ FRAME = pd.DataFrame({
 
 
 @pytest.fixture
-def asked(monkeypatch):
+def started(monkeypatch):
     """The request and the data set of each run that would begin."""
     made = []
     monkeypatch.setattr(lifecycle, "run", lambda *args: made.append(args))
@@ -66,18 +66,18 @@ def test_flags_become_arguments():
         "pass total_epsilon=3.5 or schema=FILE; a--b stays")
 
 
-def test_a_data_set_is_trained_on_alone_and_without_a_method(asked):
+def test_a_data_set_is_trained_on_alone_and_without_a_method(started):
     digits = data.load("digits")
     fitting.fit("dpmerf", digits, epsilon=1.0, class_epsilon=0.1, verbose=False)
     fitting.fit(digits, epsilon=np.float64(1), verbose=False)
-    (first, loaded, *_), (second, *_) = asked
+    (first, loaded, *_), (second, *_) = started
     assert loaded is digits and first.preset == "digits" and first.budget.class_epsilon == 0.1
     assert not first.monitor.progress and second.method == "mixture" and second.why
     with pytest.raises(UserError, match="give it alone"):
         fitting.fit("dpmerf", digits, classes=10)
 
 
-def test_a_draft_says_what_was_read_and_is_a_schema(asked, capsys):
+def test_a_draft_says_what_was_read_and_is_a_schema(started, capsys):
     drafted = dg.draft_schema(FRAME, label="ill")
     assert "15 entries" in (said := capsys.readouterr().err) and "types_declared=True" in said
     declared = dg.draft_schema(FRAME, label="ill", types_declared=True)
@@ -88,7 +88,7 @@ def test_a_draft_says_what_was_read_and_is_a_schema(asked, capsys):
     for schema in (drafted, schemas.parse(drafted, "x")):
         fitting.fit("dpmerf", FRAME, schema=schema, epsilon=1.0, accept_uncovered=True,
                     verbose=False)
-        assert len(asked[-1][1].uncovered) > 2
+        assert len(started[-1][1].uncovered) > 2
     typed = {"label": "ill", "columns": {  # with values of Python
         "age": {"kind": "integer", "min": 0, "max": 120},
         "pay": {"kind": "continuous", "min": 0.0, "max": 9.5, "nullable": True},
@@ -96,11 +96,11 @@ def test_a_draft_says_what_was_read_and_is_a_schema(asked, capsys):
         "city": {"kind": "categorical", "categories": ["Oslo", "Rome"]},
         "ill": {"kind": "categorical", "categories": ["no", "yes"]}}}
     fitting.fit("dpmerf", FRAME, schema=typed, epsilon=1.0, verbose=False)
-    assert not asked[-1][1].uncovered and asked[-1][1].spec.columns[1].nullable
+    assert not started[-1][1].uncovered and started[-1][1].spec.columns[1].nullable
     fitting.fit("dpmerf", FRAME.rename(columns={"city": "who"}), schema=typed | {
         "columns": {k: v for k, v in typed["columns"].items() if k != "city"}}, unit="who",
         rows_per_unit=3, epsilon=1.0, verbose=False)
-    assert asked[-1][1].count == 2
+    assert started[-1][1].count == 2
 
 
 # --- what a notebook shows
@@ -133,10 +133,10 @@ def test_a_release_is_a_few_public_lines(spec, monkeypatch):
 
 def test_a_data_set_shows_no_record():
     x = np.full((9, 8, 8, 1), 173, np.uint8)
-    held = data.from_arrays(x, np.arange(9) % 3, 3)
-    assert repr(held) == "Dataset(arrays: 9 training records, no held-out part, 3 classes)"
-    hidden = repr(dataclasses.replace(held, clients=np.arange(9, dtype=np.int32) % 3))
-    assert "9" not in hidden and not hasattr(held, "_repr_html_")
+    nine = data.from_arrays(x, np.arange(9) % 3, 3)
+    assert repr(nine) == "Dataset(arrays: 9 training records, no held-out part, 3 classes)"
+    hidden = repr(dataclasses.replace(nine, clients=np.arange(9, dtype=np.int32) % 3))
+    assert "9" not in hidden and not hasattr(nine, "_repr_html_")
 
 
 def test_a_bar_is_live_in_a_notebook_and_silent_where_asked(monkeypatch, capsys):
