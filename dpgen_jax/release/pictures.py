@@ -20,7 +20,7 @@ COLUMNS = 12
 ROWS = 1000
 
 BARELY = 12
-"""Of 255 shades: so few, and images look all alike."""
+"""The shades, out of 255, within which images look all alike."""
 
 Drawings = dict[str, Callable[[Path], object]]
 """The function that draws each file, by the name of the file."""

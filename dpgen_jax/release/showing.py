@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dpgen_jax.release.bundle import Release
 
 SEED, ROWS, COLUMNS, CLASSES = 0, 5, 8, 10
-"""Of what a notebook shows: the seed, rows of a table, images of a class, and classes."""
+"""The seed, rows of a table, images of a class, and classes that a notebook shows."""
 
 
 def text(release: Release) -> str:

@@ -112,7 +112,7 @@ def fit(
         method, why = (method, "") if method else choice.method_for(kind)
         fields = _fields(method, fields)
         name, chosen, reason = _preset(method, preset, dataset, epsilon, bool(fields))
-        budget = Budget(*(own if stated is None else stated for stated, own in (
+        budget = Budget(*(preset_value if stated is None else stated for stated, preset_value in (
             (epsilon, chosen.epsilon), (delta, chosen.delta),
             (class_epsilon, chosen.class_epsilon))))
         if preset is not None:
