@@ -134,7 +134,7 @@ class _Quiet(Notices):
 
 
 def _teller(verbose: bool) -> Any:
-    """What prints a line of a run in the words of Python."""
+    """The function that prints a line of a run in the words of Python."""
     return (lambda line: tell(in_python(line))) if verbose else lambda line: None
 
 
