@@ -155,6 +155,7 @@ PUBLIC = {"aggregation/mechanism.py:release",  # the door: bounded, summed, nois
           "federated/answer.py:compile_answer", "federated/answer.py:answer",
           "private/packing.py:warmed",  # how far a warm-up has come is public
           "private/records.py:count",  # n is public under replace-one
+          "private/records.py:keyed",  # a keyed digest, kept in the journal
           "private/records.py:fingerprint"}  # a keyed digest, kept in private/
 
 

@@ -20,7 +20,7 @@ from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.core.types import Private, UserError, unseal
 
 KINDS, VALUES, NAMES = "survey kinds", "survey values", "survey names"
-"""What the events of the three parts are called."""
+"""The names of the events of the three parts."""
 
 
 @dataclasses.dataclass(frozen=True)

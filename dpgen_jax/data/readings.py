@@ -1,4 +1,4 @@
-"""What a cell of a CSV file may be read as: a fixed, public list, and public bins of its values.
+"""Readings of a cell of a CSV file: a fixed, public list, and public bins of its values.
 
 Each cell has one reading and one bin, by its own text alone, so that a noisy histogram of them says
 what a column holds (`run.table_purchase`).

@@ -1,4 +1,4 @@
-"""What a schema reads cells as that have no value of their column: its entries `odd`.
+"""Cells that have no value of their column, and the entries `odd` by which a schema reads them.
 
 Where a schema was bought, no cell may be an error: an error would tell what no epsilon covers.
 """

@@ -21,17 +21,17 @@ from dpgen_jax.core.atomic import json_bytes, write_together
 from dpgen_jax.core.config import Budget, to_json
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.terms import Unit
-from dpgen_jax.core.types import UserError
+from dpgen_jax.core.types import Private, UserError
 from dpgen_jax.run import folder, spending
 from dpgen_jax.run.folder import RunFolder, read_json
 
 FIXED = ("method", "data", "budget")
-"""What a resume may not change before the answer is there."""
+"""Fields that a resume may not change before the answer is there."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Purchase:
-    """What is to be bought, before the run is known whole.
+    """A purchase that is to be made, before the run is known whole.
 
     Attributes:
         root: The run folder.
@@ -41,7 +41,7 @@ class Purchase:
         budget: The budget of the run.
         events: What the purchase costs; none where all is read from the records and nothing is
             promised.
-        content: A digest of the data, for the journal.
+        content: A digest of the data, for the journal; sealed.
         total: The value of --total-epsilon, or None.
         typed: The words of the command, the method first.
     """
@@ -52,7 +52,7 @@ class Purchase:
     relation: str
     budget: Budget
     events: Events
-    content: str
+    content: Private[str]
     total: float | None
     typed: tuple[str, ...]
 
@@ -68,7 +68,7 @@ class Purchase:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What a purchase came to.
+    """The outcome of a purchase.
 
     Attributes:
         flags: Flags that declare it.

@@ -20,7 +20,7 @@ from dpgen_jax.core import reading
 from dpgen_jax.core.strict_json import parse_json
 from dpgen_jax.core.types import UserError
 
-NOT_DRAWN = ("step", "charged", "epsilon", "seconds")
+NO_METRICS = ("step", "charged", "epsilon", "seconds")
 """columns that are no metric of the method"""
 
 

@@ -10,8 +10,6 @@ can be promised.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import hmac
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,13 +22,13 @@ from dpgen_jax.accountant.witness import Witness
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.types import BudgetExceeded, Private, Records, UserError
-from dpgen_jax.private.records import fingerprint
+from dpgen_jax.private.records import fingerprint, keyed
 from dpgen_jax.run.folder import RunFolder
 
 
 @dataclasses.dataclass(frozen=True)
 class Promise:
-    """What a run promises, as far as sums over runs must agree in it.
+    """The promise of a run, as far as sums over runs must agree in it.
 
     Attributes:
         relation: The neighbouring relation.
@@ -43,6 +41,8 @@ class Promise:
     subjects: str
 
 
+NOTHING = Private("")
+"""The sealed digest of what is not known."""
 Witnesses = Callable[[RunFolder], Witness]
 """The witness of the run in a folder."""
 
@@ -50,7 +50,7 @@ Witnesses = Callable[[RunFolder], Witness]
 @contextmanager
 def before(records: Private[Records] | None, mechanism: Mechanism | Promise, budget: Budget,
            guarantee: bool, total: float | None, run_id: str, log: Callable[[str], None],
-           grouping: Callable[[bytes], str] = lambda key: "", content: str = ""
+           grouping: Callable[[bytes], str] = lambda key: "", content: Private[str] = NOTHING
            ) -> Iterator[Witnesses]:
     """Logs what was spent on these records before, while no other run starts.
 
@@ -64,8 +64,9 @@ def before(records: Private[Records] | None, mechanism: Mechanism | Promise, bud
         log: Tells the data holder alone, since the line depends on the records.
         grouping: From the journal's key to a digest of which records belong to one subject; nothing
             where each is its own.
-        content: A digest of the file or folder that the records are read from, or nothing. A schema
-            that is bought is another one each time, and so are the records that are read by it.
+        content: A digest of the file or folder that the records are read from, sealed; of an empty
+            text, where it is not known. A schema that is bought is another one each time, and so
+            are the records that are read by it.
 
     Yields:
         The witnesses of the run that starts meanwhile.
@@ -83,18 +84,17 @@ def before(records: Private[Records] | None, mechanism: Mechanism | Promise, bud
         return
     key = known_runs.key
     records_print = "" if records is None else fingerprint(records, key)
-    content = content and hmac.new(key, content.encode(), hashlib.sha256).hexdigest()
-    subjects = grouping(key)
+    content_print, subjects = keyed(content, key), grouping(key)
     promise = Promise(mechanism.relation, "subject" if subjects else mechanism.unit, subjects)
     with known_runs.locked():
-        earlier = [run for run in known_runs.on(records_print, content)
+        earlier = [run for run in known_runs.on(records_print, content_print)
                    if run.run != run_id and (run.spent > 0 or run.in_use)]
         if earlier:
             log(_summary(earlier, promise, budget))
         if total is not None:
             _require(earlier, promise, budget, total)
         yield lambda files: known_runs.witness(files.run_id(), records_print, guarantee,
-                                               files.root, subjects, content)
+                                               files.root, subjects, content_print)
 
 
 def witness(files: RunFolder, log: Callable[[str], None]) -> Witness:

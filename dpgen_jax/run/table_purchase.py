@@ -35,7 +35,7 @@ COVERED = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
-    """What is to be bought.
+    """The columns whose entries are to be bought.
 
     Attributes:
         columns: The names of the columns that are not declared.
@@ -55,7 +55,7 @@ class Wanted:
 
 @dataclasses.dataclass(frozen=True)
 class Typed:
-    """What is known of a column after the first answer.
+    """A column after the first answer.
 
     Attributes:
         name: Its name.

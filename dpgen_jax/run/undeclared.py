@@ -15,7 +15,7 @@ from dpgen_jax.accountant import calibrate, events
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.core import cli
 from dpgen_jax.core.terms import Relation
-from dpgen_jax.core.types import ImageSpec, UserError
+from dpgen_jax.core.types import ImageSpec, Private, UserError
 from dpgen_jax.data.base import Dataset, locate, safe_name
 from dpgen_jax.presets import choice
 from dpgen_jax.run import typed
@@ -23,7 +23,7 @@ from dpgen_jax.run.folder import RunFolder, default_root, read_json, refuse_used
 from dpgen_jax.run.reading import Reading, budget_for
 
 CHANNELS, SIDE, DELTA = 3, 32, 1e-5
-"""Of an image folder that declares nothing."""
+"""The values for an image folder that declares nothing."""
 
 
 def with_kind(words: Sequence[str]) -> Reading:
@@ -119,7 +119,7 @@ def _with_names(reading: Reading, method: str, args: Any, side: int) -> Reading:
     relation = str(getattr(args.config, "relation", Relation.REPLACE_ONE))
     answer = early.answered(early.Purchase(
         root, method, f"folder:{locate(path).resolve()}", relation,
-        budget, class_purchase.cost(epsilon, delta), folders.content(path),
+        budget, class_purchase.cost(epsilon, delta), Private(folders.content(path)),
         args.total_epsilon, typed.kept(method, typed.merged(words, flags[:2]))), args.resume, draw)
     return dataclasses.replace(_more(reading, list(answer.flags), answer.line),
                                bought=answer.bought)

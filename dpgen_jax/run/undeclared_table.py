@@ -18,7 +18,7 @@ from dpgen_jax.aggregation.bits import OsBits
 from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.reading import content_of
 from dpgen_jax.core.terms import Relation
-from dpgen_jax.core.types import UserError
+from dpgen_jax.core.types import Private, UserError
 from dpgen_jax.data import schema, schema_draft, tables
 from dpgen_jax.data.base import listed, locate, safe_name
 from dpgen_jax.data.dialect import Dialect, declared, of_header
@@ -57,10 +57,10 @@ def table(reading: Reading, method: str, args: Any) -> Reading:
     document = schema.document(args.data.schema) if _is_file(args.data.schema) else None
     if args.data.schema and document is None:
         return _with_declared(reading, args)
-    given = document if isinstance(document, dict) else {}
-    columns: Any = given.get("columns")
+    partial = document if isinstance(document, dict) else {}
+    columns: Any = partial.get("columns")
     columns = columns if isinstance(columns, dict) else {}
-    dialect = declared(given["file"]) if "file" in given else of_header(path)
+    dialect = declared(partial["file"]) if "file" in partial else of_header(path)
     names = tables.header(path, dialect)
     missing = tuple(name for name in names if name not in columns and name != args.data.unit)
     if document is not None and (not missing or not columns):
@@ -69,11 +69,11 @@ def table(reading: Reading, method: str, args: Any) -> Reading:
         if name not in names:
             raise UserError(f"{path}: column {name} is declared and missing{nearest(name, names)}; "
                             f"the header has: {listed(names)}")
-    label = _label(args.data.label, given.get("label"), names, path)
+    label = _label(args.data.label, partial.get("label"), names, path)
     if not set(names) - {label, args.data.unit}:
         raise UserError(f"{path}: the label is the only column; there is nothing else to learn")
     answer = _answer(reading, method, args, path, dialect,
-                     table_purchase.Wanted(missing, label, given))
+                     table_purchase.Wanted(missing, label, partial))
     words = typed.merged(typed.without(reading.words, ("--label",)), answer.flags)
     return dataclasses.replace(reading, words=words, remarks=(*reading.remarks, answer.line))
 
@@ -121,7 +121,7 @@ def _answer(reading: Reading, method: str, args: Any, path: Path, dialect: Diale
              f"--epsilon={budget.epsilon}", f"--delta={budget.delta}")
     relation = str(getattr(args.config, "relation", Relation.REPLACE_ONE))
     purchase = early.Purchase(
-        root, method, f"csv:{path.resolve()}", relation, budget, (), content_of(path),
+        root, method, f"csv:{path.resolve()}", relation, budget, (), Private(content_of(path)),
         args.total_epsilon,
         typed.kept(method, typed.merged(reading.words, flags[2:])))
     if promised:

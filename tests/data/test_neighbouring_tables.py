@@ -64,7 +64,7 @@ def read(tmp_path):
 
 def public(data) -> dict:
     """All of a data set but the records, and what the data holder alone may see."""
-    private = {"x_train", "y_train", "x_test", "y_test", "private_notes", "clients"}
+    private = {"x_train", "y_train", "x_test", "y_test", "private_notes", "content", "clients"}
     return {field.name: getattr(data, field.name) for field in dataclasses.fields(data)
             if field.name not in private} | {
         "n": len(data.y_train), "shape": data.x_train.shape, "types": data.x_train.dtype,
@@ -110,8 +110,8 @@ def test_a_whole_record_in_other_words(read):
 
 def test_counts_of_what_was_changed_never_leave_the_private_notes(read):
     data = read(with_cell(0, "age", "1000"))
-    told = with_cell(0, "job", "astronaut")
-    assert "clipped" in str(data.private_notes) and "other" in str(read(told).private_notes)
+    clipped = with_cell(0, "job", "astronaut")
+    assert "clipped" in str(data.private_notes) and "other" in str(read(clipped).private_notes)
     assert all(word not in str(public(data)) for word in ("clipped", "no rows", "astronaut"))
 
 
