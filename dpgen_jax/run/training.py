@@ -25,7 +25,7 @@ from dpgen_jax.run.folder import RunFolder
 from dpgen_jax.run.loop import State
 from dpgen_jax.run.metrics import MetricsWriter
 from dpgen_jax.run.monitor import Monitor
-from dpgen_jax.run.progress import Bar, Notices, clock, public_seconds
+from dpgen_jax.run.progress import Bar, Notices, Stop, clock, public_seconds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Training:
     ledger: Ledger
     runtime: Runtime
     monitor: Monitor
-    stop: Callable[[], bool]
+    stop: Stop
     notices: Notices
     elapsed: Callable[[], float] = dataclasses.field(default_factory=clock)
 
