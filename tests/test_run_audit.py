@@ -144,7 +144,7 @@ EDITS = {
     "identity": (in_json("private/identity.json", run="0" * 32), "is of this configuration"),
     "counts": (in_json("class_counts.json", epsilon=0.1), "class_counts.json is paid for"),
     "shares": (in_json("release/config.json", class_counts=[1, 2, 3]), "is that of the run"),
-    "readme": (lambda root: (root / "release/README.md").write_text("epsilon 0.1"), "README.md"),
+    "page": (lambda root: (root / "release/statement.html").write_text("0.1"), "statement.html"),
     "weights": (flipped, "generator is the one"),
     "open": (lambda root: (root / "private").chmod(0o755), "owner alone"),
     "picture": (hidden, "no key, path"),

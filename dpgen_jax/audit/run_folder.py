@@ -6,6 +6,7 @@ only the run folder can tell.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from dpgen_jax.audit.findings import Findings, Log, Report, Verdict
@@ -94,8 +95,7 @@ def _spending(folder: Folder, findings: Findings, same: bool) -> list[str]:
 def _release(folder: Folder, findings: Findings, same: bool, words: list[leaks.Word]) -> None:
     """Checks the release and its statement."""
     if folder.of_client:
-        findings.add("a release", Verdict.UNCHECKED, "this is the folder of one client, which "
-                     "releases nothing itself: audit the server's folder too")
+        _of_client(folder, findings)
         return
     if not folder.released:
         findings.add("the run is finished", Verdict.UNCHECKED, "it has no release, and promises "
@@ -111,6 +111,16 @@ def _release(folder: Folder, findings: Findings, same: bool, words: list[leaks.W
             promise.of_itself(folder, findings, same)
         promise.sound(folder, findings)
     leaks.release_alone(folder, findings, words)
+
+
+def _of_client(folder: Folder, findings: Findings) -> None:
+    """Says what a client promises to its own records; it releases nothing but its answers."""
+    budget, seed = folder.config.get("budget", {}), folder.config.get("seed")
+    epsilon = float(budget.get("epsilon", math.inf))
+    sound = seed is None and math.isfinite(epsilon)
+    findings.add("the client promises something", Verdict.HOLDS if sound else Verdict.UNCHECKED, (
+        f"epsilon {epsilon:g} at delta {budget.get('delta')} to its own records" if sound else
+        "its noise is made from a seed, or its epsilon is infinite; that is no pass"))
 
 
 def _report(root: Path, findings: Findings, limits: list[str]) -> Report:

@@ -16,8 +16,8 @@ from dpgen_jax.audit.findings import Findings
 from dpgen_jax.audit.folder.reading import Folder
 from dpgen_jax.audit.folder.unpacking import parts
 
-MAY_HOLD = {"privacy.json", "README.md", "config.json", "generator.safetensors", "samples.png",
-            "samples.csv", "marginals.png"}
+MAY_HOLD = {"privacy.json", "statement.html", "README.txt", "README.md", "config.json",
+            "generator.safetensors", "samples.png", "samples.csv", "marginals.png"}
 """The files that training puts into a release"""
 ABSOLUTE = re.compile(
     rb"(?<![\w.:/-])(?:/(?:home|root|Users|tmp|var|mnt|media|data|work|workspace|opt|srv|private"

@@ -35,12 +35,6 @@ def stated(folder: Folder, findings: Findings) -> None:
     verdict = Verdict.HOLDS if stamp.kind == "valid" else Verdict.UNCHECKED
     findings.add("privacy.json promises something", verdict, guarantee.line(privacy) + (
         "" if stamp.kind == "valid" else "; that is no pass"))
-    readme = folder.release / "README.md"
-    said = readme.read_text(errors="replace") if readme.is_file() else ""
-    findings.found("release/README.md says what privacy.json says",
-                   said == statements.readme(privacy),
-                   "" if said == statements.readme(privacy) else "it is not the text that is made "
-                   "of this privacy.json")
 
 
 def recomputed(folder: Folder, findings: Findings) -> None:
@@ -137,6 +131,8 @@ def sound(folder: Folder, findings: Findings) -> None:
     why = attempt(lambda: load(folder.release))
     findings.found("the generator is the one that release/config.json names, and loads", not why,
                    why or _digest(folder)[:16])
+    if not why:
+        _for_people(folder, findings)
     if not folder.whole or why:
         return
     described = contents.described(folder.release / "config.json")
@@ -152,6 +148,20 @@ def sound(folder: Folder, findings: Findings) -> None:
     wrong = [f"{name} is {_short(one)}, the run's is {_short(other)}"
              for name, (one, other) in pairs.items() if one != other]
     findings.found("release/config.json is that of the run", not wrong, "; ".join(wrong))
+
+
+def _for_people(folder: Folder, findings: Findings) -> None:
+    """Compares the texts of the release with those that are made of privacy.json."""
+    if (folder.release / "README.md").is_file():
+        findings.add("the release's README.md", Verdict.UNCHECKED,
+                     "an earlier version wrote it; this one writes README.txt and statement.html")
+        return
+    texts = {name: text for name, text in load(folder.release).stated().items()
+             if name != "privacy.json"}
+    wrong = [name for name, text in texts.items()
+             if not (path := folder.release / name).is_file() or path.read_bytes() != text]
+    findings.found(f"{' and '.join(texts)} say what privacy.json says", not wrong,
+                   f"{' and '.join(wrong)}: not what is made of this privacy.json" * bool(wrong))
 
 
 def _digest(folder: Folder) -> str:

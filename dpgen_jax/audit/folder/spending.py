@@ -207,25 +207,31 @@ def _rows(folder: Folder) -> tuple[str, str]:
     if steps != sorted(steps):
         return "the steps of its rows do not ascend", ""
     for number, row in enumerate(rows, 1):
-        charged = row.get("charged", account.steps)
+        charged = _charged(row, account.steps)
         # Steps of post-training are counted after the last round, and charge nothing.
         made = min(row.get("step", 0), folder.method_config.steps or math.inf)
         if made > charged or charged > account.steps:
             return (f"line {number} is of step {row.get('step')} and says that {charged} rounds "
                     f"were charged; the ledger charges {account.steps}"), ""
-        if "charged" in row and charged not in spent_at:
+        if charged not in spent_at:
             return f"line {number}: the ledger never charged {charged} rounds", ""
     with_epsilon = [(i, row) for i, row in enumerate(rows, 1)
-                    if isinstance(row.get("epsilon"), float) and "charged" in row]
+                    if isinstance(row.get("epsilon"), float)]
     looked = with_epsilon if _quick(account.spent()) else with_epsilon[
         ::max(1, len(with_epsilon) // MOST_ROWS)] + with_epsilon[-1:]
     for number, row in looked:
-        known = [_epsilon(spent, account) for spent in spent_at[row["charged"]]]
+        charged = _charged(row, account.steps)
+        known = [_epsilon(spent, account) for spent in spent_at[charged]]
         if not any(math.isclose(row["epsilon"], value, rel_tol=1e-9) for value in known):
-            return (f"line {number} says epsilon {row['epsilon']:.6g} for {row['charged']} rounds; "
+            return (f"line {number} says epsilon {row['epsilon']:.6g} for {charged} rounds; "
                     f"the ledger's is {known[-1]:.6g}"), ""
     return "", (f"{len(rows)} rows, at most {max(steps, default=0)} steps; epsilon computed anew "
                 f"for {len(looked)} of {len(with_epsilon)}")
+
+
+def _charged(row: dict[str, Any], rounds: int) -> int:
+    """Rounds that were charged when a row was written; a server writes the number of its round."""
+    return int(row.get("charged", row["turn"] + 1 if "turn" in row else rounds))
 
 
 def _quick(events: Events) -> bool:
