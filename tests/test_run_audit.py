@@ -17,10 +17,11 @@ from dpgen_jax.accountant import chain
 from dpgen_jax.accountant import journal as journals
 from dpgen_jax.audit import run_folder
 from dpgen_jax.audit.findings import Verdict
-from dpgen_jax.audit.folder import spending, unpacking
+from dpgen_jax.audit.folder import releases, unpacking
 from dpgen_jax.audit.folder.reading import opened
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.data_options import DataOptions
+from dpgen_jax.private import votes
 from dpgen_jax.run import data_dependent
 
 NOBODY = DataOptions()
@@ -201,17 +202,17 @@ def test_what_promises_nothing_or_is_not_whole_does_not_pass(trained, copy, tmp_
 def test_answers_that_were_settled_away_are_found(tmp_path):
     """Votes of a run by hand: its ledger charges each query that they say was answered."""
     files = test_data_dependent.finished(tmp_path / "run")
-    votes = spending.votes.answered(files.votes, test_data_dependent.QUERIES, 4)
-    assert votes.shape == (test_data_dependent.STEPS, test_data_dependent.QUERIES)
+    answered = votes.answered(files.votes, test_data_dependent.QUERIES, 4)
+    assert answered.shape == (test_data_dependent.STEPS, test_data_dependent.QUERIES)
     checks = run_folder.Findings(lambda line: None)
-    spending.against_releases(opened(files.root), checks)
+    releases.against_releases(opened(files.root), checks)
     assert [f.verdict for f in checks.made] == [Verdict.HOLDS]
     data_dependent.publish(files.root)
     raw = bytearray(files.votes.read_bytes())
     raw[-24:] = (1).to_bytes(4, "little") * 6  # the last round: all answered
     files.votes.write_bytes(raw)
     checks = run_folder.Findings(lambda line: None)
-    spending.against_releases(opened(files.root), checks)
+    releases.against_releases(opened(files.root), checks)
     assert [f.verdict for f in checks.made] == [Verdict.FAILS]
 
 

@@ -10,7 +10,7 @@ import math
 from pathlib import Path
 
 from dpgen_jax.audit.findings import Findings, Log, Report, Verdict
-from dpgen_jax.audit.folder import leaks, promise, reading, replay, spending
+from dpgen_jax.audit.folder import leaks, promise, reading, releases, replay, spending
 from dpgen_jax.audit.folder.reading import Folder
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.version import __version__
@@ -86,7 +86,7 @@ def _spending(folder: Folder, findings: Findings, same: bool) -> list[str]:
         spending.of_this_run(folder, findings)
         spending.as_the_mechanism_says(folder, findings)
         if not folder.of_client:
-            spending.against_releases(folder, findings)
+            releases.against_releases(folder, findings)
         spending.side_releases(folder, findings)
     unseen = spending.journalled(folder, findings)
     return [unseen] if unseen else []

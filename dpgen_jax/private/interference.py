@@ -16,6 +16,7 @@ import numpy as np
 
 from dpgen_jax.core.types import Array, Method, Private, PyTree, Records, unseal
 from dpgen_jax.private import teachers
+from dpgen_jax.private.layout import Layout
 from dpgen_jax.private.teachers import Units
 
 Visit: TypeAlias = Callable[[Array, Records, Array], tuple[Units, Array]]
@@ -75,18 +76,48 @@ def moved(visit: Visit, records: Private[Records], other: Private[Records], unit
     Returns:
         One for each unit. They tell of the records: for the data holder.
     """
-    def of(sealed: Private[Records], unit: int) -> tuple[Units, np.ndarray]:
-        own = jax.tree.map(lambda array: array[unit], unseal(sealed))
-        seen: tuple[Units, np.ndarray] = jax.device_get(
-            visit(jnp.int32(unit), own, jnp.asarray(private_input)))
-        return seen
-
     found = []
     for unit in units:
-        (before, said), (after, now) = of(records, unit), of(other, unit)
+        (before, said), (after, now) = (
+            _visited(visit, sealed, unit, private_input) for sealed in (records, other))
         apart = (said.astype(np.int64) - now) ** 2
         found.append(Moved(unit, not same(before, after), int(apart.sum((1, 2)).max())))
     return tuple(found)
+
+
+def _visited(visit: Visit, records: Private[Records], unit: int, private_input: np.ndarray
+             ) -> tuple[Units, np.ndarray]:
+    """One unit after its visits, and its messages."""
+    own = jax.tree.map(lambda array: array[unit], unseal(records))
+    seen: tuple[Units, np.ndarray] = jax.device_get(
+        visit(jnp.int32(unit), own, jnp.asarray(private_input)))
+    return seen
+
+
+def differing(one: Private[Units], other: Private[Units], n_units: int) -> set[int]:
+    """Returns the units of which any bit that they keep differs, on one device.
+
+    Args:
+        one: Sealed units, leaves [U, ...].
+        other: Likewise.
+        n_units: U; units behind them are padding.
+    """
+    leaves = [jax.tree.leaves(jax.device_get(unseal(units))) for units in (one, other)]
+    return {unit for a, b in zip(*leaves, strict=True) for unit in range(n_units)
+            if a[unit].tobytes() != b[unit].tobytes()}
+
+
+def alone(units: Private[Units], only: int, layout: Layout) -> Private[Units]:
+    """Returns the units, of which one counts, and the others say nothing.
+
+    Args:
+        units: Sealed units.
+        only: The number of the one.
+        layout: How they lie on devices.
+    """
+    opened = unseal(units)
+    numbers = np.where(np.arange(layout.padded) == only, only, layout.n_units).astype(np.int32)
+    return Private(dataclasses.replace(opened, id=jax.device_put(numbers, layout.by_unit)))
 
 
 def same(one: PyTree, other: PyTree) -> bool:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from dpgen_jax.accountant import events as kinds
-from dpgen_jax.accountant import gaussian, journal
+from dpgen_jax.accountant import journal
 from dpgen_jax.accountant.events import Event, Events, RenyiEvent
 from dpgen_jax.accountant.journal_entry import read_run
 from dpgen_jax.accountant.totals import Account
 from dpgen_jax.aggregation import discrete_laplace, sanitise
 from dpgen_jax.audit.findings import Findings, Verdict
-from dpgen_jax.audit.folder.reading import Book, Folder, attempt
+from dpgen_jax.audit.folder.reading import Folder, attempt
 from dpgen_jax.core.config import digest
 from dpgen_jax.core.terms import Unit
-from dpgen_jax.private import votes
-from dpgen_jax.run import checkpoint, metrics
 from dpgen_jax.run.folder import MEANING, read_json
-
-MOST_ROWS = 12
-"""Rows of metrics whose epsilon is computed anew, about, where that takes long"""
 
 
 def chained(folder: Folder, findings: Findings) -> bool:
@@ -101,11 +95,10 @@ def as_the_mechanism_says(folder: Folder, findings: Findings) -> None:
             due = (mechanism.events(1) if folder.of_client else mechanism.pending_charge(
                 replayed.spent(), replayed.steps, record["steps"]))
             reserved[record["id"]] = charged
-            wrong = wrong or _differs(number, "reserves", charged, due, exact=True)
+            wrong = wrong or _differs(number, "reserves", charged, due)
         elif kind == "settle" and not mechanism.cost_depends_on_answers:
             charged = kinds.from_json(record["events"])
-            wrong = wrong or _differs(number, "settles", charged, reserved[record["id"]],
-                                      exact=True)
+            wrong = wrong or _differs(number, "settles", charged, reserved[record["id"]])
         elif kind == "charge":
             wrong = wrong or _side(folder, number, kinds.from_json(record["events"]))
         if kind in counted:
@@ -116,13 +109,24 @@ def as_the_mechanism_says(folder: Folder, findings: Findings) -> None:
         f"single charges; one round: {_named(mechanism.events(1))}"))
 
 
-def _differs(number: int, does: str, charged: Events, due: Events, exact: bool) -> str:
+def _differs(number: int, does: str, charged: Events, due: Events) -> str:
     """Says how a line differs from what is due; nothing where it does not."""
     have, want = ({event: n for event, n in merged if n} for merged in (charged, due))
-    if have == want or not exact and all(have.get(event, 0) >= n for event, n in want.items()):
-        return ""
-    return (f"line {number} of ledger.jsonl {does} {_named(charged)}; the mechanism costs "
-            f"{_named(due)}")
+    return "" if have == want else (f"line {number} of ledger.jsonl {does} {_named(charged)}; the "
+                                    f"mechanism costs {_named(due)}")
+
+
+def shortfall(charged: Events, due: Events) -> str:
+    """Says which events are charged less often than they are due; nothing where none is.
+
+    Args:
+        charged: Pairs (event, count).
+        due: Likewise.
+    """
+    have = dict(charged)
+    short = [f"{_of(event)} is due {n} times, and charged {have.get(event, 0)} times"
+             for event, n in due if have.get(event, 0) < n]
+    return "; ".join(short)
 
 
 def _named(events: Events) -> str:
@@ -149,122 +153,6 @@ def _side(folder: Folder, number: int, events: Events) -> str:
             return (f"line {number} of ledger.jsonl charges {_of(event)}, which nothing in "
                     "config.json costs")
     return ""
-
-
-def against_releases(folder: Folder, findings: Findings) -> None:
-    """Compares what is charged with what metrics, votes and checkpoints know was released.
-
-    Args:
-        folder: The folder.
-        findings: Where findings are added.
-    """
-    files, book = folder.files, folder.book
-    if (why := attempt(lambda: metrics.charged(files.metrics))):
-        findings.add("metrics.jsonl", Verdict.FAILS, why)
-    elif files.metrics.exists():
-        wrong, looked = _rows(folder)
-        findings.found("metrics.jsonl knows of no round that is not charged", not wrong,
-                       wrong or looked)
-    if folder.mechanism.keeps_votes and files.votes.exists():
-        _votes(folder, findings)
-    taken = checkpoint.steps(files.checkpoints)
-    wrong = ""
-    for step in taken:
-        try:
-            note = checkpoint.note(files.checkpoints, step, "ledger_head", "ledger_lines")
-        except ValueError as error:
-            wrong = wrong or str(error)
-            continue
-        rounds = _steps_at(book, note["ledger_lines"])
-        if not book.contains(note["ledger_head"], note["ledger_lines"]):
-            wrong = wrong or f"checkpoint {step} names line {note['ledger_lines']} of a ledger " \
-                             "that is not this one"
-        elif step > rounds:
-            wrong = wrong or f"checkpoint {step} is of step {step}, and {rounds} rounds were " \
-                             "charged when it was taken"
-    if taken or wrong:
-        findings.found("each checkpoint names its line of the ledger", not wrong,
-                       wrong or f"{len(taken)} checkpoints, the last of step {taken[-1]}")
-
-
-def _steps_at(book: Book, lines: int) -> int:
-    """Rounds that the first lines of a ledger charge."""
-    account = Account()
-    for record in book.records[:lines]:
-        account.apply(record)
-    return account.steps
-
-
-def _rows(folder: Folder) -> tuple[str, str]:
-    """What is wrong with the rows of metrics, or else what was looked at."""
-    account = Account()
-    spent_at: dict[int, list[Events]] = {}
-    for record in folder.book.records:
-        account.apply(record)
-        spent_at.setdefault(account.steps, []).append(account.spent())
-    rows = metrics.every(folder.files.metrics)
-    steps = [row.get("step", 0) for row in rows if not row.get("superseded")]
-    if steps != sorted(steps):
-        return "the steps of its rows do not ascend", ""
-    for number, row in enumerate(rows, 1):
-        charged = _charged(row, account.steps)
-        # Steps of post-training are counted after the last round, and charge nothing.
-        made = min(row.get("step", 0), folder.method_config.steps or math.inf)
-        if made > charged or charged > account.steps:
-            return (f"line {number} is of step {row.get('step')} and says that {charged} rounds "
-                    f"were charged; the ledger charges {account.steps}"), ""
-        if charged not in spent_at:
-            return f"line {number}: the ledger never charged {charged} rounds", ""
-    with_epsilon = [(i, row) for i, row in enumerate(rows, 1)
-                    if isinstance(row.get("epsilon"), float)]
-    looked = with_epsilon if _quick(account.spent()) else with_epsilon[
-        ::max(1, len(with_epsilon) // MOST_ROWS)] + with_epsilon[-1:]
-    for number, row in looked:
-        charged = _charged(row, account.steps)
-        known = [_epsilon(spent, account) for spent in spent_at[charged]]
-        if not any(math.isclose(row["epsilon"], value, rel_tol=1e-9) for value in known):
-            return (f"line {number} says epsilon {row['epsilon']:.6g} for {charged} rounds; "
-                    f"the ledger's is {known[-1]:.6g}"), ""
-    return "", (f"{len(rows)} rows, at most {max(steps, default=0)} steps; epsilon computed anew "
-                f"for {len(looked)} of {len(with_epsilon)}")
-
-
-def _charged(row: dict[str, Any], rounds: int) -> int:
-    """Rounds that were charged when a row was written; a server writes the number of its round."""
-    return int(row.get("charged", row["turn"] + 1 if "turn" in row else rounds))
-
-
-def _quick(events: Events) -> bool:
-    return all(isinstance(event, kinds.GaussianEvent | kinds.EpsilonDeltaEvent
-                          | kinds.NonPrivateEvent) for event, _ in events)
-
-
-_known: dict[tuple[Events, float], float] = {}
-
-
-def _epsilon(spent: Events, account: Account) -> float:
-    """The epsilon of events at the ledger's delta, computed once."""
-    key = (spent, account.header["delta"])
-    if key not in _known:
-        _known[key] = gaussian.epsilon(*key)
-    return _known[key]
-
-
-def _votes(folder: Folder, findings: Findings) -> None:
-    """Compares the votes that the data holder kept with the charges."""
-    mechanism, account = folder.mechanism, folder.book.account
-    kept = votes.n_steps(folder.files.votes, mechanism.queries, mechanism.vote_bins)
-    wrong = (f"votes of {kept} rounds are kept, and {account.steps} are charged"
-             if kept > account.steps else "")
-    looked = f"{kept} rounds of votes"
-    if mechanism.cost_depends_on_answers and not wrong:
-        flags = votes.answered(folder.files.votes, mechanism.queries, mechanism.vote_bins)
-        due = mechanism.actual_charge(flags, ())
-        wrong = _differs(len(folder.book.records), "and all before charge", account.spent(), due,
-                         exact=False)
-        looked += f", {int(flags.sum())} of {flags.size} queries answered, each of them charged"
-    findings.found("private/votes.i4 knows of no answer that is not charged", not wrong,
-                   wrong or looked)
 
 
 def side_releases(folder: Folder, findings: Findings) -> None:
