@@ -10,7 +10,6 @@ import numpy as np
 
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.accountant.events import Events
-from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
 from dpgen_jax.aggregation.local import LocalMechanism
 from dpgen_jax.audit import lowered, pairs, releases, statistics
 from dpgen_jax.audit.findings import ALARM, Finding, Findings
@@ -113,7 +112,7 @@ def decoded(mechanism: Any, pair: pairs.Pair, seconds: float, found: Findings, n
           scores, _noise(plain))
 
 
-def confident(mechanism: ConfidentGNMax, seconds: float, found: Findings, name: str
+def confident(mechanism: Any, seconds: float, found: Findings, name: str
               ) -> tuple[Events, Scores]:
     """Adds the attacks on the tests and on the answers of Confident-GNMax."""
     u, (rows, bins) = mechanism.n_units, (mechanism.queries, mechanism.bound.bins)
@@ -122,6 +121,7 @@ def confident(mechanism: ConfidentGNMax, seconds: float, found: Findings, name: 
     tie[:, :, 0], tie[:, :, -1] = [[half + 1], [half]], [[half], [half + 1]]
     needed = mechanism.votes_needed
     test[:, :, 0], test[:, :, -1] = [[needed - 1], [needed]], [[1], [0]]
+    plain: Any
     for what, plain, sums in (("tests", lowered.tests(mechanism), test),
                               ("answers", lowered.answers(mechanism), tie)):
         scores = attacked(plain, sums.reshape(2, *mechanism.shape), seconds / 2)

@@ -95,9 +95,10 @@ def drawn(mechanism: Any, seconds: float) -> tuple[np.ndarray, int]:
     make, shape = noise_maker(mechanism)
     compiled = jax.jit(jax.vmap(make))
     at_once = max(2, BLOCK // max(1, math.prod(shape)))
-    rows, repeats, until = [], 0, math.inf
+    rows: list[np.ndarray] = []
+    repeats, until = 0, math.inf
     devices = jax.devices()
-    while not rows or (sum(map(len, rows)) * rows[0].shape[1] < MOST
+    while not rows or (sum(row.size for row in rows) < MOST
                        and time.monotonic() < until):
         bits = OsBits().draw((at_once, *shape))
         words = np.ascontiguousarray(bits.reshape(-1, 3)).view("V12").ravel()

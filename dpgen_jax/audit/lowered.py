@@ -21,9 +21,11 @@ from dpgen_jax.aggregation.schedule import FullParticipation
 
 MU = 3.0
 """of one release after its noise was lowered: the fewest draws certify nine tenths of it"""
+LAPLACE_MU = 1.2
+"""The same of Laplace noise, about: what is certified of it is epsilon, which grows faster."""
 DELTAS = (0.1, 0.01, 0.001)
 """at which epsilon is certified: the smaller, the more releases it takes"""
-UNITS, SAMPLED = 64, 16
+UNITS, SAMPLED, COLUMNS = 64, 16, 4
 """of a schedule with secret draws, when several of its rounds are attacked"""
 
 
@@ -36,15 +38,15 @@ def with_noise(mechanism: Mechanism, noise: Any, **fields: Any) -> Any:
 
 
 def single(mechanism: Any, mu: float = MU) -> Any:
-    """Returns the mechanism with so much noise that one release has about this mu.
+    """Returns the mechanism with so much noise that one release has this mu.
 
     Args:
         mechanism: One with Gaussian or discrete Laplace noise, and no test before its answers.
-        mu: Of one release; a Laplace one, whose rows compose, is about as private.
+        mu: Of one Gaussian release.
     """
     sensitivity = math.sqrt(mechanism.bound.squared_sensitivity())
     if isinstance(mechanism.noise, DiscreteLaplace):
-        return with_noise(mechanism, DiscreteLaplace(max(sensitivity / mu, MIN_SCALE)))
+        return with_noise(mechanism, DiscreteLaplace(max(sensitivity / LAPLACE_MU, MIN_SCALE)))
     return with_noise(mechanism, RoundedGaussian(max(sensitivity / mu, MIN_SIGMA)))
 
 
@@ -66,17 +68,22 @@ def answers(mechanism: ConfidentGNMax, mu: float = MU) -> ConfidentGNMax:
                                threshold=max(min(mechanism.threshold, reached), 1e-9))
 
 
-def drawn(mechanism: Any, mu: float = 1.5) -> Any:
+def drawn(mechanism: Any, mu: float = 2.5) -> Any:
     """Returns the mechanism with a schedule of `UNITS` units, a quarter of them drawn in secret.
 
+    Messages have a few columns: further ones are noise that tells nothing, and cost time.
+
     Args:
-        mechanism: One whose schedule draws units in secret.
+        mechanism: One whose schedule draws units in secret, and whose bound clips rows.
         mu: Of a release in which the unit is known to be drawn.
     """
-    sensitivity = math.sqrt(mechanism.bound.squared_sensitivity())
+    rows, columns = mechanism.shape[0], min(COLUMNS, mechanism.shape[1])
+    bound = dataclasses.replace(mechanism.bound, columns=columns)
+    sensitivity = math.sqrt(bound.squared_sensitivity())
     schedule = type(mechanism.schedule)(UNITS, SAMPLED)
-    return dataclasses.replace(mechanism, noise=RoundedGaussian(max(sensitivity / mu, MIN_SIGMA)),
-                               schedule=schedule, n_units=UNITS)
+    return dataclasses.replace(
+        mechanism, noise=RoundedGaussian(max(sensitivity / mu, MIN_SIGMA)), schedule=schedule,
+        n_units=UNITS, bound=bound, shape=(rows, columns))
 
 
 def mu_of(events: Events) -> float | None:

@@ -65,7 +65,8 @@ def of_preset(method: str, preset: Preset, config: Any, epsilon: float, delta: f
             found.add(name, Verdict.UNCHECKED, refused)
             continue
         shape = message_shape(phase, preset.spec, preset.records)
-        curves |= of_mechanism(phase.mechanism, shape, seconds / len(phases), found, name)
+        made = of_mechanism(phase.mechanism, shape, seconds / len(phases), found, name, i > 0)
+        curves = curves or made
     facts = {"method": method, "config": to_json(config), "epsilon": epsilon, "delta": delta,
              "seconds": seconds}
     return Report(subject=f"the mechanism of {method}", findings=tuple(found.made), limits=LIMITS,
@@ -102,15 +103,16 @@ def message_shape(method: Method, spec: Spec, records: int) -> tuple[int, int]:
 
     def answer() -> jax.Array:
         key = jax.random.key(0)
-        own = Records(jnp.zeros((m, *spec.shape), spec.dtype), jnp.zeros(m, jnp.int32))
-        return method.answer(key, method.init_unit(key), own, method.ask(key, method.init(key)))
+        records_of_one = Records(jnp.zeros((m, *spec.shape), spec.dtype), jnp.zeros(m, jnp.int32))
+        return method.answer(key, method.init_unit(key), records_of_one,
+                             method.ask(key, method.init(key)))
 
     rows, columns = jax.eval_shape(answer).shape
     return rows, columns
 
 
-def of_mechanism(mechanism: Any, shape: tuple[int, int], seconds: float, found: Findings, name: str
-                 ) -> dict[str, Any]:
+def of_mechanism(mechanism: Any, shape: tuple[int, int], seconds: float, found: Findings,
+                 name: str, further: bool = False) -> dict[str, Any]:
     """Adds all attacks on one mechanism.
 
     Args:
@@ -119,6 +121,8 @@ def of_mechanism(mechanism: Any, shape: tuple[int, int], seconds: float, found: 
         seconds: How long all of it may take, about.
         found: Where findings are added.
         name: Of the mechanism.
+        further: Whether it is a further phase of a method, with the noise of the first: then only
+            its sensitivity and its noisy sum are attacked.
 
     Returns:
         Trade-off curves for the picture.
@@ -131,12 +135,15 @@ def of_mechanism(mechanism: Any, shape: tuple[int, int], seconds: float, found: 
     else:
         secret = isinstance(mechanism.schedule, PoissonSampling | FixedSizeSampling)
         post_processed = type(mechanism.decode).__name__ not in LINEAR
-        events, scores = attacks.noisy_sum(mechanism, pair, 0.3 * seconds, found, name)
+        events, scores = attacks.noisy_sum(mechanism, pair, (0.8 if further else 0.35) * seconds,
+                                           found, name)
         what = "noisy sum"
+        if further:
+            return {}
         if post_processed:
             attacks.decoded(mechanism, pair, 0.2 * seconds, found, name)
         if secret:
-            secret_draws.audit(mechanism, pair, 0.2 * seconds, found, name)
+            secret_draws.audit(mechanism, 0.2 * seconds, found, name)
             secret_draws.frequencies(mechanism, 0.05 * seconds, found, name, ALARM)
         attacks.own_noise(mechanism, pair, 0.15 * seconds, found, name)
     law.audit(mechanism, 0.1 * seconds, found, name)

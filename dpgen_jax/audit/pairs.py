@@ -159,7 +159,7 @@ def search(mechanism: Mechanism, shape: tuple[int, int], seconds: float,
     worst = jax.jit(lambda keys: jax.vmap(
         lambda key: jnp.stack(opposites(mechanism.bound, key, shape)))(keys))
     tried, best, until = 0, None, math.inf
-    candidates = np.asarray(worst(_keys(rng, (n,))))
+    candidates = np.array(worst(_keys(rng, (n,))))
     while best is None or time.monotonic() < until:
         if zero_out:  # a unit that is left out answers NaN
             candidates[:, 1] = np.nan

@@ -67,7 +67,7 @@ def linear_features(mechanism: Mechanism, totals: np.ndarray) -> Features:
         mechanism: The mechanism.
         totals: int32 [2, B, D].
     """
-    silent = np.zeros(mechanism.bits_shape, np.uint32)
+    silent = jnp.zeros(mechanism.bits_shape, jnp.uint32)
     quiet = [np.asarray(jax.jit(lambda total: mechanism.value(mechanism.decide(total, silent)))(
         total)) for total in totals]
     weights, middle = jnp.asarray(quiet[1] - quiet[0]), jnp.asarray((quiet[0] + quiet[1]) / 2)
@@ -146,7 +146,8 @@ def draw(mechanism: Mechanism, totals: np.ndarray, seconds: float, most: int,
 
     def side(i: int) -> np.ndarray:
         device = devices[i % len(devices)]
-        total, made, until = jax.device_put(totals[i], device), [], math.inf
+        made: list[np.ndarray] = []
+        total, until = jax.device_put(totals[i], device), math.inf
         while not made or (size * len(made) < most
                            and (size * len(made) < 16 or time.monotonic() < until)):
             bits = jax.device_put(source.draw((size, *shape)), device)

@@ -23,6 +23,8 @@ ROUNDS = 8
 """rounds of one transcript"""
 LONGEST = 256
 """transcripts that are made at once"""
+MOST = 6000
+"""transcripts of each sum, at most"""
 
 
 def told(mechanism: Any, n: int) -> np.ndarray:
@@ -65,7 +67,8 @@ def transcripts(mechanism: Any, message: np.ndarray, direction: np.ndarray, seco
 
     size = 4 * math.prod(mechanism.bits_shape) * ROUNDS
     at_once = max(1, min(LONGEST, 2**25 // size))
-    made, until = [], math.inf
+    made: list[np.ndarray] = []
+    until = math.inf
     while not made or (len(made) * at_once < most and time.monotonic() < until):
         n = at_once * ROUNDS
         made.append(np.asarray(block(told(mechanism, n), OsBits().draw(
@@ -74,31 +77,35 @@ def transcripts(mechanism: Any, message: np.ndarray, direction: np.ndarray, seco
     return np.concatenate(made)[:most]
 
 
-def audit(mechanism: Any, pair: pairs.Pair, seconds: float, found: Findings, name: str) -> None:
-    """Adds the attack on several rounds of secret draws."""
+def audit(mechanism: Any, seconds: float, found: Findings, name: str) -> None:
+    """Adds the attack on several rounds of secret draws.
+
+    Args:
+        mechanism: One whose schedule draws units in secret.
+        seconds: How long.
+        found: Where findings are added.
+        name: Of the mechanism.
+    """
     plain = lowered.drawn(mechanism)
+    pair = pairs.search(plain, plain.shape, 0, np.random.default_rng())
     length = math.sqrt(float((pair.added[0].astype(float)**2).sum()))
-    if not length:
-        return
-    direction = pair.added[0] / length
-    sigma = plain.noise.sigma
-    h = length / sigma
-    opposite = float((pair.added[1] * direction).sum()) / sigma
+    direction, sigma = pair.added[0] / max(length, 1e-9), plain.noise.sigma
+    shifts = [float((added * direction).sum()) / sigma for added in pair.added]
     rate = lowered.SAMPLED / lowered.UNITS
 
     def score(rounds: np.ndarray) -> np.ndarray:
-        z = rounds / sigma
-        one, other = (np.log1p(rate * np.expm1(np.clip(z * shift - shift**2 / 2, -50, 50)))
-                      for shift in (h, opposite))
+        one, other = (np.log1p(rate * np.expm1(np.clip(
+            rounds / sigma * shift - shift**2 / 2, -50, 50))) for shift in shifts)
         return (one - other).sum(1)
 
-    ones, zeros = (score(transcripts(plain, message, direction, seconds / 2, attacks.MOST))
+    ones, zeros = (score(transcripts(plain, message, direction, seconds / 2, MOST))
                    for message in pair.messages)
     n = min(len(zeros), len(ones))
     attacks.judge(
         found, f"{name}: {ROUNDS} rounds of {type(plain.schedule).__name__}",
         plain.events(ROUNDS), attacks.Scores(zeros[:n], ones[:n]),
-        f"{lowered.SAMPLED} of {lowered.UNITS} units drawn, mu {h:.3g} where it is known who")
+        f"{lowered.SAMPLED} of {lowered.UNITS} units drawn, mu {shifts[0] - shifts[1]:.3g} where "
+        "it is known who")
 
 
 def frequencies(mechanism: Any, seconds: float, found: Findings, name: str, alarm: float) -> None:
