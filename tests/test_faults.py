@@ -33,13 +33,11 @@ def test_another_name_is_refused_with_the_nearest_one():
 
 @pytest.mark.slow
 def test_a_fault_that_no_attack_catches_is_missed(monkeypatch):
-    from dpgen_jax.audit.faults import catalogue
-
-    monkeypatch.setitem(catalogue.ATTACKS, "secret draws", lambda: "")
+    monkeypatch.setitem(faults.ATTACKS, "secret draws", lambda: "")
     report, said = lines(["fixed-size-charged-as-poisson"])
     assert report.last_line == "0 caught, 1 missed" and report.exit_code == 5
     assert "MISSED: Every sample has the size" in said
-    monkeypatch.setitem(catalogue.ATTACKS, "secret draws", lambda: "always")
+    monkeypatch.setitem(faults.ATTACKS, "secret draws", lambda: "always")
     report, said = lines(["fixed-size-charged-as-poisson"])
     assert report.exit_code == 5 and "a false alarm: always" in said
 

@@ -15,7 +15,7 @@ from scipy import stats
 
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.aggregation.bits import SeededBits
-from dpgen_jax.audit.faults.listed import FAULTS
+from dpgen_jax.audit.faults import FAULTS
 from dpgen_jax.run import loop
 
 pytestmark = pytest.mark.slow

@@ -123,6 +123,14 @@ def flipped(root):
     path.write_bytes(data)
 
 
+def repeated(root):
+    """Two rounds of the same bits."""
+    path = root / "private/noise_digests.txt"
+    first, second, *rest = path.read_text().splitlines()
+    second = f"{second.split()[0]} {first.split()[1]}"
+    path.write_text("\n".join([first, second, *rest]) + "\n")
+
+
 def moved(root):
     (root / "private/checkpoints/3").rename(root / "private/checkpoints/30")
 
@@ -142,6 +150,7 @@ EDITS = {
     "checkpoint": (moved, "checkpoint names its line"),
     "note": (in_json("private/checkpoints/3/note.json", ledger_lines=3),
              "checkpoint names its line"),
+    "bits": (repeated, "bits of noise were used twice"),
     "identity": (in_json("private/identity.json", run="0" * 32), "is of this configuration"),
     "counts": (in_json("class_counts.json", epsilon=0.1), "class_counts.json is paid for"),
     "shares": (in_json("release/config.json", class_counts=[1, 2, 3]), "is that of the run"),

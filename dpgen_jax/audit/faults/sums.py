@@ -98,10 +98,11 @@ def non_finite_gradients_let_through() -> Iterator[None]:
 def rounded_without_slack() -> Iterator[None]:
     """Rows are clipped to their bound and then rounded up beyond it, and nothing checks again."""
     def project(self: RowL2, key: Array, message: Array) -> Array:
-        finite = jnp.nan_to_num(message, nan=0.0, posinf=0.0, neginf=0.0)
-        largest = jnp.maximum(jnp.abs(finite).max(-1, keepdims=True), 1e-30)
-        norm = largest * jnp.linalg.norm(finite / largest, axis=-1, keepdims=True) / self.clip
-        scaled = finite * (self.levels / self.clip) / jnp.maximum(norm, 1)
+        finite = jnp.all(jnp.isfinite(message), -1, keepdims=True)
+        unit = jnp.where(finite, message, 0) / self.clip
+        largest = jnp.maximum(jnp.abs(unit).max(-1, keepdims=True), 1e-30)
+        norm = largest * jnp.linalg.norm(unit / largest, axis=-1, keepdims=True)
+        scaled = unit * (self.levels / jnp.maximum(norm, 1))
         low = jnp.floor(scaled)
         return (low + (jax.random.uniform(key, message.shape) < scaled - low)).astype(jnp.int32)
 

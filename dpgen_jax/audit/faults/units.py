@@ -111,7 +111,8 @@ def generator_fed_by_private_labels() -> Iterator[None]:
     """Statistics of the generator are updated with labels of records, as in G-PATE."""
     def absorb(key: Array, public: adversary.Transcript, query: Any, released: Array) -> Any:
         after, metrics = usual(key, public, query, released)
-        return dataclasses.replace(after, given=after.given + seen[0]), metrics
+        mean = seen.pop() if seen else 0.0  # shapes are looked at without a sum
+        return dataclasses.replace(after, given=after.given + mean), metrics
 
     seen: list[Array] = []
     usual = adversary.absorb

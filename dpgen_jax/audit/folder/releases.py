@@ -13,7 +13,7 @@ from dpgen_jax.audit.findings import Findings, Verdict
 from dpgen_jax.audit.folder.reading import Book, Folder, attempt
 from dpgen_jax.audit.folder.spending import shortfall
 from dpgen_jax.private import votes
-from dpgen_jax.run import checkpoint, metrics
+from dpgen_jax.run import checkpoint, metrics, noise_digests
 
 MOST_ROWS = 12
 """Rows of metrics whose epsilon is computed anew, about, where that takes long"""
@@ -35,6 +35,8 @@ def against_releases(folder: Folder, findings: Findings) -> None:
                        wrong or looked)
     if folder.mechanism.keeps_votes and files.votes.exists():
         _votes(folder, findings)
+    if files.noise_digests.exists():
+        _bits(folder, findings)
     taken = checkpoint.steps(files.checkpoints)
     wrong = ""
     for step in taken:
@@ -53,6 +55,20 @@ def against_releases(folder: Folder, findings: Findings) -> None:
     if taken or wrong:
         findings.found("each checkpoint names its line of the ledger", not wrong,
                        wrong or f"{len(taken)} checkpoints, the last of step {taken[-1]}")
+
+
+def _bits(folder: Folder, findings: Findings) -> None:
+    """Looks for noise bits that were used twice, and for rounds that were drawn and not charged."""
+    path, charged = folder.files.noise_digests, folder.book.account.steps
+    if why := attempt(lambda: noise_digests.read(path)):
+        findings.add("private/noise_digests.txt", Verdict.FAILS, why)
+        return
+    rows = noise_digests.read(path)
+    again, last = noise_digests.repeats(rows), max((number for number, _ in rows), default=-1)
+    wrong = f"rounds {' and '.join(map(str, again[0]))} had the same bits" if again else (
+        f"round {last} was drawn, and {charged} rounds are charged" * (last >= charged))
+    findings.found("no bits of noise were used twice", not wrong,
+                   wrong or f"digests of {len(rows)} rounds, all different")
 
 
 def _steps_at(book: Book, lines: int) -> int:
