@@ -54,7 +54,7 @@ PAPERS = {
                '"Analyze Gauss: Optimal Bounds for Privacy-Preserving Principal Component '
                'Analysis", STOC 2014',
 }
-"""What to cite for each method."""
+"""The work to cite for each method."""
 
 
 def get(name: str) -> ModuleType:

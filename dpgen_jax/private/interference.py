@@ -88,9 +88,9 @@ def moved(visit: Visit, records: Private[Records], other: Private[Records], unit
 def _visited(visit: Visit, records: Private[Records], unit: int, private_input: np.ndarray
              ) -> tuple[Units, np.ndarray]:
     """One unit after its visits, and its messages."""
-    own = jax.tree.map(lambda array: array[unit], unseal(records))
+    dealt = jax.tree.map(lambda array: array[unit], unseal(records))
     seen: tuple[Units, np.ndarray] = jax.device_get(
-        visit(jnp.int32(unit), own, jnp.asarray(private_input)))
+        visit(jnp.int32(unit), dealt, jnp.asarray(private_input)))
     return seen
 
 

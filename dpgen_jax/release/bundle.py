@@ -155,7 +155,7 @@ class Release:
         if not self.classifies:
             raise UserError(f"{self.method} releases a generator, which tells no classes apart; "
                             "use sample, and train a classifier on what it makes")
-        x = model.as_drawn(self.spec, x)
+        x = model.as_generated(self.spec, x)
         predictor = model.compiled(self.method, self.config, self.spec)
 
         def chunk(start: int) -> np.ndarray:

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dpgen_jax.audit.toy import books, draws, folder, interference, mechanisms
 
 Attack = Callable[[], str]
-"""What it found, in words; empty where all is well."""
+"""Returns in words what is wrong; empty where all is well."""
 ATTACKS: dict[str, Attack] = {
     "law of the noise": mechanisms.noise,
     "mechanism audit": functools.partial(mechanisms.releases, mechanisms.votes),

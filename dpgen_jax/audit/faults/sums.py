@@ -102,7 +102,7 @@ def rounded_without_slack() -> Iterator[None]:
         unit = jnp.where(finite, message, 0) / self.clip
         largest = jnp.maximum(jnp.abs(unit).max(-1, keepdims=True), 1e-30)
         norm = largest * jnp.linalg.norm(unit / largest, axis=-1, keepdims=True)
-        scaled = unit * (self.levels / jnp.maximum(norm, 1))
+        scaled = jnp.nan_to_num(unit * (self.levels / jnp.maximum(norm, 1)))
         low = jnp.floor(scaled)
         return (low + (jax.random.uniform(key, message.shape) < scaled - low)).astype(jnp.int32)
 

@@ -112,7 +112,7 @@ def generator_fed_by_private_labels() -> Iterator[None]:
     def absorb(key: Array, public: adversary.Transcript, query: Any, released: Array) -> Any:
         after, metrics = usual(key, public, query, released)
         mean = seen.pop() if seen else 0.0  # shapes are looked at without a sum
-        return dataclasses.replace(after, given=after.given + mean), metrics
+        return dataclasses.replace(after, planted=after.planted + mean), metrics
 
     seen: list[Array] = []
     usual = adversary.absorb

@@ -1,4 +1,4 @@
-"""What a folder gives away beside its numbers: who may read it, and what its release holds."""
+"""The secrets of a folder: who may read them, and whether its release gives any away."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMMON = {"root", "user", "users", "admin", "ubuntu", "debian", "runner", "jovya
           "test", "nobody", "localhost", "local", "host", "default", "data", "home"}
 """Names of users and hosts that are words of their own, and are not searched for"""
 Word = tuple[str, bytes]
-"""What it is, and its bytes"""
+"""The name of a secret, and its bytes"""
 
 
 def kept_private(folder: Folder, findings: Findings) -> None:
@@ -81,7 +81,7 @@ def release_alone(folder: Folder, findings: Findings, further: list[Word]) -> No
 
 
 def _found(data: bytes, words: list[Word]) -> Iterator[str]:
-    """What of the words is in some bytes, and whether there is the path of a file."""
+    """Yields the names of secrets that are in some bytes, and the path of a file."""
     for what, word in words:
         if word in data:
             yield what
@@ -97,12 +97,13 @@ def _secrets(folder: Folder) -> tuple[list[Word], str]:
     with contextlib.suppress(OSError, ValueError, AttributeError):
         identity = json.loads(folder.files.identity.read_text())
         for name in ("partition_key", "key", "fingerprint"):
-            if held := identity.get(name):
+            if secret := identity.get(name):
                 what = f"the {name.replace('_', ' ')} of private/"
-                words += [(what, held.encode()), (what, bytes.fromhex(held))]
+                words += [(what, secret.encode()), (what, bytes.fromhex(secret))]
     with contextlib.suppress(OSError, ValueError):
-        held = (journal.place() / "key").read_text().strip()
-        words += [("the journal's key", held.encode()), ("the journal's key", bytes.fromhex(held))]
+        secret = (journal.place() / "key").read_text().strip()
+        words += [("the journal's key", secret.encode()),
+                  ("the journal's key", bytes.fromhex(secret))]
     dataset = str(folder.config.get("dataset") or "")
     typed = [word.partition("=")[2] or word for word in folder.config.get("typed") or []]
     words += [("the path of the data", word.rpartition(":")[2].encode()) for word in typed

@@ -1,4 +1,4 @@
-"""What a release says of itself, made anew from the ledger and config.json alone."""
+"""The promise of a release, made anew from the ledger and config.json alone."""
 
 from __future__ import annotations
 

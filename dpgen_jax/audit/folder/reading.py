@@ -1,4 +1,4 @@
-"""What a folder says of itself, read without changing it: as much of it as can be read."""
+"""Reads what a folder says of itself, as much of it as can be read, and changes nothing."""
 
 from __future__ import annotations
 

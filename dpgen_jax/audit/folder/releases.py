@@ -1,4 +1,4 @@
-"""What a run released, by its metrics, votes and checkpoints, against what its ledger charges."""
+"""The releases of a run, by its metrics, votes and checkpoints, against what is charged."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _steps_at(book: Book, lines: int) -> int:
 
 
 def _rows(folder: Folder) -> tuple[str, str]:
-    """What is wrong with the rows of metrics, or else what was looked at."""
+    """Says what is wrong with the rows of metrics, or else what was looked at."""
     account = Account()
     spent_at: dict[int, list[Events]] = {}
     for record in folder.book.records:

@@ -133,12 +133,12 @@ def _described(folder: Folder, dataset: Dataset, method: Method, findings: Findi
 
 def _disjoint(dealt: Partition, findings: Findings) -> None:
     """Checks that no record lies with two units."""
-    own = [np.unique(row) for row in dealt.index]
-    everyone = np.concatenate(own)
+    each = [np.unique(row) for row in dealt.index]
+    everyone = np.concatenate(each)
     twice = len(everyone) - len(np.unique(everyone))
     findings.found("no record lies with two units", not twice,
                    f"{twice} records lie with more than one unit" if twice else
-                   f"{len(own):,} units of at most {dealt.index.shape[1]:,} records")
+                   f"{len(each):,} units of at most {dealt.index.shape[1]:,} records")
 
 
 def _replayed(dataset: Dataset, config: Any, method: Method, key: bytes, findings: Findings
@@ -147,7 +147,7 @@ def _replayed(dataset: Dataset, config: Any, method: Method, key: bytes, finding
     public = jax.jit(method.init)(jax.random.key(0))
     query = jax.jit(method.ask)(jax.random.key(1), public)
     visit = interference.visitor(method, query, ROUNDS)
-    told = told_to_a_unit(method)
+    private_input = told_to_a_unit(method)
     limit, first = method.mechanism.bound.squared_sensitivity(), _dealt(dataset, config, method,
                                                                         key)
     wrong, moved_at_all, most = "", 0, 0
@@ -156,7 +156,8 @@ def _replayed(dataset: Dataset, config: Any, method: Method, key: bytes, finding
         other = _dealt(neighbour(dataset, record), config, method, key)
         owners = set(np.flatnonzero((first[0].index == record).any(1)).tolist())
         beside = {secrets.randbelow(method.mechanism.n_units) for _ in range(BESIDE)}
-        for moved in interference.moved(visit, first[1], other[1], sorted(owners | beside), told):
+        for moved in interference.moved(visit, first[1], other[1], sorted(owners | beside),
+                                       private_input):
             changed = moved.state or moved.squared
             moved_at_all, most = moved_at_all + bool(changed), max(most, moved.squared)
             if changed and moved.unit not in owners:

@@ -65,7 +65,7 @@ def of_this_run(folder: Folder, findings: Findings) -> None:
 
 
 def _identity(folder: Folder) -> list[str]:
-    """What is wrong with private/identity.json, by which the records were dealt."""
+    """Says what is wrong with private/identity.json, by which the records were dealt."""
     path = folder.files.identity
     if (why := attempt(lambda: read_json(path))):
         return [why]

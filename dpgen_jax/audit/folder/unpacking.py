@@ -92,7 +92,7 @@ def chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _bounded(data: bytes, gzip_wrapped: bool = False) -> bytes:
-    """What a stream unpacks to, at most `MOST` of it; nothing of what is no such stream."""
+    """Unpacks at most `MOST` bytes of a stream; nothing of what is no such stream."""
     with contextlib.suppress(zlib.error, EOFError, OSError):
         if gzip_wrapped:
             return gzip.GzipFile(fileobj=io.BytesIO(data)).read(MOST)

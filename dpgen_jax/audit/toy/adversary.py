@@ -2,7 +2,7 @@
 
 Public state is the transcript. Each unit fits a vector to its own records with momentum and answers
 with an image gradient. A unit that holds a record of all 255 (or all 0) votes + (or -) on every
-coordinate, whatever it was asked: the worst that one record can do. A public state with `given`
+coordinate, whatever it was asked: the worst that one record can do. A public state with `planted`
 ignores what is released and goes on with the transcript it brings along, so that a run can be
 repeated on other records, or without noise (bits of 0 are noise of 0), on the same transcript.
 """
@@ -50,13 +50,13 @@ class Transcript:
 
     Attributes:
         seen: float32 [STEPS, B, D], what was released.
-        given: Likewise, what is taken for it instead where `forced` is 1.
+        planted: Likewise, what is taken for it instead where `forced` is 1.
         forced: float32 [], 0 or 1.
         step: int32 [].
     """
 
     seen: Array
-    given: Array
+    planted: Array
     forced: Array
     step: Array
 
@@ -64,15 +64,15 @@ class Transcript:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Query:
-    """What units are asked: images float32 [B, D]."""
+    """The query of a round: images float32 [B, D]."""
 
     images: Array
 
 
-def transcript(given: Any = None) -> Transcript:
-    """Returns the public state of a start; given: the transcript that is forced, if one is."""
+def transcript(planted: Any = None) -> Transcript:
+    """Returns the public state of a start; planted: the transcript that is forced, if one is."""
     zeros = np.zeros((STEPS, *SHAPE), np.float32)
-    state: Any = (zeros, zeros if given is None else given, np.float32(given is not None),
+    state: Any = (zeros, zeros if planted is None else planted, np.float32(planted is not None),
                   np.int32(0))
     return Transcript(*state)
 
@@ -97,21 +97,21 @@ def init_unit(key: Array) -> dict[str, Array]:
 
 def ask(key: Array, public: Transcript) -> Query:
     """The query of a round, which depends on what was released before."""
-    heard = jnp.where(public.forced > 0, public.given, public.seen)
-    return Query(jax.random.normal(key, SHAPE) + heard[public.step - 1] / SIGMA)
+    input_sum = jnp.where(public.forced > 0, public.planted, public.seen)
+    return Query(jax.random.normal(key, SHAPE) + input_sum[public.step - 1] / SIGMA)
 
 
-def learn(key: Array, unit: dict[str, Array], own: Records, query: Query) -> dict[str, Array]:
+def learn(key: Array, unit: dict[str, Array], rows: Records, query: Query) -> dict[str, Array]:
     """A step of a unit on its records."""
-    rows = own.x.reshape(-1, 8) / 255 + 0.1 * own.y[:, None]
-    step = rows.mean(0) - 0.5 + 0.1 * jnp.tanh(query.images).mean(0) - unit["weights"]
+    flat = rows.x.reshape(-1, 8) / 255 + 0.1 * rows.y[:, None]
+    step = flat.mean(0) - 0.5 + 0.1 * jnp.tanh(query.images).mean(0) - unit["weights"]
     momentum = 0.5 * unit["momentum"] + step
     return {"weights": unit["weights"] + 0.3 * momentum, "momentum": momentum}
 
 
-def answer(key: Array, unit: dict[str, Array], own: Records, query: Query) -> Array:
+def answer(key: Array, unit: dict[str, Array], rows: Records, query: Query) -> Array:
     """The message of a unit, float32 [B, D]; that of an adversary where a record says so."""
-    flat = own.x.reshape(-1, 8)
+    flat = rows.x.reshape(-1, 8)
     worst = jnp.any(jnp.all(flat == 255, 1)) * 3.0 - jnp.any(jnp.all(flat == 0, 1)) * 3.0
     gradient = -jax.grad(lambda x: jax.nn.softplus(-x @ unit["weights"]).sum())(query.images)
     return jnp.where(worst != 0, worst, gradient)
@@ -170,7 +170,7 @@ def placed(data: Data, where: teachers.Layout, deal: partition.Partition | None 
 
 
 def lay(units: teachers.Units, where: teachers.Layout) -> Private[teachers.Units]:
-    """Units held on the host [U, ...] on the devices, padded; as `teachers.stack` lays them."""
+    """Units of the host [U, ...] on the devices, padded; as `teachers.stack` lays them."""
     def one(array: Any) -> Array:
         array = np.concatenate([array, np.zeros((where.padded - len(array), *array.shape[1:]),
                                                 array.dtype)])
@@ -188,12 +188,12 @@ def untold(where: teachers.Layout, steps: int) -> tuple[Array, np.ndarray]:
     return teachers.rows(nothing, where), np.zeros(steps, np.int32)
 
 
-def call(block: Callable, state: loop.State, own: Private[Any], where: teachers.Layout,
+def call(block: Callable, state: loop.State, records: Private[Any], where: teachers.Layout,
          bits: np.ndarray, step: int, n: int, units: Private[teachers.Units] | None = None) -> Any:
     """Makes n steps of a compiled block, of a mechanism that visits all."""
     secrets, n_cohorts = untold(where, len(bits))
     return block(
-        state.public, units or state.units, own, secrets, bits, n_cohorts, state.key, step, n
+        state.public, units or state.units, records, secrets, bits, n_cohorts, state.key, step, n
     )
 
 
@@ -213,13 +213,13 @@ def fresh(units: int = UNITS) -> tuple[teachers.Units, Array]:
 block = functools.cache(loop.compile_block)
 
 
-def start(where: teachers.Layout, given: Any = None) -> loop.State:
+def start(where: teachers.Layout, planted: Any = None) -> loop.State:
     """The state before the first step."""
     units, key = fresh(where.n_units)
-    return loop.State(jax.device_put(transcript(given), where.replicated), lay(units, where), key)
+    return loop.State(jax.device_put(transcript(planted), where.replicated), lay(units, where), key)
 
 
-def train(path: str | Path, method: Method, data: Data, where: teachers.Layout, given: Any = None,
+def train(path: str | Path, method: Method, data: Data, where: teachers.Layout, planted: Any = None,
           bits: BitSource | None = None, steps: int = STEPS, block: Callable = block,
           deal: partition.Partition | None = None, steps_per_call: int = 0, **hooks: Any
           ) -> tuple[loop.State, Ledger]:
@@ -231,6 +231,6 @@ def train(path: str | Path, method: Method, data: Data, where: teachers.Layout, 
             replaced(loop, "compile_block", block):
         job = loop.Job(method, where, ledger, SeededBits(0) if bits is None else bits,
                        steps_per_call)
-        state = loop.train(job, placed(data, where, deal), start(where, given), steps,
+        state = loop.train(job, placed(data, where, deal), start(where, planted), steps,
                            loop.Hooks(**hooks))
     return state, ledger

@@ -41,7 +41,7 @@ SLACK = 1 - 1e-6
 
 
 class Killed(BaseException):
-    """What ends a run at a moment; nothing catches it."""
+    """Ends a run at a moment; nothing catches it."""
 
 
 class Watched(OsBits):

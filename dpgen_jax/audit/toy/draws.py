@@ -54,9 +54,9 @@ def fresh(devices: int = 1) -> str:
             job = loop.Job(method, where, ledger, OsBits(), 3)
             state = loop.train(job, adversary.placed(data, where), state, adversary.STEPS)
         seen = np.asarray(state.public.seen)
-        heard = seen.copy()
-        heard[-1] = 0  # which the first query reads, when nothing is there yet
-        silent, _ = adversary.train(Path(folder, "silent"), method, data, where, given=heard,
+        previous = seen.copy()
+        previous[-1] = 0  # which the first query reads, when nothing is there yet
+        silent, _ = adversary.train(Path(folder, "silent"), method, data, where, planted=previous,
                                     bits=NoBits(0))
     rows = (seen - np.asarray(silent.public.seen)).reshape(-1, adversary.SHAPE[1])
     if again := len(rows) - len(np.unique(rows, axis=0)):

@@ -71,12 +71,12 @@ def audited() -> str:
     with tempfile.TemporaryDirectory() as place:
         root = Path(place, "run")
         written(root)
-        held = opened(root)
-        spending.chained(held, found)
-        spending.of_this_run(held, found)
-        spending.as_the_mechanism_says(held, found)
-        releases.against_releases(held, found)
-        spending.side_releases(held, found)
+        run = opened(root)
+        spending.chained(run, found)
+        spending.of_this_run(run, found)
+        spending.as_the_mechanism_says(run, found)
+        releases.against_releases(run, found)
+        spending.side_releases(run, found)
     return "; ".join(f"{finding.check}: {finding.detail}" for finding in found.made
                      if finding.verdict == Verdict.FAILS)
 

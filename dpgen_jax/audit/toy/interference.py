@@ -26,10 +26,10 @@ def separation() -> str:
         What differs beside what was released and the state of one unit; empty where nothing does.
     """
     method, where = adversary.build(), adversary.layout()
-    given = np.zeros((adversary.STEPS, *adversary.SHAPE), np.float32)
+    planted = np.zeros((adversary.STEPS, *adversary.SHAPE), np.float32)
     with tempfile.TemporaryDirectory() as folder:
         states, ledgers = zip(*(
-            adversary.train(Path(folder, name), method, data, where, given=given)
+            adversary.train(Path(folder, name), method, data, where, planted=planted)
             for name, data in zip("ab", adversary.neighbours(), strict=True)), strict=True)
     one, other = (dataclasses.replace(jax.device_get(state.public), seen=0) for state in states)
     if ledgers[0].steps_charged != ledgers[1].steps_charged:
@@ -68,20 +68,20 @@ def messages(devices: int = 1, chunk: int = 2) -> str:
         public = adversary.call(compiled, state, records, where, bits, 0, 1, units)[0]
         return np.asarray(public.seen[0], np.int64)
 
-    said = np.array([[total(records, unit) for unit in range(adversary.UNITS)]
+    added = np.array([[total(records, unit) for unit in range(adversary.UNITS)]
                      for records in pair])
-    moved = set(np.flatnonzero((said[0] != said[1]).any((1, 2))).tolist())
+    moved = set(np.flatnonzero((added[0] != added[1]).any((1, 2))).tolist())
     bound = method.mechanism.bound
     if moved != {adversary.owner()}:
         return f"the messages of units {sorted(moved)} moved, and one unit has the record"
-    longest = int((said**2).sum((2, 3)).max())
+    longest = int((added**2).sum((2, 3)).max())
     if longest > bound.squared_norm:
         return f"a unit adds a squared norm of {longest}; its bound is {bound.squared_norm}"
-    silent = np.flatnonzero(~said[0].any((1, 2)))
+    silent = np.flatnonzero(~added[0].any((1, 2)))
     if len(silent):
         return f"units {silent.tolist()} are never counted"
     together = total(pair[0], None)
-    return "" if np.array_equal(together, said[0].sum(0)) else (
+    return "" if np.array_equal(together, added[0].sum(0)) else (
         "the sum over all units is not the sum of their messages")
 
 
