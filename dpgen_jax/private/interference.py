@@ -26,7 +26,7 @@ its messages, int32 [S, B, D]."""
 
 @dataclasses.dataclass(frozen=True)
 class Moved:
-    """What a change of records did to one unit.
+    """The effect of a change of records on one unit.
 
     Attributes:
         unit: Its number.

@@ -12,9 +12,10 @@ import stat
 from collections.abc import Iterator
 
 from dpgen_jax.accountant import journal
-from dpgen_jax.audit.findings import Findings
+from dpgen_jax.audit.findings import Findings, Verdict
 from dpgen_jax.audit.folder.reading import Folder
 from dpgen_jax.audit.folder.unpacking import parts
+from dpgen_jax.core.platforms import WINDOWS
 
 MAY_HOLD = {"privacy.json", "statement.html", "README.txt", "README.md", "config.json",
             "generator.safetensors", "samples.png", "samples.csv", "marginals.png"}
@@ -40,6 +41,10 @@ def kept_private(folder: Folder, findings: Findings) -> None:
     if not private.is_dir():
         findings.found("private/ is there, and for its owner alone", False,
                        "it is missing: the run cannot be checked further, nor gone on with")
+        return
+    if WINDOWS:
+        findings.add("private/ and the ledger are for their owner alone", Verdict.UNCHECKED,
+                     "on Windows the folder in which the run lies decides who may read it")
         return
     open_to_others = [path for path in (folder.files.ledger, private, *private.rglob("*"))
                       if path.lstat().st_mode & 0o077 and not path.is_symlink()]

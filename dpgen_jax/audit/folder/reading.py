@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from dpgen_jax import methods
-from dpgen_jax.accountant import chain, files
+from dpgen_jax.accountant import chain, files, locking
 from dpgen_jax.accountant.totals import Account, Record
 from dpgen_jax.core.config import from_json
 from dpgen_jax.core.errors import one_line
@@ -176,9 +175,9 @@ def in_use(path: Path) -> bool:
     """
     try:
         with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
+            locking.give_up(locking.hold(path, file.fileno(), create=False), file.fileno())
+    except FileNotFoundError:  # no lock was ever taken
         return False
+    except OSError:  # locked, or nobody can tell
+        return True
     return False
