@@ -101,6 +101,7 @@ def test_every_command_is_in_the_reference_and_in_the_list_of_commands():
     commands = (ROOT / "docs/reference/commands.md").read_text()
     programs = {path.stem for path in (ROOT / "dpgen_jax").glob("*.py")} - {
         "__init__", "__main__", "version"}
+    programs |= {path.parent.name for path in (ROOT / "dpgen_jax").glob("*/__main__.py")}
     assert programs == COMMANDS.keys()
     assert [name for name in programs if f"command-help}} dpgen_jax.{name}\n" not in commands] == []
 
