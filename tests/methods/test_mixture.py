@@ -1,5 +1,5 @@
-"""The mixture of Gaussians: every phase through the real loop, what noise alone leaves, samples
-that have the moments that were released, and records that nobody would choose."""
+"""The mixture of Gaussians: every phase through the real loop, samples that have the
+moments that were released, and records that nobody would choose."""
 
 import dataclasses
 import functools
@@ -15,13 +15,10 @@ from sklearn.linear_model import LogisticRegression
 from dpgen_jax import data, presets
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import SeededBits
-from dpgen_jax.aggregation.moments import Moments
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.types import BudgetExceeded, ImageSpec, Method, Records, UserError
 from dpgen_jax.methods import mixture
 from dpgen_jax.methods.shared import gaussian_images
-from dpgen_jax.nets.frequencies import frequencies, n_frequencies, restored
-from dpgen_jax.nets.noisy_moments import edge, quantiles
 from dpgen_jax.presets import numbers
 from dpgen_jax.run import calibrate_config, lifecycle, loop
 from dpgen_jax.run.loop import initial_state
@@ -159,37 +156,6 @@ def test_every_phase_costs_the_same_and_the_last_goes_on():
         dataclasses.replace(built, phases=(built.phases[0], dearer.phases[1]))
 
 
-# What noise alone leaves.
-
-@pytest.mark.slow
-def test_noise_alone_is_below_its_edge():
-    """None of 100 matrices has an eigenvalue above 1.05 times the edge; below it lie as many as the
-    semicircle law says."""
-    size = 196
-    bound = Moments(blocks=1, square_blocks=1, length=size, shades=0, levels=40, first=5, count=0,
-                    tint=0, columns=2 * size + size * (size + 1) // 2, limit=10**9)
-    rng, sums = np.random.default_rng(0), jax.jit(bound.sums)
-    scale = 1000 / np.sqrt(bound.limit)
-    inside = []
-    for _ in range(100):
-        noise = np.round(1000 * rng.standard_normal((1, bound.columns), np.float32))
-        values = np.linalg.eigvalsh(np.asarray(sums(noise).second[0]))
-        values /= float(edge(size, bound.noise(scale)[3]))
-        assert np.abs(values).max() < 1.05
-        inside.append([np.mean(np.abs(values) < share) for share in (0.3, 0.7, 0.95)])
-    law = [2 / np.pi * (s * np.sqrt(1 - s * s) + np.arcsin(s)) for s in (0.3, 0.7, 0.95)]
-    np.testing.assert_allclose(np.mean(inside, 0), law, atol=0.01)
-
-
-def test_a_noisy_histogram_has_rising_quantiles():
-    rng = np.random.default_rng(0)
-    shares = np.array([0.7, 0, 0, 0.1, 0, 0, 0, 0.2])
-    found = np.asarray(quantiles(jnp.asarray(shares + 0.01 * rng.normal(size=8)), 400))
-    assert (np.diff(found) >= 0).all() and found[0] == 0 and found[-1] == 1
-    assert np.mean(found == 0) == pytest.approx(0.7, abs=0.03)
-    assert np.mean((found > 0.36) & (found < 0.51)) == pytest.approx(0.1, abs=0.05)
-
-
 # The generator.
 
 def test_sampled_vectors_have_the_moments_of_the_mixture():
@@ -211,18 +177,6 @@ def test_sampled_vectors_have_the_moments_of_the_mixture():
         own = places[labels == label]
         np.testing.assert_allclose(own.mean(0), mean, atol=0.15)
         np.testing.assert_allclose(own.T @ own / len(own), second, atol=0.08 * np.trace(second))
-
-
-@pytest.mark.parametrize("spec", [ImageSpec(5, 8, 1, 2), ImageSpec(6, 6, 3, 2)])
-def test_low_frequencies_are_orthonormal(spec):
-    for count in (2, 6):
-        eye = np.eye(n_frequencies(spec, count), dtype=np.float32)
-        basis = jax.jit(lambda v, count=count: restored(v, spec, count))(eye)
-        back = jax.jit(lambda x, count=count: frequencies(x, count))(basis)
-        np.testing.assert_allclose(back, eye, atol=1e-5)
-        flat = np.asarray(basis).reshape(len(eye), -1)
-        np.testing.assert_allclose(flat @ flat.T, eye, atol=1e-5)
-        assert np.ptp(flat[0]) < 1e-6
 
 
 # Sizes by formula, and what is refused.
