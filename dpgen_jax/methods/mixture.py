@@ -28,7 +28,7 @@ from typing import Any, Literal
 import jax.numpy as jnp
 
 from dpgen_jax.aggregation.mechanism import SumMechanism
-from dpgen_jax.aggregation.moment_grids import Asked, alike
+from dpgen_jax.aggregation.moment_grids import PhaseShares, alike
 from dpgen_jax.aggregation.moments import Moments
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
@@ -105,9 +105,9 @@ class Config(RecordUnits):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = {name: value for name in ("cells", "frequencies", "dimensions")
-                 if (value := getattr(self, name)) is not None}
-        require_positive(trust=self.trust, norm=self.norm, spread=self.spread, **given)
+        chosen = {name: value for name in ("cells", "frequencies", "dimensions")
+                  if (value := getattr(self, name)) is not None}
+        require_positive(trust=self.trust, norm=self.norm, spread=self.spread, **chosen)
         require_not_negative(whitening=self.whitening, prune=self.prune, warp=self.warp,
                              means=self.means)
         if self.warp >= 1:
@@ -156,10 +156,11 @@ def bounds(config: Config, spec: Spec) -> tuple[Moments, ...]:
     """Returns the bounds of the four kinds of rounds."""
     s = sizes(config, spec)
     all_cells, k = s.classes * s.cells, s.dimensions
-    phases = (Asked(blocks=s.classes, square_blocks=0, length=s.length, shades=s.shades, **CLASSES),
-              Asked(blocks=s.classes, square_blocks=1, length=s.length + 1, **SPREAD),
-              Asked(blocks=all_cells, square_blocks=0, length=k, **MEANS),
-              Asked(blocks=all_cells, square_blocks=all_cells, length=k, **CELLS))
+    phases = (PhaseShares(blocks=s.classes, square_blocks=0, length=s.length, shades=s.shades,
+                          **CLASSES),
+              PhaseShares(blocks=s.classes, square_blocks=1, length=s.length + 1, **SPREAD),
+              PhaseShares(blocks=all_cells, square_blocks=0, length=k, **MEANS),
+              PhaseShares(blocks=all_cells, square_blocks=all_cells, length=k, **CELLS))
     return alike(phases, config.sigma or 0.0, s.records, Relation(config.relation))
 
 
@@ -243,11 +244,11 @@ def verbs_of(config: Config, spec: Spec) -> tuple[dict[str, Any], ...]:
          "absorb": absorb_classes},
         {"ask": lambda key, public: public.means, "answer": answer(about_mean),
          "absorb": absorb_spread},
-        {"ask": asked(s, 0.0), "answer": answer(in_cell), "absorb": absorb_means},
-        {"ask": asked(s, s.whitening), "answer": answer(in_cell), "absorb": absorb_cells})
+        {"ask": cell_query(s, 0.0), "answer": answer(in_cell), "absorb": absorb_means},
+        {"ask": cell_query(s, s.whitening), "answer": answer(in_cell), "absorb": absorb_cells})
 
 
-def asked(s: Sizes, white: float) -> Callable[[Array, Public], Query]:
+def cell_query(s: Sizes, white: float) -> Callable[[Array, Public], Query]:
     """Returns the `ask` of the rounds of cells.
 
     Args:

@@ -20,7 +20,7 @@ from dpgen_jax.nets.noisy_moments import (
     towards_zero,
 )
 
-DRAWN = 1500
+POINTS_PER_CLASS = 1500
 """Points of a class on which its cells are found."""
 LEAST = 4
 """Directions that are kept whatever the noise."""
@@ -148,8 +148,8 @@ def spread(s: Sizes, key: Array, public: Public, sums: Sums, noise: Noise) -> Pu
     within = positive(jnp.diag(spectrum) - (share * places).T @ places)
     size = _sizes(sums.first[:, m] / safe / ENERGY, noise[2] / safe / ENERGY)
     k_points, k_cells = jax.random.split(key)
-    drawn = jax.random.normal(k_points, (s.classes, DRAWN, s.dimensions)) @ root(within).T
-    points = places[:, None] + jnp.sqrt(size)[:, None, None] * drawn
+    points = jax.random.normal(k_points, (s.classes, POINTS_PER_CLASS, s.dimensions))
+    points = places[:, None] + jnp.sqrt(size)[:, None, None] * (points @ root(within).T)
     centres = jax.vmap(lambda k, x: kmeans(k, x, s.cells))(
         jax.random.split(k_cells, s.classes), points)
     return dataclasses.replace(
