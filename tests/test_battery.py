@@ -180,7 +180,7 @@ def test_a_unit_that_has_nothing_but_empty_slots_adds_nothing(name):
 
 
 def opposites(shape):
-    """The worst pair of a mixture's first round: opposite vectors of one class, and other shades."""
+    """The worst pair of a mixture's first round: opposite vectors, and other shades."""
     pair = jnp.zeros((2, *shape)).at[0, 0, 1].set(1.0).at[1, 0, 1].set(-1.0)
     return pair.at[0, 0, -1].set(1.0).at[1, 0, -2].set(1.0)
 

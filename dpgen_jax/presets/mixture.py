@@ -1,7 +1,7 @@
 """Named configurations of the mixture of Gaussians.
 
-What the presets of MNIST and Fashion-MNIST set beyond the formulas of `methods.mixture` was chosen on
-10,000 of the training images. No test image was looked at. How far images are moved (`warp`) is
+What the presets of MNIST and Fashion-MNIST set beyond the formulas of `methods.mixture` was chosen
+on 10,000 of the training images. No test image was looked at. How far images are moved (`warp`) is
 knowledge about digits and garments.
 """
 

@@ -1,4 +1,4 @@
-"""What noise alone leaves of moments and histograms, and the frequencies of images."""
+"""Noisy moments and histograms, of noise alone too, and the frequencies of images."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""What a record answers to the queries of a mixture of Gaussians: all of it is private."""
+"""The private answers of a record to the queries of a mixture of Gaussians."""
 
 from __future__ import annotations
 

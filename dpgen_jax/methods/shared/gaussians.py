@@ -25,7 +25,7 @@ POINTS_PER_CLASS = 1500
 LEAST = 4
 """Directions that are kept whatever the noise."""
 ENERGY = 0.3
-"""What the square of a length is multiplied by where it stands beside the vector."""
+"""The factor of the square of a length beside the vector itself."""
 Noise = tuple[float, float, float, float]
 """As `Moments.noise` returns it."""
 
