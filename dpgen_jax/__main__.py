@@ -18,6 +18,7 @@ COMMANDS = {
     "evaluate": "measures a release against held-out records",
     "compare": "writes one page that compares evaluated runs",
     "account": "computes what a configuration costs, or what a run has spent",
+    "audit": "attacks what is promised: a mechanism, a training, a run, planted faults",
     "publish": "publishes a bound on what a run's votes cost, once, at a cost",
     "features": "turns images into features by a network whose weights you have",
     "schema": "drafts the schema of a CSV file, or buys its private entries",

@@ -142,7 +142,7 @@ def command(argv: list[str]) -> int | None:
     cli.use_all_cores()
     chosen = choose(method, words)
     from dpgen_jax.run import lifecycle, protection
-    from dpgen_jax.run.progress import Notices
+    from dpgen_jax.run.progress import OUT_OF_TIME, Notices
 
     args, clients = chosen.args, chosen.args.clients
     if isinstance(args, TrainClients) and cli.peek(chosen.words, "--clients") is not None:
@@ -159,7 +159,9 @@ def command(argv: list[str]) -> int | None:
             tell(line)
         return None
     lifecycle.run(request, dataset, notices=notices)
-    return cli.INCOMPLETE if notices.failures else None
+    if notices.failures:
+        return cli.INCOMPLETE
+    return OUT_OF_TIME if notices.out_of_time else None
 
 
 def choose(method: str, words: list[str]) -> Chosen:

@@ -99,16 +99,20 @@ class Compiled:
 
     def run(self, data, hears: float = 1.0, only: int | None = None, steps: int = STEPS):
         """(public, units' state [U, ...]) after some steps. only: the one unit that counts."""
+        public, units, *_ = self.block(*self.arguments(data, hears, only, steps))
+        return jax.device_get((public, unseal(units).state))
+
+    def arguments(self, data, hears: float = 1.0, only: int | None = None, steps: int = STEPS):
+        """The arguments of the block."""
         where, n = self.layout, self.layout.n_units
         public = dataclasses.replace(self.public, hears=np.float32(hears))
         units, ids = self.units, self.units.id
         private_inputs, bits, cohorts = self.inputs(only)
         if only is not None and not where.sampled:
             units = dataclasses.replace(units, id=np.where(ids == only, ids, n).astype(np.int32))
-        public, units, *_ = self.block(
-            jax.device_put(public, where.replicated), Private(jax.device_put(units, where.by_unit)),
-            data, private_inputs, bits, cohorts, jax.random.key(5), 0, steps)
-        return jax.device_get((public, unseal(units).state))
+        return (jax.device_put(public, where.replicated),
+                Private(jax.device_put(units, where.by_unit)),
+                data, private_inputs, bits, cohorts, jax.random.key(5), 0, steps)
 
     def inputs(self, only: int | None):
         """Private inputs, noise bits and cohorts of all steps. Where units are sampled they are all
@@ -197,3 +201,12 @@ def test_one_record_changes_one_message(case):
     bound = built.method.mechanism.inner.bound
     moved = (alone[0][owner].astype(np.int64) - alone[1][owner]) ** 2
     assert moved.sum() <= bound.squared_sensitivity()
+
+
+@cases
+def test_a_block_lowers_for_accelerators(case):
+    """On a machine that has none, and nothing in it waits for the host."""
+    built = compiled(case)
+    traced = built.block.trace(*built.arguments(placed(case, False)[0]))
+    text = traced.lower(lowering_platforms=("cuda", "tpu")).as_text()
+    assert "stablehlo.while" in text and "callback" not in text

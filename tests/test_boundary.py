@@ -23,16 +23,18 @@ OPENERS = {"unseal", "_sealed"}
 MAY_IMPORT = {
     "core/": {"core"},
     "core/errors.py": set(),
-    "core/atomic.py": set(),
+    "core/platforms.py": set(),
+    "core/atomic.py": {"core.platforms"},
     "core/terms.py": set(),
     "core/schema.py": set(),
     "core/subjects.py": set(),
     "core/data_options.py": set(),
-    "core/reading.py": {"core.errors"},
+    "core/reading.py": {"core.errors", "core.platforms"},
     # aggregation for a type annotation only
     "core/types.py": {"core.errors", "core.schema", "aggregation"},
     "core/config.py": {"core.types"},
-    "accountant/": {"accountant", "core.atomic", "core.errors", "core.reading", "core.terms"},
+    "accountant/": {"accountant", "core.atomic", "core.errors", "core.platforms", "core.reading",
+                    "core.terms"},
     "private/": {"private", "core.types", "core.terms", "core.checks", "core.reading",
                  "core.subjects",
                  "accountant.pate", "accountant.pate_laplace", "accountant.topagg"},
@@ -58,11 +60,14 @@ MAY_IMPORT = {
     # the glue of a run: it handles sealed values and opens none
     "run/": {"run", "release", "core", "methods", "presets", "private", "aggregation",
              "accountant", "data", "evaluation.networks", "nets.classifiers", "version"},
+    # attacks: they see of a run what its data holder sees, and open nothing
+    "audit/": {"audit", "core", "accountant", "aggregation", "data", "evaluation", "federated",
+               "methods", "nets", "presets", "private", "release", "run", "version"},
     # the server's and the client's own glue; of its files only answer.py opens anything
     "federated/": {"federated", "accountant", "aggregation.bits", "aggregation.local", "core",
                    "data", "methods", "private", "release", "run"},
 }
-OUTSIDE = {"accountant/": {"numpy", "scipy", "dp_accounting"}, "core/errors.py": set(),
+OUTSIDE = {"accountant/": {"numpy", "scipy", "dp_accounting", "filelock"}, "core/errors.py": set(),
            "core/terms.py": set()}
 METHODS_NEVER = {"numpy.random", "secrets", "random"}
 

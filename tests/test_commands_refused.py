@@ -1,4 +1,4 @@
-"""What a training command refuses, in one line that names the mend."""
+"""Requests that a training command refuses, in one line that names the mend."""
 
 import re
 import struct

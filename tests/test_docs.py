@@ -25,7 +25,7 @@ def named(path: Path) -> str:
 
 
 def code(text: str) -> list[str]:
-    """What a page shows as code: each line of a block, and each span between backticks."""
+    """Return the code that a page shows: each line of a block, and each span between backticks."""
     blocks = re.findall(r"^```[^\n]*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     rest = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     spans = [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", rest)]
@@ -101,6 +101,7 @@ def test_every_command_is_in_the_reference_and_in_the_list_of_commands():
     commands = (ROOT / "docs/reference/commands.md").read_text()
     programs = {path.stem for path in (ROOT / "dpgen_jax").glob("*.py")} - {
         "__init__", "__main__", "version"}
+    programs |= {path.parent.name for path in (ROOT / "dpgen_jax").glob("*/__main__.py")}
     assert programs == COMMANDS.keys()
     assert [name for name in programs if f"command-help}} dpgen_jax.{name}\n" not in commands] == []
 

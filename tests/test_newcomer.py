@@ -1,4 +1,4 @@
-"""What a person types who has read the README alone: methods and presets that nobody named, bare
+"""Commands of a person who has read the README alone: methods and presets that nobody named, bare
 paths, and runs that know what they were trained on."""
 
 import dataclasses

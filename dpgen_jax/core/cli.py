@@ -29,8 +29,9 @@ def main(command: Callable[[list[str]], int | None]) -> None:
     """Runs a command on the arguments of the process, and exits as it ended.
 
     The exit code is 0, or 2 on a usage or data error, 3 without budget for a step, 4 (which the
-    command returns) where a release was written and something beside it failed, 130 after a second
-    Ctrl-C, and 143 (129) where SIGTERM (SIGHUP) ended it.
+    command returns) where a release was written and something beside it failed, 75 (likewise)
+    where a time limit ended a run that can go on, 130 after a second Ctrl-C, and 143 (129) where
+    SIGTERM (SIGHUP) ended it.
 
     Args:
         command: From the arguments to an exit code, None for 0.

@@ -51,10 +51,15 @@ class Runtime:
     """time between checkpoints; one is always written at the end"""
     keep_checkpoints: int = 2
     """checkpoints to keep"""
+    max_minutes: float = 0.0
+    """minutes of training after which the run stops by itself, with a release; 0: no limit"""
+    on_term: Literal["release", "checkpoint"] = "release"
+    """what SIGTERM leaves behind: a release, or, where seconds count, only a checkpoint"""
 
     def __post_init__(self) -> None:
         for name, least in (("devices", 0), ("chunk", 0), ("steps_per_call", 0),
-                            ("checkpoint_minutes", 0), ("keep_checkpoints", 1)):
+                            ("checkpoint_minutes", 0), ("keep_checkpoints", 1),
+                            ("max_minutes", 0)):
             if not getattr(self, name) >= least:
                 raise UserError(f"{name} is {getattr(self, name)}; it must be {least} or above")
 

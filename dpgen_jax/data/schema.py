@@ -98,8 +98,8 @@ def document(source: str) -> Any:
     Raises:
         UserError: A file cannot be read.
     """
-    held = yaml_text.document(source)
-    columns = held.get("columns") if isinstance(held, dict) else None
+    loaded = yaml_text.document(source)
+    columns = loaded.get("columns") if isinstance(loaded, dict) else None
     for entries in columns.values() if isinstance(columns, dict) else ():
         place = entries.get("categories") if isinstance(entries, dict) else None
         if isinstance(place, dict) and list(place) == ["file"] and isinstance(place["file"], str):
@@ -111,7 +111,7 @@ def document(source: str) -> Any:
                 raise UserError(f"{path} cannot be read ({error}); give a text file in UTF-8 with "
                                 "a category a line") from error
             entries["categories"] = [line.strip() for line in text.splitlines() if line.strip()]
-    return held
+    return loaded
 
 
 def packaged(name: str) -> Schema:

@@ -185,9 +185,9 @@ def _table(release: Release, spec: TableSpec, dataset: Dataset, options: Evaluat
         raise UserError("--inception-weights is for images; this release makes a table")
     draw = _once(lambda n, seed: delivered(release, spec, n, seed))
     parts = [table_scores.utility(draw, _test(dataset), _train(dataset), spec, options, log)]
-    asked = model.tables(release.method, release.config, spec, release.model, release.privacy)
-    if asked:
-        parts.append({"asked": [table._asdict() for table in asked], "seconds": {}})
+    tables = model.tables(release.method, release.config, spec, release.model, release.privacy)
+    if tables:
+        parts.append({"asked": [table._asdict() for table in tables], "seconds": {}})
     if spec.constraints:
         parts.append(_timed("constraints", lambda: {
             "constraints": _mended(release, parts[0]["n_samples"])}))

@@ -71,13 +71,13 @@ def run(request: Request, spec: Spec, exchange: Exchange, log: Log = tell,
             interruptible() as stop:
         session = Session(request, terms, method, files, ledger, notices, log)
         state = session.train(exchange, stop)
-        if not state.step and stop():
+        if not state.step and stop.reason:
             raise stages.nothing_released(files, stop)
         if not state.step:
             raise BudgetExceeded("the budget allows no step, or nobody answered: there is no "
                                  "generator to release")
         if state.step < request.config.steps:
-            why = "you interrupted it" if stop() else "the budget allows no further round"
+            why = stop.reason or "the budget allows no further round"
             log(f"stopped at step {state.step} of {request.config.steps}: {why}")
         return session.release(state)
 

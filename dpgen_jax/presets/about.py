@@ -13,7 +13,7 @@ from dpgen_jax import methods
 
 @dataclasses.dataclass(frozen=True)
 class About:
-    """What a person needs to choose a method.
+    """The facts by which a person chooses a method.
 
     Attributes:
         data: The kinds of data for which it has presets.

@@ -67,6 +67,6 @@ def _images(release: Release) -> Drawings:
 
 
 def _table(release: Release, spec: TableSpec) -> Drawings:
-    drawn = functools.cache(lambda: release.sample(ROWS))
-    return {"samples.csv": lambda path: export.write_csv(path, *drawn(), spec),
-            "marginals.png": lambda path: plots.marginals(spec, *drawn(), path)}
+    sample = functools.cache(lambda: release.sample(ROWS))
+    return {"samples.csv": lambda path: export.write_csv(path, *sample(), spec),
+            "marginals.png": lambda path: plots.marginals(spec, *sample(), path)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import sys
 import time
@@ -21,21 +22,48 @@ BURST = 1.0
 """Seconds within which another signal is part of the first request: a terminal that closes sends
 SIGHUP twice, through the shell and by itself, and `timeout` sends SIGTERM twice."""
 
+OUT_OF_TIME = 75
+"""Exit code of a run that its own time limit ended and that can go on: EX_TEMPFAIL of sysexits.h,
+"try again"."""
+
 
 class Stop:
     """A request to stop, which a run looks at between blocks of steps.
 
     Attributes:
         signal: The signal that asked; None: nobody did.
+        out_of_time: Whether the run's time was over, or too short for another block.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, minutes: float = 0.0) -> None:
+        """Starts the clock.
+
+        Args:
+            minutes: The time of the run; 0: no limit.
+        """
         self.signal: int | None = None
+        self.out_of_time = False
         self._since = 0.0
+        self._end = time.monotonic() + 60 * minutes if minutes else math.inf
+        self._last_look = math.inf
 
     def __call__(self) -> bool:
-        """Returns whether the run was asked to stop."""
-        return self.signal is not None
+        """Returns whether the run must stop.
+
+        It is asked between blocks: the time from one question to the next is what a further block
+        would take, and one that would end too late is not begun.
+        """
+        now = time.monotonic()
+        block, self._last_look = max(0.0, now - self._last_look), now
+        self.out_of_time |= now + block > self._end
+        return self.signal is not None or self.out_of_time
+
+    @property
+    def reason(self) -> str:
+        """Why the run was stopped, in words; empty where it was not."""
+        if self.signal is not None:
+            return "you interrupted it"
+        return "the time of --max-minutes is over" if self.out_of_time else ""
 
     @property
     def exit_code(self) -> int:
@@ -57,19 +85,22 @@ class Stop:
 
 
 @contextmanager
-def interruptible() -> Iterator[Stop]:
+def interruptible(minutes: float = 0.0) -> Iterator[Stop]:
     """Notes the first Ctrl-C, SIGTERM, SIGHUP or CTRL_BREAK; a second one stops at once.
 
     What the parent ignores, as `nohup` does SIGHUP, stays ignored. Outside the main thread (some
     notebooks) signals are left as they are.
 
+    Args:
+        minutes: The time after which the run is to stop by itself; 0: no limit.
+
     Yields:
-        Whether the run was asked to stop.
+        Whether the run must stop.
 
     Raises:
         SystemExit: At the end, with the signal's exit code, after one that was not Ctrl-C.
     """
-    stop, before = Stop(), {}
+    stop, before = Stop(minutes), {}
     with contextlib.suppress(ValueError):  # not the main thread
         for number in SIGNALS:
             if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
@@ -88,11 +119,13 @@ class Notices:
 
     Attributes:
         failures: The lines about what failed without stopping the run.
+        out_of_time: Whether the run ended early because its time was over.
     """
 
     def __init__(self, write: Callable[[str], None] = lambda line: tell(line, sys.stderr)):
         self._write = write
         self.failures: list[str] = []
+        self.out_of_time = False
 
     def private(self, line: str) -> None:
         """Writes a line that only the data holder may read."""

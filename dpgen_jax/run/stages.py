@@ -7,6 +7,7 @@ asked, the folder is made, the ledger is opened, and only then is anything charg
 from __future__ import annotations
 
 import dataclasses
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,19 +18,20 @@ import jax
 from dpgen_jax import methods
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import BitSource, OsBits, SeededBits
+from dpgen_jax.core.platforms import shortfall
 from dpgen_jax.core.types import BudgetExceeded, Private, Records, TableSpec, UserError
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private import teachers
 from dpgen_jax.private.partition import Partition
 from dpgen_jax.release import guarantee, statement
 from dpgen_jax.release.bundle import Release
-from dpgen_jax.run import folder, protection, resume, side_releases, spending
+from dpgen_jax.run import checkpoint, folder, protection, resume, side_releases, spending
 from dpgen_jax.run.finish import finish
 from dpgen_jax.run.folder import RunFolder
 from dpgen_jax.run.loop import State
 from dpgen_jax.run.monitor import Monitor
 from dpgen_jax.run.planning import Log, Plan, summary
-from dpgen_jax.run.progress import Notices, Stop, interruptible
+from dpgen_jax.run.progress import OUT_OF_TIME, Notices, Stop, interruptible
 from dpgen_jax.run.training import Training
 
 
@@ -110,7 +112,9 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
         partition = resume.identity(files, plan.records, plan.assign, request.resume, request.seed)
         ledger = resume.ledger(files, mechanism, plan.public_config, request.resume, witness(files))
     log(f"run folder: {files.root}")
-    with ledger, interruptible() as stop:
+    if missing := shortfall():
+        log(missing)
+    with ledger, interruptible(request.runtime.max_minutes) as stop:
         yield Begun(partition, ledger, stop, notices)
 
 
@@ -175,8 +179,13 @@ def train(plan: Plan, begun: Begun, dealt: Dealt, log: Log) -> Trained:
     if not state.step:
         raise nothing_released(plan.files, begun.stop)
     if state.step < planned:
-        log(f"stopped at step {state.step} of {planned}: {_why(begun.stop, fault)}")
+        why = "it cannot go on" if fault else (
+            begun.stop.reason or "the budget allows no further step")
+        log(f"stopped at step {state.step} of {planned}: {why}")
+    _leave_where_seconds_count(training, state)
     state = training.post_train(state, last_key(state, plan.config))
+    _leave_where_seconds_count(training, state)
+    begun.notices.out_of_time = begun.stop.out_of_time
     if state.post_step < post_steps:
         log(f"the generator was trained for {state.post_step} of {post_steps} steps; "
             f"to train it to the end, at no cost in privacy: {folder.go_on(plan.files.root)}")
@@ -237,10 +246,13 @@ def last_key(state: Any, config: Any) -> jax.Array:
 
 def nothing_released(files: RunFolder, stop: Stop) -> UserError:
     """Returns the error of a run that made no step."""
-    if stop():
-        error = UserError("interrupted before the first step: there is no generator to release; "
+    if stop.reason:
+        what = "out of time" if stop.signal is None else "interrupted"
+        error = UserError(f"{what} before the first step: there is no generator to release; "
                           f"to go on: {folder.go_on(files.root)}")
         error.exit_code = stop.exit_code or error.exit_code
+        if stop.signal is None and checkpoint.steps(files.checkpoints):  # of the pretraining
+            error.exit_code = OUT_OF_TIME
         return error
     return BudgetExceeded(f"what {files.ledger} holds leaves no budget for a step, and there is no "
                           "generator to release; start a new run, whose epsilon adds to this one's")
@@ -270,8 +282,12 @@ def _steps(plan: Plan, training: Training, dealt: Dealt) -> tuple[State, Excepti
                           sys.maxsize if open_ended else plan.config.steps)
 
 
-def _why(stop: Stop, fault: Exception | None) -> str:
-    """Why a run made fewer steps than it was to."""
-    if fault:
-        return "it cannot go on"
-    return "you interrupted it" if stop() else "the budget allows no further step"
+def _leave_where_seconds_count(training: Training, state: State) -> None:
+    """Ends a run that SIGTERM stopped with a checkpoint alone, where the user wants it so."""
+    if training.stop.signal != signal.SIGTERM or training.runtime.on_term != "checkpoint":
+        return
+    training.keep(state)
+    error = UserError(f"stopped by SIGTERM at step {state.step}, with a checkpoint and no release, "
+                      f"as --on-term asks; to go on: {folder.go_on(training.files.root)}")
+    error.exit_code = training.stop.exit_code
+    raise error

@@ -172,8 +172,8 @@ def test_sampled_vectors_have_the_moments_of_the_mixture():
     model = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), {
         "centre": np.arange(9.0), "basis": basis, "mean": means, "root": roots, "weight": weight})
     labels = np.arange(n, dtype=np.int32) % 2
-    drawn = np.asarray(jax.jit(gaussians.unshaded)(model, jax.random.key(0), labels))
-    places = (drawn - np.arange(9.0)) @ basis
+    points = np.asarray(jax.jit(gaussians.unshaded)(model, jax.random.key(0), labels))
+    places = (points - np.arange(9.0)) @ basis
     for label in (0, 1):
         share = weight[label] / weight[label].sum()
         mean = share @ means[label]

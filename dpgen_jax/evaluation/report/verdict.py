@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from dpgen_jax.evaluation.report.render import is_leaf, label, number
 from dpgen_jax.evaluation.scores import percent
+from dpgen_jax.release.render import is_leaf, label, number
 
 NAMED = 2
 """The most classes or columns that the sentence names."""
@@ -26,7 +26,7 @@ class Bounded(NamedTuple):
     name: str
     value: str
     bounds: str
-    """What it lies between, in words."""
+    """The values between which it lies, in words."""
 
 
 class Use(NamedTuple):
@@ -34,7 +34,7 @@ class Use(NamedTuple):
 
     metric: str
     what: str
-    """What was averaged, or predicted."""
+    """The scores that were averaged, or the column that was predicted."""
     synthetic: float
     std: float
     real: float | None

@@ -1,0 +1,169 @@
+"""Attacks what is promised: the mechanism, a whole training, a run folder, and planted faults.
+
+    python -m dpgen_jax.audit METHOD [--preset NAME] [--seconds S]         the mechanism; no data
+    python -m dpgen_jax.audit METHOD --dataset D --canaries N              a whole training, one run
+    python -m dpgen_jax.audit RUN [--dataset D]                            a run folder
+    python -m dpgen_jax.audit --faults                                     faults that are planted
+
+It exits with 0 only where all checks were made and hold.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypeVar
+
+from dpgen_jax import methods, presets
+from dpgen_jax.audit.findings import Log, Report
+from dpgen_jax.core import cli
+from dpgen_jax.core.config import to_json
+from dpgen_jax.core.console import program, tell
+from dpgen_jax.core.data_options import DataOptions
+from dpgen_jax.core.errors import UserError
+
+Config = TypeVar("Config")
+
+
+@dataclasses.dataclass(frozen=True)
+class OfMethod(Generic[Config]):
+    """The flags of `audit METHOD`; the method's configuration is part of them."""
+
+    preset: str
+    """a preset of the method, which gives all other flags their values"""
+    epsilon: float
+    """the promise"""
+    delta: float
+    """of the same promise"""
+    config: Annotated[Config, cli.FLAT]
+    seconds: float = 100.0
+    """how long the mechanism is attacked; more certifies more"""
+    dataset: str | None = None
+    """train on this data set, with canaries among its records; no data are read if left out"""
+    canaries: int | None = None
+    """with --dataset: how many canaries are put among the records"""
+    out: Path | None = None
+    """folder for audit.json and the picture; audits/METHOD-PRESET if left out"""
+    json: bool = False
+    """print JSON"""
+    data: Annotated[DataOptions, cli.FLAT] = DataOptions()
+
+
+@dataclasses.dataclass(frozen=True)
+class OfFolder:
+    """The flags of `audit RUN`."""
+
+    dataset: str | None = None
+    """the data set that was trained on, to replay the run on neighbours of it"""
+    out: Path | None = None
+    """folder for audit.json; RUN/audit if left out"""
+    json: bool = False
+    """print JSON"""
+    data: Annotated[DataOptions, cli.FLAT] = DataOptions()
+
+
+@dataclasses.dataclass(frozen=True)
+class OfFaults:
+    """The flags of `audit --faults`."""
+
+    faults: bool = True
+    """plant every fault, and say which attack caught it"""
+    only: tuple[str, ...] = ()
+    """names of faults; all if left out"""
+    out: Path | None = None
+    """folder for audit.json; audits/faults if left out"""
+    json: bool = False
+    """print JSON"""
+
+
+def command(argv: list[str]) -> int | None:
+    """Runs the audit that the arguments name, prints it and writes audit.json.
+
+    Args:
+        argv: The arguments after the command's name.
+
+    Returns:
+        The exit code: 0, `findings.FAILED` or `findings.UNDECIDED`.
+
+    Raises:
+        UserError: Bad arguments, a folder that is no run, or data that cannot be read.
+    """
+    if not argv or argv[0] in ("-h", "--help"):
+        print(__doc__.strip())
+        print(f"\nflags of each: {program('audit')} METHOD --help")
+        return None
+    cli.use_all_cores()
+    if any(word == "--faults" or word.startswith("--only") for word in argv):
+        return _faults(argv)
+    name, rest = cli.split_method(argv, "")
+    if not name:
+        raise UserError(f"name a method, a run folder or --faults first, got {' '.join(argv)}")
+    if name not in methods.NAMES and Path(name).is_dir():
+        return _folder(Path(name), rest)
+    return _method(name, rest)
+
+
+def _method(method: str, argv: list[str]) -> int:
+    flags: Any = OfMethod  # of which configuration is known at run time alone
+    module = methods.get(method)
+    name, preset = presets.get(method, cli.peek(argv, "--preset"))
+    args = cli.parse(
+        flags[module.Config], argv, program("audit", method),
+        "Attacks the mechanism of a method as a run would compile it; with --dataset and "
+        f"--canaries a whole training. Presets: {', '.join(presets.all_of(method))}.",
+        default=OfMethod(name, preset.epsilon, preset.delta, preset.config))
+    if (args.dataset is None) != (args.canaries is None):
+        raise UserError("a training is audited with both --dataset and --canaries; leave out both "
+                        "to audit the mechanism")
+    if not 0 < args.seconds < float("inf"):
+        raise UserError(f"--seconds is {args.seconds}; give a number above 0")
+    log = _log(args.json)
+    if args.dataset is None:
+        from dpgen_jax.audit import mechanism
+
+        report = mechanism.of_preset(method, preset, args.config, args.epsilon, args.delta,
+                                     args.seconds, log)
+    else:
+        from dpgen_jax.audit import training
+
+        report = training.of_method(method, preset, args.config, args.epsilon, args.delta,
+                                    args.dataset, args.data, args.canaries, log)
+    return _finish(report, args.out or Path("audits") / f"{method}-{name}", args.json)
+
+
+def _folder(root: Path, argv: list[str]) -> int:
+    from dpgen_jax.audit import run_folder
+
+    args = cli.parse(OfFolder, argv, program("audit", "RUN"),
+                     "Checks whether everything that a run folder says of itself is so; with "
+                     "--dataset also that one record moves one unit alone.")
+    report = run_folder.of_folder(root, args.dataset, args.data, _log(args.json))
+    return _finish(report, args.out or root / "audit", args.json)
+
+
+def _faults(argv: list[str]) -> int:
+    from dpgen_jax.audit import faults
+
+    args = cli.parse(OfFaults, argv, program("audit"),
+                     "Plants every fault of the catalogue, and says which attack caught it.")
+    report = faults.all_of(args.only, _log(args.json))
+    return _finish(report, args.out or Path("audits") / "faults", args.json)
+
+
+def _log(as_json: bool) -> Log:
+    """Prints lines to stdout; none where JSON is printed."""
+    return (lambda line: None) if as_json else tell
+
+
+def _finish(report: Report, out: Path, as_json: bool) -> int:
+    """Writes and prints a report; its exit code."""
+    from dpgen_jax.audit import writing
+
+    path = writing.write(report, out)
+    if as_json:
+        print(json.dumps(to_json(report.record()), indent=1))
+    else:
+        for line in (str(path), *report.lines()):
+            tell(line)
+    return report.exit_code

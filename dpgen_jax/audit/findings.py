@@ -1,0 +1,153 @@
+"""The findings of an audit, one for each check, and the report of all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dpgen_jax.version import __version__
+
+FAILED, UNDECIDED = 5, 6
+"""exit codes: a check fails; or none fails, and one could not be made"""
+ALARM = 1e-6
+"""The chance of a false alarm, at most, that a check which says "fails" may have."""
+
+Log = Callable[[str], None]
+"""Prints a line of an audit."""
+
+
+class Verdict(enum.StrEnum):
+    """The outcome of a check."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    UNCHECKED = "cannot be checked"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Finding:
+    """The finding of one check.
+
+    Attributes:
+        check: What was checked, in a few words.
+        verdict: What came of it.
+        detail: What was seen, or why the check cannot be made; one line.
+        measure: What `claimed` and `certified` are of, as "mu" or "epsilon at delta 1e-05".
+        claimed: The upper bound that the code claims.
+        certified: The lower bound that the attack certifies.
+        confidence: Of `certified`.
+        seconds: What the check took.
+    """
+
+    check: str
+    verdict: Verdict
+    detail: str = ""
+    measure: str = ""
+    claimed: float | None = None
+    certified: float | None = None
+    confidence: float | None = None
+    seconds: float = 0.0
+
+    @property
+    def share(self) -> float | None:
+        """The share of the claim that is certified; None without a claim above 0."""
+        if not self.claimed or self.certified is None:
+            return None
+        return self.certified / self.claimed
+
+    def line(self) -> str:
+        """Returns the finding in a line."""
+        numbers = [self.detail] * bool(self.detail)
+        if self.claimed is not None and self.certified is not None:
+            share = f" ({self.share:.0%})" if self.share is not None else ""
+            numbers = [f"{self.measure} claimed {self.claimed:.4g}, certified "
+                       f"{self.certified:.4g}{share} at confidence {self.confidence:g}", *numbers]
+        words = f": {'; '.join(numbers)}" if numbers else ""
+        return f"{self.verdict:17} {self.check}{words} [{self.seconds:.1f} s]"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Report:
+    """All findings of one audit.
+
+    Attributes:
+        subject: What was audited, in a few words.
+        findings: One for each check, in their order.
+        limits: What no check of this audit can see, a line each.
+        facts: The settings of the audit, by name, for the file.
+        curves: Trade-off curves for the picture, by name: lists "false_positives" and
+            "false_negatives" of equal length; none for no picture.
+        closing: The last line; by default the counts of verdicts.
+    """
+
+    subject: str
+    findings: tuple[Finding, ...]
+    limits: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    curves: Mapping[str, Mapping[str, list[float]]] = dataclasses.field(default_factory=dict)
+    closing: str = ""
+
+    def count(self, verdict: Verdict) -> int:
+        """Returns how many checks came to a verdict."""
+        return sum(finding.verdict == verdict for finding in self.findings)
+
+    @property
+    def exit_code(self) -> int:
+        """0 only where there are checks and all hold."""
+        if self.count(Verdict.FAILS):
+            return FAILED
+        return 0 if self.findings and not self.count(Verdict.UNCHECKED) else UNDECIDED
+
+    @property
+    def last_line(self) -> str:
+        """The closing line."""
+        counts = ", ".join(f"{self.count(verdict)} {verdict}" for verdict in Verdict)
+        return self.closing or f"{self.subject}: {counts}"
+
+    def lines(self) -> list[str]:
+        """Returns the report in lines, without the findings, which are printed as they come."""
+        return [*(f"not seen by this audit: {limit}" for limit in self.limits), self.last_line]
+
+    def record(self) -> dict[str, Any]:
+        """Returns the report as plain values, as its file holds it."""
+        return {"subject": self.subject, "version": __version__, "exit_code": self.exit_code,
+                "findings": [{**dataclasses.asdict(finding), "verdict": str(finding.verdict)}
+                             for finding in self.findings],
+                "limits": list(self.limits), "facts": dict(self.facts),
+                "curves": {name: dict(curve) for name, curve in self.curves.items()}}
+
+
+class Findings:
+    """Collects findings, and prints each as it comes.
+
+    Attributes:
+        made: The findings so far.
+    """
+
+    def __init__(self, log: Log):
+        self._log, self._since = log, time.monotonic()
+        self.made: list[Finding] = []
+
+    def add(self, check: str, verdict: Verdict, detail: str = "", **numbers: Any) -> Finding:
+        """Adds a finding; it took the time since the one before, unless `seconds` says another.
+
+        Args:
+            check: What was checked, in a few words.
+            verdict: What came of it.
+            detail: What was seen, or why the check cannot be made; one line.
+            **numbers: Further fields of `Finding`.
+        """
+        now = time.monotonic()
+        seconds, self._since = now - self._since, now
+        finding = Finding(check=check, verdict=verdict, detail=detail,
+                          **{"seconds": seconds, **numbers})
+        self.made.append(finding)
+        self._log(finding.line())
+        return finding
+
+    def found(self, check: str, holds: bool, detail: str = "", **numbers: Any) -> Finding:
+        """Adds a finding that holds or fails."""
+        return self.add(check, Verdict.HOLDS if holds else Verdict.FAILS, detail, **numbers)
