@@ -1,4 +1,4 @@
-"""What is kept of noisy deviations: nothing of noise, all of what stands out of it."""
+"""Noisy deviations: nothing of noise is kept, and all of what stands out of it."""
 
 import functools
 

@@ -74,7 +74,7 @@ class Plan:
 
     @property
     def first_label(self) -> float:
-        """Of the first step, what the histogram of the class gets."""
+        """The share of the first step that the histogram of the class gets."""
         return max(self.label_part * (self.classes > 1), 1 / (self.d + 1))
 
     @property

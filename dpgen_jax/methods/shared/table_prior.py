@@ -1,4 +1,4 @@
-"""How a class deviates from all in a column: what noisy counts say of it, and no more.
+"""Expected deviations of a class from all records in a column, given noisy counts.
 
 Deviations and noise are taken for Gaussian. In a number the ratio of a class's density to that of
 all changes smoothly with the log odds of the rank, which leaves both tails free; each category has
@@ -23,15 +23,15 @@ SCALES = np.array([0.0, *np.geomspace(0.05, 12.8, 9)], np.float32)
 REACH = 2.0
 """Log odds of the rank over which one ratio tells of another."""
 SLOPE = 0.7
-"""Of the variance of a ratio, what is a slope along the log odds; the rest is rough."""
+"""The share of the variance of a ratio that is a slope along the log odds; the rest is rough."""
 ODDS = np.pi**2 / 3
 """The variance of the log odds of a rank."""
 SEEN = 1.0
 """Columns whose scales the mixture is as if told before, evenly over all of them."""
 LEAST = 1e-10
-"""Of the variance along an axis: less than this float32 does not tell from none."""
+"""The least variance along an axis: less than this float32 does not tell from none."""
 ROUNDS = 30
-"""In which the mixture is fitted."""
+"""Rounds in which the mixture is fitted."""
 
 
 def alike(total: Array, is_number: Array) -> Array:

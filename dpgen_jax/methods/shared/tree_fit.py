@@ -22,7 +22,7 @@ from dpgen_jax.methods.shared.tree import Model, fitted, simplex
 
 FLOOR = 1e-9
 LEAST = 0.02
-"""Of what a class would have in a bin if it were like all."""
+"""The least mass of a class in a bin, in parts of what it has if it is like all."""
 
 
 @jax.tree_util.register_dataclass
@@ -158,7 +158,7 @@ class Fit:
         return total / total.sum(1, keepdims=True)
 
     def _precisions(self, public: Public, noise: Array) -> tuple[Array, Array]:
-        """Of the bins of a column: of its histogram [d, B], and of its tables [d, 1]."""
+        """The precisions of bins: by histograms [d, B], and by tables beside the class [d, 1]."""
         plan = self.plan
         cells = self.binned(jnp.asarray(plan.grid.real, jnp.float32), public.bin_of, plan.bins)
         unit = plan.first_noise / plan.records
