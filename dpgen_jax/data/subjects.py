@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpgen_jax.core.errors import nearest
-from dpgen_jax.core.reading import require_memory
+from dpgen_jax.core.reading import content_of, require_memory
 from dpgen_jax.core.subjects import Subjects
-from dpgen_jax.core.types import UserError
+from dpgen_jax.core.types import EMPTY, UserError
 from dpgen_jax.data import frames, tables
 from dpgen_jax.data import schema as schemas
 from dpgen_jax.data.base import Dataset, frozen, listed, locate, quoted
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 MOST = 10_000
 """The largest number of rows of a subject: each has so many places in memory."""
 ID_BYTES = 16
+Source = str | Path | Mapping[str, Any]
+"""A schema's file or name, or a dict as such a file holds it."""
 
 
 def csv(place: str, schema: str, test_csv: str | None, column: str, rows: int) -> Dataset:
@@ -53,10 +55,11 @@ def csv(place: str, schema: str, test_csv: str | None, column: str, rows: int) -
     form = without(schema, column)[0].dialect
     test = None if test_csv is None else tables.read(locate(test_csv), dialect=form)
     name = path.name.removesuffix(".gz").removesuffix(".csv")
-    return table(name, schema, tables.read(path, dialect=form), test, column, rows)
+    data = table(name, schema, tables.read(path, dialect=form), test, column, rows)
+    return dataclasses.replace(data, content=content_of(path))
 
 
-def from_frame(frame: pd.DataFrame, schema: str, column: str, rows: int) -> Dataset:
+def from_frame(frame: pd.DataFrame, schema: Source, column: str, rows: int) -> Dataset:
     """Loads a pandas frame whose rows belong to subjects.
 
     Args:
@@ -75,7 +78,7 @@ def from_frame(frame: pd.DataFrame, schema: str, column: str, rows: int) -> Data
     return table("frame", schema, cells, None, column, rows)
 
 
-def table(name: str, schema: str, train: Cells, test: Cells | None, column: str, rows: int
+def table(name: str, schema: Source, train: Cells, test: Cells | None, column: str, rows: int
           ) -> Dataset:
     """Encodes a table whose rows belong to subjects.
 
@@ -99,7 +102,10 @@ def table(name: str, schema: str, train: Cells, test: Cells | None, column: str,
     notes = (*notes, f"the unit is the column {column}: at most {rows} rows of each of its values "
              "are kept, by a keyed hash")
     data = tables.table(name, declared, codes[0], codes[1] if test is not None else None, notes)
-    subjects = numbered(column, rows, *(names for _, names in parts))
+    kept = [names for _, names in parts]
+    if test is not None:  # the held-out part has no rows without a class
+        kept[1] = [name for name, y in zip(kept[1], codes[1].y, strict=True) if y != EMPTY]
+    subjects = numbered(column, rows, *kept)
     require_memory(f"{name}: {subjects.count:,} units of {rows:,} rows",
                    tables.VALUE_BYTES * subjects.count * rows * data.x_train.shape[1])
     return dataclasses.replace(data, subjects=subjects,
@@ -123,7 +129,7 @@ def required(column: str | None, rows: int | None) -> tuple[str, int]:
     return column.strip(), rows
 
 
-def without(source: str, column: str) -> tuple[Schema, tuple[str, ...]]:
+def without(source: Source, column: str) -> tuple[Schema, tuple[str, ...]]:
     """Reads a schema whose features are without the column of the subjects.
 
     Args:
@@ -136,8 +142,13 @@ def without(source: str, column: str) -> tuple[Schema, tuple[str, ...]]:
     Raises:
         UserError: As `schema.read`, and where the column is the label.
     """
-    packaged = source in schemas.NAMES and not Path(source).is_file()
-    document = schemas.document(str(schemas.PACKAGED / f"{source}.yaml") if packaged else source)
+    if isinstance(source, Mapping):
+        document, source = schemas.texts(source), "schema"
+    else:
+        source = str(source)
+        packaged = source in schemas.NAMES and not Path(source).is_file()
+        document = schemas.document(
+            str(schemas.PACKAGED / f"{source}.yaml") if packaged else source)
     columns: Any = document.get("columns") if isinstance(document, dict) else None
     entries = columns.get(column) if isinstance(columns, dict) else None
     kind = entries.get("kind") if isinstance(entries, dict) else None

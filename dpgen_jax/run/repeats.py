@@ -12,7 +12,7 @@ from dpgen_jax.accountant.rounding import add_up
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.release.bundle import Release
-from dpgen_jax.run import folder, lifecycle
+from dpgen_jax.run import fitting, folder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +78,7 @@ def repeat(n: int, method: str, x: Any, y: Any = None, *, out: str | Path | None
     releases = []
     for i in range(n):
         log(f"training {i + 1} of {n}")
-        releases.append(lifecycle.fit(method, x, y, out=root / str(i),
+        releases.append(fitting.fit(method, x, y, out=root / str(i),
                                       seed=None if seed is None else seed + i, **options))
     spent = [tuple(float(release.privacy.get(name, math.inf)) for name in ("epsilon", "delta"))
              for release in releases]

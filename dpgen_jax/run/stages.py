@@ -105,10 +105,10 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
     """
     request, files, mechanism = plan.request, plan.files, plan.method.mechanism
     holds = protection.stamp(request.budget, request.seed, plan.config, plan.protected).holds
-    run_id = files.run_id() if request.resume else ""
+    run_id = files.run_id() if request.resume or files.waiting else ""
     with spending.before(plan.records, mechanism, request.budget, holds, request.total_epsilon,
-                         run_id, notices.private, plan.grouping) as witness:
-        (folder.reopen if request.resume else folder.create)(files.root, plan.public_config)
+                         run_id, notices.private, plan.grouping, plan.content) as witness:
+        folder.opened(files.root, plan.public_config, request.resume)
         partition = resume.identity(files, plan.records, plan.assign, request.resume, request.seed)
         ledger = resume.ledger(files, mechanism, plan.public_config, request.resume, witness(files))
     log(f"run folder: {files.root}")
@@ -220,7 +220,7 @@ def release(plan: Plan, begun: Begun, trained: Trained, log: Log) -> Release:
 def publish(files: RunFolder, release: Release, save: Callable[[], None], notices: Notices,
             log: Log) -> Release:
     """Ends a run of any kind: `finish`, and the line that says what was released."""
-    release = finish(files, release, save, notices)
+    release = finish(files, release, save, notices, log)
     log(f"release: {files.release} ({release.privacy['steps']} steps; "
         f"{guarantee.line(release.privacy)})")
     return release

@@ -10,7 +10,7 @@ from benchmarks import systems
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.evaluation.report import compare
 from dpgen_jax.evaluation.scores import over_runs
-from dpgen_jax.run import lifecycle, repeats
+from dpgen_jax.run import fitting, repeats
 
 
 class Trained:
@@ -23,7 +23,7 @@ class Trained:
 @pytest.fixture
 def trainings(monkeypatch):
     asked = []
-    monkeypatch.setattr(lifecycle, "fit", lambda method, x, y, **more: asked.append(
+    monkeypatch.setattr(fitting, "fit", lambda method, x, y, **more: asked.append(
         more) or Trained(method=method, **more))
     return asked
 
