@@ -38,7 +38,7 @@ class Repeats:
                 f"{self.epsilon:g}, delta {self.delta:g} together")
 
 
-def repeat(n: int, method: str, x: Any, y: Any = None, *, out: str | Path | None = None,
+def repeat(n: int, method: Any, x: Any = None, y: Any = None, *, out: str | Path | None = None,
            seed: int | None = None, log: Callable[[str], None] = tell, **options: Any) -> Repeats:
     """Trains `n` times on the same records: for a mean over trainings, and how far they differ.
 
@@ -47,7 +47,7 @@ def repeat(n: int, method: str, x: Any, y: Any = None, *, out: str | Path | None
 
     Args:
         n: The number of trainings, 2 or more.
-        method: The name of a method.
+        method: The name of a method, or what else `fit` takes in its place.
         x: As `fit` takes it.
         y: Likewise.
         out: A folder, for the run folders OUT/0, OUT/1 and so on; `dpgen compare OUT OTHER`, once
@@ -65,7 +65,7 @@ def repeat(n: int, method: str, x: Any, y: Any = None, *, out: str | Path | None
     """
     if isinstance(n, bool) or not isinstance(n, int) or n < 2:
         raise UserError(f"{n!r} trainings; give a whole number from 2 on, as in "
-                        f"dg.repeat(3, {method!r}, ...)")
+                        "dg.repeat(3, 'mixture', x, y)")
     epsilon, most = options.get("epsilon"), options.get("total_epsilon")
     if epsilon is not None and most is not None and n * epsilon > most:
         raise UserError(f"{n} trainings of epsilon {epsilon:g} spend {n * epsilon:g} on the same "
@@ -74,7 +74,8 @@ def repeat(n: int, method: str, x: Any, y: Any = None, *, out: str | Path | None
     total = f"{n} times that" if epsilon is None else f"epsilon {n * epsilon:g}"
     log(f"{n} trainings on the SAME records: each spends {each}, all together {total}; a release "
         "states what it spent itself")
-    root = folder.default_root(method, "repeats") if out is None else Path(out)
+    name = method if isinstance(method, str) else "best"
+    root = folder.default_root(name, "repeats") if out is None else Path(out)
     releases = []
     for i in range(n):
         log(f"training {i + 1} of {n}")
