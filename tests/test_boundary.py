@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "accountant/": {"accountant", "core.atomic", "core.errors", "core.reading", "core.terms"},
     "private/": {"private", "core.types", "core.terms", "core.checks", "core.reading",
                  "core.subjects",
+                 "core.hosts",  # which tells other processes what comes, and no record
                  "accountant.pate", "accountant.pate_laplace", "accountant.topagg"},
     "aggregation/": {"aggregation", "core.types", "core.terms", "accountant.events",
                      "accountant.rounding", "accountant.smooth_sensitivity"},
@@ -151,6 +152,7 @@ PUBLIC = {"aggregation/mechanism.py:release",  # the door: bounded, summed, nois
           # one client's answer: bounded, and noised by the client before it leaves
           "federated/answer.py:compile_answer", "federated/answer.py:answer",
           "private/packing.py:warmed",  # how far a warm-up has come is public
+          "private/packing.py:span",  # which units a block holds is public
           "private/records.py:count",  # n is public under replace-one
           "private/records.py:fingerprint"}  # a keyed digest, kept in private/
 
