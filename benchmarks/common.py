@@ -11,7 +11,6 @@ import importlib.metadata
 import json
 import os
 import platform
-import resource
 import signal
 import statistics
 import subprocess
@@ -38,7 +37,7 @@ def machine() -> dict[str, Any]:
     """
     return {"cpu": _cpu_model(), "cores": cores(), "memory_bytes": _meminfo("MemTotal"),
             "platform": f"{platform.system()} {platform.machine()}",
-            "load_average": round(os.getloadavg()[0], 2)}
+            "load_average": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None}
 
 
 def cores() -> int:
@@ -248,11 +247,16 @@ def resident_bytes() -> int:
 
 
 def peak_bytes() -> int:
-    """Return the largest resident memory that this process has had."""
+    """Return the largest resident memory of this process so far; 0 where the system has no word."""
     # ru_maxrss may include memory of the parent when it started this process: a second choice.
+    if known := _kilobytes("/proc/self/status", "VmHWM"):
+        return known
+    if os.name != "posix":
+        return 0
+    import resource
+
     unit = 1 if sys.platform == "darwin" else 1024
-    return (_kilobytes("/proc/self/status", "VmHWM")
-            or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def available_bytes() -> int | None:

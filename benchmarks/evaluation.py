@@ -11,7 +11,6 @@ the metrics of the evaluation, is results/evaluation-DATA-SETTING.json.
 from __future__ import annotations
 
 import argparse
-import resource
 import subprocess
 import sys
 import tempfile
@@ -37,6 +36,8 @@ def main() -> None:
         seconds = time.perf_counter() - started
         metrics = read_json(Path(scratch) / "metrics.json")
         report_bytes = (Path(scratch) / "report.html").stat().st_size
+    import resource  # which POSIX alone has
+
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     results = {"seconds_of_the_command": seconds, "cpu_seconds": spent.ru_utime + spent.ru_stime,
                "peak_bytes": 1024 * spent.ru_maxrss, "report_bytes": report_bytes,

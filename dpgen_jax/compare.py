@@ -48,8 +48,8 @@ def _entry(path: Path) -> Entry:
     """The results of an evaluation. Raises: UserError where there are none."""
     from dpgen_jax.core import reading
     from dpgen_jax.evaluation.report.compare import Entry
-    from dpgen_jax.evaluation.report.render import Figure
     from dpgen_jax.release import contents
+    from dpgen_jax.release.render import Figure
 
     folder = next((f for f in (path / "evaluation", path) if (f / "metrics.json").is_file()), None)
     if folder is None:

@@ -23,16 +23,18 @@ OPENERS = {"unseal", "_sealed"}
 MAY_IMPORT = {
     "core/": {"core"},
     "core/errors.py": set(),
-    "core/atomic.py": set(),
+    "core/platforms.py": set(),
+    "core/atomic.py": {"core.platforms"},
     "core/terms.py": set(),
     "core/schema.py": set(),
     "core/subjects.py": set(),
     "core/data_options.py": set(),
-    "core/reading.py": {"core.errors"},
+    "core/reading.py": {"core.errors", "core.platforms"},
     # aggregation for a type annotation only
     "core/types.py": {"core.errors", "core.schema", "aggregation"},
     "core/config.py": {"core.types"},
-    "accountant/": {"accountant", "core.atomic", "core.errors", "core.reading", "core.terms"},
+    "accountant/": {"accountant", "core.atomic", "core.errors", "core.platforms", "core.reading",
+                    "core.terms"},
     "private/": {"private", "core.types", "core.terms", "core.checks", "core.reading",
                  "core.subjects",
                  "core.hosts",  # which tells other processes what comes, and no record
@@ -66,7 +68,7 @@ MAY_IMPORT = {
     "federated/": {"federated", "accountant", "aggregation.bits", "aggregation.local", "core",
                    "data", "methods", "private", "release", "run"},
 }
-OUTSIDE = {"accountant/": {"numpy", "scipy", "dp_accounting"}, "core/errors.py": set(),
+OUTSIDE = {"accountant/": {"numpy", "scipy", "dp_accounting", "filelock"}, "core/errors.py": set(),
            "core/terms.py": set()}
 METHODS_NEVER = {"numpy.random", "secrets", "random"}
 

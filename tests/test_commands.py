@@ -70,7 +70,8 @@ def test_the_run_folder_is_that_of_the_contract(run):
     public = {n for n in names if not n.startswith("private/")}
     assert public == {"config.json", "ledger.jsonl", "metrics.jsonl", "curves.png",
                       "release/generator.safetensors", "release/config.json",
-                      "release/privacy.json", "release/README.md", "release/samples.png"}
+                      "release/privacy.json", "release/README.txt",
+                      "release/statement.html", "release/samples.png"}
     modes = {n: (run / n).stat().st_mode & 0o777 for n in
              ("private", "private/checkpoints", "private/identity.json", "ledger.jsonl")}
     assert modes == {"private": 0o700, "private/checkpoints": 0o700,

@@ -171,7 +171,8 @@ def test_a_torn_last_line_is_of_nothing_that_was_drawn(world, root, journal):
 
 
 @pytest.mark.parametrize("damage", [
-    b"\0" * 500 + b"\n\n", b"[]\n[]\n", b"{}\n{}\n", b"[" * 10**5 + b"\n" + b"[" * 10**5 + b"\n"])
+    b"\0" * 500 + b"\n\n", b"[]\n[]\n", b"{}\n{}\n", b"[" * 10**5 + b"\n" + b"[" * 10**5 + b"\n"],
+    ids=["zeros", "lists", "empty", "deep"])  # an id of the last one's bytes fits no environment
 def test_a_damaged_journal_is_named(world, root, journal, damage):
     killed(world, root, "block", blocks=3, resume_it=False)
     path = entry(journal)

@@ -76,7 +76,7 @@ def test_all_that_states_the_guarantee_says_whom(trained, capsys):
     account.command([str(run)])
     assert WHOM in capsys.readouterr().out
     assert guarantee.line(privacy).endswith(f"unit {WHOM}")
-    assert WHOM in (run / "release/README.md").read_text()
+    assert WHOM in (run / "release/README.txt").read_text()
     header = json.loads((run / "ledger.jsonl").read_text().splitlines()[0])
     assert (header["unit"], header["unit_column"], header["rows_per_unit"]) == ("subject", "who", 3)
     assert read_json(run / "config.json")["records"] is None

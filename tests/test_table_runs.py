@@ -126,7 +126,8 @@ def test_the_run_folder_is_that_of_the_contract(run):
     assert {n for n in names if not n.startswith("private/")} == {
         "config.json", "ledger.jsonl", "metrics.jsonl", "curves.png", "class_counts.json",
         "release/generator.safetensors", "release/config.json", "release/privacy.json",
-        "release/README.md", "release/samples.csv", "release/marginals.png"}
+        "release/README.txt", "release/statement.html", "release/samples.csv",
+        "release/marginals.png"}
     assert Image.open(run / "release/marginals.png").format == "PNG"
     config = read_json(run / "config.json")
     assert (config["method"], config["preset"], config["dataset"]) == (

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from pathlib import Path
 
-from dpgen_jax.accountant import files
+from dpgen_jax.accountant import files, locking
 from dpgen_jax.core.errors import UserError
 
 
@@ -30,7 +29,7 @@ class AppendOnlyFile:
         self.path = path
         self.size = 0
         self.tail = b""
-        self._fd, self._pid = descriptor, os.getpid()
+        self._fd, self._holder, self._pid = descriptor, -1, os.getpid()
         self._broken = ""  # the reason why nothing may be appended any more
 
     def lock(self) -> None:
@@ -40,7 +39,7 @@ class AppendOnlyFile:
             UserError: Another process has it, or the file system has no locks.
         """
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._holder = locking.hold(self.path, self._fd)
         except BlockingIOError:
             raise UserError(f"another process is using {self.path}: stop it first") from None
         except OSError as error:
@@ -112,5 +111,6 @@ class AppendOnlyFile:
     def close(self) -> None:
         """Closes the file and gives up the lock; a second call does nothing."""
         if self.is_open:
+            locking.give_up(self._holder, self._fd)
             os.close(self._fd)
-        self._fd, self._broken = -1, "it is closed"
+        self._fd, self._holder, self._broken = -1, -1, "it is closed"

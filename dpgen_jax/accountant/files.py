@@ -8,6 +8,7 @@ from pathlib import Path
 from dpgen_jax.accountant.chain import no_resume
 from dpgen_jax.core import reading
 from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.platforms import BINARY
 
 MOST_BYTES = reading.JSON_BYTES
 
@@ -28,7 +29,7 @@ def open_ledger(path: Path, flags: int) -> int:
     if not flags & os.O_CREAT:
         require_ledger(path)
     try:
-        return os.open(path, flags, 0o600)
+        return os.open(path, flags | BINARY, 0o600)
     except FileExistsError:
         raise UserError(f"{path} exists: resume that run, or choose another folder") from None
     except OSError as error:
@@ -86,4 +87,8 @@ def write_at(descriptor: int, data: bytes, place: int) -> None:
     """
     written = 0
     while written < len(data):
-        written += os.pwrite(descriptor, data[written:], place + written)
+        if hasattr(os, "pwrite"):
+            written += os.pwrite(descriptor, data[written:], place + written)
+        else:  # Windows: nothing else moves the position, as each file has one writer
+            os.lseek(descriptor, place + written, os.SEEK_SET)
+            written += os.write(descriptor, data[written:])

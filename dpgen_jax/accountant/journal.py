@@ -21,12 +21,13 @@ sampled that the journal does not know of.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import filelock
 
 from dpgen_jax.accountant.journal_entry import Entry, Run, failed, read_run
 from dpgen_jax.core import reading
@@ -115,7 +116,10 @@ class Journal:
         except OSError as error:
             raise failed(self.folder / "lock", error) from None
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            try:
+                filelock.lock_descriptor(descriptor)
+            except OSError as error:
+                raise failed(self.folder / "lock", error) from None
             yield
         finally:
             os.close(descriptor)

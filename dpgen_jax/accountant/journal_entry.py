@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 import os
 from pathlib import Path
 from typing import Any
 
-from dpgen_jax.accountant import chain, files
+from dpgen_jax.accountant import chain, files, locking
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.accountant.witness import Witness
 from dpgen_jax.core import reading
 from dpgen_jax.core.atomic import sync
 from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.platforms import BINARY
 
 END = 2**15
 """bytes at the start and the end of a run's file that are looked at: several of its lines"""
@@ -69,7 +69,7 @@ class Entry(Witness):
             folder: The run folder.
         """
         self._path, self._about, self._folder = path, about, folder
-        self._fd = -1
+        self._fd = self._holder = -1
         self._size, self._previous = 0, chain.START
 
     def accept(self, ledger: Ledger) -> None:
@@ -83,8 +83,8 @@ class Entry(Witness):
                 run, or the file is damaged.
         """
         try:
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | BINARY, 0o600)
+            self._holder = locking.hold(self._path, self._fd)
         except BlockingIOError:
             raise UserError(f"another process is using this run, in {self._folder} or in a copy: "
                             "stop it first") from None
@@ -134,8 +134,9 @@ class Entry(Witness):
     def close(self) -> None:
         """Closes the file and gives up its lock; a second call does nothing."""
         if self._fd >= 0:
+            locking.give_up(self._holder, self._fd)
             os.close(self._fd)
-        self._fd = -1
+        self._fd = self._holder = -1
 
 
 def failed(path: Path, error: OSError) -> UserError:
@@ -169,8 +170,10 @@ def read_run(path: Path) -> Run | None:
         return None
     with path.open("rb") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
+            locking.give_up(locking.hold(path, file.fileno(), create=False), file.fileno())
+        except FileNotFoundError:  # no lock was ever taken
+            return run
+        except OSError:  # locked, or nobody can tell: it may spend all of its target yet
             return dataclasses.replace(run, in_use=True)
     return run
 

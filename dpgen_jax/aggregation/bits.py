@@ -1,6 +1,7 @@
 """Sources of the bits that noise and samples are made of.
 
-The operating system's bits are used once and never kept. The protection is that of its generator:
+The operating system's bits are used once and never kept, but for a keyed digest of those of a round
+(`run.noise_digests`). The protection is that of its generator:
 computational. There is no key that could leak, be used twice, or get into a checkpoint.
 """
 

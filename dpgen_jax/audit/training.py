@@ -1,13 +1,39 @@
-"""The audit of a whole training in one run: canaries, and guesses from all that is public."""
+"""The audit of a whole training in one run: canaries, and guesses from all that is public.
+
+The method's own mechanism, compiled loop, ledger and bits of the operating system are used. What is
+released in each round adds to the likelihood of each coin, and the coins are guessed in the end.
+"""
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
-from dpgen_jax.audit.findings import Log, Report
+import jax
+import numpy as np
+
+from dpgen_jax import data, methods
+from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.aggregation.mechanism import SumMechanism
+from dpgen_jax.audit import guesses
+from dpgen_jax.audit.canaries import Canaries, chosen
+from dpgen_jax.audit.findings import Findings, Log, Report, Verdict
+from dpgen_jax.audit.mechanism import message_shape, promises_nothing
+from dpgen_jax.core.config import Budget, Runtime, to_json
 from dpgen_jax.core.data_options import DataOptions
-from dpgen_jax.core.types import UserError
+from dpgen_jax.core.types import Private, Records, UserError
 from dpgen_jax.presets import Preset
+from dpgen_jax.private import partition, teachers
+from dpgen_jax.private import records as sealing
+from dpgen_jax.run import capacity, loop
+from dpgen_jax.run.calibrate_config import complete, with_records
+
+LIMITS = (
+    "what other canaries would show: a certified number is a lower bound",
+    "pretraining and post-training, which read no private value or no released one",
+    "bits of the operating system that are not random: the audit draws from the same source")
 
 
 def of_method(method: str, preset: Preset, config: Any, epsilon: float, delta: float, place: str,
@@ -29,7 +55,64 @@ def of_method(method: str, preset: Preset, config: Any, epsilon: float, delta: f
         The report.
 
     Raises:
-        UserError: Data that cannot be read, or more canaries than records.
+        UserError: Data that cannot be read, more canaries than units, or a method whose releases
+            are no noisy sum.
     """
-    raise UserError("whole trainings are not audited by this version; leave out --dataset and "
-                    "--canaries")
+    loop.require_32_bits()
+    dataset = data.load(place, **vars(options))
+    config = with_records(config, dataset.count)
+    config = complete(method, config, dataset.spec, Budget(epsilon, delta, preset.class_epsilon))
+    built, found = methods.get(method).build(config, dataset.spec, Runtime()), Findings(log)
+    facts = {"method": method, "config": to_json(config), "epsilon": epsilon, "delta": delta,
+             "dataset": dataset.name, "canaries": canaries}
+    mechanism: Any = built.mechanism
+    if refused := promises_nothing(config, mechanism):
+        found.add(method, Verdict.UNCHECKED, refused)
+    else:
+        if not isinstance(mechanism, SumMechanism) or built.phases:
+            raise UserError(f"{method} releases no single noisy sum with these settings, and its "
+                            f"training is not audited; attack its mechanism: audit {method}")
+        shape = message_shape(built, dataset.spec, dataset.count)
+        rng = np.random.default_rng()
+        made = chosen(built, shape, dataset.spec.classes, canaries, rng)
+        law = guesses.Law.of(made, config.steps)
+        coins, ratio, ledger = trained(made, dataset, config, epsilon, delta, rng)
+        guesses.judge(found, law, coins, ratio, mechanism.events(config.steps), delta, method)
+        found.found(f"{method}: what was charged", ledger <= epsilon and np.isfinite(ledger),
+                    f"epsilon {ledger:.4g} of {epsilon:g}, in {config.steps} steps")
+    return Report(subject=f"a training of {method} with {canaries} canaries", limits=LIMITS,
+                  findings=tuple(found.made), facts=facts)
+
+
+def trained(made: Canaries, dataset: data.Dataset, config: Any, epsilon: float, delta: float,
+            rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float]:
+    """Trains once through the real loop.
+
+    Args:
+        made: The canaries.
+        dataset: The records.
+        config: The method's complete configuration.
+        epsilon: The promise.
+        delta: Of the same promise.
+        rng: Of the coins and the dealing.
+
+    Returns:
+        The coins [N], the log likelihood ratios of heads [N], and the epsilon of the ledger.
+    """
+    method = made.watched()
+    n, u = dataset.count, method.mechanism.n_units
+    dealt = partition.assign(n, u, rng.bytes(32))
+    coins = rng.integers(0, 2, len(made.units))
+    y = np.array(dataset.y_train, np.int32)
+    y[dealt.index[made.units, 0]] = made.classes + 2 * np.arange(len(coins)) + coins
+    layout = capacity.choose_layout(method, Runtime())
+    sealed = sealing.deal(Private(Records(np.asarray(dataset.x_train), y)), dealt)  # type: ignore
+    placed = teachers.place(sealed, layout)
+    state = loop.initial_state(method, jax.random.key(int(rng.integers(2**32))), layout)
+    with tempfile.TemporaryDirectory() as folder, Ledger.create(
+            Path(folder) / "ledger.jsonl", {"epsilon": epsilon, "delta": delta}) as ledger:
+        job = loop.Job(method, layout, ledger, OsBits())
+        state = loop.train(job, placed, state, config.steps)
+        return coins, np.asarray(state.public.ratio), ledger.epsilon()
+
+

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dpgen_jax.core.platforms import WINDOWS
+
 
 def write_together(root: Path, files: Mapping[str, bytes]) -> None:
     """Writes files into `root`, of which the LAST is what the others speak of.
@@ -45,11 +47,13 @@ def json_bytes(value: Any) -> bytes:
 
 
 def sync(folder: Path) -> None:
-    """Makes the names in a folder durable.
+    """Makes the names in a folder durable, where the system can (`platforms.shortfall`).
 
     Raises:
         OSError: .
     """
+    if WINDOWS:  # which opens no folder
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

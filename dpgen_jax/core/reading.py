@@ -2,7 +2,7 @@
 
 A FIFO or a device never ends, and ten megabytes of gzip can unpack to ten gigabytes. So the kind
 and the size of a file are looked at before it is opened, and what is unpacked is counted while it
-is read. Imports nothing but errors, so that every part may use it.
+is read. Imports nothing but errors and platforms, so that every part may use it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.platforms import physical_bytes
 
 CHUNK = 2**20
 JSON_BYTES = 2**28
@@ -27,7 +28,7 @@ _allowed: contextvars.ContextVar[float | None] = contextvars.ContextVar("allowed
 
 def machine_bytes() -> float:
     """The physical memory of this machine, bytes."""
-    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return physical_bytes()
 
 
 def allowed_bytes() -> float:

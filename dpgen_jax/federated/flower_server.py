@@ -19,7 +19,14 @@ from dpgen_jax.run.request import Request
 
 POLL_SECONDS = 0.5
 JOIN, ANSWER = "query.join", "train"
-JOIN_SECONDS = 3600.0
+AGAIN_SECONDS = 5.0
+"""A node that has no client's process yet is asked again after these; one that is silent, after
+`JOIN_SECONDS`."""
+JOIN_SECONDS = 300.0
+NEWS_SECONDS = 10.0
+"""How often the server says for whom it waits."""
+MOST_NAMED = 10
+"""The missing clients that such a line names."""
 
 app = ServerApp()
 
@@ -62,43 +69,62 @@ class Exchange:
         """
         self._grid, self._terms, self._seconds = grid, terms, seconds
         self._nodes: dict[int, int] = {}  # client -> node
-        self._met: set[int] = set()
+        self._next: dict[int, float] = {}  # node -> when it is asked (again) who it is
+        self._refused: dict[int, str] = {}  # node -> why it has not joined
         self._joining: set[str] = set()
         self.sent = self.received = 0
 
     def gather(self, seconds: float) -> None:
         """Lets nodes join as they appear, until all clients are there or the time is up.
 
+        Who is missing is said every ten seconds.
+
         Args:
             seconds: The longest wait.
         """
-        end, expected = time.monotonic() + seconds, self._terms.build().mechanism.n_units
-        while len(self.members()) < expected and time.monotonic() < end:
+        started, expected = time.monotonic(), self._terms.build().mechanism.n_units
+        said = started
+        while len(there := self.members()) < expected and time.monotonic() < started + seconds:
+            if time.monotonic() >= said + NEWS_SECONDS:
+                said = time.monotonic()
+                tell(missing(there, expected, len(self._refused), started + seconds - said))
             time.sleep(POLL_SECONDS)
-        tell(f"{len(self._nodes)} of {expected} clients have joined")
+        tell(f"{len(there)} of {expected} clients have joined")
 
     def members(self) -> set[int]:
         """Returns the numbers of the clients that are there.
 
-        A new node is asked which client it is, and joins once it has answered. A number that two
-        nodes give stays with the first, for as long as that one is there.
+        A node is asked which client it is until it joins: its client's process may be started after
+        it, or again. A number that two nodes give stays with the first, for as long as that one is
+        there.
         """
-        online = set(self._grid.get_node_ids())
-        new = sorted(online - self._met)
-        self._met |= set(new)
-        self._joining |= self._push(new, JOIN, {"turn": 0, "terms": self._terms.digest}, {},
+        online, now = set(self._grid.get_node_ids()), time.monotonic()
+        joined = set(self._nodes.values())
+        due = sorted(node for node in online - joined if self._next.get(node, now) <= now)
+        self._next |= dict.fromkeys(due, now + JOIN_SECONDS)
+        self._joining |= self._push(due, JOIN, {"turn": 0, "terms": self._terms.digest}, {},
                                     JOIN_SECONDS)
         for node, answer in self._pull(self._joining):
-            about = _about(answer)
-            number = about.get("client")
-            if about.get("terms") != self._terms.digest or not isinstance(number, int):
-                why = "cannot join: no client's process, or other terms; see its own output"
-            elif self._nodes.get(number, node) in online - {node}:
-                why = f"says it is client {number}, who is there already"
-            else:
-                why, self._nodes[number] = f"joins as client {number}", node
-            tell(f"node {node} {why}")
+            self._admit(node, _about(answer), online)
         return {number for number, node in self._nodes.items() if node in online}
+
+    def _admit(self, node: int, about: wire.About, online: set[int]) -> None:
+        """Lets a node join that says which client it is, or says once why not and asks again."""
+        number = about.get("client")
+        if about.get("terms") != self._terms.digest or not isinstance(number, int):
+            why = ("cannot join yet: no client's process, or other terms; see its own output. "
+                   "It is asked again")
+        elif self._nodes.get(number, node) in online - {node}:
+            why = f"says it is client {number}, who is there already"
+        else:
+            self._nodes[number] = node
+            self._refused.pop(node, None)
+            tell(f"node {node} joins as client {number}")
+            return
+        self._next[node] = time.monotonic() + AGAIN_SECONDS
+        if self._refused.get(node) != why:
+            self._refused[node] = why
+            tell(f"node {node} {why}")
 
     def ask(self, question: Question, clients: Sequence[int]) -> Iterator[Reply]:
         """Sends a question and yields the replies that come back in time.
@@ -140,6 +166,25 @@ class Exchange:
             if message.has_content():
                 self.received += _size(message.content)
                 yield message.metadata.src_node_id, message.content
+            else:  # the app failed there: if it was to join, it may try again
+                self._next[message.metadata.src_node_id] = time.monotonic() + AGAIN_SECONDS
+
+
+def missing(there: set[int], expected: int, refused: int, left: float) -> str:
+    """Returns the line that says for whom the server waits.
+
+    Args:
+        there: The numbers of the clients that have joined.
+        expected: How many there are to be.
+        refused: The nodes that are connected and have not joined.
+        left: The seconds that the wait may take yet.
+    """
+    absent = [number for number in range(expected) if number not in there]
+    named = ", ".join(map(str, absent[:MOST_NAMED])) + ", ..." * (len(absent) > MOST_NAMED)
+    word = "client" if len(absent) == 1 else "clients"
+    nodes = f"; {refused} connected without a client's process" * bool(refused)
+    return (f"waiting for {word} {named} of {expected}{nodes}; the run starts without them in "
+            f"{left:.0f} s")
 
 
 def _size(body: RecordDict) -> int:

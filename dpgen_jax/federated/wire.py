@@ -79,7 +79,7 @@ def request(path: Path, about: About, arrays: Mapping[str, np.ndarray]) -> tuple
     Raises:
         UserError: Where no client listens.
     """
-    with socket.socket(socket.AF_UNIX) as link:
+    with _socket() as link:
         try:
             link.connect(str(path))
             link.sendall(encode(about, arrays))
@@ -105,7 +105,7 @@ def listen(path: Path, reply: Handler, ready: Callable[[], None] = lambda: None)
         UserError: Where there can be no socket.
     """
     path.unlink(missing_ok=True)
-    with socket.socket(socket.AF_UNIX) as server:
+    with _socket() as server:
         try:
             server.bind(str(path))
             os.chmod(path, 0o660)
@@ -121,6 +121,14 @@ def listen(path: Path, reply: Handler, ready: Callable[[], None] = lambda: None)
                     _serve(link, reply)
         finally:
             path.unlink(missing_ok=True)
+
+
+def _socket() -> socket.socket:
+    """Makes a Unix socket, or says where there are some."""
+    if not hasattr(socket, "AF_UNIX"):
+        raise UserError("a client of a federation needs Unix sockets, which Python has on Linux "
+                        "and macOS; on Windows run it in WSL")
+    return socket.socket(socket.AF_UNIX)
 
 
 def _serve(link: socket.socket, reply: Handler) -> None:

@@ -16,12 +16,12 @@ from flax import traverse_util
 
 from dpgen_jax import methods
 from dpgen_jax.aggregation.discrete_laplace import class_prior
-from dpgen_jax.core import checks, reading
+from dpgen_jax.core import reading
 from dpgen_jax.core.atomic import json_bytes, write_together
 from dpgen_jax.core.config import from_json, to_json
 from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
 from dpgen_jax.data import finishing, transform
-from dpgen_jax.release import conditions, contents, exact, model, statement
+from dpgen_jax.release import conditions, contents, documents, exact, model
 from dpgen_jax.release.sampling import CHUNK, SEEDS, Sampler, Source, finished
 from dpgen_jax.run.folder import read_json
 from dpgen_jax.version import __version__
@@ -155,7 +155,8 @@ class Release:
         if not self.classifies:
             raise UserError(f"{self.method} releases a generator, which tells no classes apart; "
                             "use sample, and train a classifier on what it makes")
-        x, predictor = _as_drawn(self.spec, x), model.compiled(self.method, self.config, self.spec)
+        x = model.as_drawn(self.spec, x)
+        predictor = model.compiled(self.method, self.config, self.spec)
 
         def chunk(start: int) -> np.ndarray:
             part = x[start:start + CHUNK]
@@ -216,7 +217,7 @@ class Release:
         return wanted.ravel().astype(np.int64)
 
     def save(self, root: str | Path) -> Path:
-        """Writes privacy.json, README.md, config.json and generator.safetensors.
+        """Writes the files of `stated`, config.json and generator.safetensors.
 
         A generator never lies beside the statement of another.
 
@@ -236,31 +237,21 @@ class Release:
             "method": self.method, "config": to_json(self.config), "spec": to_json(self.spec),
             "class_counts": to_json(self.class_counts),
             "generator_sha256": hashlib.sha256(data).hexdigest(), "package_version": __version__}
-        write_together(root, statement.files(self.privacy) | {
+        write_together(root, self.stated() | {
             "config.json": json_bytes(described), "generator.safetensors": data})
+        (root / "README.md").unlink(missing_ok=True)  # of an earlier version, and its statement
         return root
+
+    def stated(self) -> dict[str, bytes]:
+        """Returns the bytes of privacy.json, statement.html and README.txt, by name."""
+        return documents.files(self.privacy, self.spec, documents.of_release(
+            self.spec, self.classifies))
 
 
 def _together(blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
     """The records and the labels of all blocks."""
     x, y = zip(*blocks, strict=True)
     return np.concatenate(x), np.concatenate(y)
-
-
-def _as_drawn(spec: Spec, x: Any) -> np.ndarray:
-    """Checked records as a method draws them, float32 [n, *spec.shape] in [0, 1]."""
-    x = np.asarray(x)
-    if isinstance(spec, ImageSpec) and spec.channels == 1 and x.shape[1:] == spec.shape[:2]:
-        x = x[..., None]
-    if x.shape[1:] != spec.shape or x.ndim == 0:
-        raise UserError(f"records have shape {x.shape}, expected [n, "
-                        f"{', '.join(map(str, spec.shape))}]")
-    if x.dtype == np.uint8 and isinstance(spec, ImageSpec):
-        return x / np.float32(255)
-    if not np.issubdtype(x.dtype, np.floating):
-        raise UserError(f"records are {x.dtype}; give uint8 images, or floats in [0, 1]")
-    checks.unit_range("records", x)
-    return x.astype(np.float32)
 
 
 def load(root: str | Path) -> Release:

@@ -13,7 +13,8 @@ import safetensors.numpy
 from flax import traverse_util
 
 from dpgen_jax import methods
-from dpgen_jax.core.types import Asked, Method, Spec, UserError
+from dpgen_jax.core import checks
+from dpgen_jax.core.types import Asked, ImageSpec, Method, Spec, UserError
 from dpgen_jax.release.sampling import CHUNK, key_at
 
 
@@ -140,3 +141,27 @@ def arrays(method: str, config: Any, spec: Spec) -> dict[str, jax.ShapeDtypeStru
     except Exception as error:  # what networks make of sizes that nobody trained
         raise UserError("config.json is damaged: it describes no model that can be built "
                         f"({type(error).__name__})") from error
+
+
+def as_drawn(spec: Spec, x: Any) -> np.ndarray:
+    """Returns checked records as a method draws them, float32 [n, *spec.shape] in [0, 1].
+
+    Args:
+        spec: The schema.
+        x: As for `Release.predict`.
+
+    Raises:
+        UserError: For other shapes, types and values.
+    """
+    x = np.asarray(x)
+    if isinstance(spec, ImageSpec) and spec.channels == 1 and x.shape[1:] == spec.shape[:2]:
+        x = x[..., None]
+    if x.shape[1:] != spec.shape or x.ndim == 0:
+        raise UserError(f"records have shape {x.shape}, expected [n, "
+                        f"{', '.join(map(str, spec.shape))}]")
+    if x.dtype == np.uint8 and isinstance(spec, ImageSpec):
+        return x / np.float32(255)
+    if not np.issubdtype(x.dtype, np.floating):
+        raise UserError(f"records are {x.dtype}; give uint8 images, or floats in [0, 1]")
+    checks.unit_range("records", x)
+    return x.astype(np.float32)

@@ -7,7 +7,6 @@ else with matplotlib's Agg canvas. Neither needs a display nor touches global pl
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from PIL import Image, ImageDraw, ImageFont
 from dpgen_jax.core import checks
 from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.data import forms, transform
+from dpgen_jax.release.render import visible
 from dpgen_jax.run import metrics
 
 TILE = 56
@@ -35,9 +35,6 @@ MAX_BARS = 200
 """in a panel; of more categories neighbours share a bar"""
 MAX_DRAWN = 1e100
 """in size: no axis can reach from one end of all floats to the other"""
-UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
-                    "\ud800-\udfff\ufffe\uffff]")
-"""control characters, marks that turn the direction of writing, and halves of surrogate pairs"""
 NULL_COLOUR = "#9a9a9a"
 
 
@@ -216,14 +213,6 @@ def short(text: str, most: int = 12) -> str:
 def drawn(text: str) -> str:
     """A text for matplotlib: one line, and no formula, which a dollar would start."""
     return visible(text).replace("\n", " ").replace("$", r"\$")
-
-
-def visible(text: str) -> str:
-    """Returns a text with a replacement mark for each character that cannot be shown.
-
-    That is one which no font or page has, or which would change how the text around it reads.
-    """
-    return UNSEEN.sub("\ufffd", text)
 
 
 def scalar_names(rows: Sequence[dict[str, Any]]) -> list[str]:

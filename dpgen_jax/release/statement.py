@@ -1,4 +1,4 @@
-"""privacy.json, which says what a release promises and to whom, and the release's README.md."""
+"""privacy.json, which says what a release promises and to whom."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from dpgen_jax.accountant.events import (
     PoissonGaussianEvent,
     SampledGaussianEvent,
 )
-from dpgen_jax.core.atomic import json_bytes
-from dpgen_jax.core.config import to_json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.release import guarantee
 from dpgen_jax.version import __version__
@@ -120,52 +118,3 @@ def statement(*, method: str, preset: str | None, ledger: Any, relation: str, pr
         "package_version": __version__,
         **({} if as_published is None else {"as_published": as_published}),
     }
-
-
-def files(privacy: dict[str, Any]) -> dict[str, bytes]:
-    """The files of a release that state its guarantee.
-
-    Args:
-        privacy: What `statement` returned.
-
-    Returns:
-        The bytes of README.md and privacy.json, by name; both say the same.
-    """
-    return {"privacy.json": json_bytes(to_json(privacy)), "README.md": readme(privacy).encode()}
-
-
-README = """\
-# Synthetic data by dpgen_jax
-
-**Guarantee:** {line}
-
-{meaning}
-
-- `privacy.json`: the whole statement, with the events that were charged for it.
-- `generator.safetensors`, `config.json`: the generator (of a classifier: its weights). New records:
-  `python -m dpgen_jax.sample THIS_FOLDER --n 1000 --out FILE.csv`; they cost no privacy.
-- `samples.*`, `marginals.png`: a first look, every record in them synthetic.
-
-Not accounted for: {not_accounted}.
-"""
-MEANINGS = {
-    "valid": "Whatever is done with this folder, the bound of the statement holds for it.",
-    "none": "**This folder must not be shared as private.** No bound is proven on what it tells of "
-            "the records it was made from.",
-    "not covered": "Epsilon bounds what this folder tells of the records, except for what is named "
-                   "above: that was read from private records, is in this folder, and no epsilon "
-                   "covers it."}
-
-
-def readme(privacy: dict[str, Any]) -> str:
-    """The text of README.md.
-
-    Args:
-        privacy: The contents of privacy.json.
-
-    Returns:
-        Markdown.
-    """
-    return README.format(
-        line=guarantee.line(privacy), meaning=MEANINGS[guarantee.of(privacy).kind],
-        not_accounted="; ".join(map(str, privacy.get("not_accounted", NOT_ACCOUNTED))))

@@ -17,7 +17,7 @@ import dpgen_jax
 from dpgen_jax.core.atomic import json_bytes
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.types import UserError
-from dpgen_jax.release import files, guarantee, model, statement, tracing
+from dpgen_jax.release import documents, files, guarantee, model, tracing
 from dpgen_jax.release.bundle import Release
 from dpgen_jax.release.sampling import CHUNK
 from dpgen_jax.release.standalone import records
@@ -45,23 +45,6 @@ from dpgen_jax.release.standalone.records import main
 if __name__ == "__main__":
     main(Path(__file__).parent)
 '''
-README = """\
-# Synthetic data by dpgen_jax, without dpgen_jax
-
-**Guarantee:** {line}
-
-{meaning}
-
-Python 3.11 or later with NumPy 2 draws records from this folder, as many as you like; they cost no
-privacy:
-
-    python sample.py --n 1000 --out {example}
-    python sample.py --help
-
-- `sample.py`, `dpgen_jax/`: the program, and the parts of the library that it needs (Apache-2.0).
-- `program.json`, `arrays.npz`: the generator, as steps that read arrays.
-- `privacy.json`: the whole statement, with the events that were charged for it.
-"""
 SEED, CLOSE, ALIKE = 1, 1e-3, 0.99
 """Of the records that are compared: their seed, how close entries are, and in how many records."""
 
@@ -137,7 +120,7 @@ def write(release: Release, out: Path) -> None:
         (folder / "program.json").write_bytes(json_bytes(described))
         arrays: dict[str, Any] = dict(zip(names, made.arrays, strict=True))
         np.savez_compressed(folder / "arrays.npz", **arrays)
-        written = statement.files(release.privacy) | {"README.md": _readme(release).encode()}
+        written = documents.files(release.privacy, made.spec, _use(hasattr(made.spec, "columns")))
         for name, data in written.items():
             (folder / name).write_bytes(data)
 
@@ -149,8 +132,14 @@ def _sources() -> dict[str, str]:
                         for name in SOURCES}
 
 
-def _readme(release: Release) -> str:
-    table = hasattr(release.spec, "columns")
-    return README.format(
-        line=guarantee.line(release.privacy), example="FILE.csv" if table else "FILE.npz",
-        meaning=statement.MEANINGS[guarantee.of(release.privacy).kind])
+def _use(table: bool) -> documents.Use:
+    """How such a folder is used."""
+    return documents.Use(
+        "Python 3.11 or later with NumPy 2, and nothing else",
+        (f"python sample.py --n 1000 --out {'FILE.csv' if table else 'FILE.npz'}",
+         "python sample.py --help"), (),
+        (("statement.html, README.txt", "the promise, for people"),
+         ("privacy.json", "the same for programs, with each event that was charged"),
+         ("program.json, arrays.npz", "the generator, as steps that read arrays"),
+         ("sample.py, dpgen_jax/", "the program, and the parts of the library that it needs "
+          "(Apache-2.0)")))

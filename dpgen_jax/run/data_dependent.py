@@ -24,8 +24,7 @@ from dpgen_jax.core.atomic import write_together
 from dpgen_jax.core.config import from_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.private import data_dependent
-from dpgen_jax.release import contents
-from dpgen_jax.release import statement as statements
+from dpgen_jax.release import contents, documents
 from dpgen_jax.run import resume, spending
 from dpgen_jax.run.folder import RunFolder, read_json
 
@@ -89,6 +88,9 @@ def publish(root: Path) -> dict[str, Any]:
     if not mechanism.vote_bins:
         raise UserError(f"{root}: a data-dependent bound is published for Confident-GNMax only, "
                         "whose smooth sensitivity is proven; --data-dependent shows yours to you")
+    stored = contents.described(files.config)
+    names = {"class_names": stored["class_names"]} if stored.get("class_names") else {}
+    spec = contents.spec(stored["spec"] | names)
     statement = contents.statement(read_json(files.release / "privacy.json"))
     totals = account(read(files.ledger))
     if any(isinstance(event, RenyiEvent) for event, _ in totals.spent()):
@@ -111,7 +113,8 @@ def publish(root: Path) -> dict[str, Any]:
         "may_be_too_low_with_probability": config.sanitiser.failure}
     statement["epsilon"] = claim
     statement["events"].append({**cost.statement(), "count": 1})
-    write_together(files.release, statements.files(statement))
+    write_together(files.release, documents.files(
+        statement, spec, documents.of_release(spec, classifies=False)))
     return {"run": str(root), "epsilon": claim,
             "data_dependent_epsilon": statement["data_dependent_epsilon"]}
 

@@ -76,6 +76,11 @@ class RunFolder:
         return self.private / "votes.i4"
 
     @property
+    def noise_digests(self) -> Path:
+        """Keyed digests of the random bits of each round."""
+        return self.private / "noise_digests.txt"
+
+    @property
     def class_counts(self) -> Path:
         """The noisy class counts that were bought."""
         return self.root / "class_counts.json"
@@ -114,7 +119,8 @@ class RunFolder:
         ledger, each whole or not at all but for the ledger's header; then it may charge, and then
         draw. So where there is anything else, something may have been drawn.
         """
-        before = {"config.json", "config.json.tmp", "private", self.ledger.name}
+        before = {"config.json", "config.json.tmp", "private", self.ledger.name,
+                  f"{self.ledger.name}.lock"}  # on Windows
         known = {self.identity.name, self.identity.name + ".tmp"}
         return sorted([*(_names(self.root) - before),
                        *(f"private/{name}" for name in _names(self.private) - known)])

@@ -24,6 +24,7 @@ from dpgen_jax.core import hosts
 from dpgen_jax.core.types import Array, Method, Metrics, Private, PyTree, Records, UserError
 from dpgen_jax.private.layout import Layout, padded_rows
 from dpgen_jax.private.teachers import stack
+from dpgen_jax.run.noise_digests import noise_bits
 from dpgen_jax.run.rounds import Block, State, compile_block, run_block
 
 CALL_SECONDS = 1.0
@@ -59,14 +60,16 @@ class Hooks:
 
     Attributes:
         on_block: Called after each block with the state and its public metrics.
-        keep_votes: Called before a block is settled, with the sums that the data holder keeps,
-            sealed int32 [S, B, D], and what was answered, int32 [n, ...].
+        keep_votes: Called before a block is settled, with the sums that are kept, sealed int32
+            [S, B, D], and what was answered, int32 [n, ...].
         stop: Whether the run was asked to stop.
+        on_bits: Called before a block, with its first round and its secret bits, uint32 [n, ...].
     """
 
     on_block: Callable[[State, dict[str, float]], None] = lambda state, metrics: None
     keep_votes: Callable[[Private[Array], np.ndarray], None] = lambda votes, answered: None
     stop: Callable[[], bool] = lambda: False
+    on_bits: Callable[[int, np.ndarray], None] = lambda first_round, bits: None
 
 
 def require_32_bits() -> None:
@@ -135,6 +138,7 @@ def _run_block(job: Job, block: Block, records: Private[Records], state: State, 
     charged = mechanism.pending_charge(ledger.spent(), first_round, n)
     ticket = ledger.reserve(charged, n)
     private_inputs, bits, cohorts = draw(mechanism, job.layout, job.bits, first_round, n, longest)
+    hooks.on_bits(first_round, noise_bits(private_inputs, bits)[:n])
     hosts.tell("block", {"n": n}, private_inputs=private_inputs, bits=bits, cohorts=cohorts)
     state, released, answered, votes = run_block(
         block, records, state, job.layout, private_inputs, bits, cohorts, n)
@@ -198,12 +202,10 @@ def post_train(method: Method, state: State, key: Array, steps_per_call: int = 0
 
 
 def _floats(metrics: Metrics) -> dict[str, float]:
-    """Returns the metrics as numbers of the host."""
     return {name: float(value) for name, value in metrics.items()}
 
 
 def _refuse_infinite(metrics: dict[str, float], state: State) -> None:
-    """Raises UserError where a public metric is not finite."""
     if not all(math.isfinite(value) for value in metrics.values()):
         raise UserError(f"the generator diverged at step {state.done} (public metrics are not "
                         "finite); lower g_optimiser.learning_rate or step_size")
@@ -219,8 +221,7 @@ def draw(mechanism: Mechanism, layout: Layout, bits: BitSource, first_round: int
          longest: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draws the secret bits and the cohorts of a block, fresh for every call.
 
-    They are padded with zeros up to `longest` rounds, so that blocks of any length are compiled
-    once.
+    They are padded with zeros up to `longest` rounds: blocks of any length are compiled once.
 
     Args:
         mechanism: The mechanism.

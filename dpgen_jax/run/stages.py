@@ -19,6 +19,7 @@ from dpgen_jax import methods
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import BitSource, OsBits, SeededBits
 from dpgen_jax.core import hosts
+from dpgen_jax.core.platforms import shortfall
 from dpgen_jax.core.types import BudgetExceeded, Private, Records, TableSpec, UserError
 from dpgen_jax.private import teachers
 from dpgen_jax.private.partition import Partition
@@ -111,6 +112,8 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
         partition = resume.identity(files, plan.records, plan.assign, request.resume, request.seed)
         ledger = resume.ledger(files, mechanism, plan.public_config, request.resume, witness(files))
     log(f"run folder: {files.root}")
+    if missing := shortfall():
+        log(missing)
     with ledger, interruptible(request.runtime.max_minutes) as stop:
         yield Begun(partition, ledger, stop, notices)
 

@@ -20,8 +20,8 @@ from dpgen_jax.core.types import Method, Private, Records, UserError
 from dpgen_jax.private import teachers
 from dpgen_jax.private import votes as vote_log
 from dpgen_jax.private.pretraining import pretrain
-from dpgen_jax.run import checkpoint, loop, resume
-from dpgen_jax.run.folder import RunFolder
+from dpgen_jax.run import checkpoint, loop, noise_digests, resume
+from dpgen_jax.run.folder import RunFolder, read_json
 from dpgen_jax.run.loop import State
 from dpgen_jax.run.metrics import MetricsWriter
 from dpgen_jax.run.monitor import Monitor
@@ -104,12 +104,18 @@ class Training:
             if self.method.mechanism.keeps_votes:
                 vote_log.append(self.files.votes, votes, answered)
 
+        def digest(first_round: int, secret: np.ndarray) -> None:
+            with self.notices.attempt(f"writing {self.files.noise_digests}"):
+                key = bytes.fromhex(read_json(self.files.identity)["partition_key"])
+                noise_digests.append(self.files.noise_digests, key, first_round, secret)
+
         writer = MetricsWriter(self.files.metrics, state.step, self._board)
         with self._recorded(state, Bar(planned, state.step), writer) as record:
             try:
                 job = loop.Job(self.method, self.layout, self.ledger, bits,
                                self.runtime.steps_per_call)
-                hooks = loop.Hooks(on_block=record, keep_votes=keep, stop=self.stop)
+                hooks = loop.Hooks(on_block=record, keep_votes=keep, stop=self.stop,
+                                   on_bits=digest)
                 return loop.train(job, records, state, limit, hooks), None
             except (UserError, OSError) as error:
                 if not (record.whole and record.latest.step):

@@ -103,7 +103,35 @@ def test_who_does_not_join(capsys):
     _, held = exchange(odd)
     held.gather(0.1)
     assert held.members() == {0}
-    assert "node 12 cannot join: " in capsys.readouterr().out
+    assert "node 12 cannot join yet: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("first", ["no client", "an error"])
+def test_a_node_without_a_client_is_asked_until_it_has_one(first, monkeypatch, capsys):
+    """Its process may be started after the node; until then the server says for whom it waits."""
+    asked = []
+
+    def late(node, about, arrays):
+        asked.append(node)
+        if node == 11 and asked.count(11) < 3:
+            return Error(code=1, reason="") if first == "an error" else flower_client.content(
+                {"turn": 0, "refused": "no client"}, {})
+        return honest(node, about, arrays)
+
+    monkeypatch.setattr(flower_server, "AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(flower_server, "NEWS_SECONDS", 0.02)
+    _, held = exchange(late)
+    held.gather(1800)
+    said = capsys.readouterr().out
+    assert held.members() == {0, 1, 2} and sorted(asked) == [10, 11, 11, 11, 12]
+    assert "waiting for client 1 of 3" in said and "3 of 3 clients have joined" in said
+    assert said.count("node 11 cannot join yet") == (first == "no client")
+
+
+def test_of_many_that_are_missing_a_few_are_named():
+    line = flower_server.missing(set(range(5)), 40, 2, 30.0)
+    assert line == ("waiting for clients 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, ... of 40; 2 connected "
+                    "without a client's process; the run starts without them in 30 s")
 
 
 ODD = {

@@ -146,7 +146,8 @@ def test_it_makes_no_records(root, release, tmp_path):
         sample.command([str(root / "run"), "--out", str(tmp_path / "a.npz")])
     assert not (tmp_path / "a.npz").exists()
     shown = {path.name for path in (root / "run" / "release").iterdir()}
-    assert shown == {"generator.safetensors", "config.json", "privacy.json", "README.md"}
+    assert shown == {"generator.safetensors", "config.json", "privacy.json", "README.txt",
+                     "statement.html"}
     assert (root / "run" / "curves.png").exists()
 
 

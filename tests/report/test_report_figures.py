@@ -11,8 +11,8 @@ from matplotlib.figure import Figure as Drawing
 from PIL import Image
 
 from dpgen_jax.evaluation import marginals
-from dpgen_jax.evaluation.report import drawing, figures, render, table_figures
-from dpgen_jax.release import plots
+from dpgen_jax.evaluation.report import drawing, figures, table_figures
+from dpgen_jax.release import plots, render
 
 FIRST = b"<?xml"
 

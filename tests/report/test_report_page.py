@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from reading import Reading
 
 from dpgen_jax.core.types import UserError
-from dpgen_jax.evaluation.report import explain, neighbours
-from dpgen_jax.evaluation.report.page import Report, page
-from dpgen_jax.evaluation.report.render import is_leaf, leaves, number, score
+from dpgen_jax.evaluation.report import neighbours
+from dpgen_jax.evaluation.report.page import Report, mismatches, page
+from dpgen_jax.release import explain
+from dpgen_jax.release.render import is_leaf, leaves, number, score
 
 LIMIT = 5_000_000
 NO_GUARANTEE = "No privacy guarantee."
@@ -137,9 +138,9 @@ def test_no_epsilon_is_too_large_for_words(value):
 def test_numbers_of_another_release_are_noticed(read):
     assert "The evaluation was made of" not in read["images"].text
     other = examples.image_metrics(release={"epsilon": "inf", "method": "gswgan"})
-    result = explain.mismatches(explain.checked(examples.privacy()), other)
+    result = mismatches(explain.checked(examples.privacy()), other)
     assert len(result) == 1 and "epsilon inf" in result[0] and "says 10." in result[0]
-    assert explain.mismatches(explain.checked(examples.privacy(epsilon="inf")), other) == ()
+    assert mismatches(explain.checked(examples.privacy(epsilon="inf")), other) == ()
 
 
 def test_an_attack_beyond_the_guarantee_is_said_first(read):

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dpgen_jax.core.types import UserError
-from dpgen_jax.evaluation.report import explain, figures, render, tables, verdict
-from dpgen_jax.evaluation.report.render import Cell, Figure, Table, is_leaf, leaves, number, score
-from dpgen_jax.release import guarantee
+from dpgen_jax.evaluation.report import figures, page, tables, verdict
+from dpgen_jax.release import explain, guarantee, render
+from dpgen_jax.release.render import Cell, Figure, Table, is_leaf, leaves, number, score
 
 HIGHER = ("auroc", "auprc", "accuracy", "r2", "inception_score", "precision", "recall", "coverage")
 LOWER = ("fid", "fid_features", "one_way_tvd", "two_way_tvd", "correlation_difference", "pmse",
@@ -52,7 +52,7 @@ def compare(runs: Sequence[Entry | tuple]) -> str:
     entries = [entry._replace(privacy=explain.checked(entry.privacy)) for entry in entries]
     fair = comparable(entries)
     return render.page(
-        "compare.html", entries=entries, fair=[entries[i].name for i in fair],
+        __package__, "compare.html", entries=entries, fair=[entries[i].name for i in fair],
         warnings=warnings(entries), terms=_terms(entries), scores=_scores(entries, fair),
         scatter=figures.scatter([
             figures.Point(e.name, e.privacy["epsilon"], *main_score(e.metrics), not doubts(e))
@@ -107,7 +107,7 @@ def doubts(entry: Entry) -> tuple[str, ...]:
     """Return why there is no guarantee, why it leaves something out, or why it cannot hold."""
     gaps = explain.gaps(entry.privacy)
     uncovered = (guarantee.of(entry.privacy).text,) if gaps else ()
-    return explain.alarms(entry.privacy) + uncovered + explain.exceeded(entry.metrics)
+    return explain.alarms(entry.privacy) + uncovered + page.exceeded(entry.metrics)
 
 
 def main_score(metrics: dict[str, Any]) -> tuple[str, float]:
@@ -147,7 +147,7 @@ def _scores(entries: Sequence[Entry], fair: Sequence[int]) -> Table:
     for path in sorted(paths, key=lambda path: not path.startswith("average")):
         best = _best(path, [scores.get(path) for scores in by_run], fair)
         rows.append((" ".join(map(render.label, path.split("."))), [
-            Cell(score(scores[path]), real(path), i in best) if path in scores else tables.NOTHING
+            Cell(score(scores[path]), real(path), i in best) if path in scores else render.NOTHING
             for i, (scores, real) in enumerate(zip(by_run, marks, strict=True))]))
     return render.table("Scores", ["score", *(entry.name for entry in entries)], rows)
 

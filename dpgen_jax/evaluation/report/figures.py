@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpgen_jax.evaluation.report.drawing import LIMIT, REAL, SYNTHETIC, Drawing, axes_in, svg
-from dpgen_jax.evaluation.report.render import Figure, is_leaf, label, number, title
 from dpgen_jax.release import plots
+from dpgen_jax.release.render import Figure, is_leaf, label, number, title
 
 MAX_POINTS, MAX_CURVES = 400, 12
 """The most points of a curve, and the most curves."""

@@ -14,8 +14,8 @@ import numpy as np
 from PIL import Image
 
 from dpgen_jax.core.types import UserError
-from dpgen_jax.evaluation.report import render
-from dpgen_jax.evaluation.report.render import Figure, leaves, score
+from dpgen_jax.release import render
+from dpgen_jax.release.render import Figure, leaves, score
 
 MAX_PAIRS, MAX_COLUMNS = 60, 100
 BANNER = "PRIVATE: holds real records. Never share this file."
@@ -57,7 +57,8 @@ def private_page(dataset: str, synthetic: Any, nearest: Any, distances: np.ndarr
                         f"{len(distances)} distances; give as many of each")
     order = np.argsort(distances, kind="stable")[:MAX_PAIRS]
     pairs = [_pair(synthetic[i], nearest[i], float(distances[i]), header) for i in order]
-    return render.page("neighbours.html", banner=BANNER, dataset=dataset, pairs=pairs,
+    return render.page(__package__, "neighbours.html", banner=BANNER, dataset=dataset,
+                       pairs=pairs,
                        total=len(distances), header=list(header or ())[:MAX_COLUMNS],
                        columns=len(header or ()),
                        summary=[(render.label(name).replace(".", ": "), score(leaf))

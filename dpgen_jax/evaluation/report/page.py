@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from dpgen_jax.evaluation.report import explain, figures, render, table_parts, tables, verdict
-from dpgen_jax.evaluation.report.render import Cell, Figure, Table
-from dpgen_jax.release import guarantee
+from dpgen_jax.evaluation.report import figures, table_parts, tables, verdict
+from dpgen_jax.release import documents, explain, guarantee, render
+from dpgen_jax.release.render import Cell, Figure, Table, number
 
 MAX_ROWS, MAX_COLUMNS = 20, 100
 """The most rows and columns of a table of samples."""
 
+MARKED = ("the numbers and figures on this page that are marked \u2020: they are computed from "
+          "real records",)
 Images = tuple[np.ndarray, np.ndarray]
 """uint8 [n, H, W, ch] and labels int [n]."""
 Rows = tuple[Sequence[str], Sequence[Sequence[str]]]
@@ -57,7 +59,7 @@ def page(report: Report) -> str:
     privacy, metrics = explain.checked(report.privacy), report.metrics
     membership = metrics.get("membership") or {}
     return render.page(
-        "report.html", privacy=privacy, metrics=metrics,
+        __package__, "report.html", privacy=privacy, metrics=metrics,
         dataset=metrics.get("dataset") or report.config.get("dataset") or "unnamed data",
         method=privacy.get("method") or report.config.get("method") or "unnamed method",
         statement=statement(privacy, metrics),
@@ -79,7 +81,7 @@ def page(report: Report) -> str:
                                   if k not in (*SOFTWARE, *HIDDEN)}),
         versions=tables.settings({k: report.config[k] for k in SOFTWARE if k in report.config},
                                  "code"),
-        ledger=tables.ledger(privacy), everything=tables.everything(metrics) if metrics else ())
+        ledger=documents.ledger(privacy), everything=tables.everything(metrics) if metrics else ())
 
 
 SOFTWARE = ("versions", "git", "package_version", "generator_sha256")
@@ -99,11 +101,36 @@ def statement(privacy: dict[str, Any], metrics: dict[str, Any]) -> dict[str, Any
       Its parts as sentences, by the names that the template uses.
     """
     return {"guarantee": guarantee.of(privacy).text, "alarms": explain.alarms(privacy),
-            "gaps": explain.gaps(privacy), "exceeded": explain.exceeded(metrics),
-            "cautions": explain.cautions(privacy) + explain.mismatches(privacy, metrics),
+            "gaps": explain.gaps(privacy), "exceeded": exceeded(metrics),
+            "cautions": explain.cautions(privacy) + mismatches(privacy, metrics),
             "promise": explain.promise(privacy), "assumptions": explain.assumptions(privacy),
-            "not_covered": explain.not_covered(privacy, bool(metrics)),
+            "not_covered": explain.not_covered(privacy) + MARKED * bool(metrics),
             "notes": explain.other_notes(privacy)}
+
+
+def mismatches(privacy: dict[str, Any], metrics: dict[str, Any]) -> tuple[str, ...]:
+    """Return a sentence for each field in which the evaluation has another statement than this."""
+    evaluated = metrics.get("release") or {}
+    return tuple(f"The evaluation was made of a release with {name.replace('_', ' ')} "
+                 f"{number(evaluated[name])}, and this statement says {number(privacy.get(name))}."
+                 for name in (*explain.NEEDED, "method", "preset")
+                 if name in evaluated and _plain(evaluated[name]) != _plain(privacy.get(name)))
+
+
+def exceeded(metrics: dict[str, Any]) -> tuple[str, ...]:
+    """Return what an attack reached beyond the guarantee, which then cannot hold."""
+    membership = metrics.get("membership") or {}
+    if not membership.get("exceeds_guarantee"):
+        return ()
+    return (str(membership.get("sentence") or "An attack reached more than the guarantee allows."),)
+
+
+def _plain(value: Any) -> str:
+    """Return a text that is the same for "inf", infinity and so on."""
+    try:
+        return str(float(value))
+    except (TypeError, ValueError):
+        return str(value)
 
 
 def _samples(samples: Images | Rows | None) -> Figure | Table | None:

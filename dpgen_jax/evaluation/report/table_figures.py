@@ -13,8 +13,8 @@ import numpy as np
 from dpgen_jax.core.types import TableSpec
 from dpgen_jax.evaluation import marginals as tables
 from dpgen_jax.evaluation.report.drawing import SYNTHETIC, Drawing, axes_in, svg
-from dpgen_jax.evaluation.report.render import Figure
 from dpgen_jax.release import plots
+from dpgen_jax.release.render import Figure
 
 MAX_PANELS = 30
 """The most columns whose histograms are drawn."""

@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dpgen_jax.evaluation.report.render import Cell, Table, label, number, score, table
-from dpgen_jax.evaluation.report.tables import (
-    NOTHING,
-    TASKS,
-    cell,
-    floor_cell,
-    from_real,
-    kinds,
-)
+from dpgen_jax.evaluation.report.tables import TASKS, cell, floor_cell, from_real, kinds
 from dpgen_jax.evaluation.scores import percent
+from dpgen_jax.release.render import NOTHING, Cell, Table, label, number, score, table
 
 SHOWN = 2
 """Kinds of scores of a target that are shown."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dpgen_jax.evaluation.report.render import (
+from dpgen_jax.release.render import (
+    NOTHING,
     Cell,
     Table,
     is_leaf,
@@ -22,8 +23,6 @@ TASKS = {"gen2real": "synthetic \u2192 real", "real2real": "real \u2192 real",
 """Labels of the tasks: trained on the first, tested on the second."""
 BASES = ("auroc", "auprc", "balanced_accuracy", "accuracy", "r2")
 """Kinds of scores; names of metrics end with one of them."""
-NOTHING = Cell("\u2013")
-"""The cell where there is no value."""
 
 
 def from_real(metrics: dict[str, Any]) -> Callable[[str], bool]:
@@ -180,25 +179,6 @@ def judge(metrics: dict[str, Any]) -> list[tuple[str, Cell]]:
 def plain(path: str, value: Any, real: Callable[[str], bool]) -> Cell:
     """Return the cell of a value that is no score; a measurement from real records is marked."""
     return Cell(number(value), isinstance(value, float) and real(path))
-
-
-def ledger(privacy: dict[str, Any]) -> Table | None:
-    """Return the table of the events of a privacy statement, or None without events."""
-    events = privacy.get("events") or ()
-    if not events:
-        return None
-    fields = [name for name in dict.fromkeys(key for event in events for key in event)
-              if name not in ("mechanism", "count")]
-    rows = [(str(event.get("mechanism")), [
-        Cell(number(event.get("count"))), *(Cell(number(event[f])) if f in event else NOTHING
-                                            for f in fields), _ratio(event)])
-            for event in events]
-    return table("Events", ["mechanism", "count", *map(label, fields), "sigma / sensitivity"], rows)
-
-
-def _ratio(event: dict[str, Any]) -> Cell:
-    sigma, sensitivity = event.get("sigma"), event.get("sensitivity")
-    return Cell(number(float(sigma) / float(sensitivity))) if sigma and sensitivity else NOTHING
 
 
 def settings(config: dict[str, Any], first: str = "run") -> list[Table]:

@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from dpgen_jax.evaluation.report.render import is_leaf, label, number
 from dpgen_jax.evaluation.scores import percent
+from dpgen_jax.release.render import is_leaf, label, number
 
 NAMED = 2
 """The most classes or columns that the sentence names."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import functools
 import math
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jinja2
-
-from dpgen_jax.release.plots import visible
 
 MAX_TEXT = 300
 """The most letters of one cell; longer text is cut, and says so."""
@@ -31,6 +31,9 @@ WORDS = {"auroc": "AUROC", "auprc": "AUPRC", "cnn": "CNN", "mlp": "MLP", "lda": 
          "fpr": "FPR", "pmse": "pMSE", "r2": "R\u00b2", "xgboost": "XGBoost",
          "adaboost": "AdaBoost"}
 """Parts of a name that a label writes in another way."""
+UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+                    "\ud800-\udfff\ufffe\uffff]")
+"""control characters, marks that turn the direction of writing, and halves of surrogate pairs"""
 POWERS = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078"
                        "\u2079")
 """The minus sign and the digits as superscripts."""
@@ -45,6 +48,10 @@ class Cell:
     """Whether it is computed from real records, and so marked."""
     best: bool = False
     """Whether it is the best of its row."""
+
+
+NOTHING = Cell("\u2013")
+"""The cell where there is no value."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,17 +110,26 @@ def table(caption: str, head: Sequence[str], rows: Sequence[tuple[str, Sequence[
                                              for name, cells in rows[:MAX_ROWS]), numeric)
 
 
-def page(template: str, **context: Any) -> str:
+def visible(text: str) -> str:
+    """Returns a text with a replacement mark for each character that cannot be shown.
+
+    That is one which no font or page has, or which would change how the text around it reads.
+    """
+    return UNSEEN.sub("\ufffd", text)
+
+
+def page(package: str, template: str, **context: Any) -> str:
     """Render a page.
 
     Args:
-      template: The name of a file in templates/.
+      package: The package of the template.
+      template: The name of a file in its folder templates/.
       **context: The variables of the template.
 
     Returns:
       The HTML, as text that can be encoded in any file.
     """
-    return visible(_ENVIRONMENT.get_template(template).render(context))
+    return visible(_environment(package).get_template(template).render(context))
 
 
 def number(value: Any) -> str:
@@ -200,7 +216,11 @@ def shorten(text: str, limit: int = MAX_TEXT) -> str:
     return text if len(text) <= limit else f"{text[:limit]}\u2026 ({len(text):,} letters)"
 
 
-_ENVIRONMENT = jinja2.Environment(
-    loader=jinja2.PackageLoader("dpgen_jax.evaluation.report"), autoescape=True,
-    trim_blocks=True, lstrip_blocks=True)
-_ENVIRONMENT.filters["number"] = number
+@functools.cache
+def _environment(package: str) -> jinja2.Environment:
+    """Return the templates of a package, and those here that they extend."""
+    made = jinja2.Environment(loader=jinja2.ChoiceLoader(
+        [jinja2.PackageLoader(name) for name in dict.fromkeys((package, __package__))]),
+        autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    made.filters["number"] = number
+    return made

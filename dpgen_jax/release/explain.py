@@ -11,8 +11,8 @@ import math
 from typing import Any
 
 from dpgen_jax.core.types import UserError
-from dpgen_jax.evaluation.report.render import number
 from dpgen_jax.release import guarantee
+from dpgen_jax.release.render import number
 
 NEEDED = ("epsilon", "delta", "relation", "unit", "noise_source")
 """The fields of privacy.json without which nothing can be explained."""
@@ -25,6 +25,8 @@ CHANGE = {"record": "the content and label of one record are replaced by any oth
           "client": "all records of one client are replaced by any others",
           "subject": "all rows of one subject are replaced by any others, as many or as few as may "
                      "be"}
+INSTEAD = {"replace-one": "had held anything else", "add-remove": "had not been there",
+           "zero-out": "had been left empty"}
 RELATIONS = {
     "replace-one": "both hold equally many {unit}s, a number that is public, and from one to the "
                    "other {change}",
@@ -55,6 +57,28 @@ def checked(privacy: dict[str, Any]) -> dict[str, Any]:
         raise UserError(f"epsilon or delta of the privacy statement is no number: {error}"
                         ) from error
     return {**privacy, **numbers}
+
+
+def sentence(privacy: dict[str, Any]) -> str:
+    """Return the promise in one sentence, for a lawyer; or that there is none.
+
+    Args:
+      privacy: A statement that `checked` returned.
+    """
+    stamp, unit = guarantee.of(privacy), str(privacy["unit"])
+    if not stamp.holds:
+        return ("Nothing is promised to anybody, and this release must not be shared as private: "
+                f"{'; '.join(stamp.why)}.")
+    size = population(privacy)
+    whom = f"each of the {number(size[1])} {size[0]}" if size else f"each {unit}"
+    instead = INSTEAD.get(privacy["relation"], f"were another ({privacy['relation']})")
+    but = ("; this leaves out what is named as not covered, which is in the release as it was read "
+           "from the records" if stamp.kind == "not covered" else "")
+    one = ONE.get(unit, f"one {unit}")
+    return (f"It is promised for {whom} that, if {one} {instead}, whatever can be seen in this "
+            "release or made with it would be more or less probable by a factor of at most "
+            f"{factor(privacy['epsilon'])}, apart from a probability of "
+            f"{number(privacy['delta'])}{_one_in(privacy['delta'])}{but}.")
 
 
 def alarms(privacy: dict[str, Any]) -> tuple[str, ...]:
@@ -101,31 +125,6 @@ def cautions(privacy: dict[str, Any]) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def mismatches(privacy: dict[str, Any], metrics: dict[str, Any]) -> tuple[str, ...]:
-    """Return a sentence for each field in which the evaluation has another statement than this."""
-    evaluated = metrics.get("release") or {}
-    return tuple(f"The evaluation was made of a release with {name.replace('_', ' ')} "
-                 f"{number(evaluated[name])}, and this statement says {number(privacy.get(name))}."
-                 for name in (*NEEDED, "method", "preset")
-                 if name in evaluated and _plain(evaluated[name]) != _plain(privacy.get(name)))
-
-
-def exceeded(metrics: dict[str, Any]) -> tuple[str, ...]:
-    """Return what an attack reached beyond the guarantee, which then cannot hold."""
-    membership = metrics.get("membership") or {}
-    if not membership.get("exceeds_guarantee"):
-        return ()
-    return (str(membership.get("sentence") or "An attack reached more than the guarantee allows."),)
-
-
-def _plain(value: Any) -> str:
-    """Return a text that is the same for "inf", infinity and so on."""
-    try:
-        return str(float(value))
-    except (TypeError, ValueError):
-        return str(value)
-
-
 def population(privacy: dict[str, Any]) -> tuple[str, int] | None:
     """Return ("subjects", "clients" or "records", their number) of the statement, or None."""
     for name in ("subjects", "clients", "records"):
@@ -154,6 +153,20 @@ def factor(epsilon: float) -> str:
     return f"{math.ceil(value):,}" if value >= 100 else f"{math.ceil(100 * value) / 100:g}"
 
 
+def neighbours(privacy: dict[str, Any]) -> str:
+    """Return how two data sets differ that the promise compares.
+
+    Args:
+      privacy: A statement that `checked` returned.
+    """
+    unit = str(privacy["unit"])
+    one = ONE.get(unit, f"one {unit}")
+    change = CHANGE.get(unit, f"{one} is replaced by any other")
+    relation = RELATIONS.get(privacy["relation"])
+    return (relation.format(unit=unit, one=one, change=change) if relation
+            else "a relation that this page does not know; ask for its definition")
+
+
 def promise(privacy: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     """Explain a statement; without a valid guarantee only what its terms would mean.
 
@@ -165,14 +178,10 @@ def promise(privacy: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     """
     epsilon, unit = privacy["epsilon"], str(privacy["unit"])
     one = ONE.get(unit, f"one {unit}")
-    change = CHANGE.get(unit, f"{one} is replaced by any other")
-    relation = RELATIONS.get(privacy["relation"])
-    meaning = (relation.format(unit=unit, one=one, change=change) if relation
-               else "a relation that this page does not know; ask for its definition")
     answers = [
         ("Who is protected?", f"The unit is the {unit}: {one}." + _several(privacy)),
         ("Two data sets are compared", f"They are \u201cneighbours\u201d ({privacy['relation']}): "
-         f"{meaning}.")]
+         f"{neighbours(privacy)}.")]
     if alarms(privacy):
         return tuple(answers)
     if gaps(privacy):
@@ -247,11 +256,9 @@ def assumptions(privacy: dict[str, Any]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def not_covered(privacy: dict[str, Any], has_metrics: bool) -> tuple[str, ...]:
-    """Return what the guarantee leaves out: as the statement lists it, and on this page."""
-    marked = ("the numbers and figures on this page that are marked \u2020: they are computed from "
-              "real records",) if has_metrics else ()
-    return (*gaps(privacy), *map(str, privacy.get("not_accounted", ())), *marked)
+def not_covered(privacy: dict[str, Any]) -> tuple[str, ...]:
+    """Return what the guarantee leaves out."""
+    return (*gaps(privacy), *map(str, privacy.get("not_accounted", ())))
 
 
 def other_notes(privacy: dict[str, Any]) -> tuple[str, ...]:

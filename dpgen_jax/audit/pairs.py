@@ -1,0 +1,180 @@
+"""Two messages of one unit that move a sum as far as they can: the start of an attack.
+
+`opposites` knows the worst case of each bound, and `search` goes on from there at random, so that a
+declared sensitivity is attacked and not assumed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import time
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation.clip import GradientL2, RowL2
+from dpgen_jax.aggregation.counts import CellVotes, NonNegativeL2
+from dpgen_jax.aggregation.local import LocalMechanism
+from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.aggregation.moments import Moments
+from dpgen_jax.aggregation.sketch import SketchedSigns
+from dpgen_jax.aggregation.topk_sign import TopKSign
+from dpgen_jax.audit.wild import mutated, wild
+from dpgen_jax.core.terms import Relation
+from dpgen_jax.core.types import Array
+
+HUGE = 1e3
+"""an entry that every bound cuts off"""
+MOST_AT_ONCE = 2**22
+"""numbers of all messages of one call"""
+
+Add = Callable[[Array, Array], Array]
+"""From a key and a message float32 [B, M] to what it adds to the sum, int32 [B, D]."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """Two messages of one unit.
+
+    Attributes:
+        messages: float32 [2, B, M].
+        added: int32 [2, B, D], what they add to the sum.
+        tried: How many pairs were looked at to find this one.
+    """
+
+    messages: np.ndarray
+    added: np.ndarray
+    tried: int = 1
+
+    @property
+    def squared(self) -> int:
+        """The squared distance of what they add, exactly."""
+        return int(squared(self.added[None])[0])
+
+
+@functools.singledispatch
+def opposites(bound: object, key: Array, shape: tuple[int, int]) -> tuple[Array, Array]:
+    """Returns two messages float32 [B, M] that move the sum far apart; another pair for each key.
+
+    Args:
+        bound: The bound.
+        key: Random key.
+        shape: (B, M) of a message.
+    """
+    signs = HUGE * jax.random.rademacher(key, shape, jnp.float32)
+    return signs, -signs
+
+
+@opposites.register
+def _(bound: TopKSign, key: Array, shape: tuple[int, int]) -> tuple[Array, Array]:
+    k_signs, k_places = jax.random.split(key)
+    order = jax.random.uniform(k_places, shape)
+    kth = jnp.sort(order, -1)[:, -min(bound.top_k, shape[1])][:, None]
+    votes = jnp.where(order >= kth, jax.random.rademacher(k_signs, shape, jnp.float32), 0)
+    return votes, -votes
+
+
+@opposites.register
+def _(bound: SketchedSigns, key: Array, shape: tuple[int, int]) -> tuple[Array, Array]:
+    return opposites(bound.votes, key, shape)
+
+
+@opposites.register(GradientL2)
+@opposites.register(RowL2)
+def _(bound: GradientL2 | RowL2, key: Array, shape: tuple[int, int]) -> tuple[Array, Array]:
+    places = jax.random.randint(key, (shape[0], 1), 0, shape[1])
+    spike = jnp.where(jnp.arange(shape[1]) == places, HUGE * bound.clip, 0.0)
+    return spike, -spike
+
+
+@opposites.register
+def _(bound: NonNegativeL2, key: Array, shape: tuple[int, int]) -> tuple[Array, Array]:
+    place = jax.random.randint(key, (), 0, shape[1])
+    spike = jnp.where(jnp.arange(shape[1]) == place, HUGE, 0.0) * jnp.ones(shape)
+    return spike, jnp.roll(spike, 1, 1)
+
+
+@opposites.register
+def _(bound: CellVotes, key: Array, shape: tuple[int, int]) -> tuple[Array, Array]:
+    """Votes of equal weight for cells that are all different."""
+    weight = math.isqrt(bound.limit // bound.votes) * jnp.ones(bound.votes)
+    last = max(bound.columns - 2 * bound.votes, 0)
+    cells = jax.random.randint(key, (), 0, last + 1) + 2 * jnp.arange(bound.votes)
+    return tuple(jnp.concatenate([cells + i, weight]).astype(jnp.float32)[None]  # type: ignore
+                 for i in (0, 1))
+
+
+@opposites.register
+def _(bound: Moments, key: Array, shape: tuple[int, int]) -> tuple[Array, Array]:
+    """Vectors at right angles, in two blocks, and other shades."""
+    first = jax.random.randint(key, (), 0, bound.length)
+    place = jnp.arange(bound.length)
+    vectors = [place == first, place == (first + bound.length // 2) % bound.length]
+    shades = [jnp.arange(bound.shades) == i for i in (0, bound.shades - 1)]
+    a, b = (jnp.concatenate([jnp.full(1, i * (bound.blocks - 1.0)), vectors[i] * 1.0,
+                             shades[i] * 1.0]).astype(jnp.float32)[None] for i in (0, 1))
+    return a, b
+
+
+def adder(mechanism: Mechanism) -> Add:
+    """Returns what a message of a unit that is counted adds to the sum, by the mechanism itself."""
+    if isinstance(mechanism, LocalMechanism):  # whose contributions have noise
+        return mechanism.bound.project
+    told = mechanism.private_inputs(SeededBits(0), np.zeros(1, np.int32), 0).shape[2:]
+    nobody = jnp.zeros(mechanism.shape, jnp.int32)
+    return lambda key, message: mechanism.added(
+        nobody, mechanism.contribution(key, message, jnp.ones(told, jnp.int32))[None])
+
+
+def squared(added: np.ndarray) -> np.ndarray:
+    """Returns the squared distances of pairs int32 [n, 2, B, D], exactly: int64 [n]."""
+    difference = added[:, 0].astype(np.int64) - added[:, 1]
+    return np.einsum("nbd,nbd->n", difference, difference)
+
+
+def search(mechanism: Mechanism, shape: tuple[int, int], seconds: float,
+           rng: np.random.Generator) -> Pair:
+    """Looks for two messages that move the sum further than any others.
+
+    It begins with the worst case of the bound and with wild messages, and changes some entries of
+    the best pair again and again: bounds round, so there is no gradient to follow.
+
+    Args:
+        mechanism: The mechanism.
+        shape: (B, M) of a message.
+        seconds: How long it looks, at least for one round.
+        rng: Of the search.
+
+    Returns:
+        The best pair.
+    """
+    n = max(2, min(64, MOST_AT_ONCE // max(math.prod(shape), math.prod(mechanism.shape)) // 2))
+    add = jax.jit(jax.vmap(jax.vmap(adder(mechanism))))
+    zero_out = mechanism.bound.relation == Relation.ZERO_OUT
+    worst = jax.jit(lambda keys: jax.vmap(
+        lambda key: jnp.stack(opposites(mechanism.bound, key, shape)))(keys))
+    tried, best, until = 0, None, math.inf
+    candidates = np.array(worst(_keys(rng, (n,))))
+    while best is None or time.monotonic() < until:
+        if zero_out:  # a unit that is left out answers NaN
+            candidates[:, 1] = np.nan
+        added = np.asarray(add(_keys(rng, (n, 2)), candidates))
+        distances = squared(added)
+        first = int(np.argmax(distances))
+        if best is None or distances[first] >= best.squared:
+            best = Pair(candidates[first], added[first])
+        tried += n
+        until = min(until, time.monotonic() + seconds)  # compilation is not searching
+        half = wild(rng, (n - n // 2, 2, *shape))
+        candidates = np.concatenate([half, mutated(rng, best.messages, n // 2)])
+    return dataclasses.replace(best, tried=tried)
+
+
+def _keys(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Fresh keys of rounding, which protect nothing."""
+    return jax.random.split(jax.random.key(int(rng.integers(2**32))), shape)

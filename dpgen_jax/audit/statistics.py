@@ -1,0 +1,110 @@
+"""What counts of errors certify: exact bounds of Clopper and Pearson, from draws on both sides.
+
+Each function takes scores of releases of two neighbouring sums, the last axis counts releases, and
+axes before it are independent repetitions. The first quarter of the releases chooses a threshold,
+all others are judged by it: a threshold that is chosen on the draws it is judged by would be lucky.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import beta
+
+CANDIDATES = 129
+"""thresholds that are tried"""
+
+
+class Rates(NamedTuple):
+    """Upper bounds on both rates of errors, which hold together at one confidence.
+
+    Attributes:
+        false_positives: float [...], of scores of the first sum above the threshold.
+        false_negatives: float [...], of scores of the second one at most the threshold.
+    """
+
+    false_positives: np.ndarray
+    false_negatives: np.ndarray
+
+
+def above(hits: np.ndarray, n: int, alpha: float) -> np.ndarray:
+    """Returns the upper bound of Clopper and Pearson on a chance, at confidence 1 - alpha.
+
+    Args:
+        hits: int [...], how often it happened.
+        n: Among how many.
+        alpha: The chance that the bound does not hold.
+    """
+    hits = np.asarray(hits)
+    return np.where(hits >= n, 1.0, beta.ppf(1 - alpha, hits + 1, np.maximum(n - hits, 1)))
+
+
+def training_part(n: int) -> int:
+    """Returns how many of n releases choose the threshold."""
+    return max(1, n // 4)
+
+
+def rates(zeros: np.ndarray, ones: np.ndarray, alpha: float,
+          value: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Rates:
+    """Bounds the errors of one threshold.
+
+    Args:
+        zeros: Scores of releases of the first sum, float [..., n].
+        ones: Of the second one, float [..., n].
+        alpha: The chance that one of the two bounds does not hold.
+        value: From both rates to what they would certify, by which the threshold is chosen.
+    """
+    first = training_part(zeros.shape[-1])
+    judged = zeros.shape[-1] - first
+    pooled = np.concatenate([zeros[..., :first], ones[..., :first]], -1)
+    tried = np.moveaxis(np.quantile(pooled, np.linspace(0, 1, CANDIDATES), axis=-1), 0, -1)
+
+    def pessimist(hits: np.ndarray) -> np.ndarray:
+        share = (hits + 0.5) / (first + 1)
+        return np.minimum(share + 2 * np.sqrt(share * (1 - share) / judged) + 2 / judged, 1 - 1e-9)
+
+    false_positives = (zeros[..., None, :first] > tried[..., None]).sum(-1)
+    false_negatives = (ones[..., None, :first] <= tried[..., None]).sum(-1)
+    best = np.argmax(value(pessimist(false_positives), pessimist(false_negatives)), -1)
+    threshold = np.take_along_axis(tried, best[..., None], -1)
+    return Rates(above((zeros[..., first:] > threshold).sum(-1), judged, alpha / 2),
+                 above((ones[..., first:] <= threshold).sum(-1), judged, alpha / 2))
+
+
+def mu_of(false_positives: np.ndarray, false_negatives: np.ndarray) -> np.ndarray:
+    """Returns the mu at which both rates of errors lie on the trade-off curve."""
+    return -ndtri(false_positives) - ndtri(false_negatives)
+
+
+def certified_mu(zeros: np.ndarray, ones: np.ndarray, alpha: float = 0.05) -> np.ndarray:
+    """Returns a lower bound on mu at confidence 1 - alpha, for either direction of the scores.
+
+    Args:
+        zeros: Scores of releases of the first sum, float [..., n].
+        ones: Of the second one, float [..., n], higher where the attack works.
+        alpha: The chance that mu is below the bound.
+    """
+    found = mu_of(*rates(zeros, ones, alpha, mu_of))
+    return np.where(np.isfinite(found), np.maximum(found, 0), 0)
+
+
+def certified_epsilon(zeros: np.ndarray, ones: np.ndarray, delta: float, alpha: float = 0.05
+                      ) -> np.ndarray:
+    """Returns a lower bound on epsilon at delta, at confidence 1 - alpha.
+
+    Args:
+        zeros: Scores of releases of the first sum, float [..., n].
+        ones: Of the second one, float [..., n], higher where the attack works.
+        delta: Of the same promise.
+        alpha: The chance that epsilon is below the bound.
+    """
+    def epsilon(false_positives: np.ndarray, false_negatives: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            either = [np.log((1 - one - delta) / other) for one, other in (
+                (false_negatives, false_positives), (false_positives, false_negatives))]
+        return np.fmax(0, np.fmax(*either))
+
+    return epsilon(*rates(zeros, ones, alpha, epsilon))

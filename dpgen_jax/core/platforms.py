@@ -1,0 +1,41 @@
+"""What operating systems have and others lack, looked up in one place.
+
+Windows has no call that makes the names in a folder durable, its files have no owner's mode, and it
+opens files as text unless told otherwise. Imports nothing of this package.
+"""
+
+from __future__ import annotations
+
+import os
+
+WINDOWS = os.name == "nt"
+BINARY: int = getattr(os, "O_BINARY", 0)
+"""for `os.open`: Windows would write a carriage return before each newline"""
+
+
+def shortfall() -> str:
+    """Returns what this system cannot promise of a run folder, a line to show; empty elsewhere."""
+    if not WINDOWS:
+        return ""
+    return ("note: on Windows, who may read a run folder is decided by the folder in which it "
+            "lies, so choose one of your own; and where the machine loses power, the newest files "
+            "may be lost: a run that lost its ledger so is not gone on with")
+
+
+def physical_bytes() -> float:
+    """Returns the physical memory of this machine, bytes."""
+    if not WINDOWS:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    import ctypes
+
+    class Status(ctypes.Structure):
+        """MEMORYSTATUSEX of the Windows API."""
+
+        _fields_ = [("length", ctypes.c_uint32), ("load", ctypes.c_uint32),
+                    ("physical", ctypes.c_uint64), *((f"other{i}", ctypes.c_uint64)
+                                                     for i in range(6))]
+
+    status = Status(length=ctypes.sizeof(Status))
+    ctypes.windll.kernel32.GlobalMemoryStatusEx(  # type: ignore[attr-defined,unused-ignore]
+        ctypes.byref(status))
+    return float(status.physical)

@@ -1,0 +1,98 @@
+"""statement.html and README.txt: they say what privacy.json says, of every run, and no more."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from reading import Reading
+from report_examples import privacy
+
+from dpgen_jax import methods
+from dpgen_jax.core.types import Column, ImageSpec, TableSpec, UserError
+from dpgen_jax.release import documents, explain, guarantee
+from dpgen_jax.release.render import number
+
+HOSTILE = "<script>alert(1)</script>\n\nGuarantee: (epsilon, delta) replace-one"
+IMAGES = ImageSpec(8, 8, 3, 2, ("benign", HOSTILE))
+TABLE = TableSpec((Column("age", "continuous", 0.0, 90.0), Column(HOSTILE, "continuous", 0.0, 1.0)),
+                  Column("outcome", "categorical", categories=("no", HOSTILE)), 2)
+GAP = f"bounds of {HOSTILE} are read from private data"
+STAMPS = {
+    "valid": privacy(guarantee="(epsilon, delta) replace-one", epsilon=1.0, delta=1e-6),
+    "client": privacy(guarantee="(epsilon, delta) replace-one", unit="client", clients=866,
+                      records=None, noise_source="os-entropy; os-entropy"),
+    "subject": privacy(guarantee="(epsilon, delta) replace-one", unit="subject", subjects=90,
+                       records=None, unit_column=HOSTILE, rows_per_unit=4),
+    "not covered": privacy(guarantee=f"not covered: {GAP}", not_covered=[GAP]),
+    "seeded": privacy(guarantee="none: a seed", epsilon="inf", budget_epsilon=10.0,
+                      noise_source="seeded: no privacy claim"),
+    "noiseless": privacy(guarantee="none: no noise", epsilon="inf", budget_epsilon="inf"),
+    "published": privacy(guarantee="none: no valid guarantee", epsilon="inf", as_published={
+        "epsilon": 9.99, "steps": 20000, "formula": "RDP"}),
+    "edited": privacy(guarantee="(epsilon, delta) replace-one", noise_source="dice"),
+}
+
+
+def made(name, spec=TABLE, classifies=False):
+    """The page as it is read, the lines of README.txt, and privacy.json."""
+    files = documents.files(STAMPS[name], spec, documents.of_release(spec, classifies))
+    return (Reading(files["statement.html"].decode()), files["README.txt"].decode().splitlines(),
+            json.loads(files["privacy.json"]))
+
+
+@pytest.mark.parametrize("name", STAMPS)
+def test_the_page_says_what_the_statement_says(name):
+    page, lines, stated = made(name)
+    stamp = guarantee.of(stated)
+    assert " ".join(f"Guarantee: {guarantee.line(stated)}".split()) in lines
+    for term, value in (("epsilon", number(float(stated["epsilon"]))), ("relation", "replace-one"),
+                        ("delta", number(stated["delta"])), ("guarantee", stamp.text),
+                        ("noise", stated["noise_source"]), ("unit", guarantee.whom(stated))):
+        assert page.row(term)[0].split() == value.split(), term
+    assert page.row("rounded-gaussian")[0] == "200"
+    for text in (*stated["not_accounted"], *stated["data_notes"], stated["accountant"]):
+        assert text in page.text
+    assert ("No privacy guarantee." in page.text) == (stamp.kind == "none")
+    assert ("It is promised for" in page.text) == (stamp.kind != "none")
+    assert ("Not covered by the guarantee:" in page.text) == (stamp.kind == "not covered")
+    assert any("must not be shared as private" in line for line in lines) == (stamp.kind == "none")
+
+
+@pytest.mark.parametrize("name", ["not covered", "subject"])
+def test_hostile_names_are_text_and_forge_no_line(name):
+    for spec in (IMAGES, TABLE):
+        page, lines, _ = made(name, spec)
+        assert not {"script", "link", "svg", "form", "iframe"} & set(page.tags)
+        assert not page.sources and not page.links and "<script>alert(1)</script>" in page.text
+        assert sum(line.startswith("Guarantee:") for line in lines) == 1
+        assert all(len(line) <= documents.WIDTH for line in lines
+                   if not line.startswith(("Guarantee:", "    ")))
+
+
+def test_the_sentence_names_who_and_how_much():
+    said = explain.sentence(explain.checked(STAMPS["valid"]))
+    assert said == ("It is promised for each of the 60,000 records that, if one record had held "
+                    "anything else, whatever can be seen in this release or made with it would be "
+                    "more or less probable by a factor of at most 2.72, apart from a probability "
+                    "of 10\u207b\u2076 (1 in 1,000,000).")
+    assert "each of the 866 clients that, if one client with all its records had" in (
+        explain.sentence(explain.checked(STAMPS["client"])))
+    with pytest.raises(UserError, match="is no number"):
+        documents.readme({**STAMPS["valid"], "epsilon": "much"}, TABLE, documents.of_release(
+            TABLE, False))
+
+
+def test_each_kind_of_release_is_used_as_it_can_be():
+    table, images, classifier = (made("valid", *kind)[0].text for kind in (
+        (TABLE,), (IMAGES,), (IMAGES, True)))
+    assert "release.frame(1000)" in table and "--out synthetic.csv" in table
+    assert "8 x 8 pixels, colour, of 2 classes: benign" in images and "synthetic.npz" in images
+    assert "release.predict(x)" in classifier and "dpgen_jax.sample" not in classifier
+
+
+def test_every_method_says_what_to_cite():
+    assert methods.PAPERS.keys() == set(methods.NAMES)
+    cited = yaml.safe_load((Path(__file__).parents[2] / "CITATION.cff").read_text())["references"]
+    known = " ".join(methods.PAPERS.values()).lower()
+    assert cited and all(paper["title"].strip().lower() in known for paper in cited)
