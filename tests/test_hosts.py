@@ -56,7 +56,7 @@ def test_two_processes_release_what_one_does(place):
 # Units that lie in cohorts and are pretrained, records that are sampled, phases, and post-training.
 METHODS = {
     "gswgan": ["--critics=4", "--critics-per-step=2", "--warm-steps=2", "--batch=3", "--pool=2",
-               "--generator.block=2", "--critic.channels=2"],
+               "--generator.width=2", "--critic.width=2", "--warm-generator.width=2"],
     "dpgan": ["--batch=6", "--fakes=6", "--g-batch=6"],
     "dpmerf": ["--features=12", "--generator-steps=3"],
     "mixture": ["--cells=2", "--frequencies=4", "--dimensions=5"]}

@@ -4,8 +4,9 @@ The leader alone has the run folder, the ledger, the clock and the source of noi
 thing that all devices must do together it tells the others (`tell`), who hear it (`hear`) and do
 the same with the units that they have. With one process telling does nothing.
 
-Never told is a record, a label or a vote. Which unit has which record, and the bits of the noise,
-are secret and do travel: the hosts and the network between them lie inside the trust boundary.
+No record and no label is told. Which unit has which record and the bits of the noise are, and the
+devices add up their sums of messages over the same network: the hosts and the network between them
+lie inside the trust boundary.
 """
 
 from __future__ import annotations

@@ -213,6 +213,7 @@ def release(plan: Plan, begun: Begun, trained: Trained, log: Log) -> Release:
         method=request.method, preset=request.preset, ledger=begun.ledger,
         relation=plan.method.mechanism.relation, protected=plan.protected, steps=state.step,
         noise_source=trained.noise_source, accounting=plan.config.accounting,
+        processes=hosts.count(),
         as_published=as_published(request.method, plan.config, request.budget.delta, state.step))
     made = dataclasses.replace(release_maker(plan, trained.class_counts)(state), privacy=privacy)
     return publish(plan.files, made, trained.save, begun.notices, log)
