@@ -183,13 +183,13 @@ def trained(method: str, words: list[str]) -> int | None:
         args.runtime, args.out, args.resume, args.seed, args.monitor, args.accept_uncovered,
         args.total_epsilon, chosen.why, typed.kept(chosen.method, chosen.words),
         chosen.remarks)
-    if not hosts.leads():
-        return lifecycle.follow(request, dataset)
     notices = Notices()
     if args.dry_run:
-        for line in lifecycle.rehearse(request, dataset, notices=notices):
+        for line in lifecycle.rehearse(request, dataset, notices=notices) if hosts.leads() else ():
             tell(line)
         return None
+    if not hosts.leads():
+        return lifecycle.follow(request, dataset)
     lifecycle.run(request, dataset, notices=notices)
     if notices.failures:
         return cli.INCOMPLETE

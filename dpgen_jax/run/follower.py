@@ -16,7 +16,7 @@ import numpy as np
 
 from dpgen_jax.core import hosts
 from dpgen_jax.core.config import digest
-from dpgen_jax.core.types import Method, Private, Records
+from dpgen_jax.core.types import Method, Private, Records, UserError
 from dpgen_jax.private import packing, teachers
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private.partition import Partition
@@ -38,8 +38,11 @@ def agree(plan: Plan) -> None:
     Raises:
         UserError: On all processes, naming what differs and where.
     """
-    if hosts.count() == 1:
+    if hosts.count() == 1 and jax.process_count() == 1:
         return
+    if hosts.count() == 1:
+        raise UserError("JAX was started with several processes, of which this run does not know; "
+                        "start it by `python -m dpgen_jax.train ... --coordinator auto`")
     public = plan.public_config
     hosts.agree("version of dpgen_jax or JAX", f"{__version__} {jax.__version__}")
     for name in MEANING:
