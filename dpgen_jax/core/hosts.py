@@ -59,7 +59,7 @@ class Hosts:
 
 
 class _Team:
-    """What this process knows of the processes of its run, as JAX's own runtime is one a process.
+    """This process's knowledge of its run's processes: one a process, as is JAX's own runtime.
 
     Attributes:
         count: How many there are.

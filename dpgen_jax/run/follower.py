@@ -82,7 +82,7 @@ def follow(plan: Plan) -> int:
 
 @dataclasses.dataclass
 class _Follower:
-    """What a process has between two orders.
+    """The state of a process between two orders.
 
     Attributes:
         plan: The plan of the run.
