@@ -129,7 +129,7 @@ def _write(path: Path, tree: Any) -> None:
     if hosts.count() == 1:
         _checkpointer().save(path.absolute(), tree)
         return
-    leaves = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(tree)]
+    leaves = [np.asarray(leaf, order="C") for leaf in jax.tree.leaves(tree)]
     save_file({f"{i:05d}": leaf.reshape(-1).view(np.uint8) for i, leaf in enumerate(leaves)},
               path.with_suffix(BYTES), metadata={
                   f"{i:05d}": json.dumps([leaf.dtype.name, leaf.shape])
