@@ -17,7 +17,7 @@ from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.hosts import Hosts
 from dpgen_jax.presets import choice
 from dpgen_jax.presets import help as short_help
-from dpgen_jax.run import typed, undeclared
+from dpgen_jax.run import typed, undeclared, undeclared_table
 
 if TYPE_CHECKING:
     from dpgen_jax.data import Dataset
@@ -54,6 +54,8 @@ class Train(Generic[Config]):
     """say what would be trained, and with what noise; nothing is written or spent"""
     seed: int | None = None
     """repeats a run bit for bit; then there is NO privacy claim"""
+    schema_share: float = 0.1
+    """of epsilon and delta, for kinds, bounds and categories of a csv that nobody declared"""
     accept_uncovered: bool = False
     """release public fields that were read from private records, and say so in the statement"""
     clients: int | None = None
@@ -215,6 +217,9 @@ def choose(method: str, words: list[str]) -> Chosen:
     args = parse(first, reading.words)
     if reading.place.startswith("folder:"):
         reading = undeclared.folder(reading, first, args)
+        args = parse(first, reading.words)
+    if reading.place.startswith("csv:"):
+        reading = undeclared_table.table(reading, first, args)
         args = parse(first, reading.words)
     words, dataset = reading.words, _loaded(first, args, reading)
     facts = choice.Facts(choice.public_name(reading.place, args.data.attribute), dataset.spec,
