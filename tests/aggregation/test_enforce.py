@@ -25,7 +25,8 @@ def test_rows_that_break_the_bound_become_zero_and_no_others():
     np.testing.assert_array_equal(stacked(rows[:, None][:2]), rows[:, None][:2])
 
 
-BOUNDS = {"one of each module": ["RowL2", "KLevels", "TopKSign", "OneHot", "CellVotes", "LabelVotes"],
+BOUNDS = {"one of each module": ["RowL2", "KLevels", "TopKSign", "OneHot", "CellVotes",
+                                 "LabelVotes"],
           "the others": ["GradientL2", "SketchedSigns", "NonNegativeL2", "clients"]}
 
 
