@@ -21,7 +21,7 @@ from dpgen_jax.core.types import UserError
 from dpgen_jax.data import frames, schema, tables
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.presets import get
-from dpgen_jax.run import lifecycle
+from dpgen_jax.run import fitting, lifecycle
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 SCHEMA = """\
@@ -271,7 +271,7 @@ def test_fit_takes_a_frame(place, tmp_path):
     pd = pytest.importorskip("pandas", reason="pandas is an extra: pip install dpgen_jax[pandas]")
     frame = pd.read_csv(place / "people.csv")
     budget = get("gpate", "table")[1]
-    release = lifecycle.fit(
+    release = fitting.fit(
         "gpate", frame, schema=place / "people.yaml", preset="table", delta=DELTA,
         out=tmp_path / "run", runtime=RUNTIME, teachers=TEACHERS, batch=BATCH, steps=STEPS,
         generator=GeneratorNet(latent=3, hidden=8), discriminator=DiscriminatorNet(hidden=4))

@@ -86,6 +86,37 @@ def read(source: str) -> Schema:
     return parse(document(source), source)
 
 
+def of(source: str | Path | Mapping[str, Any] | Schema) -> Schema:
+    """Returns the schema that a caller of Python gave.
+
+    Args:
+        source: The path of a file, the name of a packaged schema, a dict as such a file holds it
+            (numbers and truth values may be Python's), or a schema.
+
+    Raises:
+        UserError: As `read`.
+    """
+    if isinstance(source, Schema):
+        return source
+    if isinstance(source, Mapping):
+        return parse(texts(source), "schema")
+    if isinstance(source, str | Path):
+        return read(str(source))
+    raise UserError(f"schema is a {type(source).__name__}; give the path of a file, a dict, or "
+                    "what draft_schema returned")
+
+
+def texts(value: Any) -> Any:
+    """Returns a document of Python's values as one of texts, as `yaml_text` reads it."""
+    if isinstance(value, Mapping):
+        return {str(key): texts(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [texts(part) for part in value]
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value).strip()
+
+
 def document(source: str) -> Any:
     """Reads a schema as texts, with the categories that lie in files of their own.
 

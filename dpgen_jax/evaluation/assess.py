@@ -55,6 +55,9 @@ def assess(release: Release, dataset: Dataset, options: Evaluation = Evaluation(
       UserError: The data set has other records or classes than the release, or no held-out part;
         or there are more classes than samples.
     """
+    if not isinstance(release, Release) or not isinstance(dataset, Dataset):
+        raise UserError("assess takes a release and the data set that it was trained on, with a "
+                        "held-out part, as load_dataset returns it")
     check(release.spec, dataset)
     held_out.check_same(release.privacy.get("data_notes", ()), dataset)
     dataset = without_empty_slots(dataset)

@@ -108,6 +108,8 @@ class Sampler:
         Raises:
             UserError: For n below 1, and for labels that are unknown or that conditions exclude.
         """
+        if not isinstance(n, int | np.integer):
+            raise UserError(f"n is {n!r}; give a whole number of records")
         if n < 1:
             raise UserError(f"cannot sample {n} records; at least 1 is needed")
         if n > MOST:

@@ -25,7 +25,7 @@ from dpgen_jax.nets.image import GeneratorNet
 from dpgen_jax.nets.plain import Conv, ConvNet, Mlp, MlpNet
 from dpgen_jax.private import partition, teachers
 from dpgen_jax.private import records as sealing
-from dpgen_jax.run import calibrate_config, lifecycle, loop
+from dpgen_jax.run import calibrate_config, fitting, lifecycle, loop
 
 N = 50
 CONFIG = dpgan.Config(records=N, batch=10, sigma=0.0, steps=4, fakes=6, g_batch=6, d_steps=2,
@@ -273,7 +273,7 @@ def test_a_run_says_what_it_promises(tmp_path, method):
     fields["generator"] = MlpNet(4, (8,)) if method == "dpcgan" else GeneratorNet(4, 16, 4)
     if method == "dpgan":
         fields["discriminator"] = ConvNet(4, 4)
-    release = lifecycle.fit(method, x, y, classes=3, epsilon=8.0, delta=1e-3, out=tmp_path / "run",
+    release = fitting.fit(method, x, y, classes=3, epsilon=8.0, delta=1e-3, out=tmp_path / "run",
                             **fields)
     event, = release.privacy["events"]
     assert release.privacy["epsilon"] == 8.0 and release.privacy["relation"] == "replace-one"

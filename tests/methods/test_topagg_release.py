@@ -20,7 +20,7 @@ from dpgen_jax.evaluation import assess
 from dpgen_jax.methods import topagg_sgd
 from dpgen_jax.methods.topagg_sgd import Config
 from dpgen_jax.release import bundle, statement
-from dpgen_jax.run import lifecycle, metrics, monitor
+from dpgen_jax.run import fitting, lifecycle, metrics, monitor
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +50,7 @@ def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("classifier")
     (x, y), (x_test, y_test) = images(90), images(60, 1)
     np.savez(root / "data.npz", x_train=x, y_train=y, x_test=x_test, y_test=y_test, classes=3)
-    lifecycle.fit(
+    fitting.fit(
         "topagg_sgd",
         x,
         y,
@@ -79,7 +79,7 @@ def test_it_learns_and_is_read_again(release):
 @pytest.mark.long
 def test_by_dimension_and_without_convolutions_it_learns_too(tmp_path):
     x, y = images(90)
-    release = lifecycle.fit("topagg_sgd", x, y, classes=3, epsilon=math.inf, delta=1e-3, seed=0,
+    release = fitting.fit("topagg_sgd", x, y, classes=3, epsilon=math.inf, delta=1e-3, seed=0,
                             runtime=Runtime(devices=1), out=tmp_path / "run",
                             **FIELDS, network="mlp", keep="dimension")
     assert accuracy(release) > 0.9

@@ -49,6 +49,13 @@ ABOUT = {
 }
 
 
+def described() -> dict[str, str]:
+    """Returns for each method one line: for what data, for whom, and what answers."""
+    return {name: f"{about.data}; protects {about.unit if about.unit == 'nobody' else 'each'}"
+                  f"{'' if about.unit == 'nobody' else ' ' + about.unit}; {about.what}"
+            for name, about in ABOUT.items()}
+
+
 def lines() -> list[str]:
     """Returns a line for each method, those that are to be tried first at the top."""
     order = [*ABOUT, *(name for name in methods.NAMES if name not in ABOUT)]
