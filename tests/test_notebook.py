@@ -36,8 +36,8 @@ def figures(outputs):
     return sum("image/png" in out.get("data", {}) for cell in outputs.values() for out in cell)
 
 
-@pytest.mark.parametrize("name", [
-    name if name == "datalens" else pytest.param(name, marks=pytest.mark.long) for name in PAPERS])
+@pytest.mark.long
+@pytest.mark.parametrize("name", PAPERS)
 def test_the_notebook_of_a_paper_runs(name, tmp_path, monkeypatch):
     outputs = execute(name, tmp_path, monkeypatch)
     assert figures(outputs) == (1 if name == "dpac" else 2)
