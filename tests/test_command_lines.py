@@ -74,7 +74,8 @@ def place(tmp_path_factory):
             pixels = rng.integers(0, 60, (28, 28)) + 150 * label * (np.arange(28) < 14)
             Image.fromarray(pixels.astype(np.uint8)).save(root / "scans" / name / f"{i}.png")
     header = "patient,age,pay,sex,ward,outcome"
-    rows = [f"{i // 3},{age},{1000 + 9 * (i % 240)},{'fm'[i % 2]},{['surgery', 'medicine'][age % 2]},"
+    wards = "surgery", "medicine"
+    rows = [f"{i // 3},{age},{1000 + 9 * (i % 240)},{'fm'[i % 2]},{wards[age % 2]},"
             f"{'readmitted' if age > 60 else 'home'}"
             for i, age in enumerate(rng.integers(20, 90, 3000))]
     (root / "visits.csv").write_text("\n".join([header, *rows]) + "\n")
