@@ -137,6 +137,8 @@ class TableSpec:
             0.
         identifiers: The columns that are never read, in the order of the file.
         constraints: What holds between the columns of every row, as `data.constraints` reads it.
+        derived: Names of columns that the constraints make functions of others: no method needs to
+            learn them, as synthetic rows take them from their definitions.
         targets: Names of columns that an evaluation predicts beside the label. They change nothing
             that is trained, and schemas that differ in them alone are equal.
     """
@@ -146,6 +148,7 @@ class TableSpec:
     label_position: int
     identifiers: tuple[Identifier, ...] = _later(())
     constraints: tuple[str, ...] = _later(())
+    derived: tuple[str, ...] = _later(())
     targets: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
 
     dtype: ClassVar[str] = "float32"
