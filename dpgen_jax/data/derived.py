@@ -44,8 +44,8 @@ def _is_map(rule: Implies, among: tuple[Rule, ...]) -> bool:
         return False
     others = [other for other in among if isinstance(other, Implies) and other.then.field == target]
     wanted = {*range(len(source.column.categories)), *([None] if source.column.nullable else [])}
-    given = [None if np.isnan(other.first.value) else other.first.value for other in others]
-    return (not target.column.nullable and set(given) == wanted and len(given) == len(wanted)
+    values = [None if np.isnan(other.first.value) else other.first.value for other in others]
+    return (not target.column.nullable and set(values) == wanted and len(values) == len(wanted)
             and all(other.first.field == source for other in others))
 
 
