@@ -3,9 +3,9 @@
     python -m benchmarks.audits [--only NAME ...] [--seconds 40]
 
 Each row is a command of `python -m dpgen_jax.audit`, run in a process of its own as a user would: a
-mechanism with the noise lowered and at its preset's own, or a whole training with canaries. Rows that
-were measured before are kept where they are not asked for. The noise is from the operating system:
-another run certifies a little more or less.
+mechanism with the noise lowered and at its preset's own, or a whole training with canaries. Rows
+that were measured before are kept where they are not asked for. The noise is from the operating
+system: another run certifies a little more or less.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from benchmarks import common
@@ -29,6 +30,8 @@ MECHANISMS: dict[str, tuple[str, ...]] = {
     "marginals": ("marginals",), "mixture": ("mixture",), "topagg_sgd": ("topagg_sgd",),
     "fedavg_gan": ("fedavg_gan",),
 }
+SHOWN_DELTA = 0.01
+"""of the epsilons of mechanisms that tables show"""
 TRAININGS: dict[str, tuple[str, ...]] = {
     "dpmerf on glyphs": ("dpmerf", "--dataset", "glyphs", "--canaries", "1000"),
     "dpgan on glyphs": ("dpgan", "--dataset", "glyphs", "--canaries", "500", "--steps", "40"),
@@ -51,6 +54,23 @@ def audited(arguments: tuple[str, ...], seconds: float) -> dict[str, Any]:
         return row | {"refused": done.stderr.strip().splitlines()[-1:]}
     report = json.loads(done.stdout)
     return row | {name: report[name] for name in ("findings", "exit_code", "curves", "limits")}
+
+
+def table(rows: dict[str, Any], names: Iterable[str]) -> str:
+    """Return the findings that have a number as a table in markdown, epsilon at one delta."""
+    lines = ["| what was attacked | measure | claimed | certified | share |",
+             "| --- | --- | --- | --- | --- |"]
+    for name in names:
+        for finding in rows.get(name, {}).get("findings", ()):
+            shown = finding["measure"].startswith(("mu", "chance")) or (
+                finding["measure"] == f"epsilon at delta {SHOWN_DELTA:g}" or name in TRAININGS)
+            if not shown or finding["claimed"] is None:
+                continue
+            share = f"{finding['certified'] / finding['claimed']:.0%}" if finding["claimed"] else ""
+            check = finding["check"].partition(": ")[2]
+            lines.append(f"| {name}: {check} | {finding['measure']} | {finding['claimed']:.3g} | "
+                         f"{finding['certified']:.3g} | {share} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
