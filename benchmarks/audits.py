@@ -53,7 +53,7 @@ def audited(arguments: tuple[str, ...], seconds: float) -> dict[str, Any]:
     if not done.stdout:
         return row | {"refused": done.stderr.strip().splitlines()[-1:]}
     report = json.loads(done.stdout)
-    return row | {name: report[name] for name in ("findings", "exit_code", "curves", "limits")}
+    return row | {name: report[name] for name in ("findings", "exit_code")}
 
 
 def table(rows: dict[str, Any], names: Iterable[str]) -> str:

@@ -64,8 +64,8 @@ def _letter(label: int) -> int:
     return (label - DIGITS) % LETTERS
 
 
-def drawn(digits: tuple[np.ndarray, np.ndarray], labels: np.ndarray, how: dict[str, float],
-          rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def rendered(digits: tuple[np.ndarray, np.ndarray], labels: np.ndarray, how: dict[str, float],
+             rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Return images float32 [n, 28, 28] of labels int [n], and the labels."""
     x, y = digits
     shapes = np.where(labels < DIGITS, labels, (labels - DIGITS) % LETTERS % DIGITS)
@@ -102,7 +102,7 @@ def write(folder: Path, writers: int = 60, images: int = 24, seed: int = 0) -> P
             for file, part, n in ((train, slice(end), count), (test, slice(end, None), count // 3)):
                 labels = rng.choice(LABELS, max(1, n), p=preferred)
                 labels = labels if number else np.append(labels, np.arange(LABELS))
-                pixels, labels = drawn((x[part], y[part]), labels, how, rng)
+                pixels, labels = rendered((x[part], y[part]), labels, how, rng)
                 group = file.create_group(f"examples/f{number:04}_00")
                 group["pixels"], group["label"] = pixels, labels
     return paths["train"]

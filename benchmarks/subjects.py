@@ -89,9 +89,10 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=3)
     args = parser.parse_args(argv)
     where, full = common.machine(), data.load("adult:adult")
-    held = np.isin(np.arange(full.count),
-                   np.random.default_rng(0).permutation(full.count)[:VALIDATION])
-    train, (x, y) = parts.only(full, ~held), (full.x_train[held], full.y_train[held])
+    validation = np.isin(np.arange(full.count),
+                         np.random.default_rng(0).permutation(full.count)[:VALIDATION])
+    train = parts.only(full, ~validation)
+    x, y = full.x_train[validation], full.y_train[validation]
     cases: list[dict[str, Any]] = []
     for limit in LIMITS:
         scores = []

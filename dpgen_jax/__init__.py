@@ -3,6 +3,8 @@
 import dpgen_jax as dg
 release = dg.fit("datalens", x, y, classes=10, epsilon=1.0, delta=1e-5)
 x_syn, y_syn = release.sample(1000)
+
+`dg.methods()` lists the methods, `dg.presets(METHOD)` the settings of one.
 """
 
 import importlib
@@ -10,11 +12,12 @@ import importlib
 from dpgen_jax.version import __version__
 
 _HOME = {
-    "fit": "run.lifecycle", "load": "release.bundle", "Release": "release.bundle",
+    "fit": "run.fitting", "load": "release.bundle", "Release": "release.bundle",
     "assess": "evaluation.assess", "Budget": "core.config", "Runtime": "core.config",
     "Evaluation": "core.config", "UserError": "core.errors", "BudgetExceeded": "core.errors",
     "load_dataset": "data", "ImageSpec": "core.types", "Method": "core.types",
-    "Private": "core.types",
+    "Private": "core.types", "Dataset": "data", "draft_schema": "data.frame_schema",
+    "methods": "", "presets": "",
 }
 __all__ = ["__version__", *_HOME]
 
@@ -23,6 +26,12 @@ def __getattr__(name: str) -> object:
     # Loaded on use: a command's `--help` and the accountant need no JAX.
     if name not in _HOME:
         raise AttributeError(f"module 'dpgen_jax' has no attribute {name!r}")
+    if not _HOME[name]:  # a package that can be called
+        return importlib.import_module(f"dpgen_jax.{name}")
     module = importlib.import_module(f"dpgen_jax.{_HOME[name]}")
     value: object = getattr(module, "load" if name == "load_dataset" else name)
     return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

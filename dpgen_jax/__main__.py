@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dpgen_jax.core import cli
 from dpgen_jax.core.errors import UserError, nearest
-from dpgen_jax.presets import about
+from dpgen_jax.methods import about
 from dpgen_jax.version import __version__
 
 COMMANDS = {

@@ -53,12 +53,12 @@ def command(argv: list[str]) -> None:
         raise UserError(f"{args.out} exists; name another --out")
     release = bundle.load(args.source)
     opener = export.opener(args.out, release.spec, args.n)
-    drawn = release.stream(args.n, args.label or None, args.seed, args.where or None,
-                           args.max_tries)
+    sampler = release.stream(args.n, args.label or None, args.seed, args.where or None,
+                             args.max_tries)
     with tqdm(total=args.n, unit=" records", disable=None, leave=False) as bar:  # on a terminal
-        files.write(args.out, opener, release.spec, args.n, drawn, bar.update)
+        files.write(args.out, opener, release.spec, args.n, sampler, bar.update)
     print(f"guarantee: {guarantee.line(release.privacy)}")
-    for line in drawn.report():
+    for line in sampler.report():
         print(line)
     print(f"{args.n:,} synthetic records: {args.out}")
 

@@ -94,10 +94,10 @@ def _document(flags: Flags) -> dict[str, Any]:
     if flags.label is None and flags.schema is not None and flags.schema_epsilon is not None:
         price = schema_purchase.Price(flags.schema_epsilon, flags.schema_delta)
         draft = schema.document(flags.schema)
-        held = draft if isinstance(draft, dict) else {}
-        columns = held.get("columns")
+        entries = draft if isinstance(draft, dict) else {}
+        columns = entries.get("columns")
         cells, _ = _cells(flags, columns if isinstance(columns, dict) else {},
-                          declared(held.get("file", {})))
+                          declared(entries.get("file", {})))
         return schema_purchase.buy(draft, cells, price, flags.schema)
     raise UserError("give --schema DRAFT with --schema-epsilon E to buy its private entries, or "
                     "neither to draft a schema, with --label COLUMN where rows have classes")

@@ -45,7 +45,7 @@ class Transcript:
     where `forced` is 1."""
 
     seen: Array
-    given: Array
+    planted: Array
     forced: Array
     step: Array
 
@@ -56,10 +56,10 @@ class Query:
     images: Array
 
 
-def transcript(given: Any = None) -> Transcript:
+def transcript(planted: Any = None) -> Transcript:
     zeros = np.zeros((STEPS, *SHAPE), np.float32)
-    return Transcript(zeros, zeros if given is None else given,
-                      np.float32(given is not None), np.int32(0))
+    return Transcript(zeros, zeros if planted is None else planted,
+                      np.float32(planted is not None), np.int32(0))
 
 
 def mechanism(**fields) -> SumMechanism:
@@ -78,8 +78,8 @@ def init_unit(key: Array) -> dict[str, Array]:
 
 
 def ask(key: Array, public: Transcript) -> Query:
-    heard = jnp.where(public.forced > 0, public.given, public.seen)
-    return Query(jax.random.normal(key, SHAPE) + heard[public.step - 1] / SIGMA)
+    input_sum = jnp.where(public.forced > 0, public.planted, public.seen)
+    return Query(jax.random.normal(key, SHAPE) + input_sum[public.step - 1] / SIGMA)
 
 
 def learn(key: Array, unit: dict[str, Array], own, query: Query) -> dict[str, Array]:
@@ -107,8 +107,8 @@ def build(**fields) -> Method:
     verbs = {"init": init, "init_unit": init_unit, "ask": ask, "learn": learn, "answer": answer,
              "absorb": absorb, "finalize": lambda key, public: public.seen,
              "sample": lambda model, key, labels: model, "pretraining": None}
-    held = {name: fields.pop(name) for name in [*fields] if name not in verbs}
-    return Method(mechanism=mechanism(**held), **verbs | fields)
+    options = {name: fields.pop(name) for name in [*fields] if name not in verbs}
+    return Method(mechanism=mechanism(**options), **verbs | fields)
 
 
 def neighbours() -> list[tuple[np.ndarray, np.ndarray]]:
@@ -179,12 +179,12 @@ def fresh(units: int = UNITS) -> tuple[teachers.Units, Array]:
 block = functools.cache(loop.compile_block)
 
 
-def start(where: teachers.Layout, given: Any = None) -> loop.State:
+def start(where: teachers.Layout, planted: Any = None) -> loop.State:
     units, key = fresh(where.n_units)
-    return loop.State(jax.device_put(transcript(given), where.replicated), lay(units, where), key)
+    return loop.State(jax.device_put(transcript(planted), where.replicated), lay(units, where), key)
 
 
-def train(path, method: Method, data, where: teachers.Layout, given: Any = None, bits: Any = None,
+def train(path, method: Method, data, where: teachers.Layout, planted: Any = None, bits: Any = None,
           steps: int = STEPS, block: Callable = block, **options) -> tuple[loop.State, Ledger]:
     """The real loop and a real ledger, which is closed. A method (a value of `build`) is compiled
     once for a layout, however often it is run."""
@@ -192,7 +192,7 @@ def train(path, method: Method, data, where: teachers.Layout, given: Any = None,
     with Ledger.create(path, {"epsilon": float("inf"), "delta": 1e-5}) as ledger, \
             pytest.MonkeyPatch.context() as patched:
         patched.setattr(loop, "compile_block", block)
-        state = loops.train(method, placed(data, where), start(where, given), where, ledger,
+        state = loops.train(method, placed(data, where), start(where, planted), where, ledger,
                             SeededBits(0) if bits is None else bits, steps=steps, **options)
     return state, ledger
 

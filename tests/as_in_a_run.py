@@ -1,4 +1,4 @@
-"""What is looked at in programs that are compiled as a run compiles them: `conftest` sets flags
+"""Checks of programs that are compiled as a run compiles them: `conftest` sets flags
 that make other programs of the same code, so this runs in a process of its own.
 
     python tests/as_in_a_run.py FUNCTION WORD ...      prints what the function returned, as JSON
@@ -51,10 +51,10 @@ def block(method: Method, spec: Spec, chunk: int) -> str:
     shape = (where.n_units, 1) if where.sampled else (where.padded, RECORDS)
     own = Private(Records(jnp.zeros((*shape, *spec.shape), spec.dtype),
                           jnp.zeros(shape, jnp.int32)))
-    drawn = loop.draw(method.mechanism, where, SeededBits(0), 0, 1,
-                      loop.longest_block(method.mechanism))
+    inputs = loop.draw(method.mechanism, where, SeededBits(0), 0, 1,
+                       loop.longest_block(method.mechanism))
     compiled = loop.compile_block(method, where).lower(
-        state.public, state.units, own, *drawn, state.key, 0, 1).compile()
+        state.public, state.units, own, *inputs, state.key, 0, 1).compile()
     return compiled.as_text()
 
 
@@ -77,8 +77,8 @@ def call(function: str, *words: Any) -> Any:
 
 
 def sources(name: str, *chunks: str) -> list:
-    """Of a method, for each size of a chunk: (what made integers of floats beside the check,
-    number of checks)."""
+    """Return for each size of a chunk of a method (the operations that made integers of floats
+    beside the check, the number of checks)."""
     import hlo
     import test_battery
 
@@ -95,14 +95,14 @@ def one_of_each_bound() -> dict[str, Method]:
     import adversary
 
     def behind(bound, shape=adversary.SHAPE, message=lambda m: m, **fields):
-        method = adversary.build(answer=lambda *given: message(adversary.answer(*given)))
-        held = method.mechanism
+        method = adversary.build(answer=lambda *args: message(adversary.answer(*args)))
+        built = method.mechanism
         if not fields:
-            held = dataclasses.replace(held, bound=bound, shape=shape)
+            built = dataclasses.replace(built, bound=bound, shape=shape)
         else:
-            held = LocalMechanism(bound=bound, shape=shape, schedule=held.schedule,
-                                  n_units=held.n_units, decode=held.decode, **fields)
-        return without_training(dataclasses.replace(method, mechanism=held))
+            built = LocalMechanism(bound=bound, shape=shape, schedule=built.schedule,
+                                   n_units=built.n_units, decode=built.decode, **fields)
+        return without_training(dataclasses.replace(method, mechanism=built))
 
     rows, columns = adversary.SHAPE
     votes, norm = TopKSign(4, rows), RowL2(1.0, columns, rows, 100)
@@ -123,8 +123,8 @@ def one_of_each_bound() -> dict[str, Method]:
 
 
 def sources_of_bounds(checked: str, *names: str) -> dict[str, list]:
-    """Of bounds: (what made integers of floats beside the check, number of checks). checked:
-    "loop", or "inline": the planted fault, which was the code before."""
+    """Return for each bound (the operations that made integers of floats beside the check, the
+    number of checks). checked: "loop", or "inline": the planted fault, the code before."""
     import adversary
     import hlo
 
@@ -141,7 +141,7 @@ def sources_of_bounds(checked: str, *names: str) -> dict[str, list]:
 
 
 def places(*names: str) -> dict[str, int]:
-    """Of methods: entries of messages that depend on where a unit lies."""
+    """Return for each method how many entries of messages depend on where a unit lies."""
     from message_positions import differing
 
     return {name: differing(name) for name in names}
@@ -154,7 +154,7 @@ def summed(method: Method, where: Layout):
                                     jnp.int32(0))[1]
 
     compiled = teachers.on_devices(local, where, (True, not where.sampled, True, False), False, ())
-    return lambda *given: np.asarray(jax.tree.leaves(compiled(*given))[0], np.int64)
+    return lambda *args: np.asarray(jax.tree.leaves(compiled(*args))[0], np.int64)
 
 
 if __name__ == "__main__":

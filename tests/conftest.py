@@ -67,7 +67,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """What was made while tests were collected lives to the end; nothing looks at it again."""
+    """Objects of the collection of tests live to the end, and nothing looks at them again."""
     gc.collect()
     gc.freeze()
 

@@ -35,7 +35,7 @@ class Op:
 
     @property
     def number(self) -> int:
-        """Of a parameter."""
+        """The number of a parameter."""
         return int(self.rest[:self.rest.index(")")])
 
     @property
@@ -166,7 +166,7 @@ def _enter(program, stack, op, called, element, found, seen):
 
 
 def _walk_operand(program, stack, caller, number, element, found, seen):
-    """What a caller gave for its parameter: the branches of a conditional get one each."""
+    """Follow the argument of a caller for its parameter: branches of a conditional get one each."""
     outer = stack[:-1]
     at = number
     if caller.code == "conditional":

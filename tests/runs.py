@@ -35,8 +35,8 @@ def images(seed: int = 0, n: int = N):
     return small_datalens.images(n, seed)
 
 
-def asked(out: Path | None, *, resume: bool = False, seed: int | None = None,
-          budget: Budget = BUDGET, runtime: Runtime = RUNTIME, **fields) -> lifecycle.Request:
+def request(out: Path | None, *, resume: bool = False, seed: int | None = None,
+            budget: Budget = BUDGET, runtime: Runtime = RUNTIME, **fields) -> lifecycle.Request:
     return lifecycle.Request(
         "datalens",
         "glyphs",
@@ -54,7 +54,7 @@ def train(out: Path | None, x=None, y=None, **options) -> tuple[lifecycle.Releas
     said: list[str] = []
     if x is None:
         x, y = images()
-    release = lifecycle.run(asked(out, **options), from_arrays(x, y, 3), said.append,
+    release = lifecycle.run(request(out, **options), from_arrays(x, y, 3), said.append,
                             Notices(said.append))
     return release, "\n".join(said)
 

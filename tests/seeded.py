@@ -34,7 +34,7 @@ CRITICS = {
 CLASSIFIER = {"t_c": 1, "fake_steps": 1, "real_steps": 1, "fake_batch": 4, "c_penalty": 0.0,
               "classifier": CriticNet(2)}
 STUDENT = TEACHERS | {"memory": 2, "s_steps": 2, "g_steps": 2, "s_hidden": 4}
-DRAWN = {"batch": 6, "steps": 2, "fakes": 6, "g_batch": 6}
+RECORDS_SAMPLED = {"batch": 6, "steps": 2, "fakes": 6, "g_batch": 6}
 MERF = {"features": 12, "batch": 6, "generator_steps": 3, "generator": GeneratorNet(4, 8, 4)}
 CODES = {"batch": 6, "steps": 3, "embedding_steps": 1, "hidden": 6, "code": 3, "features": 8,
          "fakes": 6, "generator_steps": 3, "generator": GeneratorNet(4, 8)}
@@ -76,7 +76,7 @@ SLOW = {
     "mixture images": Case("mixture", "images", {
         "cells": 2, "frequencies": 4, "dimensions": 5, "relation": "zero-out"}),
     "dpsinkhorn images": Case("dpsinkhorn", "images", SINKHORN),
-    "dpgan table": Case("dpgan", "table", DRAWN | {
+    "dpgan table": Case("dpgan", "table", RECORDS_SAMPLED | {
         "loss": "wasserstein", "weight_clip": 0.1, "hidden": (4,),
         "generator": GeneratorNet(4, 8, 4)}),
     "gpate images": Case("gpate", "images", TEACHERS | {
@@ -85,7 +85,7 @@ SLOW = {
         "critics_per_step": 2, "steps": 3}),
     "dpac images": Case("dpac", "images", CRITICS | CLASSIFIER | {"critics_per_step": 2}),
     "pategan table": Case("pategan", "table", STUDENT, CLASSES),
-    "dpcgan table": Case("dpcgan", "table", DRAWN | {
+    "dpcgan table": Case("dpcgan", "table", RECORDS_SAMPLED | {
         "generator": MlpNet(4, (8,)), "hidden": (4,)}, CLASSES),
     "dpmerf_ae images": Case("dpmerf_ae", "images", CODES),
     "fedavg_gan table": Case("fedavg_gan", "table", CLIENTS | {
@@ -96,9 +96,9 @@ SLOW = {
     "datalens table": Case("datalens", "table", TEACHERS | {"top_k": 3, "decode": "mean"}),
     "pategan images": Case("pategan", "images", STUDENT | {
         "noise": "laplace", "decode": "majority", "vote": "real"}),
-    "dpgan images": Case("dpgan", "images", DRAWN | {
+    "dpgan images": Case("dpgan", "images", RECORDS_SAMPLED | {
         "diversity": 0.5, "generator": GeneratorNet(4, 8, 4), "discriminator": ConvNet(2, 3)}),
-    "dpcgan images": Case("dpcgan", "images", DRAWN | {
+    "dpcgan images": Case("dpcgan", "images", RECORDS_SAMPLED | {
         "generator": MlpNet(4, (8,)), "hidden": (4,), "d_steps": 2}),
     "dpmerf table": Case("dpmerf", "table", MERF),
     "datalens images d2p": Case("datalens", "images", TEACHERS | {"aggregate": "d2p"}),
@@ -112,7 +112,7 @@ LONG = {
     "dcgan images": Case("dcgan", "images", {"batch": 3, "steps": 2, **NETS}, NO_BOUND),
     "projected_dpgan images": Case("projected_dpgan", "images", PROJECTED),
     "dpsinkhorn table": Case("dpsinkhorn", "table", SINKHORN),
-    "dpgan images linear": Case("dpgan", "images", DRAWN | {
+    "dpgan images linear": Case("dpgan", "images", RECORDS_SAMPLED | {
         "networks": "linear", "linear": dpgan.Linear(4, (8,), (4,)), "weight_clip": 0.1}),
     "gswgan images secret draw": Case("gswgan", "images", CRITICS | {
         "critics_per_step": 2, "schedule": "secret-draw"}),

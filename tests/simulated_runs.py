@@ -35,7 +35,7 @@ RECORDS = records.seal(*small_datalens.images(12), small_datalens.SPEC)
 
 
 class Killed(BaseException):
-    """What ends a run at a moment, as nothing catches it."""
+    """An exception that ends a run at a moment, as nothing catches it."""
 
 
 class CountedBits(OsBits):
@@ -51,7 +51,7 @@ class CountedBits(OsBits):
 
 @dataclasses.dataclass
 class World:
-    """What was drawn by all runs, in whatever folder: steps, and purchases of class counts."""
+    """The draws of all runs, in whatever folder: steps, and purchases of class counts."""
 
     steps: int = 0
     bits: CountedBits = dataclasses.field(default_factory=CountedBits)
@@ -126,8 +126,8 @@ def _executioner(moment):
 
 def charged(root: Path) -> tuple[int, int]:
     """Steps and purchases that the ledger of a folder charges."""
-    held = books.account(books.read(root / "ledger.jsonl"))
-    return held.steps, dict(held.spent()).get(COUNTS, 0)
+    account = books.account(books.read(root / "ledger.jsonl"))
+    return account.steps, dict(account.spent()).get(COUNTS, 0)
 
 
 def killed(world: World, root: Path, moment: str, **options) -> None:

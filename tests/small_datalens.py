@@ -54,7 +54,7 @@ def run(folder: Path, x, y, method: Method | None = None, where: teachers.Layout
     return state, ledger
 
 
-def held(state: State, where: teachers.Layout):
+def opened(state: State, where: teachers.Layout):
     """Public arrays, and the real units' arrays [U, ...] (opened: this is a test)."""
     units = unseal(next(packing.blocks(state.units, where, where.n_units)))
     return jax.device_get(state.public), units

@@ -50,7 +50,7 @@ warm_call = functools.cache(pretraining.compile_call)
 def fresh(method: Method) -> tuple[Any, Units, Array]:
     """The state before the first step, on the host: donated buffers are used up by a run."""
     state = loop.initial_state(method, KEY, WHERE)
-    return (*small_datalens.held(state, WHERE), state.key)
+    return (*small_datalens.opened(state, WHERE), state.key)
 
 
 def start(method: Method, units: Units | None = None) -> loop.State:
@@ -69,7 +69,7 @@ def warmed(method: Method, data, units: Units | None = None, calls: int = 1000) 
             state, calls = dataclasses.replace(state, units=units), calls - 1
             if not calls:
                 break
-    return small_datalens.held(state, WHERE)[1]
+    return small_datalens.opened(state, WHERE)[1]
 
 
 def neighbours():

@@ -72,19 +72,19 @@ class Seen:
     inner: Any
     seen: Array
     labels: Array
-    told: Array
+    shares: Array
 
 
 def watched(method: Method) -> Method:
     """The same method, with `Seen` as its public state."""
-    held = method.mechanism
+    built = method.mechanism
 
     def absorb(key, public, query, released):
         at = public.inner.step
-        told = public.told * held.decode(released.astype(jnp.int32), held.n_units)
-        inner, metrics = method.absorb(key, public.inner, query, told)
+        shares = public.shares * built.decode(released.astype(jnp.int32), built.n_units)
+        inner, metrics = method.absorb(key, public.inner, query, shares)
         return Seen(inner, public.seen.at[at].set(released),
-                    public.labels.at[at].set(query.labels), public.told), metrics
+                    public.labels.at[at].set(query.labels), public.shares), metrics
 
     def init(key):
         return Seen(method.init(key), jnp.zeros((STEPS, ROWS, 1)),
@@ -92,7 +92,7 @@ def watched(method: Method) -> Method:
 
     return dataclasses.replace(
         method, absorb=absorb, init=init,
-        mechanism=dataclasses.replace(held, decode=lambda noised, n: noised.astype(jnp.float32)),
+        mechanism=dataclasses.replace(built, decode=lambda noised, n: noised.astype(jnp.float32)),
         ask=lambda key, public: method.ask(key, public.inner),
         finalize=lambda key, public: method.finalize(key, public.inner))
 
@@ -122,9 +122,9 @@ def fresh(method: Method):
     return dataclasses.replace(public, inner=inner), units, key
 
 
-def start(method: Method = METHOD, told: float = 1.0) -> loop.State:
+def start(method: Method = METHOD, shares: float = 1.0) -> loop.State:
     public, units, key = fresh(method)
-    public = dataclasses.replace(public, told=np.float32(told))
+    public = dataclasses.replace(public, shares=np.float32(shares))
     return loop.State(jax.device_put(public, WHERE.replicated), adversary.lay(units, WHERE), key)
 
 
@@ -132,26 +132,26 @@ def placed(data, deal: partition.Partition = DEALT, spec=TABLE):
     return teachers.place(sealing.deal(sealing.seal(*data, spec), deal), WHERE)
 
 
-def train(path, data=DATA, *, method=METHOD, spec=TABLE, told=1.0, steps=STEPS, deal=DEALT,
+def train(path, data=DATA, *, method=METHOD, spec=TABLE, shares=1.0, steps=STEPS, deal=DEALT,
           deal_later=None, epsilon=math.inf, bits=None):
     """The real loop and ledger: (public on the host, units [U, ...], ledger). deal_later: the
     records are dealt anew after half of the steps."""
-    state, (bits, layout) = start(method, told), (bits or SeededBits(0), WHERE)
+    state, (bits, layout) = start(method, shares), (bits or SeededBits(0), WHERE)
     path.mkdir(exist_ok=True)
-    with Ledger.create(path / "ledger", {"epsilon": epsilon, "delta": 1e-5}) as held, \
+    with Ledger.create(path / "ledger", {"epsilon": epsilon, "delta": 1e-5}) as book, \
             pytest.MonkeyPatch.context() as patched:
         patched.setattr(loop, "compile_block", block)
         for dealt, until in ((deal, steps // 2), (deal_later or deal, steps)):
-            state = loops.train(method, placed(data, dealt, spec), state, layout, held, bits,
+            state = loops.train(method, placed(data, dealt, spec), state, layout, book, bits,
                                 steps=until, steps_per_call=2,
                                 on_block=lambda state, metrics: None)
-    return *small_datalens.held(state, layout), held
+    return *small_datalens.opened(state, layout), book
 
 
 def alone(unit: int, data=DATA, steps: int = 1) -> np.ndarray:
     """The votes int [steps, B] of one unit without noise, on the transcript of no votes: the others
     get ids beyond the last, as padding."""
-    state = start(told=0.0)
+    state = start(shares=0.0)
     ids = np.where(np.arange(UNITS) == unit, np.arange(UNITS), UNITS).astype(np.int32)
     units = Private(dataclasses.replace(unseal(state.units), id=jax.device_put(
         ids, WHERE.by_unit)))

@@ -104,7 +104,7 @@ class Fast:
 
 
 def scores(method: Method, steps: int, vote: int, seed: int) -> np.ndarray:
-    """What RUNS runs add up to, on fresh noise and fresh draws."""
+    """The sums of RUNS runs, on fresh noise and fresh draws."""
     where, mechanism = layout(method), method.mechanism
     own = np.zeros((mechanism.n_units, 1, 1), np.int32)
     own[OWNER] = vote
@@ -112,8 +112,8 @@ def scores(method: Method, steps: int, vote: int, seed: int) -> np.ndarray:
     units = teachers.stack(method, jax.random.key(0), where)
     source, groups = Fast(seed), mechanism.schedule.cohorts(None, 0, steps)
     bits = source.draw((RUNS, steps, *mechanism.bits_shape))
-    told = mechanism.private_inputs(source, np.tile(groups, RUNS), 0)
-    secrets = np.moveaxis(told.reshape(len(told), RUNS, steps, *told.shape[2:]), 1, 0)
+    inputs = mechanism.private_inputs(source, np.tile(groups, RUNS), 0)
+    secrets = np.moveaxis(inputs.reshape(len(inputs), RUNS, steps, *inputs.shape[2:]), 1, 0)
     block = jax.vmap(loop.compile_block(method, where), (*[None] * 3, 0, 0, *[None] * 4))
     out = jax.jit(block)((jnp.float32(0), jnp.int32(0)), units, records, secrets, bits, groups,
                          jax.random.key(1), 0, steps)

@@ -1,4 +1,4 @@
-"""What every method goes through, with no special cases: one record is replaced, and one message
+"""The tests of every method, with no special cases: one record is replaced, and one message
 changes, by no more than was declared; faults that are planted are caught.
 
 A method is written for one unit, so this needs no loop and no devices: each unit is visited as the
@@ -114,7 +114,7 @@ def visitor(name):
     method, _, query = built(name)
     secrets = method.mechanism.private_inputs(SeededBits(0), np.zeros(1, np.int32), 0)
     # What a draw tells a place is who was drawn; here, that somebody was.
-    told = (
+    participation = (
         jnp.ones(secrets.shape[2:], jnp.int32) if method.mechanism.schedule.batch_capacity else None
     )
 
@@ -124,7 +124,7 @@ def visitor(name):
         return teachers.query_unit(method, unit, Records(x, y), query, jnp.int32(0), secret)
 
     return lambda unit, own: visit(unit, own.x[unit], own.y[unit],
-                                   secrets[unit, 0] if told is None else told)
+                                   secrets[unit, 0] if participation is None else participation)
 
 
 def messages(name, data, visit=None):

@@ -11,7 +11,7 @@ BATTERY = Path(__file__).with_name("test_battery.py")
 
 
 def battery(*words: str) -> str:
-    """What pytest says, with no flags of the tests; an empty one keeps `conftest` from its own."""
+    """Output of pytest without flags of the tests; an empty one keeps `conftest` from its own."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-n", "0", str(BATTERY), *words],
         env={**os.environ, "XLA_FLAGS": "", "JAX_NUM_CPU_DEVICES": "1"},

@@ -103,7 +103,7 @@ class Compiled:
         return jax.device_get((public, unseal(units).state))
 
     def arguments(self, data, hears: float = 1.0, only: int | None = None, steps: int = STEPS):
-        """What the block takes."""
+        """The arguments of the block."""
         where, n = self.layout, self.layout.n_units
         public = dataclasses.replace(self.public, hears=np.float32(hears))
         units, ids = self.units, self.units.id

@@ -130,8 +130,8 @@ def test_the_library_aggregates_as_algorithm_2_in_numpy_does(chunk):
     layout = choose_layout(method, Runtime(devices=1, chunk=chunk))
     ours = aggregation.library(method, x, layout, seed=1)
     matrices, released, moved = aggregation.seeded_step(ours, seed=1)
-    drawn = aggregation.noises(method.mechanism, seed=1)
-    plain = aggregation.algorithm_2(method.mechanism, x, matrices, *drawn)
+    noises = aggregation.noises(method.mechanism, seed=1)
+    plain = aggregation.algorithm_2(method.mechanism, x, matrices, *noises)
     np.testing.assert_allclose(released, plain[0], rtol=2e-7)  # zeros are equal
     np.testing.assert_allclose(moved, plain[1], rtol=1e-5, atol=1e-9)
     assert 0 < np.count_nonzero(released) < released.size

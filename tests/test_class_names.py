@@ -32,17 +32,17 @@ def release(spec):
 def public(spec):
     """A run's config.json at its start."""
     x, y = runs.images()
-    asked = runs.asked(None)
-    return planning.public_config(asked, asked.config, Dataset("some", spec, x, y),
+    request = runs.request(None)
+    return planning.public_config(request, request.config, Dataset("some", spec, x, y),
                                   Protected("record", {"records": 60}))
 
 
-@pytest.mark.parametrize(("spec", "given", "expected"), [
+@pytest.mark.parametrize(("spec", "named", "expected"), [
     (NAMED, ["dog", "emu"], [2, 0]), (NAMED, ["1", "cat"], [1, 1]), (NAMED, [2], [2]),
     (PLAIN, ["2", 0], [2, 0]), (ImageSpec(8, 8, 1, 3, ("2", "0", "1")), ["2", 0, 1], [0, 1, 2]),
     (numbers(2), ["1"], [1])])
-def test_classes_are_found_by_name_or_number(spec, given, expected):
-    assert release(spec).classes(given) == expected
+def test_classes_are_found_by_name_or_number(spec, named, expected):
+    assert release(spec).classes(named) == expected
 
 
 @pytest.mark.parametrize(("spec", "label"), [
@@ -92,7 +92,7 @@ def test_any_images_may_be_given_names(tmp_path):
 
 
 def test_an_evaluation_sees_no_empty_slot(monkeypatch):
-    """What measures likeness or attacks members gets records alone."""
+    """Measures of likeness and attacks on members get records alone."""
     seen = []
     monkeypatch.setattr(assess, "_images", lambda release, dataset, options, log: seen.append(
         dataset.y_train) or {})

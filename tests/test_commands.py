@@ -37,7 +37,7 @@ def run(trained, place):
 
 
 def one_line(err: str) -> str:
-    """What is left of stderr without notes: a single line, and no traceback."""
+    """Return stderr without notes: a single line, and no traceback."""
     assert err.startswith("error: ") and err.count("\n") == 1, err
     return err
 
@@ -88,12 +88,12 @@ def test_the_run_folder_is_that_of_the_contract(run):
 @pytest.mark.slow
 def test_the_privacy_statement(run):
     privacy = json.loads((run / "release/privacy.json").read_text())
-    held = books.account(books.read(run / "ledger.jsonl"))
-    ((event, count),) = held.spent()
+    account = books.account(books.read(run / "ledger.jsonl"))
+    ((event, count),) = account.spent()
     assert privacy["events"] == [{"mechanism": event.mechanism, "sigma": event.sigma,
                                   "sensitivity": event.sensitivity, "count": count}]
     assert event.sensitivity == 2 * np.sqrt(4 * 8) and count == STEPS
-    assert held.epsilon() <= privacy["epsilon"] == 10.0
+    assert account.epsilon() <= privacy["epsilon"] == 10.0
     expected = {"delta": 1e-3, "relation": "replace-one", "unit": "record", "steps": STEPS,
                 "method": "datalens", "preset": "images-eps10", "noise_source": "os-entropy",
                 "data_dependent_epsilon": None}
@@ -117,8 +117,8 @@ def test_runs_without_a_claim_say_so(place, call, tmp_path, monkeypatch, flags, 
     monkeypatch.chdir(place)
     code, out, err = call(train, *TRAIN, "--steps", STEPS, "--out", tmp_path / "run", *flags)
     assert code == 0 and said in out, err
-    held = json.loads((tmp_path / "run/release/privacy.json").read_text())
-    assert privacy.items() <= held.items()
+    statement = json.loads((tmp_path / "run/release/privacy.json").read_text())
+    assert privacy.items() <= statement.items()
     code, out, _ = call(account, tmp_path / "run", "--json")
     assert code == 0 and json.loads(out)["spent"]["epsilon"] == pytest.approx(
         10.0, abs=0.02) if "budget_epsilon" in privacy else '"inf"' in out
@@ -144,30 +144,30 @@ def test_sample_command(run):
                         "--out", "made/x.npz", cwd=run.parent)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith("\n30 synthetic records: made/x.npz\n")
-    held = data.load(f"npz:{run.parent / 'made/x.npz'}")
-    assert held.x_train.shape == (30, 8, 8, 1) and held.spec.classes == 3
-    assert np.bincount(held.y_train).tolist() == [15, 0, 15]
+    loaded = data.load(f"npz:{run.parent / 'made/x.npz'}")
+    assert loaded.x_train.shape == (30, 8, 8, 1) and loaded.spec.classes == 3
+    assert np.bincount(loaded.y_train).tolist() == [15, 0, 15]
 
 
 @pytest.fixture
-def drawn(run):
-    """What the commands below draw: 7 records, seed 5."""
+def sampled(run):
+    """The sample that the commands below write: 7 records, seed 5."""
     return lifecycle.load(run / "release").sample(7, None, 5)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("source", ["run", "run/release"])
 @pytest.mark.parametrize("ending", [".npz", ".csv", ".png", ""])
-def test_samples_read_back(run, drawn, call, tmp_path, source, ending):
-    x, y = drawn
+def test_samples_read_back(run, sampled, call, tmp_path, source, ending):
+    x, y = sampled
     out = tmp_path / f"made{ending}"
     code, said, err = call(sample, run.parent / source, "--n", 7, "--seed", 5, "--out", out)
     assert (code, err) == (0, "") and said.endswith(f"\n7 synthetic records: {out}\n")
     assert said.startswith("guarantee: (epsilon, delta) replace-one; epsilon 10, delta 0.001")
     if ending == ".npz":
-        held = data.load(f"npz:{out}")
-        np.testing.assert_array_equal(held.x_train, x)
-        np.testing.assert_array_equal(held.y_train, y)
+        loaded = data.load(f"npz:{out}")
+        np.testing.assert_array_equal(loaded.x_train, x)
+        np.testing.assert_array_equal(loaded.y_train, y)
     elif ending == ".csv":
         rows = np.loadtxt(out, delimiter=",", skiprows=1, dtype=int)
         assert out.read_text().startswith("label,pixel0,pixel1,")
@@ -175,9 +175,9 @@ def test_samples_read_back(run, drawn, call, tmp_path, source, ending):
     elif ending == ".png":
         assert Image.open(out).format == "PNG"
     else:
-        held = data.load(f"folder:{out}")  # whose order is that of the files' names
-        np.testing.assert_array_equal(held.x_train, x)
-        np.testing.assert_array_equal(held.y_train, y)
+        loaded = data.load(f"folder:{out}")  # whose order is that of the files' names
+        np.testing.assert_array_equal(loaded.x_train, x)
+        np.testing.assert_array_equal(loaded.y_train, y)
 
 
 @pytest.mark.slow
@@ -236,25 +236,25 @@ def test_a_damaged_release_is_named(run, call, tmp_path, name, act, message):
 def test_account_of_a_preset(call, preset, steps, published):
     code, out, err = call(account, "datalens", "--preset", preset, "--json")
     assert (code, err) == (0, "")
-    held = json.loads(out)
-    assert set(held) == {"method", "preset", "target", "proven", "as_published"}
-    assert set(held["proven"]) == {"epsilon", "steps", "sigma", "accountant"}
-    assert set(held["as_published"]) == {"epsilon", "steps", "formula"}
-    assert (held["method"], held["preset"]) == ("datalens", preset)
+    printed = json.loads(out)
+    assert set(printed) == {"method", "preset", "target", "proven", "as_published"}
+    assert set(printed["proven"]) == {"epsilon", "steps", "sigma", "accountant"}
+    assert set(printed["as_published"]) == {"epsilon", "steps", "formula"}
+    assert (printed["method"], printed["preset"]) == ("datalens", preset)
     target = {"mnist-eps1": 1.0, "mnist-eps10": 10.0}[preset]
-    assert held["target"] == {"epsilon": target, "delta": 1e-5}
-    assert 0.98 * target < held["proven"]["epsilon"] <= target
-    assert held["as_published"]["steps"] == published
-    assert steps in (None, held["proven"]["steps"])
-    assert held["as_published"]["epsilon"] <= target
+    assert printed["target"] == {"epsilon": target, "delta": 1e-5}
+    assert 0.98 * target < printed["proven"]["epsilon"] <= target
+    assert printed["as_published"]["steps"] == published
+    assert steps in (None, printed["proven"]["steps"])
+    assert printed["as_published"]["epsilon"] <= target
 
 
 def test_account_of_steps(call):
     _, out, _ = call(account, "datalens", "--preset", "mnist-eps1", "--steps", 86, "--json")
-    held = json.loads(out)
-    assert held["proven"]["steps"] == held["as_published"]["steps"] == 86
-    assert held["proven"]["epsilon"] < held["as_published"]["epsilon"]
-    assert held["as_published"]["epsilon"] == pytest.approx(0.8081, abs=5e-5)
+    printed = json.loads(out)
+    assert printed["proven"]["steps"] == printed["as_published"]["steps"] == 86
+    assert printed["proven"]["epsilon"] < printed["as_published"]["epsilon"]
+    assert printed["as_published"]["epsilon"] == pytest.approx(0.8081, abs=5e-5)
 
 
 @pytest.mark.slow
@@ -269,10 +269,10 @@ def test_account_in_words(place):
 def test_account_of_a_run(run, call):
     before = runs.snapshot(run)
     code, out, _ = call(account, run, "--json")
-    held = json.loads(out)
-    assert code == 0 and held["claimed"] == {"epsilon": 10.0, "delta": 1e-3}
-    assert held["spent"]["steps"] == STEPS and 9.9 < held["spent"]["epsilon"] <= 10
-    assert [event["count"] for event in held["events"]] == [STEPS]
+    printed = json.loads(out)
+    assert code == 0 and printed["claimed"] == {"epsilon": 10.0, "delta": 1e-3}
+    assert printed["spent"]["steps"] == STEPS and 9.9 < printed["spent"]["epsilon"] <= 10
+    assert [event["count"] for event in printed["events"]] == [STEPS]
     assert runs.snapshot(run) == before
 
 

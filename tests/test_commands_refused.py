@@ -1,4 +1,4 @@
-"""What a training command refuses, in one line that names the mend."""
+"""Requests that a training command refuses, in one line that names the mend."""
 
 import re
 import struct
@@ -11,7 +11,7 @@ from test_commands import STEPS, TRAIN, one_line
 
 from dpgen_jax import account, train
 from dpgen_jax.core.types import UserError
-from dpgen_jax.run import lifecycle
+from dpgen_jax.run import fitting
 
 place = test_commands.place
 trained = test_commands.trained
@@ -129,4 +129,4 @@ def test_an_unknown_method(call, module):
     ("datalens", {"epsilon": 0}, "epsilon must be above 0")])
 def test_fit_is_as_clear(method, fields, message):
     with pytest.raises(UserError, match=message):
-        lifecycle.fit(method, *runs.images(), **fields)
+        fitting.fit(method, *runs.images(), **fields)

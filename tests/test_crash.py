@@ -82,10 +82,10 @@ class Training:
             time.sleep(0.01)
 
     @property
-    def drawn(self):
+    def steps_drawn(self):
         return sum(map(int, self.log.read_text().split()))
 
-    def held(self):
+    def account(self):
         return books.account(books.read(self.root / "ledger.jsonl"))
 
     @property
@@ -100,9 +100,9 @@ def test_killed_again_and_again_it_goes_on(tmp_path):
     def died(process, incarnation):
         out, _ = process.communicate(timeout=1800)
         assert process.returncode == -signal.SIGKILL, out
-        held = training.held()
-        assert training.drawn <= held.steps <= training.drawn + 1 + incarnation
-        assert held.incarnation == incarnation
+        released = training.account()
+        assert training.steps_drawn <= released.steps <= training.steps_drawn + 1 + incarnation
+        assert released.incarnation == incarnation
         assert not (training.root / "release").exists()
 
     process = training.start("never")
@@ -127,11 +127,11 @@ def test_killed_again_and_again_it_goes_on(tmp_path):
     out, _ = process.communicate(timeout=1800)
     assert process.returncode == 0 and "you interrupted it" in out, out
     assert "Traceback" not in out
-    held, release = training.held(), lifecycle.load(training.root)
-    assert held.incarnation == 3 and held.steps >= training.drawn
+    released, release = training.account(), lifecycle.load(training.root)
+    assert released.incarnation == 3 and released.steps >= training.steps_drawn
     # three steps were drawn and thrown away, at least; they stay in the statement
-    assert release.privacy["events"][0]["count"] == held.steps
-    assert release.privacy["steps"] <= held.steps - 2
+    assert release.privacy["events"][0]["count"] == released.steps
+    assert release.privacy["steps"] <= released.steps - 2
     assert release.privacy["epsilon"] == 10.0 and len(release.sample(3)[0]) == 3
     steps = [row["step"] for row in metrics.read(training.root / "metrics.jsonl")]
     assert steps == list(range(1, release.privacy["steps"] + 1))
@@ -181,8 +181,8 @@ def test_a_full_disk_in_a_run_costs_a_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "write_json", full_at_2)
     release, said = runs.train(tmp_path / "run")
     assert re.search("checkpoints/2 cannot be written .*No space left", said)
-    held = books.account(books.read(tmp_path / "run/ledger.jsonl"))
-    assert held.steps == release.privacy["steps"] == 6 and len(tried) == 1
+    account = books.account(books.read(tmp_path / "run/ledger.jsonl"))
+    assert account.steps == release.privacy["steps"] == 6 and len(tried) == 1
     assert checkpoint.steps(runs.files(tmp_path / "run").checkpoints) == [5, 6]
 
 
@@ -195,8 +195,8 @@ def test_a_disk_without_room_for_a_checkpoint_is_named_before_anything_is_spent(
 
 
 def test_a_full_disk_at_the_ledger_stops_before_the_draw(tmp_path, monkeypatch):
-    """What was drawn before is released."""
-    drawn, real, appends = [], os.pwrite, []
+    """The release has the steps that were drawn before."""
+    n_drawn, real, appends = [], os.pwrite, []
 
     def pwrite(descriptor, *args):
         if os.readlink(f"/proc/self/fd/{descriptor}").endswith("/ledger.jsonl"):
@@ -206,12 +206,12 @@ def test_a_full_disk_at_the_ledger_stops_before_the_draw(tmp_path, monkeypatch):
         return real(descriptor, *args)
 
     monkeypatch.setattr(os, "pwrite", pwrite)
-    monkeypatch.setattr(bits.OsBits, "draw", lambda self, shape: drawn.append(shape) or
+    monkeypatch.setattr(bits.OsBits, "draw", lambda self, shape: n_drawn.append(shape) or
                         bits.draw_bits(shape))
     release, said = runs.train(tmp_path / "run")
     assert "stopped at step 1 of 6: it cannot go on" in said
     assert re.search("warning: .*ledger.jsonl cannot be written .*nothing may be drawn", said)
-    assert len(drawn) == 1 == lifecycle.load(tmp_path / "run").privacy["steps"]
+    assert len(n_drawn) == 1 == lifecycle.load(tmp_path / "run").privacy["steps"]
 
 
 def test_without_entropy_nothing_is_released(tmp_path, monkeypatch):
@@ -222,8 +222,8 @@ def test_without_entropy_nothing_is_released(tmp_path, monkeypatch):
         patch.setattr(os, "urandom", fails)
         with pytest.raises(OSError, match="no entropy"):
             runs.train(tmp_path / "run")
-    held = books.account(books.read(tmp_path / "run/ledger.jsonl"))
-    assert held.steps == 1 and not (tmp_path / "run/release").exists()
+    account = books.account(books.read(tmp_path / "run/ledger.jsonl"))
+    assert account.steps == 1 and not (tmp_path / "run/release").exists()
     assert metrics.read(tmp_path / "run/metrics.jsonl") == []
 
 

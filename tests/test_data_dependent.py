@@ -67,22 +67,22 @@ def finished(root: Path, config=CONFIG, *, epsilon=3.0, method="gpate", seed=0, 
             }
         ),
     )
-    with Ledger.create(files.ledger, {"epsilon": epsilon, "delta": DELTA}) as held:
+    with Ledger.create(files.ledger, {"epsilon": epsilon, "delta": DELTA}) as book:
         if bought:
-            held.charge(bought)
+            book.charge(bought)
         if method == "gpate" and mechanism.keeps_votes:
             counts, answered = kept(seed, config)
             for block in (slice(0, 5), slice(5, STEPS)):
-                ticket = held.reserve(mechanism.events(len(answered[block])), len(answered[block]))
+                ticket = book.reserve(mechanism.events(len(answered[block])), len(answered[block]))
                 sums = counts[block].reshape(-1, *mechanism.shape)
                 log.append(files.votes, Private(jnp.asarray(sums)), answered[block])
-                held.settle(
+                book.settle(
                     ticket, mechanism.actual_charge(answered[block], ()), len(answered[block])
                 )
         if lost:
-            held.reserve(mechanism.events(lost), lost)
+            book.reserve(mechanism.events(lost), lost)
         write_json(files.release / "privacy.json", to_json(statement(
-            method=method, preset=None, ledger=held, relation=mechanism.relation, steps=STEPS,
+            method=method, preset=None, ledger=book, relation=mechanism.relation, steps=STEPS,
             protected=Protected("record", {"records": 9}), noise_source="os-entropy")))
     (files.release / "generator.safetensors").write_bytes(b"weights")
     return files
@@ -183,9 +183,9 @@ def test_the_old_spelling_publishes_and_names_the_new_one(tmp_path, capsys):
 
 def bound_by_hand(words, config=CONFIG, seed=0):
     s, (counts, answered) = config.sanitiser, kept(seed, config)
-    given = (counts.reshape(-1, 4), answered.ravel() == 1, 165, 80.0, 40.0, s.order)
-    total = smooth.total_rdp(*given)
-    sensitivity = smooth.smooth_sensitivity(*given, s.beta, TEACHERS)
+    args = (counts.reshape(-1, 4), answered.ravel() == 1, 165, 80.0, 40.0, s.order)
+    total = smooth.total_rdp(*args)
+    sensitivity = smooth.smooth_sensitivity(*args, s.beta, TEACHERS)
     one, two = (
         math.copysign(bisect.bisect_right(thresholds(2.0**14), (a & 2**31 - 1) << 64 | b << 32 | c),
                       0.5 - (a >> 31)) / 2**14 for a, b, c in words.tolist())
@@ -217,8 +217,9 @@ def test_the_run_states_a_new_larger_claim(tmp_path):
     assert now.pop("epsilon") == published["epsilon"] > claimed.pop("epsilon") == 3.0
     assert now.pop("data_dependent_epsilon") == published["data_dependent_epsilon"]
     assert claimed.pop("data_dependent_epsilon") is None and now == claimed
-    held = account_of(files)
-    assert (event, 1) in held.spent() and held.epsilon() <= held.target == published["epsilon"]
+    account = account_of(files)
+    assert (event, 1) in account.spent()
+    assert account.epsilon() <= account.target == published["epsilon"]
     # a budget of 3 and this release, all at order 8 or each by itself
     assert published["epsilon"] < 3 + epsilon_by_hand([event.rdp], [8.0])[0]
 
@@ -238,9 +239,9 @@ def test_a_run_that_spent_all_it_had_can_be_published(tmp_path, bought):
     spent = mechanism.actual_charge(kept()[1], ())
     worst = (1 + 1e-9) * gaussian.epsilon((*bought, *mechanism.events(STEPS)), DELTA)
     files = finished(tmp_path / "run", epsilon=worst, bought=bought)
-    with Ledger.open(files.ledger) as held:  # as if all had been answered
-        held.charge(tuple((event, n - dict(spent)[event]) for event, n in mechanism.events(STEPS)))
-        assert held.epsilon() == pytest.approx(held.target, rel=1e-8)
+    with Ledger.open(files.ledger) as book:  # as if all had been answered
+        book.charge(tuple((event, n - dict(spent)[event]) for event, n in mechanism.events(STEPS)))
+        assert book.epsilon() == pytest.approx(book.target, rel=1e-8)
     claim = data_dependent.publish(files.root)["epsilon"]
     assert account_of(files).epsilon() <= claim < worst + 1
 
@@ -255,8 +256,8 @@ def test_the_charge_is_on_disk_before_anything_is_drawn(tmp_path, monkeypatch):
     monkeypatch.setattr(OsBits, "draw", refuse)
     with pytest.raises(RuntimeError, match="generator failed"):
         data_dependent.publish(files.root)
-    held = account_of(files)
-    assert held.target > 3 and any(isinstance(event, RenyiEvent) for event, _ in held.spent())
+    account = account_of(files)
+    assert account.target > 3 and any(isinstance(event, RenyiEvent) for event, _ in account.spent())
     assert snapshot(files.release) == before
     monkeypatch.undo()
     with pytest.raises(UserError, match="charged its one sanitised release"):

@@ -101,17 +101,17 @@ def test_sums_that_teachers_cannot_have_are_refused(run):
         data_dependent.reading(run.root)
 
 
-HEARD, RELEASE = [], rounds.release
+SUMS, RELEASE = [], rounds.release
 
 
 def spied(mechanism, bits, total):
-    jax.debug.callback(lambda sums: HEARD.append(np.array(sums)), unseal(total))
+    jax.debug.callback(lambda sums: SUMS.append(np.array(sums)), unseal(total))
     return RELEASE(mechanism, bits, total)
 
 
 def test_a_run_keeps_the_sums_whose_signs_it_releases(tmp_path, monkeypatch):
     monkeypatch.setattr(rounds, "release", spied)
-    HEARD.clear()
+    SUMS.clear()
     files = RunFolder(tmp_path / "run")
     config = dataclasses.replace(CONFIG, sigma=None, steps=3)
     lifecycle.run(
@@ -120,7 +120,7 @@ def test_a_run_keeps_the_sums_whose_signs_it_releases(tmp_path, monkeypatch):
         Dataset("random", small_datalens.SPEC, *small_datalens.images(60)), lambda line: None)
     jax.effects_barrier()
     sums = np.frombuffer(files.votes.read_bytes(), "<i4").reshape(-1, 4, 64)
-    np.testing.assert_array_equal(sums, HEARD)
+    np.testing.assert_array_equal(sums, SUMS)
     assert len(sums) == 3 and np.abs(sums).max() > 1
     read = data_dependent.reading(files.root)
     assert 0 < read["data_dependent"]["epsilon"] < read["by round"]["independent"][-1]

@@ -90,7 +90,7 @@ def without(values: dict, *names: str) -> dict:
 
 
 def left(root: Path, release: lifecycle.Release) -> dict:
-    """What a run left in its folder, as it is recorded."""
+    """The results of a run in its folder, as they are recorded."""
     config, privacy = (json.loads((root / "release" / f"{name}.json").read_text())
                        for name in ("config", "privacy"))
     arrays = safetensors.numpy.load_file(root / "release/generator.safetensors")
@@ -114,7 +114,7 @@ def state_names(metadata: Path) -> list[str]:
 
 
 def kind() -> dict[str, str]:
-    """Of machine and libraries: whatever the last bit of a sum may depend on."""
+    """The facts of machine and libraries on which the last bit of a sum may depend."""
     cpu = Path("/proc/cpuinfo")
     flags = set(cpu.read_text().split()) if cpu.exists() else {platform.processor()}
     # A command that another test called in this process has added how long devices wait.
@@ -140,8 +140,8 @@ def require_kind(recorded: dict) -> None:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """What the run of a case left; each is trained once. Without pictures, which take as long as
-    the training and are no part of what is compared."""
+    """The results of the run of a case; each is trained once. It writes no pictures, which take as
+    long as the training and are no part of what is compared."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(pictures, "write", lambda *_: None)
 

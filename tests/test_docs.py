@@ -25,7 +25,7 @@ def named(path: Path) -> str:
 
 
 def code(text: str) -> list[str]:
-    """What a page shows as code: each line of a block, and each span between backticks."""
+    """Return the code that a page shows: each line of a block, and each span between backticks."""
     blocks = re.findall(r"^```[^\n]*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     rest = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     spans = [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", rest)]

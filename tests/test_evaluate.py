@@ -46,7 +46,7 @@ def place(tmp_path_factory):
     np.savez(root / "four.npz", x_train=x, y_train=y, x_test=x_test, y_test=y_test, classes=4)
     np.savez(root / "few.npz", x_train=x, y_train=y, x_test=x_test[:5], y_test=y_test[:5],
              classes=3)
-    lifecycle.run(runs.asked(root / "run"), from_arrays(x, y, 3), lambda line: None)
+    lifecycle.run(runs.request(root / "run"), from_arrays(x, y, 3), lambda line: None)
     return root
 
 
@@ -123,7 +123,7 @@ def test_a_second_evaluation_replaces_the_first_and_is_equal(place, found):
         k: v for k, v in found.items() if k not in varying}
 
 
-def test_only_what_is_asked_for_is_measured(place, tmp_path, capsys):
+def test_only_what_is_requested_is_measured(place, tmp_path, capsys):
     command(place, *WORDS, "--metrics", "gen2real", "--out", tmp_path / "out")
     found = json.loads((tmp_path / "out" / "metrics.json").read_text())
     assert not {"real2gen", "real2real", "fidelity", "membership"} & found.keys()

@@ -38,7 +38,7 @@ FLAGS = [f"--{name}={value}" for name, value in {
     "chunk": 1, "test-fraction": 0}.items()]
 
 
-def held(*sizes):
+def sized(*sizes):
     """The data set of clients of these sizes, in a mixed order."""
     owners = np.repeat(np.arange(len(sizes)), sizes)
     data = from_arrays(*runs.images(n=len(owners)), 3)
@@ -48,13 +48,13 @@ def held(*sizes):
 def fit(root, data, clients=None, alpha=None, **fields):
     data, config = protection.federated(data, dataclasses.replace(CONFIG, **fields), clients, alpha)
     said = []
-    asked = lifecycle.Request("gswgan", "glyphs", config, BUDGET, Runtime(devices=1, chunk=1), root)
-    return lifecycle.run(asked, data, said.append), "\n".join(said)
+    run = lifecycle.Request("gswgan", "glyphs", config, BUDGET, Runtime(devices=1, chunk=1), root)
+    return lifecycle.run(run, data, said.append), "\n".join(said)
 
 
 @pytest.mark.parametrize(("data", "split"), [
-    (held(1, 30, 5, 24), {}), (held(60), {"clients": CLIENTS}),
-    (held(60), {"clients": CLIENTS, "alpha": 0.05})], ids=["named", "even", "alpha"])
+    (sized(1, 30, 5, 24), {}), (sized(60), {"clients": CLIENTS}),
+    (sized(60), {"clients": CLIENTS, "alpha": 0.05})], ids=["named", "even", "alpha"])
 def test_clients_of_any_sizes_train_together(tmp_path, data, split):
     """Two of four clients a step, in turn: each is charged for its own two visits of three."""
     if split:
@@ -82,10 +82,10 @@ def test_clients_of_any_sizes_train_together(tmp_path, data, split):
 
 
 def test_no_client_counts_are_published(tmp_path):
-    """What a client holds is private, its number of records too."""
+    """The records of a client are private, and so is their number."""
     pair = []
     for name, sizes in (("a", (17, 30, 5, 24)), ("b", (3, 30, 5, 24))):
-        fit(tmp_path / name, held(*sizes))
+        fit(tmp_path / name, sized(*sizes))
         files = runs.snapshot(tmp_path / name)
         pair.append({path: text for path, text in files.items() if path in (
             "config.json", "release/privacy.json")})
@@ -95,13 +95,13 @@ def test_no_client_counts_are_published(tmp_path):
 
 
 @pytest.mark.parametrize(("data", "split", "text"), [
-    (held(60), {}, "one client is a central run: leave out --federated"),
-    (dataclasses.replace(held(60), clients=None), {"clients": 1}, "one client is a central run"),
-    (dataclasses.replace(held(60), clients=None), {}, "pass --clients N"),
-    (dataclasses.replace(held(60), clients=None), {"clients": 61}, "every client needs at least"),
-    (held(20, 40), {"clients": 3}, "names 2 clients itself"),
-    (held(20, 40), {"alpha": 1.0}, "names its clients itself"),
-    (held(20, 0, 40), {}, "client 1 holds no records: leave it out")],
+    (sized(60), {}, "one client is a central run: leave out --federated"),
+    (dataclasses.replace(sized(60), clients=None), {"clients": 1}, "one client is a central run"),
+    (dataclasses.replace(sized(60), clients=None), {}, "pass --clients N"),
+    (dataclasses.replace(sized(60), clients=None), {"clients": 61}, "every client needs at least"),
+    (sized(20, 40), {"clients": 3}, "names 2 clients itself"),
+    (sized(20, 40), {"alpha": 1.0}, "names its clients itself"),
+    (sized(20, 0, 40), {}, "client 1 holds no records: leave it out")],
     ids=["one named", "one", "unnamed", "too many", "other number", "alpha", "empty"])
 def test_federations_that_are_none_are_refused_before_anything_is_written(tmp_path, data, split,
                                                                           text):
@@ -111,7 +111,7 @@ def test_federations_that_are_none_are_refused_before_anything_is_written(tmp_pa
 
 
 def test_a_central_run_has_no_clients(tmp_path):
-    data = dataclasses.replace(held(60), clients=None)
+    data = dataclasses.replace(sized(60), clients=None)
     for split in ({"clients": 3}, {"alpha": 1.0}):
         with pytest.raises(UserError, match="need --federated"):
             fit(tmp_path / "run", data, **split, federated=False)

@@ -60,11 +60,11 @@ def test_a_rotation_is_charged_by_visits(place, call):
     assert code == 0, err
     privacy = json.loads((place / "dpac-run/release/privacy.json").read_text())
     (event,) = privacy["events"]
-    held = books.account(books.read(place / "dpac-run/ledger.jsonl"))
-    assert (event["count"], held.steps, privacy["steps"]) == (2, 4, 4)
-    assert isinstance(held.spent()[0][0], GaussianEvent)
+    account = books.account(books.read(place / "dpac-run/ledger.jsonl"))
+    assert (event["count"], account.steps, privacy["steps"]) == (2, 4, 4)
+    assert isinstance(account.spent()[0][0], GaussianEvent)
     assert privacy["guarantee"] == "(epsilon, delta) replace-one"
-    assert 19 < held.epsilon() <= privacy["epsilon"] == 20
+    assert 19 < account.epsilon() <= privacy["epsilon"] == 20
     assert "60 records, 6 units" in out and "1 in 3 a step" in out
     assert "6/6 warm units" in err and "Traceback" not in err
 
@@ -114,9 +114,9 @@ def test_bad_words_get_one_line(place, call, words, text):
 # --- runs in this process
 
 def fit(root, *, epsilon=20.0, resume=False, **fields):
-    asked = lifecycle.Request("gswgan", "glyphs", dataclasses.replace(CONFIG, **fields),
-                              Budget(epsilon, 1e-3), RUNTIME, root, resume, seed=1)
-    return lifecycle.run(asked, from_arrays(*runs.images(), 3), log=lambda line: None)
+    request = lifecycle.Request("gswgan", "glyphs", dataclasses.replace(CONFIG, **fields),
+                                Budget(epsilon, 1e-3), RUNTIME, root, resume, seed=1)
+    return lifecycle.run(request, from_arrays(*runs.images(), 3), log=lambda line: None)
 
 
 def spent(root):

@@ -40,8 +40,8 @@ def stamped(tmp_path_factory, compiled_once):
             ("valid", {}, {}), ("seeded", {"seed": 1}, {}),
             ("uncovered", {}, {"uncovered": (MAXIMUM,)})):
         root, said = tmp_path_factory.mktemp("stamp") / name, []
-        asked = dataclasses.replace(runs.asked(root, **options), accept_uncovered=True)
-        lifecycle.run(asked, data(**fields), said.append)
+        request = dataclasses.replace(runs.request(root, **options), accept_uncovered=True)
+        lifecycle.run(request, data(**fields), said.append)
         made[name] = root, said
     return made
 
@@ -53,9 +53,9 @@ def privacy(root):
 @pytest.mark.slow
 def test_a_sound_run_states_its_epsilon(stamped):
     root, said = stamped["valid"]
-    told = privacy(root)
-    assert told["guarantee"] == "(epsilon, delta) replace-one" and told["epsilon"] == 10.0
-    assert told["unit"] == "record" and told["not_covered"] == []
+    statement = privacy(root)
+    assert statement["guarantee"] == "(epsilon, delta) replace-one" and statement["epsilon"] == 10.0
+    assert statement["unit"] == "record" and statement["not_covered"] == []
     assert not any("guarantee: " in line for line in said)
 
 
@@ -63,9 +63,9 @@ def test_a_sound_run_states_its_epsilon(stamped):
 def test_a_seeded_run_states_no_epsilon(stamped):
     """Attack: a repeatable run with a finite epsilon, whose noise anybody can take away."""
     root, said = stamped["seeded"]
-    told = privacy(root)
-    assert told["epsilon"] == "inf" and told["budget_epsilon"] == 10.0
-    assert told["guarantee"].startswith("none: ") and "seed" in told["guarantee"]
+    stated = privacy(root)
+    assert stated["epsilon"] == "inf" and stated["budget_epsilon"] == 10.0
+    assert stated["guarantee"].startswith("none: ") and "seed" in stated["guarantee"]
     assert any(line.startswith("note: guarantee: none: ") for line in said)
     assert "none: the noise was made from a seed" in said[-1] and "epsilon inf" in said[-1]
 
@@ -73,16 +73,16 @@ def test_a_seeded_run_states_no_epsilon(stamped):
 @pytest.mark.slow
 def test_what_was_read_from_records_is_named(stamped):
     root, said = stamped["uncovered"]
-    told = privacy(root)
-    assert told["guarantee"] == f"not covered: {MAXIMUM.what}" and told["epsilon"] == 10.0
-    assert told["not_covered"] == [MAXIMUM.what]
+    stated = privacy(root)
+    assert stated["guarantee"] == f"not covered: {MAXIMUM.what}" and stated["epsilon"] == 10.0
+    assert stated["not_covered"] == [MAXIMUM.what]
     assert f"note: guarantee: not covered: {MAXIMUM.what}" in said
 
 
 def test_uncovered_entries_are_refused_unless_accepted(tmp_path):
     """Attack: a drafted schema whose bounds are those of the records trains without a question."""
     with pytest.raises(UserError, match="declare it: age") as caught:
-        lifecycle.run(runs.asked(tmp_path / "run"), data(uncovered=(MAXIMUM,)), lambda line: None)
+        lifecycle.run(runs.request(tmp_path / "run"), data(uncovered=(MAXIMUM,)), lambda line: None)
     assert "--accept-uncovered" in str(caught.value) and "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
 
@@ -91,21 +91,21 @@ def test_uncovered_entries_are_refused_unless_accepted(tmp_path):
 @pytest.mark.parametrize("name", ["valid", "seeded", "uncovered"])
 def test_every_output_shows_the_same_word(stamped, name, capsys):
     root, said = stamped[name]
-    told = privacy(root)
-    stamp = told["guarantee"]
+    stated = privacy(root)
+    stamp = stated["guarantee"]
     assert stamp in said[-1]
     assert stamp in (root / "release/README.txt").read_text()
     assert stamp in costs.of_run(root)["guarantee"]
-    assert explain.checked(told) and guarantee.of(told).text == stamp
-    text = page(Report({}, told, {}))
-    kind = guarantee.of(told).kind
+    assert explain.checked(stated) and guarantee.of(stated).text == stamp
+    text = page(Report({}, stated, {}))
+    kind = guarantee.of(stated).kind
     assert stamp in text
     assert ("No privacy guarantee." in text) == (kind == "none")
     assert ("Not covered by the guarantee." in text) == (kind == "not covered")
     assert ("What is left out?" in text) == (kind == "not covered")
-    entry = compare.Entry("run", {}, explain.checked(told))
+    entry = compare.Entry("run", {}, explain.checked(stated))
     assert bool(compare.doubts(entry)) == (kind != "valid")
-    bound = membership.guarantee(told)
+    bound = membership.guarantee(stated)
     assert isinstance(bound, membership.Guarantee) == (kind == "valid")
 
 
@@ -133,10 +133,10 @@ def test_an_unfinished_run_is_stamped_by_its_configuration(stamped, tmp_path):
     ({"guarantee": None, "noise_source": "seeded: no privacy claim"}, "none"),
     ({"guarantee": None, "relation": "edge-level"}, "none")])
 def test_the_stamp_fails_closed(change, kind):
-    told = guarantee.of(SOUND | change)
-    assert told.kind == kind and told.text
-    assert kind == "valid" or told.why
-    assert told.text in guarantee.line(SOUND | change)
+    parsed = guarantee.of(SOUND | change)
+    assert parsed.kind == kind and parsed.text
+    assert kind == "valid" or parsed.why
+    assert parsed.text in guarantee.line(SOUND | change)
 
 
 def test_a_statement_never_says_less_than_its_ledger_holds():
@@ -150,10 +150,10 @@ def test_a_statement_never_says_less_than_its_ledger_holds():
         def spent(self):
             return ()
 
-    told = statement(method="m", preset=None, ledger=Overdrawn(), relation="replace-one",
-                     protected=Protected("record", {"records": 5}), steps=1,
-                     noise_source="os-entropy")
-    assert told["epsilon"] == 3.221 and told["budget_epsilon"] == 3.0
+    stated = statement(method="m", preset=None, ledger=Overdrawn(), relation="replace-one",
+                       protected=Protected("record", {"records": 5}), steps=1,
+                       noise_source="os-entropy")
+    assert stated["epsilon"] == 3.221 and stated["budget_epsilon"] == 3.0
 
 
 class TestSimulatedClients:

@@ -91,7 +91,7 @@ SMALL_LAYOUTS = [(1, 1, "shard_map"), (3, 1, "shard_map"), (4, 1, "shard_map"),
 
 @pytest.mark.parametrize("parts", [SMALL_LAYOUTS[1], *(
     pytest.param(parts, marks=pytest.mark.slow) for parts in SMALL_LAYOUTS[2:])])
-def test_given_the_messages_a_whole_transcript_is_identical(tmp_path, parts):
+def test_the_same_messages_make_an_identical_transcript(tmp_path, parts):
     first, second = (
         adversary.train(tmp_path / name, SMALL, adversary.neighbours()[0], adversary.layout(*p))[
             0
@@ -106,10 +106,10 @@ def test_given_the_messages_a_whole_transcript_is_identical(tmp_path, parts):
 def test_units_are_initialised_and_restored_alike(parts):
     where = adversary.layout(*parts)
     units = loop.initial_state(SMALL, jax.random.key(0), where).units
-    held = [unseal(block) for block in packing.blocks(units, where, 3)]
-    held = jax.tree.map(lambda *parts: np.concatenate(parts), *held)
+    blocks = [unseal(block) for block in packing.blocks(units, where, 3)]
+    blocks = jax.tree.map(lambda *parts: np.concatenate(parts), *blocks)
     assert small_datalens.equal(
-        held, jax.tree.map(lambda a: a[: adversary.UNITS], adversary.fresh()[0])
+        blocks, jax.tree.map(lambda a: a[: adversary.UNITS], adversary.fresh()[0])
     )
     again = packing.assemble(packing.blocks(units, where, 3), SMALL, where)
     assert small_datalens.equal(unseal(units).id, unseal(again).id)  # those of the padding too
@@ -280,7 +280,7 @@ def test_no_second_copy_of_the_teachers_of_datalens():
     config = dataclasses.replace(small_datalens.CONFIG, teachers=600, d_steps=1, d_steps_first=1)
     where = small_datalens.layout(2, units=600)
     x, y = small_datalens.images(600)
-    held, state = temporary(
+    unit_states, state = temporary(
         datalens.build(config, small_datalens.SPEC), where, small_datalens.placed(x, y, where)
     )
-    assert held < state / 20
+    assert unit_states < state / 20

@@ -1,4 +1,4 @@
-"""What a run leaves: nothing private, for nobody else to read."""
+"""The files that a run leaves: nothing private, for nobody else to read."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def test_nothing_private_leaves_the_run(tmp_path, monkeypatch, capfd):
 
     monkeypatch.setattr(rounds, "release", spied)
     x, y = runs.images()
-    release = lifecycle.run(runs.asked(tmp_path / "run"), from_arrays(x, y, 3))
+    release = lifecycle.run(runs.request(tmp_path / "run"), from_arrays(x, y, 3))
     jax.effects_barrier()
     assert len(votes) == runs.CONFIG.steps and all(np.abs(v).max() > 2 for v in votes)
 

@@ -86,7 +86,7 @@ class Folders(RuleBasedStateMachine):
     @rule(number=share, moment=st.sampled_from(MOMENTS), blocks=st.integers(0, 3),
           size=st.integers(1, 3), save_every=st.integers(1, 3))
     def resume(self, number, moment, **how):
-        root, drawn = self.one(number), (self.world.steps, self.world.bits.purchases)
+        root, before = self.one(number), (self.world.steps, self.world.bits.purchases)
         try:
             self.world.live(root, killed=moment, **how)
             accepted = True
@@ -94,7 +94,7 @@ class Folders(RuleBasedStateMachine):
             accepted = moment not in BEFORE
         except UserError as error:
             assert "\n" not in str(error)
-            accepted = drawn != (self.world.steps, self.world.bits.purchases)
+            accepted = before != (self.world.steps, self.world.bits.purchases)
         if accepted:
             self.ahead = root
 
@@ -170,7 +170,7 @@ def test_the_machine_would_notice_a_forgotten_step(monkeypatch):
 
 
 def test_a_folder_of_which_nothing_but_its_configuration_is_left_is_refused(monkeypatch, tmp_path):
-    """What the journal remembers of it keeps it from beginning anew, whatever else is gone."""
+    """The line of the journal keeps it from beginning anew, whatever else is gone."""
     monkeypatch.setenv("DPGEN_STATE", str(tmp_path / "state"))
     world, root = World(), tmp_path / "run"
     world.live(root, resume_it=False, blocks=2)

@@ -53,7 +53,7 @@ def check_fresh_noise(path, method, bits):
         def draw(self, shape):
             return np.zeros(shape, np.uint32)
 
-    silent = adversary.train(path / "b", method, data, WHERE, given=seen, bits=NoBits(0))[0]
+    silent = adversary.train(path / "b", method, data, WHERE, planted=seen, bits=NoBits(0))[0]
     rows = (seen - np.asarray(silent.public.seen)).reshape(-1, adversary.SHAPE[1])
     assert rows.std() == pytest.approx(adversary.SIGMA, rel=5 / math.sqrt(2 * rows.size))
     assert len(np.unique(rows, axis=0)) == len(rows), "noise that was used twice"
@@ -83,7 +83,7 @@ def check_separation(path, build):
     """Two neighbouring runs on one transcript: public state is equal up to what was released, and
     the state of one unit differs. build: data -> method, for a fault that reads the records."""
     states = [adversary.train(path / name, build(data), data, WHERE,
-                              given=np.zeros((adversary.STEPS, *adversary.SHAPE), np.float32))[0]
+                              planted=np.zeros((adversary.STEPS, *adversary.SHAPE), np.float32))[0]
               for name, data in zip("ab", adversary.neighbours(), strict=True)]
     first, second = (dataclasses.replace(s.public, seen=0) for s in states)
     assert small_datalens.equal(first, second), "public state"
@@ -116,12 +116,12 @@ def test_momentum_shared_by_the_units_of_a_chunk_is_caught(tmp_path, monkeypatch
 def fed_by_labels(data):
     def absorb(key, public, query, released):
         public, metrics = adversary.absorb(key, public, query, released)
-        return dataclasses.replace(public, given=public.given + data[1].mean()), metrics
+        return dataclasses.replace(public, planted=public.planted + data[1].mean()), metrics
 
     return adversary.build(absorb=absorb)
 
 
-def asked_with_labels(data):
+def queried_with_labels(data):
     def ask(key, public):
         query = adversary.ask(key, public)
         return dataclasses.replace(query, images=query.images + np.float32(data[1].mean()))
@@ -130,7 +130,7 @@ def asked_with_labels(data):
 
 
 @pytest.mark.parametrize(("build", "match"), [
-    (fed_by_labels, "public state"), (asked_with_labels, "units")], ids=["absorb", "ask"])
+    (fed_by_labels, "public state"), (queried_with_labels, "units")], ids=["absorb", "ask"])
 def test_a_public_side_that_reads_private_labels_is_caught(tmp_path, build, match):
     with pytest.raises(AssertionError, match=match):
         check_separation(tmp_path, build)

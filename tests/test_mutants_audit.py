@@ -50,18 +50,18 @@ def audit(method, deal: partition.Partition | None = None) -> float:
     either would have cast.
     """
     runs = vmapped(method)
-    told = adversary.untold(WHERE, adversary.STEPS)
+    inputs = adversary.untold(WHERE, adversary.STEPS)
     pair = [adversary.placed(data, WHERE, deal) for data in adversary.neighbours()]
     state = adversary.start(WHERE)
     keys = jax.random.split(state.key, RUNS)
     shape = (RUNS, adversary.STEPS, *adversary.SHAPE, 3)
 
-    def follow(data, given, bits):
+    def follow(data, planted, bits):
         public = jax.tree.map(
             lambda a: np.broadcast_to(a, (RUNS, *np.shape(a))), adversary.transcript())
-        if given is not None:
-            public = dataclasses.replace(public, given=given, forced=np.ones(RUNS, np.float32))
-        return np.asarray(runs(public, state.units, data, told[0], bits, told[1], keys, 0,
+        if planted is not None:
+            public = dataclasses.replace(public, planted=planted, forced=np.ones(RUNS, np.float32))
+        return np.asarray(runs(public, state.units, data, inputs[0], bits, inputs[1], keys, 0,
                                adversary.STEPS)[0].seen)
 
     scores = []

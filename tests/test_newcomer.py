@@ -1,4 +1,4 @@
-"""What a person types who has read the README alone: methods and presets that nobody named, bare
+"""Commands of a person who has read the README alone: methods and presets that nobody named, bare
 paths, and runs that know what they were trained on."""
 
 import dataclasses
@@ -14,7 +14,8 @@ from PIL import Image
 from dpgen_jax import data, evaluate, federate, methods, presets, train
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.types import ImageSpec, UserError
-from dpgen_jax.presets import about, choice, numbers
+from dpgen_jax.methods import about
+from dpgen_jax.presets import choice, numbers
 from dpgen_jax.presets import help as short_help
 from dpgen_jax.run import typed
 from dpgen_jax.run.folder import read_json

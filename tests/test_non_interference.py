@@ -36,16 +36,17 @@ def neighbours(kind: str):
     return (x, y), (x2, y2)
 
 
-def two_runs(monkeypatch, tmp_path, kind, where, told):
-    states = [watched_datalens.train(monkeypatch, tmp_path / name, data, where, told)
+def two_runs(monkeypatch, tmp_path, kind, where, participation):
+    states = [watched_datalens.train(monkeypatch, tmp_path / name, data, where, participation)
               for name, data in zip("ab", neighbours(kind), strict=True)]
-    return [small_datalens.held(state, where) for state in states]
+    return [small_datalens.opened(state, where) for state in states]
 
 
 @layouts
 @pytest.mark.parametrize("kind", ["content", "label"])
 def test_one_record_changes_one_unit_and_no_public_state(monkeypatch, tmp_path, kind, where):
-    (public, units), (public2, units2) = two_runs(monkeypatch, tmp_path, kind, where, told=0.0)
+    (public, units), (public2, units2) = two_runs(
+        monkeypatch, tmp_path, kind, where, participation=0.0)
     assert small_datalens.equal(public.inner, public2.inner)
     assert int(public.inner.step) == 4 and np.any(public.seen)
     assert small_datalens.differing_units(units, units2) == {OWNER}
@@ -62,7 +63,7 @@ def test_one_record_changes_one_message(where):
 
 def test_the_generator_hears_the_votes(monkeypatch, tmp_path):
     where = small_datalens.layout(1)
-    (public, _), (public2, _) = two_runs(monkeypatch, tmp_path, "both", where, told=1.0)
+    (public, _), (public2, _) = two_runs(monkeypatch, tmp_path, "both", where, participation=1.0)
     assert not small_datalens.equal(public.inner, public2.inner)
 
 

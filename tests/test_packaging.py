@@ -1,5 +1,5 @@
-"""What is written about the package in several places says the same in all of them: versions,
-bounds, commands and the files that a wheel must hold. Nothing here uses the network."""
+"""Facts about the package that stand in several places agree in all of them: versions, bounds,
+commands and the files of a wheel. Nothing here uses the network."""
 
 import configparser
 import json

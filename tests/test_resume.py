@@ -23,21 +23,21 @@ DONE, STEPS = 3, runs.CONFIG.steps
 
 
 class Cut(BaseException):
-    """What ends a run at a chosen draw, as nothing in the library catches it."""
+    """An exception that ends a run at a chosen draw, as nothing in the library catches it."""
 
 
 def at_draw(monkeypatch, number, act):
     """Calls `act` in place of the draw of this number (from 1), then goes on."""
-    drawn, real = [], OsBits.draw
+    draws, real = [], OsBits.draw
 
     def draw(self, shape):
-        drawn.append(shape[0])
-        if len(drawn) == number:
+        draws.append(shape[0])
+        if len(draws) == number:
             act()
         return real(self, shape)
 
     monkeypatch.setattr(OsBits, "draw", draw)
-    return drawn
+    return draws
 
 
 def cut():
@@ -66,19 +66,19 @@ def totals(root):
 
 
 def test_it_goes_on_and_lost_steps_stay_charged(broken, monkeypatch):
-    drawn = at_draw(monkeypatch, 0, cut)
+    draws = at_draw(monkeypatch, 0, cut)
     release, said = runs.train(broken, resume=True)
-    held = totals(broken)
-    assert sum(drawn) == STEPS - DONE - 1  # the lost step is not made up for: the budget is spent
-    assert (held.incarnation, held.steps) == (1, STEPS)
+    account = totals(broken)
+    assert sum(draws) == STEPS - DONE - 1  # the lost step is not made up for: the budget is spent
+    assert (account.incarnation, account.steps) == (1, STEPS)
     assert f"stopped at step {STEPS - 1} of {STEPS}: the budget allows no further step" in said
     assert release.privacy["steps"] == STEPS - 1
-    assert release.privacy["epsilon"] == runs.BUDGET.epsilon >= held.epsilon()
+    assert release.privacy["epsilon"] == runs.BUDGET.epsilon >= account.epsilon()
     assert [event["count"] for event in release.privacy["events"]] == [STEPS]
     assert [row["step"] for row in metrics.read(broken / "metrics.jsonl")] == [1, 2, 3, 4, 5]
     again, _ = runs.train(broken, resume=True)
     assert small_datalens.equal(again.model, release.model) and totals(broken).steps == STEPS
-    assert sum(drawn) == STEPS - DONE - 1 and totals(broken).incarnation == 2
+    assert sum(draws) == STEPS - DONE - 1 and totals(broken).incarnation == 2
 
 
 def test_the_state_is_the_saved_one(broken):
@@ -92,10 +92,10 @@ def restored(root, step, where=None):
     """Public state and units of a checkpoint, opened."""
     config = dataclasses.replace(runs.CONFIG, sigma=30.0)
     method, where = datalens.build(config, small_datalens.SPEC), where or small_datalens.layout(4)
-    with books.Ledger.open(root / "ledger.jsonl") as held:
-        state = resume.restore(runs.files(root), method, where, held, step)
+    with books.Ledger.open(root / "ledger.jsonl") as book:
+        state = resume.restore(runs.files(root), method, where, book, step)
     assert state.step == step
-    return (*small_datalens.held(state, where), np.asarray(jax.random.key_data(state.key)))
+    return (*small_datalens.opened(state, where), np.asarray(jax.random.key_data(state.key)))
 
 
 @pytest.mark.parametrize("runtime", [{"devices": 2, "chunk": 4, "parallel": "pmap"}], ids=str)
@@ -240,9 +240,9 @@ def test_an_interrupt_leaves_a_release(tmp_path, monkeypatch, capsys):
     _, said = runs.train(tmp_path / "run")
     assert "stopped at step 2 of 6: you interrupted it" in said
     assert "stopping after this step" in capsys.readouterr().err
-    held = lifecycle.load(tmp_path / "run")
-    x, y = held.sample(5)
-    assert x.shape == (5, *small_datalens.SPEC.shape) and held.privacy["steps"] == 2
+    release = lifecycle.load(tmp_path / "run")
+    x, y = release.sample(5)
+    assert x.shape == (5, *small_datalens.SPEC.shape) and release.privacy["steps"] == 2
     assert totals(tmp_path / "run").steps == 2
 
 

@@ -30,28 +30,29 @@ def test_units_move_between_layouts_bit_for_bit(before, after, size):
     method = datalens.build(small_datalens.CONFIG, small_datalens.SPEC)
     old, new = small_datalens.layout(*before), small_datalens.layout(*after)
     units = teachers.stack(method, jax.random.key(1), old)
-    held = list(packing.blocks(units, old, size))
-    moved = packing.assemble(iter(held), method, new)
+    blocks = list(packing.blocks(units, old, size))
+    moved = packing.assemble(iter(blocks), method, new)
     like = initial_state(method, jax.random.key(0), new).units
     for a, b in zip(jax.tree.leaves(moved), jax.tree.leaves(like), strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
         assert a.sharding.is_equivalent_to(b.sharding, a.ndim)
     again = list(packing.blocks(moved, new, size))
-    assert len(again) == len(held) == -(-11 // size)
-    assert all(small_datalens.equal(unseal(a), unseal(b)) for a, b in zip(again, held, strict=True))
+    assert len(again) == len(blocks) == -(-11 // size)
+    assert all(small_datalens.equal(unseal(a), unseal(b))
+               for a, b in zip(again, blocks, strict=True))
     ids = [np.asarray(jax.device_get(u.id)).ravel() for u in (unseal(moved), unseal(like))]
     np.testing.assert_array_equal(*ids)
 
 
 def test_a_state_that_does_not_fit_is_kept_in_half_precision(monkeypatch):
     data, said, runtime = from_arrays(*runs.images(), 3), [], Runtime()
-    asked = "datalens", runs.CONFIG, data.spec
-    assert capacity.fitting(*asked, runtime, said.append) is runtime and not said
+    request = "datalens", runs.CONFIG, data.spec
+    assert capacity.fitting(*request, runtime, said.append) is runtime and not said
     monkeypatch.setattr(capacity, "memory", lambda: 1000.0)
-    smaller = capacity.fitting(*asked, runtime, said.append)
+    smaller = capacity.fitting(*request, runtime, said.append)
     assert smaller == dataclasses.replace(runtime, moments="bfloat16")
     assert "kept in bfloat16" in said[0]
-    assert capacity.fitting(*asked, smaller, said.append) is smaller and len(said) == 1
+    assert capacity.fitting(*request, smaller, said.append) is smaller and len(said) == 1
 
 
 def test_a_state_that_never_fits_is_refused_before_anything_is_spent(monkeypatch, tmp_path):

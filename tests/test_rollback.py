@@ -35,11 +35,11 @@ def elsewhere(monkeypatch, tmp_path):
 def refused(world, root, match, **options):
     """And the folder is as it was."""
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
-    drawn = world.steps, world.bits.purchases
+    draws = world.steps, world.bits.purchases
     with pytest.raises(UserError, match=match):
         world.live(root, **options)
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
-    assert (world.steps, world.bits.purchases) == drawn
+    assert (world.steps, world.bits.purchases) == draws
 
 
 MOMENTS = ["folder", "identity", "ledger", "block", "reserved", "drawn", "kept", "settled"]
@@ -139,7 +139,7 @@ def test_superseded_rows_stay_and_prove_what_was_drawn(world, root, elsewhere):
 
 
 def test_the_ledger_of_another_run_is_refused(world, root, tmp_path, elsewhere):
-    """Of the same configuration, on the same records, and with less in it."""
+    """The other run has the same configuration and records, and a shorter ledger."""
     world.live(tmp_path / "other", resume_it=False, blocks=4)
     killed(world, root, "block", blocks=3, resume_it=False)
     shutil.copy(tmp_path / "other/ledger.jsonl", root / "ledger.jsonl")

@@ -42,7 +42,7 @@ def layout(units, chunk=1, devices=1, parallel="shard_map", n_cohorts=GROUPS):
 # What is charged.
 
 class Cut(BaseException):
-    """What ends a run in the middle of a block."""
+    """An exception that ends a run in the middle of a block."""
 
 
 class Silent(SeededBits):
@@ -177,7 +177,7 @@ class Each(SumMechanism):
         return self.events(steps)
 
 
-class Drawn(RoundRobin):
+class SampledRotation(RoundRobin):
     """The mutant: whoever is drawn is visited, and the charge is that of a rotation."""
 
     def cohorts(self, source, first, n):
@@ -209,5 +209,5 @@ def test_a_charge_by_block_is_more_than_enough(tmp_path):
 
 def test_random_visits_at_the_price_of_a_rotation_are_caught(tmp_path):
     with create(tmp_path / "ledger") as ledger, pytest.raises(AssertionError, match="paid for"):
-        live(ledger, built := method(5, 2, Drawn), begun := [], 40)
+        live(ledger, built := method(5, 2, SampledRotation), begun := [], 40)
         check_charged(ledger.spent(), built, begun)

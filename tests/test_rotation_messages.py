@@ -39,7 +39,7 @@ def run(path, units, parts, data=0, steps=adversary.STEPS, **options):
 @functools.cache
 def by_hand(units):
     """The same run, unit by unit: released without noise, and the units' arrays."""
-    built, (held, key) = method(units), adversary.fresh(units)
+    built, (unit_states, key) = method(units), adversary.fresh(units)
     public = jax.tree.map(jnp.asarray, adversary.transcript())
     own = unseal(
         adversary.records.deal(
@@ -49,15 +49,15 @@ def by_hand(units):
     )
     ask = jax.jit(built.ask)
     visit = jax.jit(functools.partial(teachers.query_unit, built))
-    held = [jax.tree.map(lambda a, u=u: a[u], held) for u in range(units)]
+    unit_states = [jax.tree.map(lambda a, u=u: a[u], unit_states) for u in range(units)]
     for step in range(adversary.STEPS):
         query, total = ask(jax.random.split(jax.random.fold_in(key, step))[0], public), 0
         for u in range(step % GROUPS, units, GROUPS):
             mine = jax.tree.map(lambda a, u=u: a[u], own)
-            held[u], votes = visit(held[u], mine, query, step, np.zeros(0, np.int32))
+            unit_states[u], votes = visit(unit_states[u], mine, query, step, np.zeros(0, np.int32))
             total = total + np.asarray(votes)
         public = built.absorb(key, public, query, np.float32(total) / (units / GROUPS))[0]
-    return np.asarray(public.seen), jax.tree.map(lambda *a: np.stack(a), *held).state
+    return np.asarray(public.seen), jax.tree.map(lambda *a: np.stack(a), *unit_states).state
 
 
 @pytest.mark.parametrize(("units", "parts"), [(4, LAYOUTS[1]), (5, LAYOUTS[0]), *(
@@ -65,10 +65,10 @@ def by_hand(units):
 def test_a_run_is_what_each_unit_does_in_its_turns(tmp_path, units, parts):
     """On every layout; the sum is divided by the units of a step."""
     seen, arrays = run(tmp_path / "ledger", units, parts, bits=Silent(0))
-    expected, held = by_hand(units)
+    expected, alone = by_hand(units)
     np.testing.assert_allclose(seen, expected, rtol=1e-6)
     assert np.any(seen[0]) and np.abs(seen).max() <= -(-units // GROUPS) / (units / GROUPS)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), arrays, held)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), arrays, alone)
 
 
 @layouts
@@ -84,9 +84,9 @@ def test_units_that_are_not_visited_stay_as_they_are(tmp_path, parts):
 @layouts
 def test_one_record_moves_one_unit_and_the_messages_of_its_turns(tmp_path, parts):
     """On one transcript, bit for bit."""
-    told = np.zeros((adversary.STEPS, *adversary.SHAPE), np.float32)
+    planted = np.zeros((adversary.STEPS, *adversary.SHAPE), np.float32)
     (seen, arrays), (seen2, arrays2) = (
-        run(tmp_path / str(data), 5, parts, data, given=told) for data in (0, 1))
+        run(tmp_path / str(data), 5, parts, data, planted=planted) for data in (0, 1))
     assert small_datalens.differing_units(arrays, arrays2) == {adversary.owner(5)}
     moved = {step for step in range(adversary.STEPS) if not np.array_equal(seen[step], seen2[step])}
     assert moved == set(range(adversary.owner(5) % GROUPS, adversary.STEPS, GROUPS))

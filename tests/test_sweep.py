@@ -1,4 +1,4 @@
-"""What the command line of a sweep means, and the published sweeps; no test here trains."""
+"""The command line of a sweep, and the published sweeps; no test here trains."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What a sweep trains once and goes on with, what its record and its figure hold; no test here
+"""A sweep trains each run once and goes on; its record and its figure show them all; no test here
 trains, but for the slow one."""
 
 import json
@@ -123,7 +123,7 @@ def test_the_record_of_a_published_sweep_has_its_name():
 
 # The figure.
 
-def drawn(monkeypatch, tmp_path, rows, name="gpate"):
+def figure_of(monkeypatch, tmp_path, rows, name="gpate"):
     figures = []
     monkeypatch.setattr(figure, "FigureCanvasAgg", lambda drawing: figures.append(drawing)
                         or SimpleNamespace(print_png=lambda path: None))
@@ -140,7 +140,7 @@ def row(value, printed=None, **point):
 
 def test_a_curve_is_drawn_beside_what_papers_claim(tmp_path, monkeypatch):
     rows = [row(0.5, epsilon=text) for text in ("0.2", "1", "10")]
-    axes = drawn(monkeypatch, tmp_path, rows)
+    axes = figure_of(monkeypatch, tmp_path, rows)
     lines = {line.get_label(): line for line in axes.get_lines()}
     known = claimed_points.CLAIMED["mnist"]
     claimed = lines["datalens, CNN: claimed by the paper"]
@@ -153,14 +153,14 @@ def test_a_curve_is_drawn_beside_what_papers_claim(tmp_path, monkeypatch):
 def test_printed_values_stand_beside_measured_ones_and_failed_cells_are_left_out(tmp_path,
                                                                                monkeypatch):
     failed = {"label": "bins 20", "point": {"bins": "20"}, "printed": {CNN: 0.3}, "error": "no"}
-    axes = drawn(monkeypatch, tmp_path, [row(0.5, 0.6, bins="5"), row(0.4, bins="10"), failed])
+    axes = figure_of(monkeypatch, tmp_path, [row(0.5, 0.6, bins="5"), row(0.4, bins="10"), failed])
     measured, printed = (line for line in axes.get_lines() if line.get_marker() in "os")
     assert list(measured.get_ydata()) == [0.5, 0.4]
     assert [list(part) for part in printed.get_data()] == [[5.0, 20.0], [0.6, 0.3]]
 
 
 def test_cells_without_numbers_stand_side_by_side_and_infinity_has_a_place(tmp_path, monkeypatch):
-    axes = drawn(monkeypatch, tmp_path, [row(0.5, variant="full"), row(0.4, variant="w/o seq")])
+    axes = figure_of(monkeypatch, tmp_path, [row(0.5, variant="full"), row(0.4, variant="w/o seq")])
     assert [text.get_text() for text in axes.get_xticklabels()] == ["full", "w/o seq"]
     assert figure.placed([1.0, 8.0, float("inf")]) == [1.0, 8.0, 16.0]
     assert figure.across([{"variant": "1"}, {"variant": "2"}]) is None

@@ -16,7 +16,7 @@ from dpgen_jax.run.folder import read_json
 CASES = list(itertools.product(systems.METHODS, systems.DATA, systems.EPSILONS))
 
 
-def given(tmp_path, *words):
+def parsed(tmp_path, *words):
     return systems.arguments(["--out", str(tmp_path), *words])
 
 
@@ -35,20 +35,20 @@ def test_every_row_has_a_preset_for_such_images(method, data, epsilon):
 
 
 def test_in_a_short_row_of_dpac_the_classifier_comes_in(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(systems, "command", lambda *words: asked.append(words))
-    systems.row(given(tmp_path, "--short"), "dpac", "fashion", 10.0, True)
-    assert {"--steps=30", "--t-c=6"} <= set(asked[0])
+    commands = []
+    monkeypatch.setattr(systems, "command", lambda *words: commands.append(words))
+    systems.row(parsed(tmp_path, "--short"), "dpac", "fashion", 10.0, True)
+    assert {"--steps=30", "--t-c=6"} <= set(commands[0])
 
 
 @pytest.mark.parametrize("words, steps", [((), None), (("--short",), 10)])
 def test_a_short_row_takes_fewer_steps_with_the_noise_of_those(tmp_path, monkeypatch, words, steps):
-    asked = []
-    monkeypatch.setattr(systems, "command", lambda *words: asked.append(words))
-    found = systems.row(given(tmp_path, *words), "datalens", "mnist", 1.0, True)
+    commands = []
+    monkeypatch.setattr(systems, "command", lambda *words: commands.append(words))
+    found = systems.row(parsed(tmp_path, *words), "datalens", "mnist", 1.0, True)
     assert "cannot read" in found["error"]  # nothing was trained
-    assert asked[0][:2] == ("dpgen_jax.train", "datalens") and "--epsilon=1.0" in asked[0]
-    assert [w for w in asked[0] if str(w).startswith(("--steps", "--sigma"))] == (
+    assert commands[0][:2] == ("dpgen_jax.train", "datalens") and "--epsilon=1.0" in commands[0]
+    assert [w for w in commands[0] if str(w).startswith(("--steps", "--sigma"))] == (
         [f"--steps={steps}", "--sigma=None"] if steps else [])
 
 
@@ -57,9 +57,9 @@ def test_a_row_that_fails_says_why_and_one_that_is_not_there_is_left_out(tmp_pat
         raise UserError("out of luck")
 
     monkeypatch.setattr(systems, "command", fails)
-    asked = given(tmp_path)
-    assert systems.row(asked, "dpgan", "mnist", 10.0, False) is None
-    failed = systems.row(asked, "dpgan", "mnist", 10.0, True)
+    args = parsed(tmp_path)
+    assert systems.row(args, "dpgan", "mnist", 10.0, False) is None
+    failed = systems.row(args, "dpgan", "mnist", 10.0, True)
     assert failed["error"] == "out of luck"
     assert "| `dpgan` | failed |" in systems.table([failed])
 
@@ -95,23 +95,23 @@ def test_the_picture_has_a_row_for_each_system_and_two_images_of_each_class(tmp_
     rows = [done("a", 1.0, 0.5), done("b", 1.0, 0.75), done("b", 10.0, 0.9)]
     path = systems.picture(rows, tmp_path, "mnist", 1.0)
     assert path.name == "systems-mnist-eps1.png"
-    drawn = np.asarray(Image.open(path).convert("L"))
-    across = drawn[drawn.shape[0] // 4]
+    pixels = np.asarray(Image.open(path).convert("L"))
+    across = pixels[pixels.shape[0] // 4]
     assert [shade for shade in range(0, 200, 20) if shade in across] == list(range(0, 200, 20))
 
 
 def test_embedded_images_are_trained_by_the_one_command(tmp_path, monkeypatch):
-    asked = []
+    commands = []
 
     def fails(*words):
-        asked.append(words)
+        commands.append(words)
         raise UserError("out of luck")
 
     monkeypatch.setattr(embedded, "command", fails)
     out = tmp_path / "results.json"
     embedded.main(["--methods", "dpgan", "dcgan", "--out", str(out)])
-    assert asked[0][:5] == ("dpgen_jax.train", "dpgan", "--dataset", "glyphs", "--epsilon=10")
-    assert "--epsilon=10" not in asked[1]  # which has none
+    assert commands[0][:5] == ("dpgen_jax.train", "dpgan", "--dataset", "glyphs", "--epsilon=10")
+    assert "--epsilon=10" not in commands[1]  # which has none
     rows = read_json(out)["results"]["rows"]
     assert [row["error"] for row in rows] == ["out of luck"] * 2
     row = {"method": "dpgan", "seconds": 71.6, "accuracy": 0.5}
@@ -136,13 +136,13 @@ def test_the_inception_score_stands_behind_the_accuracy_and_is_measured_where_it
         "inception_score": {"mean": 8.25}, "fid": {"mean": 61.3}}}]
     line = systems.table(rows).splitlines()[2]
     assert line == "| `a` | 0.500 / 0.600* | 0.750 / 0.850*, IS 8.25, FID 61.30 | 10 |"
-    folder, asked = tmp_path / "run" / "evaluation-fast", []
+    folder, commands = tmp_path / "run" / "evaluation-fast", []
     folder.mkdir(parents=True)
     (folder / "metrics.json").write_text('{"gen2real": {}}')  # of an earlier version
-    monkeypatch.setattr(systems, "command", lambda *words: asked.append(words))
-    systems.evaluated(given(tmp_path), tmp_path / "run", "glyphs")
+    monkeypatch.setattr(systems, "command", lambda *words: commands.append(words))
+    systems.evaluated(parsed(tmp_path), tmp_path / "run", "glyphs")
     (folder / "metrics.json").write_text('{"fidelity": {"inception_score": {"mean": 8.0}}}')
-    systems.evaluated(given(tmp_path), tmp_path / "run", "glyphs")
-    systems.evaluated(given(tmp_path, "--inception-weights", "w"), tmp_path / "run", "glyphs")
-    assert ["fidelity" in words for words in asked] == [True, True]
-    assert "--inception-weights" in asked[1] and "--inception-weights" not in asked[0]
+    systems.evaluated(parsed(tmp_path), tmp_path / "run", "glyphs")
+    systems.evaluated(parsed(tmp_path, "--inception-weights", "w"), tmp_path / "run", "glyphs")
+    assert ["fidelity" in words for words in commands] == [True, True]
+    assert "--inception-weights" in commands[1] and "--inception-weights" not in commands[0]

@@ -47,23 +47,23 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 
 def test_counts_are_bought_once_and_released(trained, release):
     root, said = trained
-    held = read_json(root / "class_counts.json")
-    assert held["epsilon"] == 0.01 and len(held["counts"]) == 3
-    assert release.class_counts == tuple(held["counts"])
+    purchase = read_json(root / "class_counts.json")
+    assert purchase["epsilon"] == 0.01 and len(purchase["counts"]) == 3
+    assert release.class_counts == tuple(purchase["counts"])
     warned = [f"class {name!r}: its noisy count is {count}, and noise of +-200 was added"
-              for name, count in zip(GRADES, held["counts"], strict=True) if count < 600]
+              for name, count in zip(GRADES, purchase["counts"], strict=True) if count < 600]
     assert said.count("noise of +-200 was added") == len(warned)
     assert all(line in said for line in warned)
 
 
 @pytest.mark.parametrize(("classes", "scale", "draws"), [(2, 100, 1), (3, 200, 3)])
 def test_the_noise_of_the_counts(place, tmp_path, monkeypatch, classes, scale, draws):
-    """Of two classes one count is drawn, and the other is the rest."""
-    asked = []
+    """Where there are two classes, one count is drawn, and the other is the rest."""
+    questions = []
 
     def noise(scale, n, bits):
         assert bits.label == "os-entropy"
-        asked.append((scale, n))
+        questions.append((scale, n))
         return [7 * scale] * n
 
     monkeypatch.setattr(discrete_laplace, "sample", noise)
@@ -78,7 +78,7 @@ def test_the_noise_of_the_counts(place, tmp_path, monkeypatch, classes, scale, d
     with pytest.raises(Cut):
         lifecycle.run(lifecycle.Request("gpate", "table", config, Budget(1.0, DELTA, 0.01),
                                     out=tmp_path / "run"), loaded, said.append)
-    assert asked == [(scale, draws)]
+    assert questions == [(scale, draws)]
     true = np.bincount(y, minlength=classes)
     noisy = [N - true[1] - 700, true[1] + 700] if classes == 2 else (true + 1400).tolist()
     assert read_json(tmp_path / "run/class_counts.json")["counts"] == noisy

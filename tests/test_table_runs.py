@@ -21,7 +21,7 @@ from dpgen_jax.core.types import UserError
 from dpgen_jax.data import frames, schema, tables
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.presets import get
-from dpgen_jax.run import lifecycle
+from dpgen_jax.run import fitting, lifecycle
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 SCHEMA = """\
@@ -46,7 +46,7 @@ COUNTS = {"mechanism": "discrete-laplace class counts", "epsilon": 0.01, "delta"
 
 
 class Cut(BaseException):
-    """What ends a run at a chosen moment, as nothing in the library catches it."""
+    """An exception that ends a run at a chosen moment, as nothing in the library catches it."""
 
 
 def people(n, seed=0):
@@ -179,10 +179,10 @@ def test_what_the_data_holder_sees_is_in_no_file(trained):
 def test_account_of_a_run(run, capsys):
     before = runs.snapshot(run)
     account.command([str(run), "--json"])
-    held = json.loads(capsys.readouterr().out)
-    assert held["claimed"] == {"epsilon": 1.0, "delta": DELTA}
-    assert held["events"] == read_json(run / "release/privacy.json")["events"]
-    assert held["spent"]["steps"] == STEPS and 0.999 < held["spent"]["epsilon"] <= 1
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["claimed"] == {"epsilon": 1.0, "delta": DELTA}
+    assert printed["events"] == read_json(run / "release/privacy.json")["events"]
+    assert printed["spent"]["steps"] == STEPS and 0.999 < printed["spent"]["epsilon"] <= 1
     assert runs.snapshot(run) == before
 
 
@@ -200,9 +200,9 @@ def test_sampling_a_class_by_its_name(place, run, release, tmp_path, ending):
     assert y.tolist() == [1, 2, 1, 2, 1, 2, 1]
     if ending == "npz":
         for out in outs:
-            with np.load(out) as held:
-                np.testing.assert_array_equal(held["x_train"], x)
-                np.testing.assert_array_equal(held["y_train"], y)
+            with np.load(out) as printed:
+                np.testing.assert_array_equal(printed["x_train"], x)
+                np.testing.assert_array_equal(printed["y_train"], y)
         return
     assert outs[0].read_bytes() == outs[1].read_bytes()
     back = data.load(f"csv:{outs[0]}", schema=str(place / "people.yaml"))
@@ -223,11 +223,11 @@ def test_bad_sampling_is_one_clear_line(run, tmp_path, monkeypatch, words, messa
     assert "\n" not in str(caught.value) and not runs.snapshot(tmp_path)
 
 
-def judge(place, source, *words, held=True):
+def judge(place, source, *words, held_out=True):
     evaluate.command([
         str(source), "--dataset", f"csv:{place / 'people.csv'}", "--schema",
         str(place / "people.yaml"), "--samples", "60", "--seeds", "2",
-        *(["--test-csv", str(place / "held.csv")] if held else []), *map(str, words)])
+        *(["--test-csv", str(place / "held.csv")] if held_out else []), *map(str, words)])
 
 
 def test_evaluation_of_a_table(place, run, tmp_path, capsys):
@@ -247,15 +247,15 @@ def test_evaluation_of_a_table(place, run, tmp_path, capsys):
     assert "numbers from real records are not covered by epsilon" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("words", "held", "message"), [
+@pytest.mark.parametrize(("words", "held_out", "message"), [
     ([], False, "no held-out part to test on; add one .*--test-csv"),
     (["--classifiers", "cnn"], True, "unknown classifier 'cnn'; known: lr, adaboost"),
     (["--schema", "OTHER"], True, "schemas differ from column 'pay' on.*same .*--schema")])
-def test_bad_evaluation_is_one_clear_line(place, run, tmp_path, words, held, message):
+def test_bad_evaluation_is_one_clear_line(place, run, tmp_path, words, held_out, message):
     (tmp_path / "other.yaml").write_text(SCHEMA.replace("max: 500", "max: 700"))
     words = [str(tmp_path / "other.yaml") if word == "OTHER" else word for word in words]
     with pytest.raises(UserError, match=message) as caught:
-        judge(place, run, "--out", tmp_path / "new", *words, held=held)
+        judge(place, run, "--out", tmp_path / "new", *words, held_out=held_out)
     assert "\n" not in str(caught.value) and not (tmp_path / "new").exists()
 
 
@@ -271,7 +271,7 @@ def test_fit_takes_a_frame(place, tmp_path):
     pd = pytest.importorskip("pandas", reason="pandas is an extra: pip install dpgen_jax[pandas]")
     frame = pd.read_csv(place / "people.csv")
     budget = get("gpate", "table")[1]
-    release = lifecycle.fit(
+    release = fitting.fit(
         "gpate", frame, schema=place / "people.yaml", preset="table", delta=DELTA,
         out=tmp_path / "run", runtime=RUNTIME, teachers=TEACHERS, batch=BATCH, steps=STEPS,
         generator=GeneratorNet(latent=3, hidden=8), discriminator=DiscriminatorNet(hidden=4))

@@ -77,7 +77,7 @@ def test_a_cell_goes_on_where_it_stopped_and_begins_anew_when_changed(small):
     assert cells.known(changed, places)["runs"] == []
 
 
-def test_a_failure_is_written_and_tried_again_when_asked(small):
+def test_a_failure_is_written_and_tried_again_on_request(small):
     made, cell, places = small
     made.append({"error": "no room"})
     assert "no room" in command.step(cell, 0, places, False)

@@ -1,4 +1,4 @@
-"""What is shown while a run trains: right, on time, from released values, and changing nothing."""
+"""Figures of a run while it trains: right, on time, of released values, and changing nothing."""
 
 import builtins
 import dataclasses
@@ -24,8 +24,8 @@ def small(monkeypatch):
 
 
 def train(out, monitor=MonitorOptions(), **options):
-    asked = dataclasses.replace(runs.asked(out, seed=3, **options), monitor=monitor)
-    return lifecycle.run(asked, from_arrays(*runs.images(), 3), lambda line: None)
+    request = dataclasses.replace(runs.request(out, seed=3, **options), monitor=monitor)
+    return lifecycle.run(request, from_arrays(*runs.images(), 3), lambda line: None)
 
 
 def drawing(by_class, noise):
@@ -110,7 +110,7 @@ def pair(tmp_path_factory):
 
 
 @pytest.mark.long
-def test_rows_come_when_they_are_asked_for(pair):
+def test_rows_come_when_they_are_requested(pair):
     rows = metrics.read(pair[1] / "metrics.jsonl")
     looked = [row for row in rows if "spread" in row]
     assert [row["step"] for row in looked] == [3, 6]

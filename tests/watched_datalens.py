@@ -33,23 +33,23 @@ class Observed:
 
     inner: Any
     seen: Array
-    told: Array
+    shares: Array
 
 
 def observe(method: Method) -> Method:
     """The same method, with `Observed` as its public state."""
-    held = method.mechanism
+    built = method.mechanism
 
     def absorb(key, public, query, released):
         seen = released.astype(jnp.int32)
         inner, metrics = method.absorb(key, public.inner, query,
-                                       public.told * held.decode(seen, held.n_units))
-        return Observed(inner, seen, public.told), metrics
+                                       public.shares * built.decode(seen, built.n_units))
+        return Observed(inner, seen, public.shares), metrics
 
     return dataclasses.replace(
         method, absorb=absorb,
-        mechanism=dataclasses.replace(held, decode=lambda noised, n: noised.astype(jnp.float32)),
-        init=lambda key: Observed(method.init(key), jnp.zeros(held.shape, jnp.int32),
+        mechanism=dataclasses.replace(built, decode=lambda noised, n: noised.astype(jnp.float32)),
+        init=lambda key: Observed(method.init(key), jnp.zeros(built.shape, jnp.int32),
                                   jnp.float32(1)),
         ask=lambda key, public: method.ask(key, public.inner),
         finalize=lambda key, public: method.finalize(key, public.inner))
@@ -65,18 +65,18 @@ def fresh() -> tuple[Observed, Units, Array]:
     """The state before the first step, on the host: donated buffers are used up by a run."""
     where = small_datalens.layout()
     state = loop.initial_state(METHOD, jax.random.key(0), where)
-    return (*small_datalens.held(state, where), state.key)
+    return (*small_datalens.opened(state, where), state.key)
 
 
-def start(where: Layout, told: float = 1.0, units: Units | None = None) -> loop.State:
+def start(where: Layout, shares: float = 1.0, units: Units | None = None) -> loop.State:
     """The same state before the first step for every layout."""
     public, own, key = fresh()
-    public = dataclasses.replace(public, told=np.float32(told))
+    public = dataclasses.replace(public, shares=np.float32(shares))
     return loop.State(jax.device_put(public, where.replicated),
                       adversary.lay(own if units is None else units, where), key)
 
 
-def train(monkeypatch, path, data, where: Layout, told: float = 1.0, steps: int = 4,
+def train(monkeypatch, path, data, where: Layout, shares: float = 1.0, steps: int = 4,
           **options) -> loop.State:
     """The real loop with the real ledger, on a block that may have been compiled before."""
     monkeypatch.setattr(loop, "compile_block", block)
@@ -85,7 +85,7 @@ def train(monkeypatch, path, data, where: Layout, told: float = 1.0, steps: int 
         return loops.train(
             METHOD,
             small_datalens.placed(*data, where),
-            start(where, told),
+            start(where, shares),
             where,
             ledger,
             SeededBits(0),
@@ -103,10 +103,10 @@ def messages(where: Layout, data, compiled: Callable | None = None) -> np.ndarra
 
     def sum_of(only):
         state = start(where)
-        held = unseal(state.units)
-        ids = np.asarray(held.id)
+        unit_states = unseal(state.units)
+        ids = np.asarray(unit_states.id)
         ids = jax.device_put(np.where(ids == only, ids, where.n_units), where.by_unit)
-        alone = Private(dataclasses.replace(held, id=ids))
+        alone = Private(dataclasses.replace(unit_states, id=ids))
         return np.asarray(
             adversary.call(compiled, state, records, where, bits, 0, 1, alone)[0].seen
         )

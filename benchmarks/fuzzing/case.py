@@ -58,11 +58,11 @@ class Case:
         return {"files": files, "options": self.options, "done": self.done}
 
 
-def from_record(held: dict[str, Any]) -> Case:
+def from_record(record: dict[str, Any]) -> Case:
     """The inverse of `Case.record` for a case that was recorded whole."""
     files = {name: content if isinstance(content, str) else base64.b64decode(content["base64"])
-             for name, content in held["files"].items()}
-    return Case(files, held["options"])
+             for name, content in record["files"].items()}
+    return Case(files, record["options"])
 
 
 def misplaced(draw: Random, files: dict[str, bytes | str]) -> str:

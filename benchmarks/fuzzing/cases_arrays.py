@@ -21,12 +21,12 @@ IDX = {"images": "train-images-idx3-ubyte", "labels": "train-labels-idx1-ubyte"}
 
 def _options(draw: Random, spec: str, **more: Any) -> dict[str, Any]:
     """With an odd size, or number of classes, now and then."""
-    given = {"spec": spec, **more}
+    arrays = {"spec": spec, **more}
     if draw.randrange(4) == 0:
-        given["image_size"] = draw.choice(SIZES)
+        arrays["image_size"] = draw.choice(SIZES)
     if draw.randrange(6) == 0:
-        given["classes"] = draw.choice(CLASSES)
-    return given
+        arrays["classes"] = draw.choice(CLASSES)
+    return arrays
 
 
 def idx(draw: Random) -> Case:

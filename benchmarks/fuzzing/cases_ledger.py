@@ -71,20 +71,20 @@ def ledger(draw: Random) -> Case:
 
 def lines(draw: Random, data: bytes) -> bytes:
     """Whole lines left out, repeated, swapped."""
-    held = data.splitlines(keepends=True)
+    parts = data.splitlines(keepends=True)
     for kind in some(draw, ("drop", "repeat", "swap", "cut")):
-        if not held:
+        if not parts:
             break
-        i, j = (draw.randrange(len(held)) for _ in range(2))
+        i, j = (draw.randrange(len(parts)) for _ in range(2))
         if kind == "drop":
-            del held[i]
+            del parts[i]
         elif kind == "repeat":
-            held.insert(j, held[i])
+            parts.insert(j, parts[i])
         elif kind == "swap":
-            held[i], held[j] = held[j], held[i]
+            parts[i], parts[j] = parts[j], parts[i]
         else:
-            del held[i:]
-    return b"".join(held)
+            del parts[i:]
+    return b"".join(parts)
 
 
 def _rechained(draw: Random, data: bytes) -> bytes:

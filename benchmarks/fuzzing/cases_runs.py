@@ -30,7 +30,7 @@ def run(draw: Random) -> Case:
     history = histories.moments()
     moment = 1 + draw.randrange(len(history) - 1)
     files: dict[str, Any] = dict(history[moment].files)
-    done = [f"as before draw {moment + 1} of {history[-1].drawn}"]
+    done = [f"as before draw {moment + 1} of {history[-1].n_sampled}"]
     for kind in some(draw, ("remove", "remove", "older", "older", "repeat", "json", "lines",
                             "bytes", "misplaced")):
         if not files:
@@ -153,11 +153,11 @@ def proven(files: dict[str, Any]) -> dict[str, int]:
     if METRICS in files and true(METRICS):
         rows = [json.loads(line) for line in files[METRICS].splitlines()]
         found[METRICS] = max((row["step"] for row in rows), default=0)
-    for step in range(1, history[-1].drawn + 1):
+    for step in range(1, history[-1].n_sampled + 1):
         inside = f"{CHECKPOINTS}/{step}"
         if all(name in files and true(name) for name in _under(history[-1].files, inside)) and \
                 _under(files, inside):
             found[inside] = step
     if "release/privacy.json" in files and true("release/privacy.json"):
-        found["release"] = history[-1].drawn
+        found["release"] = history[-1].n_sampled
     return found

@@ -41,9 +41,9 @@ def serve() -> None:
     for descriptor in (1, 2):
         os.dup2(nowhere, descriptor)
     for line in sys.stdin:
-        asked = json.loads(line)
-        read = readers.get(asked["reader"])
-        said = outcome(read, Path(asked["root"]), asked["options"]) if "root" in asked else {}
+        request = json.loads(line)
+        read = readers.get(request["reader"])
+        said = outcome(read, Path(request["root"]), request["options"]) if "root" in request else {}
         answers.write(json.dumps(said) + "\n")
         answers.flush()
 

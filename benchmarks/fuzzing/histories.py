@@ -27,10 +27,10 @@ Files = dict[str, bytes]
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
-    """files: path in the run folder -> bytes; drawn: steps whose noise was drawn by then."""
+    """files: path in the run folder -> bytes; n_sampled: steps whose noise was drawn by then."""
 
     files: Files
-    drawn: int
+    n_sampled: int
 
 
 @functools.cache
@@ -50,7 +50,8 @@ def moments() -> tuple[Moment, ...]:
                 mock.patch.object(loop, "compile_block", lambda method, layout: idle), \
                 mock.patch.object(pictures, "write", lambda *_: None), \
                 mock.patch.dict(os.environ, environment(Path(place) / "home")):
-            lifecycle.run(read_runs.asked(root, False), read_runs.records(), log=lambda line: None)
+            lifecycle.run(
+                read_runs.request(root, False), read_runs.records(), log=lambda line: None)
         found.append(Moment(snapshot(root), len(found)))
     return tuple(found)
 

@@ -67,9 +67,9 @@ class Child:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(self._home))
         self._ready, self.restarts = set(), self.restarts + 1
 
-    def _ask(self, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
+    def _ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
         try:
-            self._process.stdin.write(json.dumps(asked).encode() + b"\n")
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
             return self._wait(seconds)
         except BrokenPipeError:

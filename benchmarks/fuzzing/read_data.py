@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchmarks.fuzzing.readers import MACHINE, inside, told
+from benchmarks.fuzzing.readers import MACHINE, inside, shapes
 from dpgen_jax import data
 from dpgen_jax.core import reading
 from dpgen_jax.data import schema as schemas
@@ -23,8 +23,8 @@ def data_set(root: Path, spec: str, **options: Any) -> dict[str, str]:
             options[name] = str(root / options[name])
     found = data.load(inside(root, spec), **options)
     "\n".join(found.notes + found.private_notes).encode()  # a run prints them
-    return told({"x": found.x_train, "y": found.y_train, "x_test": found.x_test,
-                 "clients": found.clients}) | {"spec": repr(found.spec)[:200]}
+    return shapes({"x": found.x_train, "y": found.y_train, "x_test": found.x_test,
+                   "clients": found.clients}) | {"spec": repr(found.spec)[:200]}
 
 
 def schema(root: Path, name: str) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def message(root: Path, name: str = "m") -> dict[str, Any]:
         if FAULTS.found:
             error, FAULTS.found = FAULTS.found[0], []
             raise RuntimeError("not a UserError") from error
-        answers = sum("values" in held for _, held in replies)
+        answers = sum("values" in answer for _, answer in replies)
         return {"charged": ledger.steps_charged, "answers": answers,
                 "refused": [said.get("refused") for said, _ in replies]}
 
@@ -105,9 +105,9 @@ def reply(root: Path, name: str = "m") -> dict[str, Any]:
         raise UserError(str(error)) from error
     lines: list[str] = []
     got = Reply(about.get("client"), about.get("turn"), arrays.get("values"), about.get("noise"))
-    held = rounds.sound([got], Question(TERMS.digest, 0, 0, {}), [0, 1], method().mechanism,
-                        lines.append)
-    return {"counts": list(held), "shape": [list(r.values.shape) for r in held.values()],
+    replies = rounds.sound([got], Question(TERMS.digest, 0, 0, {}), [0, 1], method().mechanism,
+                           lines.append)
+    return {"counts": list(replies), "shape": [list(r.values.shape) for r in replies.values()],
             "lines": lines}
 
 

@@ -47,7 +47,7 @@ def records() -> Dataset:
                        rng.integers(0, CLASSES, N), CLASSES)
 
 
-def asked(root: Path, resume: bool) -> lifecycle.Request:
+def request(root: Path, resume: bool) -> lifecycle.Request:
     return lifecycle.Request(
         "datalens", "glyphs", CONFIG, Budget(10.0, 1e-3, class_epsilon=0.5), RUNTIME, root, resume
     )
@@ -55,15 +55,15 @@ def asked(root: Path, resume: bool) -> lifecycle.Request:
 
 def run(root: Path) -> dict[str, Any]:
     """The totals of the ledger with which a resume would go on, and from which step."""
-    held = {}
+    resumed = {}
 
     def train(job, records, state, *_, **__):
-        held.update(totals(job.ledger._account), step=state.step)
+        resumed.update(totals(job.ledger._account), step=state.step)
         raise WouldStart
 
     with mock.patch.object(loop, "train", train), contextlib.suppress(WouldStart):
-        lifecycle.run(asked(root / "run", True), records(), log=lambda line: None)
-    return held
+        lifecycle.run(request(root / "run", True), records(), log=lambda line: None)
+    return resumed
 
 
 def account(root: Path) -> dict[str, Any]:
@@ -73,6 +73,6 @@ def account(root: Path) -> dict[str, Any]:
 
 def release(root: Path) -> dict[str, Any]:
     """`sample RELEASE` and `load`; fields of the configuration may make other networks."""
-    held = bundle.load(root / "release")
-    x, y = held.sample(2, seed=0)
-    return {"x": list(x.shape), "config": dataclasses.is_dataclass(held.config), "y": y.tolist()}
+    loaded = bundle.load(root / "release")
+    x, y = loaded.sample(2, seed=0)
+    return {"x": list(x.shape), "config": dataclasses.is_dataclass(loaded.config), "y": y.tolist()}

@@ -1,4 +1,4 @@
-"""What is read in the child: a reader is a function of a case's folder and its options.
+"""The readers that the child calls: each is a function of a case's folder and its options.
 
 It returns what a check of the outcome needs, as plain JSON. Each imports what it needs and no more.
 """
@@ -38,8 +38,8 @@ HOMES = {
 }
 
 
-def told(arrays: dict[str, Any]) -> dict[str, str]:
-    """What there is of each array, as text."""
+def shapes(arrays: dict[str, Any]) -> dict[str, str]:
+    """Return the type and shape of each array, as text."""
     return {name: f"{array.dtype}{list(array.shape)}" for name, array in arrays.items()
             if array is not None}
 

@@ -1,4 +1,4 @@
-"""What is trained and killed: the smallest configuration of every method."""
+"""The runs that are trained and killed: the smallest configuration of every method."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def budget(case: str) -> Budget:
     return Budget(float("inf") if case == "dcgan" else 10.0, 1e-3, 0.0 if bare else 0.5)
 
 
-def asked(
+def request(
     case: str, root: Path, resume: bool, sigma: float, save_always: bool
 ) -> lifecycle.Request:
     """A run; save_always: a checkpoint after each step, else only at the end."""

@@ -93,14 +93,16 @@ class Audit:
             self.around(module, name)
 
 
-def run(asked: dict[str, Any]) -> None:
+def run(request: dict[str, Any]) -> None:
     """One run, in a fork: exits as the command would."""
-    if "plan" in asked:
-        Path(asked["plan"]).write_text(json.dumps(sigma(asked["case"])))
+    if "plan" in request:
+        Path(request["plan"]).write_text(json.dumps(sigma(request["case"])))
         return
-    Audit(Path(asked["audit"]), asked["moment"], asked["torn"]).install()
-    lifecycle.run(cases.asked(asked["case"], Path(asked["root"]), asked["resume"], asked["sigma"],
-                              asked["save_always"]), cases.records(), log=lambda line: print(line))
+    Audit(Path(request["audit"]), request["moment"], request["torn"]).install()
+    lifecycle.run(
+        cases.request(request["case"], Path(request["root"]), request["resume"], request["sigma"],
+                      request["save_always"]),
+        cases.records(), log=lambda line: print(line))
 
 
 def sigma(case: str) -> float:
@@ -114,14 +116,14 @@ def sigma(case: str) -> float:
     ).sigma
 
 
-def child(asked: dict[str, Any]) -> None:
+def child(request: dict[str, Any]) -> None:
     """Everything that is printed goes to the case's log."""
-    log = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for descriptor in (1, 2):
         os.dup2(log, descriptor)
     code = 0
     try:
-        run(asked)
+        run(request)
     except UserError as error:
         print(f"error: {one_line(error)}", flush=True)
         code = error.exit_code

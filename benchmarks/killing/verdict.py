@@ -1,4 +1,4 @@
-"""What a run folder says after kills, against what was seen from outside."""
+"""The verdict on a run folder after kills: what it states against what was seen from outside."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def under_counted(root: Path, audit: Path) -> list[str]:
     found, files = seen(audit), RunFolder(root)
     if not files.ledger.exists():
         return [f"no ledger, and {found} was drawn"] if found.turns or found.counts else []
-    held = books.account(books.read(files.ledger))
-    bought = sum(n for event, n in held.spent() if "class counts" in event.mechanism)
+    account = books.account(books.read(files.ledger))
+    bought = sum(n for event, n in account.spent() if "class counts" in event.mechanism)
     faults = []
-    if held.steps < len(found.turns):
-        faults.append(f"{len(found.turns)} steps were drawn, {held.steps} charged")
-    if max(found.turns, default=-1) >= held.steps:
-        faults.append(f"turn {max(found.turns)} was drawn, and {held.steps} are charged")
+    if account.steps < len(found.turns):
+        faults.append(f"{len(found.turns)} steps were drawn, {account.steps} charged")
+    if max(found.turns, default=-1) >= account.steps:
+        faults.append(f"turn {max(found.turns)} was drawn, and {account.steps} are charged")
     if len(set(found.turns)) < len(found.turns):
         faults.append(f"a turn was drawn twice: {found.turns}")
     if bought < found.counts:
@@ -50,18 +50,18 @@ def under_counted(root: Path, audit: Path) -> list[str]:
 
 
 def wrong_at_the_end(root: Path, audit: Path) -> list[str]:
-    """What is wrong with a run that says that it is finished."""
+    """Return the faults of a run that states that it is finished."""
     files, faults = RunFolder(root), under_counted(root, audit)
-    held, privacy = books.account(books.read(files.ledger)), read_json(
+    account, privacy = books.account(books.read(files.ledger)), read_json(
         files.release / "privacy.json")
-    if not float(privacy["epsilon"]) >= held.epsilon():
-        faults.append(f"states epsilon {privacy['epsilon']}, its ledger {held.epsilon()}")
-    if privacy["steps"] > held.steps:
-        faults.append(f"states {privacy['steps']} steps, its ledger {held.steps}")
+    if not float(privacy["epsilon"]) >= account.epsilon():
+        faults.append(f"states epsilon {privacy['epsilon']}, its ledger {account.epsilon()}")
+    if privacy["steps"] > account.steps:
+        faults.append(f"states {privacy['steps']} steps, its ledger {account.steps}")
     said = sum(event["count"] for event in privacy["events"])
-    if said != sum(n for _, n in held.spent()):
-        faults.append(f"states {said} events, its ledger {held.spent()}")
-    return faults + _metrics(files, privacy) + _votes(files, held)
+    if said != sum(n for _, n in account.spent()):
+        faults.append(f"states {said} events, its ledger {account.spent()}")
+    return faults + _metrics(files, privacy) + _votes(files, account)
 
 
 def _metrics(files: RunFolder, privacy: dict[str, Any]) -> list[str]:
@@ -71,7 +71,7 @@ def _metrics(files: RunFolder, privacy: dict[str, Any]) -> list[str]:
     return []
 
 
-def _votes(files: RunFolder, held: Any) -> list[str]:
+def _votes(files: RunFolder, account: Any) -> list[str]:
     """Rows of votes: whole ones, of no more steps than are charged."""
     if not files.votes.exists():
         return []

@@ -22,7 +22,7 @@ from dpgen_jax.evaluation.scores import summary
 
 PROGRAMS = Path(__file__).parent / "peers"
 DELTA = 1e-5
-"""Of all cells."""
+"""The delta of all cells."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What is measured of synthetic rows: the use of classifiers, and the distance of column pairs.
+"""Measures of synthetic rows: the use of classifiers, and the distance of column pairs.
 
 All of it reads real rows, and none of it is covered by an epsilon: it belongs to public tables.
 """
@@ -15,7 +15,7 @@ CLASSIFIERS = tuple(table_models.COMMON)
 """Logistic regression, a random forest and gradient boosting."""
 ABOUT = ("AUROC of logistic regression, a forest with 5 rows a leaf and gradient boosting of "
          "histograms; mean total variation distance of pairs of columns, 20 bins of a number")
-"""What the scores are: results of other measures are measured anew."""
+"""The description of the scores: results of other measures are measured anew."""
 
 
 def measured(rows: Rows, test: Rows, spec: TableSpec, seed: int) -> dict[str, float]:

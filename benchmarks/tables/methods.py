@@ -1,4 +1,4 @@
-"""What is compared: the methods of this library that take tables, and peers in their environments.
+"""The methods of this library that take tables, and the peers that they are compared with.
 
 No setting is chosen on the tables of this benchmark. Ours run with the preset that a CSV file gets,
 or where none is for tables with the one that is named here; peers with their defaults. What depends
@@ -16,7 +16,7 @@ from dpgen_jax.data.base import Dataset
 
 Flags = Callable[[Dataset], list[str]]
 UNPAID = "the number of rows"
-"""What a method of this library takes for public, beside the schema."""
+"""The fact that a method of this library takes for public, beside the schema."""
 
 
 @dataclasses.dataclass(frozen=True)

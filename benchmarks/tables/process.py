@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclasses.dataclass(frozen=True)
 class Spent:
-    """What a process took.
+    """The time and memory that a process took.
 
     Attributes:
       wall_seconds: From its start to its end, imports and compilation included.

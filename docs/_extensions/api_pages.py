@@ -55,6 +55,11 @@ def public_page() -> str:
         value = getattr(dpgen_jax, name)
         if inspect.isclass(value):
             parts += [f".. autoclass:: dpgen_jax.{name}", ""]
+        elif inspect.ismodule(value):  # a package that can be called
+            call = type(value).__call__
+            words = str(inspect.signature(call)).replace("self, ", "").replace("self", "")
+            parts += [f".. py:function:: dpgen_jax.{name}{words}", "",
+                      f"   {(call.__doc__ or '').splitlines()[0]}", ""]
         elif callable(value):
             parts += [f".. autofunction:: dpgen_jax.{name}", ""]
     return "\n".join(parts)

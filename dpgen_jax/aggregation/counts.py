@@ -22,11 +22,11 @@ from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Array, UserError
 
 MOST_LEVELS = 2**12 - 1
-"""Of the longest message: its square is below 2^24, so float32 sums of squares are exact."""
+"""Levels of the longest message: its square is below 2^24, so float32 sums of squares are exact."""
 MOST_CELLS = 2**24
 """Numbers of cells are exact in a float32 message below this."""
 SLACK = 1 - 1e-4
-"""What float32 may add to the norm of a message, with room to spare."""
+"""The factor that makes room for what float32 may add to the norm of a message."""
 
 
 def _positive(bound: object, *names: str) -> None:

@@ -15,8 +15,8 @@ COARSEST = 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What one phase asks of a record, and in which shares of the squared norm.
+class PhaseShares:
+    """The parts of one phase's message, and their shares of its squared norm.
 
     Attributes:
         blocks: Blocks of counts and sums.
@@ -64,7 +64,7 @@ class Asked:
         return levels, first, max(int(size * math.sqrt(self.count)), math.isqrt(max(left, 0))), tint
 
 
-def alike(phases: tuple[Asked, ...], sigma: float, records: int, relation: Relation
+def alike(phases: tuple[PhaseShares, ...], sigma: float, records: int, relation: Relation
           ) -> tuple[Moments, ...]:
     """Returns the bound of each phase, all of one declared sensitivity and one number of columns.
 
@@ -98,7 +98,7 @@ def alike(phases: tuple[Asked, ...], sigma: float, records: int, relation: Relat
     return tuple(bounds)
 
 
-def _columns(phase: Asked) -> int:
+def _columns(phase: PhaseShares) -> int:
     """The integers of a phase's sum."""
     triangle = phase.length * (phase.length + 1) // 2
     return phase.shades + phase.blocks * (1 + phase.length) + phase.square_blocks * triangle

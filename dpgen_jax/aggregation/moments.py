@@ -25,7 +25,7 @@ from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Array, UserError
 
 SQUARE, PRODUCT = 5, 7
-"""What v_i^2 and v_i v_j, i < j, are multiplied by: an off-diagonal entry stands for two of the
+"""The factors of v_i^2 and of v_i v_j, i < j: an off-diagonal entry stands for two of the
 symmetric matrix, and 7^2 <= 2 * 5^2 is as near as such small integers come to sqrt 2."""
 MOST_LEVELS = 2**8 - 1
 MOST_SHADES = 2**12 - 1

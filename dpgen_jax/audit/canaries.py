@@ -55,7 +55,7 @@ class Query:
 
 @dataclasses.dataclass(frozen=True)
 class Canaries:
-    """What canaries say, and who has them.
+    """The messages of canaries, and the units that have them.
 
     Attributes:
         method: The method that is attacked.
@@ -110,7 +110,7 @@ class Canaries:
                          ).astype(jnp.float32)
 
     def answer(self, key: Array, unit: PyTree, records: Records, query: Query) -> Array:
-        """What a unit answers: its canary's message if it has one, else its own."""
+        """The answer of a unit: its canary's message if it has one, else its own."""
         tag = jnp.max(records.y) - self.classes
         i, coin = jnp.clip(tag // 2, 0, len(self.units) - 1), tag % 2
         said = self.pair(i, query.step)[coin]

@@ -1,4 +1,4 @@
-"""What an audit found: one finding for each check, and the report of all of them."""
+"""The findings of an audit, one for each check, and the report of all of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Log = Callable[[str], None]
 
 
 class Verdict(enum.StrEnum):
-    """What came of a check."""
+    """The outcome of a check."""
 
     HOLDS = "holds"
     FAILS = "fails"
@@ -29,7 +29,7 @@ class Verdict(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What came of one check.
+    """The finding of one check.
 
     Attributes:
         check: What was checked, in a few words.
@@ -53,7 +53,7 @@ class Finding:
 
     @property
     def share(self) -> float | None:
-        """What is certified of the claim; None without a claim above 0."""
+        """The share of the claim that is certified; None without a claim above 0."""
         if not self.claimed or self.certified is None:
             return None
         return self.certified / self.claimed

@@ -1,4 +1,4 @@
-"""What guesses of coins certify, beside what the charged mechanism lets anybody guess."""
+"""The epsilon that guesses of coins certify, and the guesses that the charged mechanism allows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHARES = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02)
 
 @dataclasses.dataclass(frozen=True)
 class Law:
-    """What the mechanism, as charged, lets the best attack guess.
+    """The guesses that the mechanism, as charged, allows to the best attack.
 
     It is computed from the events alone, before the training.
 
@@ -86,8 +86,8 @@ def simulated(event: object, rounds: int, rng: np.random.Generator) -> np.ndarra
     total = np.zeros(SIMULATED)
     heads = rng.integers(0, 2, SIMULATED).astype(bool)
     for _ in range(rounds):
-        drawn = rng.random(SIMULATED) < rate
-        z = rng.standard_normal(SIMULATED) + drawn * np.where(heads, shift, other)
+        sampled = rng.random(SIMULATED) < rate
+        z = rng.standard_normal(SIMULATED) + sampled * np.where(heads, shift, other)
         total += (np.log1p(rate * np.expm1(z * shift - shift**2 / 2))
                   - np.log1p(rate * np.expm1(z * other - other**2 / 2)))
     return np.where(heads, total, -total)

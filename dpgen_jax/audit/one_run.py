@@ -1,4 +1,4 @@
-"""What one training with many canaries certifies.
+"""The epsilon that one training with many canaries certifies.
 
 Each of m canaries takes one of two opposite values by a fair coin of its own, and an attacker
 guesses r of the m coins from what is public, the others it leaves. Let N be how many guesses are

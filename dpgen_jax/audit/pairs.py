@@ -125,10 +125,10 @@ def adder(mechanism: Mechanism) -> Add:
     """Returns what a message of a unit that is counted adds to the sum, by the mechanism itself."""
     if isinstance(mechanism, LocalMechanism):  # whose contributions have noise
         return mechanism.bound.project
-    told = mechanism.private_inputs(SeededBits(0), np.zeros(1, np.int32), 0).shape[2:]
+    inputs = mechanism.private_inputs(SeededBits(0), np.zeros(1, np.int32), 0).shape[2:]
     nobody = jnp.zeros(mechanism.shape, jnp.int32)
     return lambda key, message: mechanism.added(
-        nobody, mechanism.contribution(key, message, jnp.ones(told, jnp.int32))[None])
+        nobody, mechanism.contribution(key, message, jnp.ones(inputs, jnp.int32))[None])
 
 
 def squared(added: np.ndarray) -> np.ndarray:

@@ -33,10 +33,10 @@ def told(mechanism: Any, n: int) -> np.ndarray:
     Where places are sampled that is 0, its own number, if it has a place, and else -1.
     """
     cohorts = mechanism.schedule.cohorts(OsBits(), 0, n)
-    given = mechanism.private_inputs(OsBits(), cohorts, 0)[..., 0]
+    inputs = mechanism.private_inputs(OsBits(), cohorts, 0)[..., 0]
     if mechanism.schedule.batch_capacity is None:
-        return np.asarray(given[0], np.int32)
-    return np.where((given == 0).any(0), 0, -1).astype(np.int32)
+        return np.asarray(inputs[0], np.int32)
+    return np.where((inputs == 0).any(0), 0, -1).astype(np.int32)
 
 
 def transcripts(mechanism: Any, message: np.ndarray, direction: np.ndarray, seconds: float,
@@ -56,14 +56,14 @@ def transcripts(mechanism: Any, message: np.ndarray, direction: np.ndarray, seco
     scale = mechanism.bound.grid / mechanism.schedule.expected_answers(mechanism.n_units)
 
     @jax.jit
-    def block(given: Array, bits: Array) -> Array:
+    def block(participation: Array, bits: Array) -> Array:
         def one(i: Array, out: Array) -> Array:
-            added = mechanism.contribution(jax.random.key(i), message, given[i][None])
+            added = mechanism.contribution(jax.random.key(i), message, participation[i][None])
             total = mechanism.added(jnp.zeros(mechanism.shape, jnp.int32), added[None])
             outcome = release(mechanism, bits[i], Private(total))
             return out.at[i].set(jnp.sum(mechanism.value(outcome) / scale * direction))
 
-        return lax.fori_loop(0, len(given), one, jnp.zeros(len(given)))
+        return lax.fori_loop(0, len(participation), one, jnp.zeros(len(participation)))
 
     size = 4 * math.prod(mechanism.bits_shape) * ROUNDS
     at_once = max(1, min(LONGEST, 2**25 // size))
@@ -114,11 +114,11 @@ def frequencies(mechanism: Any, seconds: float, found: Findings, name: str, alar
     counts, rounds, until = np.zeros(units), 0, time.monotonic() + seconds
     while not rounds or time.monotonic() < until:
         n = max(1, min(64, 2**22 // units))
-        given = schedule.participation(OsBits(), units, 0, n)
+        participation = schedule.participation(OsBits(), units, 0, n)
         if schedule.batch_capacity is None:
-            counts += (given > 0).sum(1)
+            counts += (participation > 0).sum(1)
         else:
-            counts += np.bincount(given[given >= 0], minlength=units)
+            counts += np.bincount(participation[participation >= 0], minlength=units)
         rounds += n
     rate = getattr(schedule, "rate", None) or schedule.expected_answers(units) / units
     spread = rounds * rate * (1 - rate)

@@ -1,4 +1,4 @@
-"""What counts of errors certify: exact bounds of Clopper and Pearson, from draws on both sides.
+"""Bounds that counts of errors certify: those of Clopper and Pearson, from draws on both sides.
 
 Each function takes scores of releases of two neighbouring sums, the last axis counts releases, and
 axes before it are independent repetitions. The first quarter of the releases chooses a threshold,

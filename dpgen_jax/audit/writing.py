@@ -46,12 +46,12 @@ def write(report: Report, out: Path) -> Path:
     Raises:
         OSError: It cannot be written.
     """
-    picture = {PICTURE: drawn(report)} if report.curves else {}
+    picture = {PICTURE: curves_picture(report)} if report.curves else {}
     write_together(out, {**picture, LAST: json_bytes(to_json(report.record()))})
     return out / LAST
 
 
-def drawn(report: Report) -> bytes:
+def curves_picture(report: Report) -> bytes:
     """Returns the trade-off curves of a report as a PNG file."""
     figure = Figure(figsize=(5.2, 5.0), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)

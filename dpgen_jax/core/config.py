@@ -78,6 +78,8 @@ class MonitorOptions:
     """steps between evaluations of the samples themselves, into metrics.jsonl; 0: none"""
     public_dataset: str | None = None
     """a PUBLIC data set of the same shape and classes, on which these evaluations also test"""
+    progress: bool = True
+    """show on stderr how far the training is"""
 
     def __post_init__(self) -> None:
         if self.evaluate_every < 0:
@@ -207,7 +209,8 @@ def from_json(kind: Any, value: Any, name: str = "") -> Any:
 
 
 def _one_of(kinds: tuple[Any, ...], value: Any, name: str) -> Any:
-    """By the first kind that the value is of; the error is that of the last."""
+    """By the first kind that the value is of; the error is that of the last that is not null."""
+    kinds = tuple(sorted(kinds, key=lambda kind: kind is not types.NoneType))
     for kind in kinds[:-1]:
         try:
             return from_json(kind, value, name)

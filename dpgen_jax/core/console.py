@@ -70,6 +70,12 @@ def confirm(question: str) -> bool | None:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
+def in_notebook() -> bool:
+    """Returns whether this is the kernel of a notebook, which shows a bar as a terminal does."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")
+
+
 def tell(line: str, stream: TextIO | None = None) -> None:
     """Prints a line at once, to stdout or `stream`, if anybody is there to read it."""
     stream = sys.stdout if stream is None else stream

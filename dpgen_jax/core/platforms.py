@@ -1,4 +1,4 @@
-"""What operating systems have and others lack, looked up in one place.
+"""Features that some operating systems have and others lack, looked up in one place.
 
 Windows has no call that makes the names in a folder durable, its files have no owner's mode, and it
 opens files as text unless told otherwise. Imports nothing of this package.

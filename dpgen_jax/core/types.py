@@ -37,7 +37,7 @@ __all__ = [
     "EMPTY",
     "NO_LABEL",
     "Array",
-    "Asked",
+    "CountTable",
     "BudgetExceeded",
     "Column",
     "Identifier",
@@ -202,7 +202,7 @@ def release_public(key: Array, public: PyTree) -> PyTree:
     return public
 
 
-class Asked(NamedTuple):
+class CountTable(NamedTuple):
     """A noisy table of counts that a method asked for; all of it is public.
 
     Attributes:
@@ -277,7 +277,7 @@ class Method:
     predict: Callable[[PyTree, Array], Array] | None = None
     class_shares: Callable[[PyTree], Array] | None = None
     conditional: Callable[[PyTree, Mapping[str, Any]], tuple[PyTree, float]] | None = None
-    tables: Callable[[PyTree, int], tuple[Asked, ...]] | None = None
+    tables: Callable[[PyTree, int], tuple[CountTable, ...]] | None = None
     pretraining: Pretraining | None = None
     post_training: PostTraining | None = None
     phases: tuple[Method, ...] = ()

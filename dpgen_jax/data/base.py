@@ -98,6 +98,12 @@ class Dataset:
         """The public number of those who have training records: subjects, or the records."""
         return len(self.y_train) if self.subjects is None else self.subjects.count
 
+    def __repr__(self) -> str:  # in a notebook: no record, and no number that is a client's own
+        count = "clients" if self.clients is not None else f"{self.count:,} training " + (
+            "records" if self.subjects is None else "subjects")
+        part = "no held-out part" if self.x_test is None else "a held-out part"
+        return f"Dataset({self.name}: {count}, {part}, {self.spec.classes} classes)"
+
 
 def assemble(name: str, classes: int, train: Arrays, test: Arrays | None,
              notes: Iterable[str] = (), image_size: int | None = None) -> Dataset:

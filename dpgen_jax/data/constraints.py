@@ -1,4 +1,4 @@
-"""What holds between the columns of every row: declared, read, and restored in synthetic rows.
+"""Constraints between the columns of every row: declared, read, and restored in synthetic rows.
 
     constraints:
       - admitted <= discharged

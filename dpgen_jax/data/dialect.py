@@ -29,7 +29,7 @@ class Dialect:
 
     @property
     def entries(self) -> dict[str, str]:
-        """What a schema says of it: what is not the default."""
+        """The entries that a schema has for it: those that are not the default."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)
                 if getattr(self, field.name) != field.default}
 

@@ -1,4 +1,4 @@
-"""What the cells of one column look like: the entries of a draft, all READ FROM THE DATA."""
+"""The entries of a draft for one column, from the look of its cells: all READ FROM THE DATA."""
 
 from __future__ import annotations
 

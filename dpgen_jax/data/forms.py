@@ -26,7 +26,7 @@ DEFAULTS = {"date": "%Y-%m-%d", "datetime": "%Y-%m-%d %H:%M:%S", "time": "%H:%M:
 """The format of each kind of dates and times where none is declared."""
 UNITS = {"H": 3600, "M": 60, "S": 1}
 UNPADDED = {"%-d": "day", "%-m": "month", "%-H": "hour"}
-"""What strftime writes without a zero in front on some systems only."""
+"""The fields that strftime writes without a zero in front on some systems only."""
 
 
 def number(text: Any) -> float | None:

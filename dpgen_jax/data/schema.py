@@ -86,6 +86,37 @@ def read(source: str) -> Schema:
     return parse(document(source), source)
 
 
+def of(source: str | Path | Mapping[str, Any] | Schema) -> Schema:
+    """Returns the schema that a caller of Python gave.
+
+    Args:
+        source: The path of a file, the name of a packaged schema, a dict as such a file holds it
+            (numbers and truth values may be Python's), or a schema.
+
+    Raises:
+        UserError: As `read`.
+    """
+    if isinstance(source, Schema):
+        return source
+    if isinstance(source, Mapping):
+        return parse(texts(source), "schema")
+    if isinstance(source, str | Path):
+        return read(str(source))
+    raise UserError(f"schema is a {type(source).__name__}; give the path of a file, a dict, or "
+                    "what draft_schema returned")
+
+
+def texts(value: Any) -> Any:
+    """Returns a document of Python's values as one of texts, as `yaml_text` reads it."""
+    if isinstance(value, Mapping):
+        return {str(key): texts(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [texts(part) for part in value]
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value).strip()
+
+
 def document(source: str) -> Any:
     """Reads a schema as texts, with the categories that lie in files of their own.
 
@@ -98,8 +129,8 @@ def document(source: str) -> Any:
     Raises:
         UserError: A file cannot be read.
     """
-    held = yaml_text.document(source)
-    columns = held.get("columns") if isinstance(held, dict) else None
+    loaded = yaml_text.document(source)
+    columns = loaded.get("columns") if isinstance(loaded, dict) else None
     for entries in columns.values() if isinstance(columns, dict) else ():
         place = entries.get("categories") if isinstance(entries, dict) else None
         if isinstance(place, dict) and list(place) == ["file"] and isinstance(place["file"], str):
@@ -111,7 +142,7 @@ def document(source: str) -> Any:
                 raise UserError(f"{path} cannot be read ({error}); give a text file in UTF-8 with "
                                 "a category a line") from error
             entries["categories"] = [line.strip() for line in text.splitlines() if line.strip()]
-    return held
+    return loaded
 
 
 def packaged(name: str) -> Schema:

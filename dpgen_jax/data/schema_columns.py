@@ -26,7 +26,7 @@ BOOLEAN = ("false", "true")
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """What a kind of column is in a schema.
+    """A kind of column, as a schema describes it.
 
     Attributes:
         coded: The kind of `Column` that it is.

@@ -18,6 +18,7 @@ from dpgen_jax.data import schema
 from dpgen_jax.data.base import listed
 from dpgen_jax.data.draft_columns import entries
 from dpgen_jax.data.parsing import Cells
+from dpgen_jax.data.schema_columns import NULLS
 
 HEADER = """\
 # The schema of {source}: edit it, then pass it with --schema.
@@ -64,8 +65,9 @@ def draft(cells: Cells, label: str | None,
 def _described(name: str, texts: list[str], is_label: bool, known: dict[str, Any]
                ) -> dict[str, Any]:
     """Returns the entries of a column, of which the cells are read for what is not known."""
-    if "categories" in known and "nullable" in known:
-        return known
+    if "categories" in known:
+        null = "true" if any(text in NULLS for text in texts) else "false"
+        return {"kind": "categorical"} | ({} if is_label else {"nullable": null}) | known
     made = entries(name, texts, is_label) | known
     if "kind" in known:
         made.pop("decimals", None)  # of texts that were made of numbers

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 MOST = 10_000
 """The largest number of rows of a subject: each has so many places in memory."""
 ID_BYTES = 16
+Source = str | Path | Mapping[str, Any]
+"""A schema's file or name, or a dict as such a file holds it."""
 
 
 def csv(place: str, schema: str, test_csv: str | None, column: str, rows: int) -> Dataset:
@@ -56,7 +58,7 @@ def csv(place: str, schema: str, test_csv: str | None, column: str, rows: int) -
     return table(name, schema, tables.read(path, dialect=form), test, column, rows)
 
 
-def from_frame(frame: pd.DataFrame, schema: str, column: str, rows: int) -> Dataset:
+def from_frame(frame: pd.DataFrame, schema: Source, column: str, rows: int) -> Dataset:
     """Loads a pandas frame whose rows belong to subjects.
 
     Args:
@@ -75,7 +77,7 @@ def from_frame(frame: pd.DataFrame, schema: str, column: str, rows: int) -> Data
     return table("frame", schema, cells, None, column, rows)
 
 
-def table(name: str, schema: str, train: Cells, test: Cells | None, column: str, rows: int
+def table(name: str, schema: Source, train: Cells, test: Cells | None, column: str, rows: int
           ) -> Dataset:
     """Encodes a table whose rows belong to subjects.
 
@@ -123,7 +125,7 @@ def required(column: str | None, rows: int | None) -> tuple[str, int]:
     return column.strip(), rows
 
 
-def without(source: str, column: str) -> tuple[Schema, tuple[str, ...]]:
+def without(source: Source, column: str) -> tuple[Schema, tuple[str, ...]]:
     """Reads a schema whose features are without the column of the subjects.
 
     Args:
@@ -136,8 +138,13 @@ def without(source: str, column: str) -> tuple[Schema, tuple[str, ...]]:
     Raises:
         UserError: As `schema.read`, and where the column is the label.
     """
-    packaged = source in schemas.NAMES and not Path(source).is_file()
-    document = schemas.document(str(schemas.PACKAGED / f"{source}.yaml") if packaged else source)
+    if isinstance(source, Mapping):
+        document, source = schemas.texts(source), "schema"
+    else:
+        source = str(source)
+        packaged = source in schemas.NAMES and not Path(source).is_file()
+        document = schemas.document(
+            str(schemas.PACKAGED / f"{source}.yaml") if packaged else source)
     columns: Any = document.get("columns") if isinstance(document, dict) else None
     entries = columns.get(column) if isinstance(columns, dict) else None
     kind = entries.get("kind") if isinstance(entries, dict) else None

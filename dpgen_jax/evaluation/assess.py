@@ -55,6 +55,9 @@ def assess(release: Release, dataset: Dataset, options: Evaluation = Evaluation(
       UserError: The data set has other records or classes than the release, or no held-out part;
         or there are more classes than samples.
     """
+    if not isinstance(release, Release) or not isinstance(dataset, Dataset):
+        raise UserError("assess takes a release and the data set that it was trained on, with a "
+                        "held-out part, as load_dataset returns it")
     check(release.spec, dataset)
     held_out.check_same(release.privacy.get("data_notes", ()), dataset)
     dataset = without_empty_slots(dataset)
@@ -185,9 +188,9 @@ def _table(release: Release, spec: TableSpec, dataset: Dataset, options: Evaluat
         raise UserError("--inception-weights is for images; this release makes a table")
     draw = _once(lambda n, seed: delivered(release, spec, n, seed))
     parts = [table_scores.utility(draw, _test(dataset), _train(dataset), spec, options, log)]
-    asked = model.tables(release.method, release.config, spec, release.model, release.privacy)
-    if asked:
-        parts.append({"asked": [table._asdict() for table in asked], "seconds": {}})
+    tables = model.tables(release.method, release.config, spec, release.model, release.privacy)
+    if tables:
+        parts.append({"asked": [table._asdict() for table in tables], "seconds": {}})
     if spec.constraints:
         parts.append(_timed("constraints", lambda: {
             "constraints": _mended(release, parts[0]["n_samples"])}))

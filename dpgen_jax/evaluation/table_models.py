@@ -119,7 +119,7 @@ class Classifier:
 
     model: Any
     line: float
-    """Of two classes, the probability of class 1 from which on a row is called so."""
+    """The probability of class 1 from which on a row of two classes is called so."""
 
 
 def score(classifier: str, train: Rows, test: Rows, classes: int, seed: int = 0) -> Scores:

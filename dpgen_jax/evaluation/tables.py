@@ -86,7 +86,7 @@ def utility(synthetic: Callable[[int, int], Rows], test: Rows, real: Rows | None
     goals = targets.named(spec, options.targets or spec.targets)
     groupings = subgroups.named(spec, options.by)
     started = time.monotonic()
-    parts = _drawn(synthetic, test, real, spec, setting)
+    parts = _draws_of(synthetic, test, real, spec, setting)
     seconds = {"sampling": time.monotonic() - started}
     pairs = _pairs(parts, options)
     scores = _tasks(pairs, spec.classes, options.classifiers or tuple(CLASSIFIERS), seconds, log)
@@ -128,8 +128,8 @@ def _setting(options: Evaluation) -> Setting:
                                n_samples=options.samples or setting.n_samples)
 
 
-def _drawn(synthetic: Callable[[int, int], Rows], test: Rows, real: Rows | None, spec: TableSpec,
-           setting: Setting) -> _Parts:
+def _draws_of(synthetic: Callable[[int, int], Rows], test: Rows, real: Rows | None, spec: TableSpec,
+              setting: Setting) -> _Parts:
     """Return the checked rows, the real ones cut to as many as there are in a draw."""
     draws = [_checked("synthetic", synthetic(setting.n_samples, seed), spec)
              for seed in range(setting.seeds)]

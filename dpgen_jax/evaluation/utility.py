@@ -137,11 +137,11 @@ def utility(synthetic: Synthetic, test: Images, real: Images | None = None,
         prefix = f"seed {seed + 1} of {setting.seeds}"
         log(f"{prefix}: {n_samples:,} synthetic images")
         started = time.monotonic()
-        drawn = checked("synthetic", *draw(synthetic, n_samples, seed), at_least=2)
+        samples = checked("synthetic", *draw(synthetic, n_samples, seed), at_least=2)
         seconds["sampling"] += time.monotonic() - started
-        _check_comparable(drawn, test, real, classes)
-        notes += _absent(f"seed {seed}: no synthetic image", drawn, classes)
-        plan = _plan(drawn, test, real, setting.tasks, seed)
+        _check_comparable(samples, test, real, classes)
+        notes += _absent(f"seed {seed}: no synthetic image", samples, classes)
+        plan = _plan(samples, test, real, setting.tasks, seed)
         for name in names:
             started = time.monotonic()
             for kind, images, tests in plan:
@@ -179,18 +179,18 @@ def _available(setting: Setting) -> tuple[list[str], list[str]]:
     return names, notes
 
 
-def _plan(drawn: Images, test: Images, real: Images | None, tasks: Sequence[str], seed: int
+def _plan(synthetic: Images, test: Images, real: Images | None, tasks: Sequence[str], seed: int
           ) -> list[tuple[str, Images, dict[tuple[str, str], Images]]]:
     """Return what a seed trains on, and what each (task, metric) is tested on.
 
     Synthetic and real images are split alike: equal ones give equal classifiers.
     """
-    kept, held_out = _split(drawn, seed)
+    kept, held_out = _split(synthetic, seed)
     plan = [("synthetic", kept, {("gen2real", "accuracy"): test,
                                  ("gen2real", "validation_accuracy"): held_out})]
     if real is not None:
         plan.append(("real", _split(real, seed)[0], {
-            ("real2gen", "accuracy"): _subset(drawn, REAL2GEN_IMAGES, seed),
+            ("real2gen", "accuracy"): _subset(synthetic, REAL2GEN_IMAGES, seed),
             ("real2real", "accuracy"): test}))
     needed = [(kind, images, {key: tested for key, tested in tests.items() if key[0] in tasks})
               for kind, images, tests in plan]
@@ -248,18 +248,18 @@ def _classes(declared: int | None, test: Images, real: Images | None) -> int:
     return declared or max(largest.values()) + 1
 
 
-def _check_comparable(drawn: Images, test: Images, real: Images | None, classes: int) -> None:
+def _check_comparable(synthetic: Images, test: Images, real: Images | None, classes: int) -> None:
     """Raise a UserError unless the parts have one shape of image and the same classes."""
     for part, images in {"test": test, "real training": real or test}.items():
-        if drawn[0].shape[1:] != images[0].shape[1:]:
-            raise UserError(f"synthetic images are {drawn[0].shape[1:]}, {part} images "
+        if synthetic[0].shape[1:] != images[0].shape[1:]:
+            raise UserError(f"synthetic images are {synthetic[0].shape[1:]}, {part} images "
                             f"{images[0].shape[1:]}; all need the same height, width and channels")
-    if drawn[1].max() >= classes:
-        raise UserError(f"synthetic label {drawn[1].max()} is not one of the classes "
+    if synthetic[1].max() >= classes:
+        raise UserError(f"synthetic label {synthetic[1].max()} is not one of the classes "
                         f"0..{classes - 1}; name the data set that the release was trained on")
-    if len(drawn[1]) < classes:
-        raise UserError(f"{len(drawn[1])} synthetic images for {classes} classes; draw at least "
-                        "one a class")
+    if len(synthetic[1]) < classes:
+        raise UserError(f"{len(synthetic[1])} synthetic images for {classes} classes; draw at "
+                        "least one a class")
 
 
 def _absent(prefix: str, images: Images, classes: int) -> list[str]:

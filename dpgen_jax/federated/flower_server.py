@@ -100,9 +100,9 @@ class Exchange:
         """
         online, now = set(self._grid.get_node_ids()), time.monotonic()
         joined = set(self._nodes.values())
-        due = sorted(node for node in online - joined if self._next.get(node, now) <= now)
-        self._next |= dict.fromkeys(due, now + JOIN_SECONDS)
-        self._joining |= self._push(due, JOIN, {"turn": 0, "terms": self._terms.digest}, {},
+        invited = sorted(node for node in online - joined if self._next.get(node, now) <= now)
+        self._next |= dict.fromkeys(invited, now + JOIN_SECONDS)
+        self._joining |= self._push(invited, JOIN, {"turn": 0, "terms": self._terms.digest}, {},
                                     JOIN_SECONDS)
         for node, answer in self._pull(self._joining):
             self._admit(node, _about(answer), online)

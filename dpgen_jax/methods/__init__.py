@@ -6,6 +6,7 @@ file of presets, a file of tests, and its name and paper below.
 """
 
 import importlib
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -54,7 +55,7 @@ PAPERS = {
                '"Analyze Gauss: Optimal Bounds for Privacy-Preserving Principal Component '
                'Analysis", STOC 2014',
 }
-"""What to cite for each method."""
+"""The work to cite for each method."""
 
 
 def get(name: str) -> ModuleType:
@@ -75,3 +76,16 @@ def published(name: str, config: Any, delta: float) -> Published | None:
     """
     formula = getattr(get(name), "published", None)
     return None if formula is None else formula(config, delta)
+
+
+class _Listing(ModuleType):
+    """This package, which can also be called, as `dpgen_jax.methods()`."""
+
+    def __call__(self) -> dict[str, str]:
+        """Returns for each method one line: for what data, for whom, and what answers."""
+        from dpgen_jax.methods import about
+
+        return about.described()
+
+
+sys.modules[__name__].__class__ = _Listing

@@ -169,4 +169,4 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
                   absorb=absorb, finalize=finalize, sample=sample,
                   class_shares=lambda model: model["share"],
                   conditional=lambda model, wanted: tree.conditional(p.grid, model, wanted),
-                  tables=lambda model, steps: table_list.asked(p, model, steps))
+                  tables=lambda model, steps: table_list.count_tables(p, model, steps))

@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 
 from dpgen_jax.aggregation.mechanism import SumMechanism
-from dpgen_jax.aggregation.moment_grids import Asked, alike
+from dpgen_jax.aggregation.moment_grids import PhaseShares, alike
 from dpgen_jax.aggregation.moments import Moments
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
@@ -100,9 +100,9 @@ class Config(RecordUnits):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = {name: value for name in ("cells", "frequencies", "norm")
-                 if (value := getattr(self, name)) is not None}
-        require_positive(dimensions=self.dimensions, trust=self.trust, **given)
+        chosen = {name: value for name in ("cells", "frequencies", "norm")
+                  if (value := getattr(self, name)) is not None}
+        require_positive(dimensions=self.dimensions, trust=self.trust, **chosen)
         require_not_negative(whitening=self.whitening, prune=self.prune, warp=self.warp,
                              means=self.means)
         if self.warp >= 1:
@@ -145,9 +145,10 @@ def bounds(config: Config, spec: Spec) -> tuple[Moments, Moments, Moments]:
     """Returns the bounds of the three kinds of rounds."""
     s = sizes(config, spec)
     all_cells, k = s.classes * s.cells, s.dimensions
-    phases = (Asked(blocks=s.classes, square_blocks=1, length=s.length, shades=s.shades, **POOLED),
-              Asked(blocks=all_cells, square_blocks=0, length=k, **MEANS),
-              Asked(blocks=all_cells, square_blocks=all_cells, length=k, **CELLS))
+    phases = (PhaseShares(blocks=s.classes, square_blocks=1, length=s.length, shades=s.shades,
+                          **POOLED),
+              PhaseShares(blocks=all_cells, square_blocks=0, length=k, **MEANS),
+              PhaseShares(blocks=all_cells, square_blocks=all_cells, length=k, **CELLS))
     pooled, means, cells = alike(phases, config.sigma or 0.0, s.records, Relation(config.relation))
     return pooled, means, cells
 

@@ -209,13 +209,13 @@ class Query:
 
     Attributes:
         d: the discriminator, one matrix a layer.
-        drawn: the projection, one pair of signs a layer.
+        signs: the projection, one pair of signs a layer.
         fakes: float32 [B, F].
         labels: int32 [B].
     """
 
     d: PyTree
-    drawn: PyTree
+    signs: PyTree
     fakes: Array
     labels: Array
 
@@ -251,19 +251,19 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
         x = values(records, spec).reshape(len(records.y), -1)
         # BCE(., 1) is the discriminator's loss on a record as well as the generator's on a fake.
         per_record = gradients(query.d, x, onehot(records.y), generator_loss)
-        return jnp.mean(project(query.drawn, per_record), 0, keepdims=True)
+        return jnp.mean(project(query.signs, per_record), 0, keepdims=True)
 
     def of_fakes(key: Array, query: Query) -> Array:
         """The mean [1, k] that the votes would have if these fakes were all the records."""
         bce_0 = jax.nn.softplus
         per_fake = gradients(query.d, query.fakes, onehot(query.labels), bce_0)
-        counts = bound.project(key, project(query.drawn, per_fake)).sum(0, keepdims=True)
+        counts = bound.project(key, project(query.signs, per_fake)).sum(0, keepdims=True)
         return released_by.decode(counts, config.batch)
 
     def absorb(key: Array, public: Public, query: Query, released: Array
                ) -> tuple[Public, Metrics]:
         both = released + of_fakes(key, query)
-        d, d_state = descend(d_adam, public.d, reconstruct(query.drawn, both[0]), public.d_adam)
+        d, d_state = descend(d_adam, public.d, reconstruct(query.signs, both[0]), public.d_adam)
 
         def loss(g: PyTree) -> Array:
             fakes, labels = fakes_of(g, key)

@@ -1,4 +1,4 @@
-"""What can be told of means and covariances through noise: for public use, on released values.
+"""Estimates of means and covariances through noise: for public use, on released values.
 
 The eigenvalues of a symmetric [k, k] matrix of noise, of standard deviation s off its diagonal, lie
 within 2 sqrt(k) s by the semicircle law (Wigner 1958). What of a noisy covariance is below that

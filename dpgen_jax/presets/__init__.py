@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from types import ModuleType
 from typing import Any
 
+from dpgen_jax import methods
 from dpgen_jax.core.types import Column, Spec, TableSpec, UserError
 
 
@@ -130,3 +131,23 @@ def get(method: str, name: str | None = None) -> tuple[str, Preset]:
         raise UserError(f"unknown preset {name!r} of {method}{nearest(name, list(presets))}; "
                         f"known: {', '.join(presets)}")
     return name, presets[name]
+
+
+class _Listing(ModuleType):
+    """This package, which can also be called, as `dpgen_jax.presets("gpate")`."""
+
+    def __call__(self, method: str) -> dict[str, str]:
+        """Returns for each preset of a method one line: its promise, its data, and its source.
+
+        Args:
+            method: The name of the method.
+
+        Raises:
+            UserError: There is no such method.
+        """
+        methods.get(method)
+        return {name: f"epsilon {preset.epsilon:g}, delta {preset.delta:.3g}, {preset.records:,} "
+                      f"records; {preset.source}" for name, preset in all_of(method).items()}
+
+
+sys.modules[__name__].__class__ = _Listing

@@ -47,7 +47,7 @@ COUNTS = ("teachers", "critics", "clients")
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What is public of some data, before anything is spent on them.
+    """The public facts of some data, before anything is spent on them.
 
     Attributes:
         name: Their public name as `public_name` gives it, or empty.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpgen_jax import methods, presets
 from dpgen_jax.core.errors import UserError, nearest
-from dpgen_jax.presets import about
+from dpgen_jax.methods import about
 
 FLAGS = {
     "--dataset D": "a file or folder (people.csv, scans), glyphs, or SOURCE:PLACE (tfds:mnist)",

@@ -221,7 +221,7 @@ def _of_bins(kept: Votes, n_units: int) -> dict[str, float]:
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """What each round of TopAgg added, by three accountings: Figure 2 of DataLens.
+    """The cost of TopAgg after each round, by three accountings: Figure 2 of DataLens.
 
     Attributes:
         independent: Epsilon after each round, whatever the votes [S].

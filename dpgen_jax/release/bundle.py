@@ -21,7 +21,7 @@ from dpgen_jax.core.atomic import json_bytes, write_together
 from dpgen_jax.core.config import from_json, to_json
 from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
 from dpgen_jax.data import finishing, transform
-from dpgen_jax.release import conditions, contents, documents, exact, model
+from dpgen_jax.release import conditions, contents, documents, exact, model, showing
 from dpgen_jax.release.sampling import CHUNK, SEEDS, Sampler, Source, finished
 from dpgen_jax.run.folder import read_json
 from dpgen_jax.version import __version__
@@ -47,6 +47,12 @@ class Release:
     model: dict[str, Any]
     privacy: dict[str, Any]
     class_counts: tuple[int, ...] | None = None
+
+    def __repr__(self) -> str:
+        return showing.text(self)
+
+    def _repr_html_(self) -> str:
+        return showing.html(self)
 
     def sample(self, n: int, labels: Any = None, seed: int | None = None, where: Any = None
                ) -> tuple[np.ndarray, np.ndarray]:
@@ -89,7 +95,9 @@ class Release:
             UserError: As `sample`.
         """
         self._require_generator()
-        seed = seed % SEEDS if seed is not None else secrets.randbits(31)
+        if not isinstance(seed, int | np.integer | None):
+            raise UserError(f"seed is {seed!r}; give a whole number")
+        seed = int(seed) % SEEDS if seed is not None else secrets.randbits(31)
         wanted = conditions.parse(where, self.spec)
         made = exact.narrowed(model.built(self.method, self.config, self.spec), self.model,
                           self.class_shares, wanted)
@@ -155,7 +163,7 @@ class Release:
         if not self.classifies:
             raise UserError(f"{self.method} releases a generator, which tells no classes apart; "
                             "use sample, and train a classifier on what it makes")
-        x = model.as_drawn(self.spec, x)
+        x = model.as_generated(self.spec, x)
         predictor = model.compiled(self.method, self.config, self.spec)
 
         def chunk(start: int) -> np.ndarray:

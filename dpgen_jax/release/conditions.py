@@ -219,7 +219,7 @@ def _one_of(text: str, place: int, column: Column, values: list[str]) -> Conditi
                         "has null there")
     codes = np.array([_code(text, column, value) for value in values
                       if not (null and value == NULL)], np.float64)
-    return Condition(text, place, column, lambda given: np.isin(given, codes), null,
+    return Condition(text, place, column, lambda coded: np.isin(coded, codes), null,
                      tuple(codes.tolist()))
 
 

@@ -141,10 +141,10 @@ def statement(value: dict[str, Any], name: str = "the privacy statement") -> dic
         UserError: Unless it is a `Statement` whose epsilon is 0 or above, perhaps "inf", and whose
             delta is a probability.
     """
-    held = _checked(Statement, value, name, "take privacy.json as training wrote it")
-    if not (held["epsilon"] >= 0 and 0 <= held["delta"] <= 1):
-        raise UserError(f"{name}: epsilon is {held['epsilon']:g} and delta {held['delta']:g}; take "
-                        "privacy.json as training wrote it")
+    checked = _checked(Statement, value, name, "take privacy.json as training wrote it")
+    if not (checked["epsilon"] >= 0 and 0 <= checked["delta"] <= 1):
+        raise UserError(f"{name}: epsilon is {checked['epsilon']:g} and delta "
+                        f"{checked['delta']:g}; take privacy.json as training wrote it")
     return value
 
 
@@ -154,10 +154,10 @@ def described(path: Path) -> dict[str, Any]:
     Raises:
         UserError: .
     """
-    held = read_json(path)
-    _checked(Described, held, path, "it does not describe a run or a release")
-    spec(held["spec"], str(path))
-    return held
+    config = read_json(path)
+    _checked(Described, config, path, "it does not describe a run or a release")
+    spec(config["spec"], str(path))
+    return config
 
 
 def metrics(path: Path) -> dict[str, Any]:
@@ -168,14 +168,14 @@ def metrics(path: Path) -> dict[str, Any]:
     """
     mend = "evaluate the run again"
     written = read_json(path)
-    held = _checked(Metrics, written, path, mend)
+    measured = _checked(Metrics, written, path, mend)
     statement(written["release"], f"{path}, release")
-    for part in _dicts(held):
+    for part in _dicts(measured):
         if "mean" in part and not isinstance(part["mean"], dict):
             score = _checked(Score, part, path, mend)
             if not math.isfinite(score["mean"] + (score.get("std") or 0)):
                 raise UserError(f"{path} is damaged: a score is infinite; {mend}")
-    return held
+    return measured
 
 
 def spec(value: dict[str, Any], name: str = "the schema") -> Spec:

@@ -23,7 +23,7 @@ from dpgen_jax.data import writing
 Blocks = Iterable[tuple[np.ndarray, np.ndarray]]
 """Records as `Release.sample` returns them, with their labels."""
 Write = Callable[[np.ndarray, np.ndarray], object]
-"""What takes one block."""
+"""The function that writes one block."""
 Opener = Callable[[Path, Spec, int], contextlib.AbstractContextManager[Write]]
 """From a path, the schema and the number of records to what takes the blocks."""
 JUDGED = 10_000

@@ -14,7 +14,7 @@ from flax import traverse_util
 
 from dpgen_jax import methods
 from dpgen_jax.core import checks
-from dpgen_jax.core.types import Asked, ImageSpec, Method, Spec, UserError
+from dpgen_jax.core.types import CountTable, ImageSpec, Method, Spec, UserError
 from dpgen_jax.release.sampling import CHUNK, key_at
 
 
@@ -31,7 +31,7 @@ def built(method: str, config: Any, spec: Spec) -> Method:
 
 
 def tables(method: str, config: Any, spec: Spec, arrays: Any, privacy: dict[str, Any]
-           ) -> tuple[Asked, ...]:
+           ) -> tuple[CountTable, ...]:
     """Returns the noisy tables of counts that a release was made of, if its method lists them.
 
     Args:
@@ -109,10 +109,10 @@ def parse(path: Path, data: bytes, expected: dict[str, jax.ShapeDtypeStruct]) ->
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is damaged: no file of arrays ({error})") from error
     for name in sorted(expected.keys() | flat.keys()):
-        wanted, given = (f"{part[name].dtype} of shape {list(part[name].shape)}"
-                         if name in part else "absent" for part in (expected, flat))
-        if wanted != given:
-            raise UserError(f"{path} is damaged: the array {name[:100]!r} is {given}, by "
+        wanted, present = (f"{part[name].dtype} of shape {list(part[name].shape)}"
+                           if name in part else "absent" for part in (expected, flat))
+        if wanted != present:
+            raise UserError(f"{path} is damaged: the array {name[:100]!r} is {present}, by "
                             f"config.json it is {wanted}")
     return traverse_util.unflatten_dict(flat, sep="/")
 
@@ -143,7 +143,7 @@ def arrays(method: str, config: Any, spec: Spec) -> dict[str, jax.ShapeDtypeStru
                         f"({type(error).__name__})") from error
 
 
-def as_drawn(spec: Spec, x: Any) -> np.ndarray:
+def as_generated(spec: Spec, x: Any) -> np.ndarray:
     """Returns checked records as a method draws them, float32 [n, *spec.shape] in [0, 1].
 
     Args:

@@ -33,7 +33,7 @@ BUDGET_COLOUR = "#c1440e"
 MAX_PANELS, PANELS_IN_ROW = 30, 5
 MAX_BARS = 200
 """in a panel; of more categories neighbours share a bar"""
-MAX_DRAWN = 1e100
+LARGEST_SHOWN = 1e100
 """in size: no axis can reach from one end of all floats to the other"""
 NULL_COLOUR = "#9a9a9a"
 
@@ -66,10 +66,10 @@ def grid(images: np.ndarray, rows: int, labels: Sequence[str] | None = None) -> 
     if rows < 1 or not len(pixels) or len(pixels) % rows or len(labels) != rows:
         raise UserError(f"{len(pixels)} images and {len(labels)} labels do not fill {rows} rows of "
                         "one length; give each row as many images, and one label")
-    return _drawn(pixels.reshape(rows, -1, *pixels.shape[1:]), labels)
+    return _grid_image(pixels.reshape(rows, -1, *pixels.shape[1:]), labels)
 
 
-def _drawn(pixels: np.ndarray, labels: Sequence[str]) -> Image.Image:
+def _grid_image(pixels: np.ndarray, labels: Sequence[str]) -> Image.Image:
     """pixels: uint8 [rows, columns, H, W, 3]."""
     rows, columns, *sides = pixels.shape[:4]
     scale = max(1, math.ceil(TILE / max(sides)))
@@ -113,7 +113,7 @@ def curves(rows: Sequence[dict[str, Any]] | str | Path, path: str | Path) -> Pat
     style = {"linewidth": 1.5} | ({"marker": "o", "markersize": 3} if len(rows) < 40 else {})
     scalars = {name: series(rows, name) for name in scalar_names(rows)}
     for name, values in scalars.items():
-        above.plot(*joined(steps, values), label=drawn(name.replace("_", " ")), **style)
+        above.plot(*joined(steps, values), label=plain_text(name.replace("_", " ")), **style)
     if scalars:
         figure.legend(loc="outside upper center", ncols=min(4, len(scalars)), frameon=False)
     if spans_decades(scalars.values()):
@@ -207,10 +207,10 @@ def _numbers(column: Column, values: np.ndarray) -> list[str]:
 
 def short(text: str, most: int = 12) -> str:
     """`drawn`, cut to `most` letters."""
-    return drawn(text if len(text) <= most else text[:most - 1] + "\u2026")
+    return plain_text(text if len(text) <= most else text[:most - 1] + "\u2026")
 
 
-def drawn(text: str) -> str:
+def plain_text(text: str) -> str:
     """A text for matplotlib: one line, and no formula, which a dollar would start."""
     return visible(text).replace("\n", " ").replace("$", r"\$")
 
@@ -219,13 +219,13 @@ def scalar_names(rows: Sequence[dict[str, Any]]) -> list[str]:
     """The public scalars of metrics.jsonl, in the order of their first line."""
     return list(dict.fromkeys(
         name for row in rows for name, value in row.items()
-        if name not in metrics.NOT_DRAWN and isinstance(value, int | float)))
+        if name not in metrics.NO_METRICS and isinstance(value, int | float)))
 
 
 def series(rows: Sequence[dict[str, Any]], name: str) -> np.ndarray:
     """One metric, NaN where a row has none that can be drawn."""
     values = (row.get(name) for row in rows)
-    return np.array([v if isinstance(v, int | float) and abs(v) < MAX_DRAWN else math.nan
+    return np.array([v if isinstance(v, int | float) and abs(v) < LARGEST_SHOWN else math.nan
                      for v in values], float)
 
 

@@ -108,6 +108,8 @@ class Sampler:
         Raises:
             UserError: For n below 1, and for labels that are unknown or that conditions exclude.
         """
+        if not isinstance(n, int | np.integer):
+            raise UserError(f"n is {n!r}; give a whole number of records")
         if n < 1:
             raise UserError(f"cannot sample {n} records; at least 1 is needed")
         if n > MOST:
@@ -122,12 +124,12 @@ class Sampler:
 
     def __iter__(self) -> Blocks:
         """Yields blocks of at most `CHUNK` records as a user takes them, and labels int32."""
-        for x, y, finished in self._drawn():
+        for x, y, finished in self._chunks():
             yield self._finished(x, y) if finished is None else finished, y
 
     def encoded(self) -> Blocks:
         """Yields blocks of records as the method makes them, and labels int32."""
-        for x, y, _ in self._drawn():
+        for x, y, _ in self._chunks():
             yield x, y
 
     def report(self) -> list[str]:
@@ -152,7 +154,7 @@ class Sampler:
         self._made = self._made.added(made)
         return made.codes
 
-    def _drawn(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
+    def _chunks(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
         """Records as the method makes them, labels, and the finished records if it made them."""
         rejects = bool(self._conditions.on_columns)
         while (missing := self.n - self.found) > 0:

@@ -18,7 +18,7 @@ from dpgen_jax.release.standalone.program import LOOPS
 
 CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call",
          "custom_vjp_call_jaxpr", "remat2", "checkpoint")
-"""What only runs another program, which takes its place."""
+"""Primitives that only run another program, which takes their place."""
 PROGRAMS = ("jaxpr", "cond_jaxpr", "body_jaxpr", "branches")
 """The parameters of loops that are programs."""
 LEFT_OUT = ("sharding", "out_sharding", "update_jaxpr", "update_consts", "precision", "accuracy",

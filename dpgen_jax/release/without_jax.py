@@ -46,7 +46,7 @@ if __name__ == "__main__":
     main(Path(__file__).parent)
 '''
 SEED, CLOSE, ALIKE = 1, 1e-3, 0.99
-"""Of the records that are compared: their seed, how close entries are, and in how many records."""
+"""The seed of the records that are compared, how close entries must be, and in how many records."""
 
 
 def generator(release: Release) -> records.Generator:

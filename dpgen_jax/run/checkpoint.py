@@ -125,8 +125,8 @@ def note(folder: Path, step: int, *names: str) -> dict[str, Any]:
     """
     with _damage_named(folder, step) as path:
         require_regular(path / "note.json")
-        held = json.loads((path / "note.json").read_text())
-        return {name: held[name] for name in names}
+        written = json.loads((path / "note.json").read_text())
+        return {name: written[name] for name in names}
 
 
 def _checksum(tree: Any) -> int:

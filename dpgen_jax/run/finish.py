@@ -16,11 +16,12 @@ PROMISE = ("guarantee", "epsilon", "delta", "relation", "unit", "unit_column",
            "rows_per_unit", "noise_source", "package_version")
 
 
-def finish(files: RunFolder, release: Release, keep: Callable[[], None], notices: Notices
-           ) -> Release:
+def finish(files: RunFolder, release: Release, keep: Callable[[], None], notices: Notices,
+           log: Callable[[str], None]) -> Release:
     """Writes the release, then the last checkpoint by `keep`, then the pictures.
 
-    What fails after the release costs itself alone, and a line. Returns the release that is there:
+    What fails after the release costs itself alone, and a line; where pictures show nothing, `log`
+    says so. Returns the release that is there:
     an earlier one of this run is kept where it comes of more steps, which it does if its last
     checkpoint failed.
 
@@ -37,7 +38,7 @@ def finish(files: RunFolder, release: Release, keep: Callable[[], None], notices
             f"{files.release} cannot be written ({reason(error)}): free some space, then go on, at "
             f"no cost in privacy: {go_on(files.root)}") from error
     keep()
-    pictures.write(files, release, notices)
+    pictures.write(files, release, notices, log)
     return release
 
 

@@ -101,11 +101,11 @@ class RunFolder:
         """
         if not self.config.exists():
             return ""
-        held = read_json(self.config).get("run")
-        if not (isinstance(held, str) and re.fullmatch("[0-9a-f]{32}", held)):
+        identity = read_json(self.config).get("run")
+        if not (isinstance(identity, str) and re.fullmatch("[0-9a-f]{32}", identity)):
             raise UserError(f"{self.config} does not say which run it is of, as that of an earlier "
                             "version: start a new run, whose epsilon adds to this one's")
-        return held
+        return identity
 
     def unused(self) -> bool:
         """Whether there is nothing but what `create` makes before config.json is there."""
@@ -139,9 +139,9 @@ def default_root(method: str, dataset: str) -> Path:
 def refuse_used(root: Path) -> None:
     """Refuses a folder for a new run that holds anything. Raises: UserError."""
     if root.exists() and not (root.is_dir() and RunFolder(root).unused()):
-        held = "a run" if (root / "config.json").exists() else "other files"
-        resumed = f"go on with it: {go_on(root)}, or " * (held == "a run")
-        raise UserError(f"{root} holds {held}; {resumed}name another --out")
+        contents = "a run" if (root / "config.json").exists() else "other files"
+        resumed = f"go on with it: {go_on(root)}, or " * (contents == "a run")
+        raise UserError(f"{root} holds {contents}; {resumed}name another --out")
 
 
 def create(root: Path, config: dict[str, Any]) -> RunFolder:
@@ -175,10 +175,10 @@ def reopen(root: Path, config: dict[str, Any]) -> RunFolder:
         name, before.get(name), config.get(name))]
     # Speed may change, except for the form in which the checkpoints hold the moments.
     changes += _differences("runtime.moments", *(
-        held.get("runtime", {}).get("moments") for held in (before, config)))
+        written.get("runtime", {}).get("moments") for written in (before, config)))
     if "class_names" in before:  # older versions wrote none
         changes += _differences("class_names", *(
-            held.get("class_names") for held in (before, config)))
+            written.get("class_names") for written in (before, config)))
     if changes:
         raise UserError(f"{root} was started with another configuration: {'; '.join(changes)}. "
                         f"Go on with it as it was: {go_on(root)}; or start a new run with "
@@ -282,7 +282,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _check_depth(value: Any) -> None:
     parts = [value]
     for _ in range(MAX_DEPTH):
-        parts = [part for held in parts for part in (
-            held.values() if isinstance(held, dict) else held if isinstance(held, list) else ())]
+        parts = [part for node in parts for part in (
+            node.values() if isinstance(node, dict) else node if isinstance(node, list) else ())]
     if parts:
         raise ValueError(f"more than {MAX_DEPTH} levels of nesting")

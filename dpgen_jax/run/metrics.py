@@ -20,7 +20,7 @@ from dpgen_jax.core import reading
 from dpgen_jax.core.types import UserError
 from dpgen_jax.run.folder import parse_json
 
-NOT_DRAWN = ("step", "charged", "epsilon", "seconds")
+NO_METRICS = ("step", "charged", "epsilon", "seconds")
 """columns that are no metric of the method"""
 
 

@@ -62,8 +62,8 @@ class Monitor:
         """
         every = self.options.evaluate_every or (
             max(1, self.steps // GRIDS) if self.options.tensorboard else 0)
-        due = every and (state.done // every > self.last // every or state.done >= self.steps)
-        if not due:
+        row_due = every and (state.done // every > self.last // every or state.done >= self.steps)
+        if not row_due:
             return {}
         self.last = state.done
         release = self.generator(state)

@@ -63,11 +63,11 @@ def noted(name: str, preset: Preset, dataset: data.Dataset) -> data.Dataset:
     spec, wanted = dataset.spec, preset.spec
     if not (isinstance(spec, ImageSpec) and isinstance(wanted, ImageSpec)):
         return dataset
-    given, chosen = (f"{n:,} images of {s.height} x {s.width} x {s.channels} in {s.classes} classes"
-                     for s, n in ((spec, len(dataset.y_train)), (wanted, preset.records)))
-    if given == chosen:
+    ours, chosen = (f"{n:,} images of {s.height} x {s.width} x {s.channels} in {s.classes} classes"
+                    for s, n in ((spec, len(dataset.y_train)), (wanted, preset.records)))
+    if ours == chosen:
         return dataset
-    note = f"preset {name} was chosen for {chosen}; these are {given}"
+    note = f"preset {name} was chosen for {chosen}; these are {ours}"
     return dataclasses.replace(dataset, private_notes=(*dataset.private_notes, note))
 
 

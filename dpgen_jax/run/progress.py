@@ -13,7 +13,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from dpgen_jax.core.console import Guarded, tell
+from dpgen_jax.core.console import Guarded, in_notebook, tell
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
                 if hasattr(signal, name))
@@ -153,23 +153,25 @@ def reason(error: Exception) -> str:
 
 
 class Bar:
-    """A progress bar on a terminal, a line every ten seconds elsewhere; the first one at once.
+    """A bar on a terminal and in a notebook, a line every ten seconds elsewhere; or nothing.
 
     The first block is compiled, so what it takes says nothing of the others: until it is there no
     time is estimated, and it counts for no estimate.
     """
 
-    def __init__(self, total: int, start: int, unit: str = "step"):
-        self._total, self._n, self._unit = total, start, unit
-        self._live, self._elapsed = sys.stderr.isatty(), clock()
+    def __init__(self, total: int, start: int, unit: str = "step", shown: bool = True):
+        self._total, self._n, self._unit, self._shown = total, start, unit, shown
+        self._live, self._elapsed = sys.stderr.isatty() or in_notebook(), clock()
         self._bar: tqdm | None = None
         self._timed_from: tuple[float, int] | None = None
-        if start < total:
+        if start < total and shown:
             tell(f"compiling; the first {unit} takes some seconds to some minutes", sys.stderr)
 
     def advance(self, steps: int, shown: dict[str, Any]) -> None:
         """Moves the bar by some steps, and shows values by name beside it."""
         self._n += steps
+        if not self._shown:
+            return
         if self._timed_from is None:
             self._timed_from = time.time(), self._n
             values = "".join(f", {name}={value}" for name, value in shown.items())
@@ -184,7 +186,8 @@ class Bar:
     def _begun(self, since: float, done: int) -> tqdm:
         """The bar of all blocks but the first, which ended at `since` with so many steps done."""
         live = self._live
-        bar = tqdm(total=self._total, initial=done, unit=self._unit, dynamic_ncols=live,
+        bar = tqdm(total=self._total, initial=done, unit=f" {self._unit}",
+                   dynamic_ncols=live and not in_notebook(), ncols=80 if in_notebook() else None,
                    mininterval=0.2 if live else 10, ascii=not live, file=Guarded(sys.stderr),
                    delay=1e-3,  # so that nothing is shown before the second block
                    bar_format=None if live else "{n_fmt}/{total_fmt} {unit}s, {rate_fmt}, "

@@ -28,7 +28,7 @@ from dpgen_jax.run.folder import RunFolder
 
 @dataclasses.dataclass(frozen=True)
 class Promise:
-    """What a run promises, as far as sums over runs must agree in it.
+    """The promise of a run, as far as sums over runs must agree in it.
 
     Attributes:
         relation: The neighbouring relation.

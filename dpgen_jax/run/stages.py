@@ -220,7 +220,7 @@ def release(plan: Plan, begun: Begun, trained: Trained, log: Log) -> Release:
 def publish(files: RunFolder, release: Release, save: Callable[[], None], notices: Notices,
             log: Log) -> Release:
     """Ends a run of any kind: `finish`, and the line that says what was released."""
-    release = finish(files, release, save, notices)
+    release = finish(files, release, save, notices, log)
     log(f"release: {files.release} ({release.privacy['steps']} steps; "
         f"{guarantee.line(release.privacy)})")
     return release

@@ -68,7 +68,7 @@ class Training:
             return state
         elapsed, saved = self.elapsed, state
         next_save = elapsed() + self.between_saves
-        bar = Bar(self.method.mechanism.n_units, 0, "warm unit")
+        bar = Bar(self.method.mechanism.n_units, 0, "warm unit", self.monitor.options.progress)
         for units, share in pretrain(self.method, state.units, records, self.layout):
             state = dataclasses.replace(state, units=units)
             bar.reach(share)
@@ -110,7 +110,8 @@ class Training:
                 noise_digests.append(self.files.noise_digests, key, first_round, secret)
 
         writer = MetricsWriter(self.files.metrics, state.step, self._board)
-        with self._recorded(state, Bar(planned, state.step), writer) as record:
+        with self._recorded(state, Bar(
+                planned, state.step, shown=self.monitor.options.progress), writer) as record:
             try:
                 job = loop.Job(self.method, self.layout, self.ledger, bits,
                                self.runtime.steps_per_call)
@@ -143,7 +144,8 @@ class Training:
         state, writer = dataclasses.replace(state, units=None), None
         with self.notices.attempt(f"writing {self.files.metrics}"):
             writer = MetricsWriter(self.files.metrics, state.step, self._board)
-        bar = Bar(self.method.post_training.steps, 0, "generator step")
+        bar = Bar(self.method.post_training.steps, 0, "generator step",
+                  self.monitor.options.progress)
         with self._recorded(state, bar, writer) as record:
             hooks = loop.Hooks(on_block=record, stop=self.stop)
             return loop.post_train(self.method, state, key, self.runtime.steps_per_call, hooks)

@@ -22,7 +22,7 @@ from dpgen_jax.run import typed
 from dpgen_jax.run.folder import RunFolder, read_json, refuse_used
 
 CHANNELS, SIDE, DELTA = 3, 32, 1e-5
-"""Of an image folder that declares nothing."""
+"""The values for an image folder that declares nothing."""
 
 
 @dataclasses.dataclass(frozen=True)

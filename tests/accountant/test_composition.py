@@ -1,4 +1,4 @@
-"""What releases that are not Gaussian add: against the true delta of the worst pairs of laws."""
+"""The cost of releases that are not Gaussian, against the true delta of the worst pairs of laws."""
 
 import math
 
@@ -22,9 +22,10 @@ BOUGHT = EpsilonDeltaEvent(0.3, 1e-6)
 
 
 def true_delta(events, epsilon):
-    """Of the worst pairs: a Gaussian shift; for each (e, d) a coin that tells all with chance d and
-    the right bit with odds of e^e otherwise; for each RenyiEvent a Gaussian that has its value."""
-    mu, losses, told = 0.0, {0.0: 1.0}, 0.0
+    """The delta of the worst pairs: a Gaussian shift; for each (e, d) a coin that tells all with
+    chance d and the right bit with odds of e^e otherwise; for each RenyiEvent a Gaussian that has
+    its value."""
+    mu, losses, revealed = 0.0, {0.0: 1.0}, 0.0
     for event, count in events:
         if isinstance(event, GaussianEvent):
             mu += count * event.mu_squared
@@ -33,7 +34,7 @@ def true_delta(events, epsilon):
         else:
             right = 1 / (1 + math.exp(-event.epsilon))
             for _ in range(count):
-                told += (1 - told) * event.delta
+                revealed += (1 - revealed) * event.delta
                 after = {}
                 for loss, p in losses.items():
                     for step, q in ((event.epsilon, right), (-event.epsilon, 1 - right)):
@@ -44,7 +45,7 @@ def true_delta(events, epsilon):
         return gdp.delta_at(math.sqrt(mu), left) if mu else max(0.0, 1 - math.exp(left))
 
     rest = sum(p * gaussian_delta(epsilon - loss) for loss, p in losses.items())
-    return told + (1 - told) * rest
+    return revealed + (1 - revealed) * rest
 
 
 MIXED = {
@@ -80,7 +81,7 @@ def test_pure_releases_add_up_to_the_digit():
 
 
 def test_a_forgotten_delta_would_show():
-    """What (0.3, 1e-6) twice costs with its deltas ignored breaks the guarantee."""
+    """The guarantee breaks where (0.3, 1e-6) is charged twice with its deltas ignored."""
     events = ((VOTES, 100), (EpsilonDeltaEvent(0.0, 4e-6), 2))
     assert true_delta(events, gaussian.epsilon(((VOTES, 100),), DELTA)) > DELTA
     assert true_delta(events, gaussian.epsilon(events, DELTA)) <= DELTA
@@ -114,8 +115,8 @@ def test_renyi_by_hand():
 
 @pytest.mark.parametrize("tau", [1e-20, 1e-9])
 def test_the_drawn_noise_is_charged_beside_renyi_too(tau):
-    drawn = GaussianEvent(5000, 12000, total_variation=tau)
-    events = ((RenyiEvent(16, 0.05), 1), (drawn, 20))
+    exact_noise = GaussianEvent(5000, 12000, total_variation=tau)
+    events = ((RenyiEvent(16, 0.05), 1), (exact_noise, 20))
     epsilon = gaussian.epsilon(events, DELTA)
     ideal = gaussian.epsilon(((RenyiEvent(16, 0.05), 1), (VOTES, 20)), DELTA)
     assert ideal < epsilon < ideal + 0.1

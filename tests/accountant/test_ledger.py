@@ -1,4 +1,4 @@
-"""What the ledger counts, charges and promises, and the files it writes."""
+"""The ledger: the steps that it counts, the charges, the promises, and the files that it writes."""
 
 import hashlib
 import json
@@ -101,7 +101,7 @@ def test_no_noise_needs_an_infinite_budget(path, tmp_path):
 
 
 def test_a_wrong_count_would_show(path):
-    """What is charged for a known run, against numbers that a forgetful ledger would give."""
+    """The charge of a known run, against numbers that a forgetful ledger would give."""
     with Ledger.create(path, {**HEADER, "epsilon": 10}) as book:
         for _ in range(3):
             book.reserve(((STEP, 40), (OTHER, 5)), 40)
@@ -164,8 +164,8 @@ def test_an_extension_raises_the_target_from_then_on(path):
             book.reserve(block(1), 1)
         book.extend(2)
         book.reserve(block(1), 1)
-    held = ledger.account(ledger.read(path))
-    assert held.target == 2.0 and held.header["epsilon"] == 1.0
+    account = ledger.account(ledger.read(path))
+    assert account.target == 2.0 and account.header["epsilon"] == 1.0
 
 
 def test_without_a_budget_there_is_nothing_to_extend(path):

@@ -192,7 +192,7 @@ def test_a_readable_torn_reservation_is_charged_if_larger(path):
 
 
 def test_a_torn_line_may_use_up_the_budget_and_more(path):
-    """What a run may state is then what is charged, and not the target."""
+    """The run may then state only what is charged, and not the target."""
     with Ledger.create(path, HEADER) as book:
         book.settle(book.reserve(block(100), 100), block(100), 100)
         assert book.claim() == 1.0
@@ -202,8 +202,8 @@ def test_a_torn_line_may_use_up_the_budget_and_more(path):
         assert book.steps_charged == 200 and book.claim() == book.epsilon() > 1
         with pytest.raises(BudgetExceeded):
             book.reserve(block(1), 1)
-    held = ledger.account(ledger.read(path))
-    assert held.claim() == gaussian.epsilon(block(200), HEADER["delta"])
+    account = ledger.account(ledger.read(path))
+    assert account.claim() == gaussian.epsilon(block(200), HEADER["delta"])
 
 
 @pytest.mark.parametrize("lives", [1, 4])

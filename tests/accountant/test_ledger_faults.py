@@ -204,19 +204,19 @@ while True:
     os.write(1, b"##")
     book.settle(block, ((step, 2),), 2)
 """
-    drawn, last = 0, 0
+    n_drawn, last = 0, 0
     for life in range(3):
         child = run(code, path)
         assert child.stdout.read(2) == "##", child.stdout.read()
         time.sleep(0.05 + 0.07 * life)
         child.send_signal(signal.SIGKILL)
-        drawn += 2 + len(child.stdout.read())
+        n_drawn += 2 + len(child.stdout.read())
         child.wait(timeout=1800)
         account = ledger.account(ledger.read(path))
-        assert account.steps >= drawn and account.spent() == block(account.steps)
+        assert account.steps >= n_drawn and account.spent() == block(account.steps)
         assert account.incarnation == life and account.steps > last
         last = account.steps
-    assert last <= drawn + 3 * 3  # and over-counts by less than one block for each life
+    assert last <= n_drawn + 3 * 3  # and over-counts by less than one block for each life
 
 
 def test_appending_costs_the_same_at_any_length(path):

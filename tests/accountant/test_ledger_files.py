@@ -1,4 +1,4 @@
-"""What is no ledger at all, put in a ledger's place: one line, no hang, no traceback."""
+"""Files that are no ledger at all, put in a ledger's place: one line, no hang, no traceback."""
 
 import os
 

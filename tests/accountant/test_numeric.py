@@ -244,9 +244,9 @@ def test_in_a_ledger_and_a_statement(tmp_path):
     assert draw(1.0, 0.01, "zero-out").statement()["sensitivity"] == 100.0
     assert noise.statement() == {"mechanism": "discrete-laplace", "scale": 20.0, "sensitivity": 1}
     path = tmp_path / "ledger.jsonl"
-    with ledger.Ledger.create(path, {"epsilon": 10.0, "delta": DELTA}) as held:
-        held.reserve(((event, 20), (noise, 1)), 20)
-        assert held.epsilon() == gaussian.epsilon(((event, 20), (noise, 1)), DELTA)
+    with ledger.Ledger.create(path, {"epsilon": 10.0, "delta": DELTA}) as book:
+        book.reserve(((event, 20), (noise, 1)), 20)
+        assert book.epsilon() == gaussian.epsilon(((event, 20), (noise, 1)), DELTA)
     assert ledger.account(ledger.read(path)).spent() == ((event, 20), (noise, 1))
 
 

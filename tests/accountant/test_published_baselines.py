@@ -1,4 +1,4 @@
-"""What the papers of the baselines say of themselves, and what GS-WGAN says of them."""
+"""The claims of the papers of the baselines, and those of GS-WGAN about them."""
 
 import math
 import types

@@ -1,4 +1,4 @@
-"""What GS-WGAN and DP-GAN-DPAC claim, and what their published noise costs."""
+"""The claims of GS-WGAN and DP-GAN-DPAC beside the cost of their published noise."""
 
 import math
 import types
@@ -131,6 +131,6 @@ def test_the_noise_of_a_true_ten():
 def test_the_claim_is_far_from_the_proof():
     claimed = gswgan(1000, 32, 1.07, DELTA).epsilon(20_000)
     step = SampledGaussianEvent(GaussianEvent(1.07, 32), 1000, 1)
-    drawn = gaussian.epsilon(((step, 20_000),), DELTA)
+    by_chance = gaussian.epsilon(((step, 20_000),), DELTA)
     rotation = gaussian.epsilon(visits(20), DELTA)
-    assert 30 * claimed < rotation < drawn < 1000
+    assert 30 * claimed < rotation < by_chance < 1000

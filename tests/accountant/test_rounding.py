@@ -1,4 +1,4 @@
-"""What is stated is never below what is exact: sums of epsilons, deltas and distances, beside
+"""Stated costs are never below the exact ones: sums of epsilons, deltas and distances, beside
 rational arithmetic."""
 
 import math
@@ -100,8 +100,8 @@ def test_a_laplace_draws_epsilon_is_not_below_its_ratio():
 def test_the_distance_of_a_renyi_release_is_charged_at_its_own_epsilon():
     """(1 + e^epsilon) tau by the epsilon of the release itself, in whatever way it is counted."""
     ideal, tau = RenyiEvent(8.0, 0.5), 1e-9
-    drawn = RenyiEvent(8.0, 0.5, total_variation=tau)
-    stated = gaussian.epsilon(((drawn, 1),), DELTA)
+    event = RenyiEvent(8.0, 0.5, total_variation=tau)
+    stated = gaussian.epsilon(((event, 1),), DELTA)
     assert stated > gaussian.epsilon(((ideal, 1),), DELTA)
     left = DELTA - (1 + math.exp(stated)) * tau
     assert stated >= gaussian.epsilon(((ideal, 1),), left)

@@ -28,9 +28,9 @@ STEPS, BATCH, UNITS = 20_000, 32, 1000
 WHOLE = (2, 3, 4, 5, 8, 16, 33)
 
 
-def step(sigma, drawn=1, batch=BATCH, **more):
+def step(sigma, sampled=1, batch=BATCH, **more):
     """sigma in units of 2 C, the distance of two gradients clipped to C: B of them are 4 C^2 B."""
-    return SampledGaussianEvent(GaussianEvent(sigma, batch, **more), UNITS, drawn)
+    return SampledGaussianEvent(GaussianEvent(sigma, batch, **more), UNITS, sampled)
 
 
 def test_vectors_of_one_query():
@@ -44,13 +44,13 @@ def test_vectors_of_one_query():
 
 @settings(max_examples=15)
 @given(st.integers(1, 600), st.floats(0.3, 10))
-def test_the_package_agrees_at_every_order(drawn, multiplier):
+def test_the_package_agrees_at_every_order(sampled, multiplier):
     from dp_accounting import GaussianDpEvent, NeighboringRelation, SampledWithoutReplacementDpEvent
     from dp_accounting.rdp import RdpAccountant
 
-    event = SampledWithoutReplacementDpEvent(UNITS, drawn, GaussianDpEvent(multiplier))
+    event = SampledWithoutReplacementDpEvent(UNITS, sampled, GaussianDpEvent(multiplier))
     package = RdpAccountant(WHOLE, NeighboringRelation.REPLACE_ONE).compose(event).rdp
-    ours = sampling.without_replacement(drawn / UNITS, multiplier**-2, WHOLE)
+    ours = sampling.without_replacement(sampled / UNITS, multiplier**-2, WHOLE)
     assert ours == pytest.approx(package, rel=1e-6)
 
 
@@ -116,12 +116,12 @@ def test_the_published_runs_settings_at_a_true_epsilon():
     steps = max_steps(step(2.871), 10, DELTA)
     assert gaussian.epsilon(((step(2.871), steps),), DELTA) <= 10
     assert gaussian.epsilon(((step(2.871), steps + 1),), DELTA) > 10
-    for slip in (step(2.871, batch=1), step(2.871, batch=8), step(2.871, drawn=2)):
+    for slip in (step(2.871, batch=1), step(2.871, batch=8), step(2.871, sampled=2)):
         assert abs(gaussian.epsilon(((slip, STEPS),), DELTA) / 10 - 1) > 0.2
 
 
-@pytest.mark.parametrize("sigma, drawn", [(2.871, 1), (7.565, 1), (86.2, 100)])
-def test_never_below_the_pair_whose_others_are_silent(sigma, drawn):
+@pytest.mark.parametrize("sigma, sampled", [(2.871, 1), (7.565, 1), (86.2, 100)])
+def test_never_below_the_pair_whose_others_are_silent(sigma, sampled):
     """Message 1 or 0, others 0: a mixture beside a Gaussian, which the package can do exactly."""
     from dp_accounting import (
         GaussianDpEvent,
@@ -131,10 +131,10 @@ def test_never_below_the_pair_whose_others_are_silent(sigma, drawn):
     )
     from dp_accounting.pld import PLDAccountant
 
-    pair = PoissonSampledDpEvent(drawn / UNITS, GaussianDpEvent(sigma / math.sqrt(BATCH)))
+    pair = PoissonSampledDpEvent(sampled / UNITS, GaussianDpEvent(sigma / math.sqrt(BATCH)))
     package = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE)
     lower = package.compose(SelfComposedDpEvent(pair, STEPS)).get_epsilon(DELTA)
-    assert lower <= gaussian.epsilon(((step(sigma, drawn), STEPS),), DELTA) <= 3 * lower
+    assert lower <= gaussian.epsilon(((step(sigma, sampled), STEPS),), DELTA) <= 3 * lower
 
 
 def test_drawing_helps_and_more_noise_too():
@@ -150,31 +150,31 @@ def test_drawing_helps_and_more_noise_too():
 
 
 def test_beside_other_events():
-    drawn, votes, counts = (step(8.0), STEPS), (GaussianEvent(400.0, 12_000), 3), (
+    event, votes, counts = (step(8.0), STEPS), (GaussianEvent(400.0, 12_000), 3), (
         EpsilonDeltaEvent(0.01), 1)
-    alone, gaussians = (gaussian.epsilon((e,), DELTA) for e in (drawn, votes))
-    both = gaussian.epsilon((drawn, votes), DELTA)
+    alone, gaussians = (gaussian.epsilon((e,), DELTA) for e in (event, votes))
+    both = gaussian.epsilon((event, votes), DELTA)
     assert max(alone, gaussians) < both < alone + gaussians
-    assert gaussian.epsilon((drawn, votes, counts), DELTA) == pytest.approx(both + 0.01, abs=1e-12)
-    less = gaussian.epsilon((drawn,), DELTA - 1e-6)
-    assert gaussian.epsilon((drawn, (EpsilonDeltaEvent(0.2, 1e-6), 1)), DELTA) == less + 0.2 > alone
-    assert gaussian.epsilon((drawn, (NonPrivateEvent(), 1)), DELTA) == math.inf
-    assert gaussian.epsilon((drawn, (EpsilonDeltaEvent(0.1, DELTA), 1)), DELTA) == math.inf
+    assert gaussian.epsilon((event, votes, counts), DELTA) == pytest.approx(both + 0.01, abs=1e-12)
+    less = gaussian.epsilon((event,), DELTA - 1e-6)
+    assert gaussian.epsilon((event, (EpsilonDeltaEvent(0.2, 1e-6), 1)), DELTA) == less + 0.2 > alone
+    assert gaussian.epsilon((event, (NonPrivateEvent(), 1)), DELTA) == math.inf
+    assert gaussian.epsilon((event, (EpsilonDeltaEvent(0.1, DELTA), 1)), DELTA) == math.inf
     # a draw that costs nothing leaves the exact number
     free = (SampledGaussianEvent(GaussianEvent(1.0, 0), 10, 1), 5)
     assert gaussian.epsilon((votes, free), DELTA) == gaussians
     with pytest.raises(UserError, match="not Gaussian"):
-        gaussian.mu_squared((drawn,))
+        gaussian.mu_squared((event,))
 
 
 def test_beside_renyi_events():
     """At their order where that is one of ours; else each by itself."""
-    drawn = (step(8.0), STEPS)
-    rdp = sampling.at_order((drawn,), 16) + 0.02
+    event = (step(8.0), STEPS)
+    rdp = sampling.at_order((event,), 16) + 0.02
     by_hand = rdp + math.log1p(-1 / 16) - math.log(DELTA * 16) / 15
-    assert gaussian.epsilon((drawn, (RenyiEvent(16, 0.02), 1)), DELTA) == pytest.approx(by_hand)
-    assert sampling.at_order((drawn,), 16.2) == math.inf and sampling.at_order((), 16.2) == 0
-    apart = gaussian.epsilon((drawn, (RenyiEvent(16.2, 0.02), 1)), DELTA)
+    assert gaussian.epsilon((event, (RenyiEvent(16, 0.02), 1)), DELTA) == pytest.approx(by_hand)
+    assert sampling.at_order((event,), 16.2) == math.inf and sampling.at_order((), 16.2) == 0
+    apart = gaussian.epsilon((event, (RenyiEvent(16.2, 0.02), 1)), DELTA)
     assert by_hand < apart < math.inf
 
 
@@ -229,9 +229,9 @@ def test_in_a_ledger_and_a_statement(tmp_path):
     assert event.statement() == {"mechanism": "rounded-gaussian, secret draw", "sigma": 2.871,
                                  "sensitivity": math.sqrt(32), "population": 1000, "drawn": 1}
     path = tmp_path / "ledger.jsonl"
-    with ledger.Ledger.create(path, {"epsilon": 10.0, "delta": DELTA}) as held:
-        held.reserve(((event, STEPS),), STEPS)
-        assert held.epsilon() == gaussian.epsilon(((event, STEPS),), DELTA)
+    with ledger.Ledger.create(path, {"epsilon": 10.0, "delta": DELTA}) as book:
+        book.reserve(((event, STEPS),), STEPS)
+        assert book.epsilon() == gaussian.epsilon(((event, STEPS),), DELTA)
     assert ledger.account(ledger.read(path)).spent() == ((event, STEPS),)
 
 

@@ -31,8 +31,8 @@ def mechanism(columns, top_k=2):
 
 
 def row(columns, top_k=2, **fields):
-    held = mechanism(columns, top_k)
-    return dataclasses.replace(TopAgg(UNITS, top_k, held.votes_needed, SIGMA), **fields)
+    declared = mechanism(columns, top_k)
+    return dataclasses.replace(TopAgg(UNITS, top_k, declared.votes_needed, SIGMA), **fields)
 
 
 def printed(sums, signs, needed):
@@ -45,9 +45,9 @@ def printed(sums, signs, needed):
 @pytest.fixture(scope="module")
 def released():
     """Signs [DRAWS, 8] that the mechanism itself releases for SUMS; entries are independent."""
-    held = mechanism(8)
-    bits = np.random.default_rng(0).integers(0, 2**32, (DRAWS, *held.bits_shape), np.uint32)
-    decide = jax.jit(jax.vmap(held.decide, (None, 0)))
+    law = mechanism(8)
+    bits = np.random.default_rng(0).integers(0, 2**32, (DRAWS, *law.bits_shape), np.uint32)
+    decide = jax.jit(jax.vmap(law.decide, (None, 0)))
     return np.asarray(decide(SUMS[None], bits))[:, 0].astype(int)
 
 
@@ -78,9 +78,9 @@ def test_theorem_5_as_printed_is_no_bound(released):
 
 def test_where_the_paper_prints_the_right_factors_they_are_ours():
     """Signs of 1 anywhere, and of 0 where the votes cancel."""
-    held = row(3, needed=BETA * UNITS, rounding=IDEAL)
+    law = row(3, needed=BETA * UNITS, rounding=IDEAL)
     for signs in ((1, 1, 1), (1, 1, 0)):
-        ours = np.exp(held.log_match([[9, -7, 0]], [signs]))[0]
+        ours = np.exp(law.log_match([[9, -7, 0]], [signs]))[0]
         assert ours == pytest.approx(printed(np.array([9, -7, 0]), signs, BETA * UNITS), rel=1e-12)
 
 
@@ -93,9 +93,9 @@ def neighbours(sums, top_k):
     return found[np.abs(found).max(1) <= UNITS]
 
 
-def law_of_all(held, sums):
+def law_of_all(event, sums):
     """ln Pr of all 3^D outcomes: [Q, 3^D]."""
-    entries = held.laws(sums)
+    entries = event.laws(sums)
     outcomes = np.array(list(itertools.product(range(3), repeat=entries.shape[1])))
     return np.stack([entries[:, np.arange(entries.shape[1]), o].sum(-1) for o in outcomes], 1)
 
@@ -104,21 +104,21 @@ def law_of_all(held, sums):
 @pytest.mark.parametrize("sigma", [0.8, 2.0, 9.0])
 def test_both_bounds_hold_for_every_neighbour(columns, top_k, sigma):
     rng = np.random.default_rng(columns)
-    held = row(columns, top_k, sigma=sigma)
+    law = row(columns, top_k, sigma=sigma)
     for sums in (rng.integers(-UNITS + 2, UNITS - 1, columns), np.full(columns, UNITS - 2)):
         around = neighbours(sums, top_k)
-        here = law_of_all(held, np.tile(sums, (len(around), 1)))
-        exact = renyi_of_laws(here, law_of_all(held, around), ORDERS).max(0)
-        by_entries = held.by_entries(sums[None], ORDERS)[0]
-        theorem = held.theorem(held.log_q(sums[None]), ORDERS)[0]
+        here = law_of_all(law, np.tile(sums, (len(around), 1)))
+        exact = renyi_of_laws(here, law_of_all(law, around), ORDERS).max(0)
+        by_entries = law.by_entries(sums[None], ORDERS)[0]
+        theorem = law.theorem(law.log_q(sums[None]), ORDERS)[0]
         assert np.all(exact <= by_entries * (1 + 1e-9) + 1e-15)
         assert np.all(exact <= theorem * (1 + 1e-9) + 1e-15)
-        assert np.all(by_entries <= held.independent(ORDERS))
+        assert np.all(by_entries <= law.independent(ORDERS))
 
 
 def test_theorem_4_helps_where_teachers_agree_in_few_dimensions():
-    held = TopAgg(200, 2, 80, 20.0)
-    assert held.theorem(held.log_q([[200, -200]]), [4.0])[0, 0] < 0.1 * held.independent(4.0)[0]
+    law = TopAgg(200, 2, 80, 20.0)
+    assert law.theorem(law.log_q([[200, -200]]), [4.0])[0, 0] < 0.1 * law.independent(4.0)[0]
 
 
 @pytest.mark.parametrize(("top_k", "share", "sigma", "columns"), [
@@ -126,14 +126,14 @@ def test_theorem_4_helps_where_teachers_agree_in_few_dimensions():
     (700, 0.85, 9000.0, 12288)])
 def test_at_published_settings_no_votes_let_the_theorem_apply(top_k, share, sigma, columns):
     """Whatever 4,000 teachers vote, which the paper finds by a run on private data."""
-    held = TopAgg(4000, top_k, share * 4000, sigma)
-    assert math.exp(held.most_log_peak(columns)) < 1 - math.exp(-held.slope)
+    law = TopAgg(4000, top_k, share * 4000, sigma)
+    assert math.exp(law.most_log_peak(columns)) < 1 - math.exp(-law.slope)
     sums = np.random.default_rng(0).integers(-4000, 4001, (2, columns))
     sums[0, :top_k], sums[0, top_k:] = 4000, 0
-    peaks = held.laws(sums[:1]).max(-1).sum(-1)  # votes that are possible: k for each teacher
-    assert peaks[0] <= held.most_log_peak(columns) * (1 - 1e-12)
-    assert np.all(np.isinf(held.theorem(held.log_q(sums), ORDERS)))
-    assert np.all(held.by_entries(sums, ORDERS) < held.independent(ORDERS))
+    peaks = law.laws(sums[:1]).max(-1).sum(-1)  # votes that are possible: k for each teacher
+    assert peaks[0] <= law.most_log_peak(columns) * (1 - 1e-12)
+    assert np.all(np.isinf(law.theorem(law.log_q(sums), ORDERS)))
+    assert np.all(law.by_entries(sums, ORDERS) < law.independent(ORDERS))
 
 
 @pytest.mark.parametrize("sums", [[[13, 0]], [[0.5, 0.0]]])

@@ -92,6 +92,6 @@ def test_without_noise_nothing_is_private(bound, schedule):
 
 
 def test_no_bound_no_noise():
-    """What is not bounded passes through one unit alone, and carries no noise."""
+    """A message without a bound passes through one unit alone, and carries no noise."""
     with pytest.raises(UserError, match="32-bit"):
         mechanism(Unbounded(2, 8), FullParticipation())

@@ -105,10 +105,10 @@ def test_the_mean_over_the_dither_is_the_scaled_row(length):
 def test_the_grid_gives_back_what_was_clipped(rng):
     row = SMALL.clip / 2 * np.float32([0.6, 0.8, *[0] * 8])
     entries = PROJECT(SMALL, jax.random.key(2), np.tile(row, (DRAWS, 1)))
-    given = GridMean(SMALL.grid)(entries.sum(0)[None], len(entries))
-    assert given.dtype == jnp.float32
+    decoded = GridMean(SMALL.grid)(entries.sum(0)[None], len(entries))
+    assert decoded.dtype == jnp.float32
     reach = (math.sqrt(32**2 - 10 / 4) - 2) / 32
-    np.testing.assert_allclose(given[0], reach * row, atol=5.4 * SMALL.grid / 2 / 300)
+    np.testing.assert_allclose(decoded[0], reach * row, atol=5.4 * SMALL.grid / 2 / 300)
 
 
 # Sensitivity.

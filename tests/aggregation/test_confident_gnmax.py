@@ -47,7 +47,7 @@ def decide(mechanism, counts, bits):
     return np.asarray(outcome.value), np.asarray(outcome.answered)
 
 
-def drawn(sigma, words):
+def rounded(sigma, words):
     """round(sigma Z) of three words: how many thresholds are at most the 95 bits, with a sign."""
     first, second, third = map(int, words)
     size = bisect.bisect_right(thresholds(sigma), (first & 2**31 - 1) << 64 | second << 32 | third)
@@ -59,8 +59,8 @@ def algorithm_3(mechanism, counts, bits):
     values, answered = [], []
     needed = Fraction(repr(mechanism.threshold)) * mechanism.n_units
     for row, words in zip(counts.tolist(), bits, strict=True):
-        answers = max(row) + drawn(mechanism.test_noise.sigma, words[0]) >= needed
-        noisy = [c + drawn(mechanism.noise.sigma, w) for c, w in zip(row, words[1:], strict=True)]
+        answers = max(row) + rounded(mechanism.test_noise.sigma, words[0]) >= needed
+        noisy = [c + rounded(mechanism.noise.sigma, w) for c, w in zip(row, words[1:], strict=True)]
         winner = noisy.index(max(noisy))
         middle = -1 + (2 * winner + 1) / len(row)
         values.append(middle * mechanism.bound.clip if answers else 0.0)

@@ -1,4 +1,4 @@
-"""What Confident-GNMax costs: tests of all queries, and releases of those that are answered."""
+"""The cost of Confident-GNMax: tests of all queries, and releases of those that are answered."""
 
 import dataclasses
 import math
@@ -148,7 +148,7 @@ def simulate(path, monkeypatch, pattern, mechanism=PRESET, longest=64):
     """The real loop and ledger on given outcomes: (steps, charged events, mu^2 of what was met)."""
     rng, met = np.random.default_rng(0), []
 
-    def given(method, layout):
+    def with_block(method, layout):
         def block(public, units, records, secrets, noise, groups, key, step, n):
             answered = np.zeros((longest, 15, 10), np.int32)
             for i in range(n):
@@ -163,7 +163,7 @@ def simulate(path, monkeypatch, pattern, mechanism=PRESET, longest=64):
         assert spent == pytest.approx(tests / 3000**2 + 2 * answers / 1000**2, rel=1e-12)
         assert ledger.epsilon() <= ledger.target and len(met) == state.step
 
-    monkeypatch.setattr(loop, "compile_block", given)
+    monkeypatch.setattr(loop, "compile_block", with_block)
     with Ledger.create(path, {"epsilon": 1.0, "delta": 1e-5}) as ledger:
         method = types.SimpleNamespace(mechanism=mechanism)
         method.at = lambda step: (method, math.inf)

@@ -28,25 +28,25 @@ def law(x, scale):
     return (1 - q) / (1 + q) * q ** abs(x)
 
 
-def p_value(drawn, scale):
+def p_value(samples, scale):
     """Chi-square of integers against the law; both tails from an expected count of 5 are one."""
-    last = max(0, int(scale * math.log(len(drawn) / 5)))
+    last = max(0, int(scale * math.log(len(samples) / 5)))
     cells = range(-last, last + 1)
-    expected = np.array([len(drawn) * law(x, scale) for x in cells])
-    clipped = np.clip(drawn, -last, last)
+    expected = np.array([len(samples) * law(x, scale) for x in cells])
+    clipped = np.clip(samples, -last, last)
     seen = np.array([np.sum(clipped == x) for x in cells])
-    tail = (len(drawn) - expected.sum()) / 2
+    tail = (len(samples) - expected.sum()) / 2
     expected[[0, -1]] += tail if last else 2 * tail
-    return stats.chisquare(seen, expected * len(drawn) / expected.sum()).pvalue
+    return stats.chisquare(seen, expected * len(samples) / expected.sum()).pvalue
 
 
 @pytest.mark.parametrize("scale", [Fraction(1), Fraction(5, 2), Fraction(3, 7), Fraction(20)])
 def test_draws_follow_the_law(scale):
-    drawn = np.array(sample(scale, 20_000, SeededBits(7)))
-    assert p_value(drawn, float(scale)) > ALPHA
+    samples = np.array(sample(scale, 20_000, SeededBits(7)))
+    assert p_value(samples, float(scale)) > ALPHA
     # a scale that is halved, or a tenth off, would show
-    assert p_value(drawn, float(scale) / 2) < ALPHA and p_value(drawn, 2 * float(scale)) < ALPHA
-    assert p_value(drawn, 1.2 * float(scale)) < ALPHA
+    assert p_value(samples, float(scale) / 2) < ALPHA and p_value(samples, 2 * float(scale)) < ALPHA
+    assert p_value(samples, 1.2 * float(scale)) < ALPHA
 
 
 class Branch(Exception):
@@ -124,8 +124,8 @@ def test_uniform_numbers_use_every_bit_once():
     stream = "".join(f"{word:032b}"[::-1] for word in words)
     read = "".join(f"{coins.bits(n):0{n}b}"[::-1] for n in [1, 7, 32, 100, 2000, 5, 900])
     assert stream.startswith(read)
-    drawn = [coins.below(7) for _ in range(7000)]
-    assert stats.chisquare(np.bincount(drawn, minlength=7)).pvalue > ALPHA
+    samples = [coins.below(7) for _ in range(7000)]
+    assert stats.chisquare(np.bincount(samples, minlength=7)).pvalue > ALPHA
     assert [coins.below(1) for _ in range(3)] == [0, 0, 0]
 
 
@@ -154,8 +154,8 @@ def muted(monkeypatch):
     return scales
 
 
-@pytest.mark.parametrize("classes, drawn", [(2, [1]), (3, [0, 1, 2]), (4, [0, 1, 2, 3])])
-def test_the_scale_is_the_sensitivity_by_brute_force(muted, classes, drawn):
+@pytest.mark.parametrize("classes, columns", [(2, [1]), (3, [0, 1, 2]), (4, [0, 1, 2, 3])])
+def test_the_scale_is_the_sensitivity_by_brute_force(muted, classes, columns):
     """Over all labels of 3 records, all replacements: the largest move of the counts that are
     drawn is the declared sensitivity, no more and no less."""
     def counts(y):
@@ -165,7 +165,7 @@ def test_the_scale_is_the_sensitivity_by_brute_force(muted, classes, drawn):
     for y in itertools.product(range(classes), repeat=3):
         for i, new in itertools.product(range(3), range(classes)):
             other = [*y[:i], new, *y[i + 1:]]
-            moved = max(moved, np.abs(counts(y) - counts(other))[drawn].sum())
+            moved = max(moved, np.abs(counts(y) - counts(other))[columns].sum())
     assert set(muted) == {Fraction(moved * 4)}
     # the mutants: sensitivity 1 for three classes, and the scale halved
     assert moved == (1 if classes == 2 else 2)
@@ -175,17 +175,17 @@ def test_the_scale_is_the_sensitivity_by_brute_force(muted, classes, drawn):
 def test_what_is_released_is_epsilon_private(classes):
     """Exact ratios of what is released, from the law of the noise that is drawn."""
     epsilon, n = 0.5, 2
-    drawn = [1] if classes == 2 else range(classes)
+    coordinates = [1] if classes == 2 else range(classes)
     scale = float(scale_for(epsilon, 1 if classes == 2 else 2))
 
     def probability(y, released):
         return math.prod(law(k - sum(1 for v in y if v == c), scale)
-                         for c, k in zip(drawn, released, strict=True))
+                         for c, k in zip(coordinates, released, strict=True))
 
     worst = 0.0
     for y in itertools.product(range(classes), repeat=n):
         for new in range(classes):
-            for released in itertools.product(range(-3, 5), repeat=len(drawn)):
+            for released in itertools.product(range(-3, 5), repeat=len(coordinates)):
                 ratio = probability(y, released) / probability((new, *y[1:]), released)
                 worst = max(worst, ratio)
     assert worst == pytest.approx(math.exp(epsilon))

@@ -14,7 +14,7 @@ WIDTHS = st.sampled_from([1, 2, 5, 64, 100])
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-def drawn(seed, columns, rows=3):
+def signs_and_values(seed, columns, rows=3):
     """(signs, float32 [rows, columns]), of all sizes between 1e-6 and 1e6."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(rows, columns)) * 10.0 ** rng.integers(-6, 7, (rows, 1))
@@ -32,7 +32,7 @@ def test_it_is_the_hadamard_matrix(n):
 @settings(max_examples=20)
 @given(SEEDS, WIDTHS)
 def test_lengths_and_angles_are_kept_and_it_is_undone(seed, columns):
-    signs, x = drawn(seed, columns)
+    signs, x = signs_and_values(seed, columns)
     rotated = np.asarray(hadamard.rotate(signs, x), float)
     assert rotated.shape == (3, hadamard.width(columns)) == signs.shape
     size = np.linalg.norm(x, axis=1, keepdims=True)
@@ -46,7 +46,7 @@ def test_lengths_and_angles_are_kept_and_it_is_undone(seed, columns):
 @settings(max_examples=20)
 @given(SEEDS, WIDTHS)
 def test_sums_are_rotated_term_by_term(seed, columns):
-    signs, x = drawn(seed, columns)
+    signs, x = signs_and_values(seed, columns)
     apart = hadamard.rotate(signs, x) + hadamard.rotate(signs, 2 * x[::-1])
     np.testing.assert_allclose(hadamard.rotate(signs, x + 2 * x[::-1]), apart, rtol=1e-4,
                                atol=1e-5 * np.abs(x).max())
@@ -80,7 +80,7 @@ def test_signs_are_fair_and_drawn_anew():
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_row_that_is_not_finite_stays_so_everywhere(bad):
-    signs, x = drawn(0, 100)
+    signs, x = signs_and_values(0, 100)
     x[1, 17] = bad
     finite = np.isfinite(hadamard.rotate(signs, x))
     assert finite[0].all() and finite[2].all() and not finite[1].any()

@@ -156,9 +156,9 @@ def test_the_mean_of_the_noisy_histogram(rng):
     centres = [-0.4, -0.2, 0, 0.2, 0.4]
     expected = [[sum(c * v for c, v in zip(centres, noised[b, 5 * j:5 * j + 5], strict=True)) / 40
                  for j in range(3)] for b in range(2)]
-    given = HistogramMean(bound)(jnp.asarray(noised), 40)
-    assert given.dtype == jnp.float32 and given.shape == (2, 3)
-    np.testing.assert_allclose(given, expected, rtol=1e-5, atol=1e-6)
+    decoded = HistogramMean(bound)(jnp.asarray(noised), 40)
+    assert decoded.dtype == jnp.float32 and decoded.shape == (2, 3)
+    np.testing.assert_allclose(decoded, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_the_mean_of_the_noisy_histogram_is_unbiased(rng):

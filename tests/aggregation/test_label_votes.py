@@ -70,21 +70,21 @@ def test_the_majority_is_more_than_half_of_the_units(noised, units):
 
 def test_the_count_of_a_step_is_released_with_noise_and_then_decoded():
     noise = RoundedGaussian(5.0)
-    held = mechanism(noise, decode=Share())
-    bits = np.random.default_rng(0).integers(2**32, size=held.bits_shape, dtype=np.uint32)
+    built = mechanism(noise, decode=Share())
+    bits = np.random.default_rng(0).integers(2**32, size=built.bits_shape, dtype=np.uint32)
     count = jnp.array([[0], [4], [10]], jnp.int32)
-    told = release(held, bits, Private(count))
+    released = release(built, bits, Private(count))
     np.testing.assert_allclose(
-        told, np.clip((np.asarray(count) + noise.sample(bits)) / 10, 0, 1), rtol=1e-6)
+        released, np.clip((np.asarray(count) + noise.sample(bits)) / 10, 0, 1), rtol=1e-6)
 
 
 def test_gaussian_noise_is_charged_for_the_step_and_laplace_noise_for_every_vote():
     step = RoundedGaussian(5.0)
     assert mechanism(step).events(7) == ((step.event(3, 3), 7),)
     noise = DiscreteLaplace(5.0)
-    held = mechanism(noise)
-    assert held.events(7) == ((noise.event(1, 1), 21),)
-    assert held.pending_charge(held.events(2), 2, 3) == ((noise.event(1, 1), 9),)
+    built = mechanism(noise)
+    assert built.events(7) == ((noise.event(1, 1), 21),)
+    assert built.pending_charge(built.events(2), 2, 3) == ((noise.event(1, 1), 9),)
     with pytest.raises(ValueError, match="charged for each"):
         mechanism(noise, kind=SumMechanism).events(1)
 

@@ -24,17 +24,17 @@ def draw(noise, draws, seed=0):
     return np.asarray(jax.jit(noise.sample)(bits))
 
 
-def check_law(drawn, scale):
+def check_law(samples, scale):
     """Chi-square over about 40 bins, the share beyond 8 scales, and the sign, each at ALPHA."""
     law = stats.dlaplace(1 / scale)
     edges = np.unique(np.round(scale * np.linspace(-4, 4, 41)))
     p = np.diff(np.concatenate([[0], law.cdf(edges), [1]]))
-    observed = np.bincount(np.searchsorted(edges, drawn), minlength=len(p))
-    assert stats.chisquare(observed, p * len(drawn)).pvalue > ALPHA
+    observed = np.bincount(np.searchsorted(edges, samples), minlength=len(p))
+    assert stats.chisquare(observed, p * len(samples)).pvalue > ALPHA
     far = math.ceil(8 * scale)
-    count = int((np.abs(drawn) >= far).sum())
-    assert stats.binomtest(count, len(drawn), 2 * law.sf(far - 1)).pvalue > ALPHA
-    assert abs(np.sign(drawn).sum()) < 5 * math.sqrt(len(drawn))
+    count = int((np.abs(samples) >= far).sum())
+    assert stats.binomtest(count, len(samples), 2 * law.sf(far - 1)).pvalue > ALPHA
+    assert abs(np.sign(samples).sum()) < 5 * math.sqrt(len(samples))
 
 
 @pytest.mark.parametrize("scale", [0.5, 1.0, 20.0, 300.0])
@@ -47,8 +47,8 @@ class OneGeometric(DiscreteLaplace):
     """The mutant: half of the noise, all of one sign."""
 
     def sample(self, bits):
-        drawn = super().sample(bits)
-        return jnp.abs(drawn)
+        samples = super().sample(bits)
+        return jnp.abs(samples)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,9 +90,9 @@ def test_digits_are_ones_below_their_threshold(scale):
             n = threshold + step
             if n >= 0:
                 words[i, 0, i] = [n >> 64, n >> 32 & 0xFFFFFFFF, n & 0xFFFFFFFF]
-        drawn = np.asarray(noise.sample(words))
+        samples = np.asarray(noise.sample(words))
         wanted = [expected << i if t + step >= 0 else 0 for i, t in enumerate(table)]
-        np.testing.assert_array_equal(drawn, wanted)
+        np.testing.assert_array_equal(samples, wanted)
     zeros = np.zeros(noise.bits_shape((2,)), np.uint32)
     zeros[1, 1] = 0xFFFFFFFF
     some = sum(1 << i for i, threshold in enumerate(table) if threshold)
@@ -101,18 +101,18 @@ def test_digits_are_ones_below_their_threshold(scale):
 
 @pytest.mark.parametrize("scale", [0.5, 1.0, 4.0])
 def test_total_variation_bounds_the_distance_of_the_drawn_law(scale):
-    """Of one geometric number, summed over all values in exact arithmetic; a draw has two."""
+    """The distance of one geometric number, summed in exact arithmetic; a draw has two of them."""
     noise = DiscreteLaplace(scale)
     table = thresholds(scale, noise.digits)
     with mpmath.workprec(400):
-        drawn = [mpmath.mpf(1)]
+        masses = [mpmath.mpf(1)]
         for threshold in table[::-1]:  # the highest digit first: numbers in order
             p = mpmath.mpf(threshold) / 2**96
-            drawn = [q * share for q in drawn for share in (1 - p, p)]
+            masses = [q * share for q in masses for share in (1 - p, p)]
         r = mpmath.exp(-1 / mpmath.mpf(scale))
-        ideal = [(1 - r) * r**k for k in range(len(drawn))]
-        distance = (sum(abs(a - b) for a, b in zip(drawn, ideal, strict=True))
-                    + r**len(drawn)) / 2
+        ideal = [(1 - r) * r**k for k in range(len(masses))]
+        distance = (sum(abs(a - b) for a, b in zip(masses, ideal, strict=True))
+                    + r**len(masses)) / 2
         assert 0 < 2 * distance <= noise.total_variation(1) < 1e-26
     assert noise.total_variation(10) == pytest.approx(10 * noise.total_variation(1))
     assert noise.total_variation(2**100) == 1.0
@@ -130,10 +130,10 @@ def test_the_event_is_that_of_one_entry():
 def test_draws_are_independent_of_the_shape_and_antisymmetric():
     noise = DiscreteLaplace(50.0)
     bits = np.random.default_rng(2).integers(2**32, size=noise.bits_shape((4, 5)), dtype=np.uint32)
-    drawn = np.asarray(noise.sample(bits))
-    assert drawn.dtype == np.int32 and drawn.shape == (4, 5)
-    np.testing.assert_array_equal(noise.sample(bits[:, :, ::-1]), -drawn)
-    np.testing.assert_array_equal([[noise.sample(b) for b in row] for row in bits], drawn)
+    samples = np.asarray(noise.sample(bits))
+    assert samples.dtype == np.int32 and samples.shape == (4, 5)
+    np.testing.assert_array_equal(noise.sample(bits[:, :, ::-1]), -samples)
+    np.testing.assert_array_equal([[noise.sample(b) for b in row] for row in bits], samples)
 
 
 @pytest.mark.parametrize("scale", [0, -1.0, 0.09, 65537.0, math.inf, math.nan])

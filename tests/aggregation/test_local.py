@@ -139,9 +139,9 @@ def test_seeded_bits_belong_to_the_client_and_the_turn():
     flat = {bits.tobytes() for bits in whole.reshape(18, -1)}
     assert len(flat) == 18
     for other in (SeededBits(8), SeededBits(9, 1), OsBits()):
-        drawn = LOCAL.private_inputs(other, turns, 3)
-        assert drawn.shape == whole.shape and not flat & {b.tobytes() for b in
-                                                          drawn.reshape(18, -1)}
+        inputs = LOCAL.private_inputs(other, turns, 3)
+        assert inputs.shape == whole.shape and not flat & {b.tobytes() for b in
+                                                           inputs.reshape(18, -1)}
 
 
 # What it costs.
@@ -185,7 +185,7 @@ def test_no_noise_is_never_private():
 @functools.cache
 def by_hand():
     """Every client by itself, with bits drawn for it alone: what the server sees, turn by turn."""
-    (held, key), source = adversary.fresh(CLIENTS), SeededBits(5)
+    (unit_states, key), source = adversary.fresh(CLIENTS), SeededBits(5)
     public = jax.tree.map(jnp.asarray, adversary.transcript())
     own = unseal(
         adversary.records.deal(
@@ -194,14 +194,14 @@ def by_hand():
         )
     )
     visit = jax.jit(functools.partial(teachers.query_unit, METHOD))
-    ask, held = jax.jit(METHOD.ask), [jax.tree.map(lambda a, u=u: a[u], held)
-                                      for u in range(CLIENTS)]
+    ask, unit_states = jax.jit(METHOD.ask), [jax.tree.map(lambda a, u=u: a[u], unit_states)
+                                             for u in range(CLIENTS)]
     for turn in range(adversary.STEPS):
         query, total = ask(jax.random.split(jax.random.fold_in(key, turn))[0], public), 0
         for u in range(turn % GROUPS, CLIENTS, GROUPS):
             bits = source.draw_for(np.array([[u]]), turn, LOCAL.client_bits_shape)[0, 0]
             mine = jax.tree.map(lambda a, u=u: a[u], own)
-            held[u], sent = visit(held[u], mine, query, turn, bits)
+            unit_states[u], sent = visit(unit_states[u], mine, query, turn, bits)
             total = total + np.asarray(sent)
         mean = np.float32(total) / (CLIENTS / GROUPS)
         public = METHOD.absorb(key, public, query, mean)[0]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpgen_jax.aggregation import moments
-from dpgen_jax.aggregation.moment_grids import Asked, alike
+from dpgen_jax.aggregation.moment_grids import PhaseShares, alike
 from dpgen_jax.aggregation.moments import Moments
 from dpgen_jax.core.terms import Relation
 from dpgen_jax.core.types import UserError
@@ -34,12 +34,12 @@ def setting(name):
 
 
 def alone(bound, message):
-    """What one message adds: int32 [D]."""
+    """The integers that one message adds: int32 [D]."""
     return bound.added(jnp.zeros((1, bound.columns), jnp.int32), message[None])[0]
 
 
 def added(bound):
-    """What every message that the bound lets through adds, and a dropped one: int64 [n, D]."""
+    """The integers of all messages that the bound lets through, and a dropped one: int64 [n, D]."""
     steps = range(-bound.levels, bound.levels + 1)
     vectors = [v for v in itertools.product(steps, repeat=bound.length)
                if sum(e * e for e in v) <= bound.levels**2]
@@ -93,10 +93,11 @@ def test_a_sensitivity_that_is_not_proven_is_refused():
 @pytest.mark.parametrize("relation", list(Relation)[:2])
 @pytest.mark.parametrize("sigma", [0.0, 0.3, 8.3, 600.0])
 def test_all_phases_cost_the_same_and_waste_little(relation, sigma):
-    phases = (Asked(blocks=5, square_blocks=1, length=16, shades=4, first=0.2, second=0.7,
+    phases = (PhaseShares(blocks=5, square_blocks=1, length=16, shades=4, first=0.2, second=0.7,
                     count=0.05, tint=0.05),
-              Asked(blocks=20, square_blocks=0, length=8, first=0.9, count=0.1),
-              Asked(blocks=20, square_blocks=20, length=8, first=0.15, second=0.78, count=0.07))
+              PhaseShares(blocks=20, square_blocks=0, length=8, first=0.9, count=0.1),
+              PhaseShares(blocks=20, square_blocks=20, length=8, first=0.15, second=0.78,
+                          count=0.07))
     bounds = alike(phases, sigma, 60_000, relation)
     assert len({(b.limit, b.columns) for b in bounds}) == 1
     for bound in bounds:

@@ -52,10 +52,10 @@ def test_the_search_counts_the_thresholds_at_most_the_draw(sigma):
     bits = np.array([[n >> 64, n >> 32 & 0xFFFFFFFF, n & 0xFFFFFFFF] for n in numbers], np.uint32)
     magnitudes = np.searchsorted(np.array(table, object), [n % 2**95 for n in numbers], "right")
     expected = [-m if n >> 95 else m for m, n in zip(magnitudes, numbers, strict=True)]
-    drawn = np.asarray(jax.jit(noise.sample)(bits))
-    assert drawn.dtype == np.int32
-    np.testing.assert_array_equal(drawn, expected)
-    assert drawn[0] == 0 and drawn[-1] == -len(table) == -drawn[-2]
+    samples = np.asarray(jax.jit(noise.sample)(bits))
+    assert samples.dtype == np.int32
+    np.testing.assert_array_equal(samples, expected)
+    assert samples[0] == 0 and samples[-1] == -len(table) == -samples[-2]
     assert len(table) <= noise.max_abs <= 1.05 * len(table) + 2
 
 
@@ -65,11 +65,11 @@ def check_tail(sample, sigma, ones):
     bits = np.random.default_rng(ones).integers(2**32, size=(100_000, 3), dtype=np.uint32)
     prefix = ((1 << ones) - 1) << (95 - ones)
     bits |= np.array([prefix >> 64, prefix >> 32 & 0xFFFFFFFF, prefix & 0xFFFFFFFF], np.uint32)
-    drawn = np.abs(np.asarray(jax.jit(sample)(bits)))
+    samples = np.abs(np.asarray(jax.jit(sample)(bits)))
     for share in (1 / 2, 1 / 16):
         first = round(sigma * stats.norm.isf(share * 2.0**-ones / 2))
         tail = 2 * stats.norm.sf((first - 0.5) / sigma) * 2.0**ones
-        assert stats.binomtest(int((drawn >= first).sum()), len(drawn), tail).pvalue > ALPHA
+        assert stats.binomtest(int((samples >= first).sum()), len(samples), tail).pvalue > ALPHA
 
 
 @pytest.mark.parametrize("sigma", [100.0, 5000.0])
@@ -87,18 +87,18 @@ def test_the_short_tail_of_float32_normals_is_caught():
         check_tail(clipped, 800.0, 25)
 
 
-def check_law(drawn, sigma):
+def check_law(samples, sigma):
     """Chi-square over about 40 bins, and the counts beyond 4 and 5 sigma, each at ALPHA."""
     edges = np.unique(np.round(sigma * np.linspace(-4, 4, 41))) + 0.5
     p = np.diff(np.concatenate([[0], stats.norm.cdf(edges / sigma), [1]]))
-    observed = np.bincount(np.searchsorted(edges, drawn), minlength=len(p))
-    assert stats.chisquare(observed, p * len(drawn)).pvalue > ALPHA
+    observed = np.bincount(np.searchsorted(edges, samples), minlength=len(p))
+    assert stats.chisquare(observed, p * len(samples)).pvalue > ALPHA
     for cut in (4, 5):
         first = math.ceil(cut * sigma)
         tail = 2 * stats.norm.sf((first - 0.5) / sigma)
-        count = int((np.abs(drawn) >= first).sum())
-        assert stats.binomtest(count, len(drawn), tail).pvalue > ALPHA
-    assert abs(np.sign(drawn).sum()) < 5 * math.sqrt(len(drawn))
+        count = int((np.abs(samples) >= first).sum())
+        assert stats.binomtest(count, len(samples), tail).pvalue > ALPHA
+    assert abs(np.sign(samples).sum()) < 5 * math.sqrt(len(samples))
 
 
 @pytest.mark.parametrize("sigma", [1.0, 20.0, 800.0, 5000.0])
@@ -107,11 +107,11 @@ def test_draws_follow_the_law(sigma):
 
 
 def test_small_sigma_has_the_right_probabilities():
-    drawn = draw(RoundedGaussian(0.3), 1_000_000, 8)
+    samples = draw(RoundedGaussian(0.3), 1_000_000, 8)
     for value in (-2, -1, 0, 1, 2):
         p = float(stats.norm.cdf((value + 0.5) / 0.3) - stats.norm.cdf((value - 0.5) / 0.3))
-        count = int((drawn == value).sum())
-        assert stats.binomtest(count, len(drawn), p).pvalue > ALPHA
+        count = int((samples == value).sum())
+        assert stats.binomtest(count, len(samples), p).pvalue > ALPHA
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,10 +141,10 @@ def test_draws_are_symmetric_and_independent_of_the_shape():
     bits = np.random.default_rng(2).integers(2**32, size=(4, 5, 3), dtype=np.uint32)
     flipped = bits ^ np.array([1 << 31, 0, 0], np.uint32)
     sample = jax.jit(noise.sample)
-    drawn = np.asarray(sample(bits))
-    np.testing.assert_array_equal(sample(flipped), -drawn)
-    np.testing.assert_array_equal(jax.vmap(sample)(bits), drawn)
-    np.testing.assert_array_equal([[sample(b) for b in row] for row in bits], drawn)
+    samples = np.asarray(sample(bits))
+    np.testing.assert_array_equal(sample(flipped), -samples)
+    np.testing.assert_array_equal(jax.vmap(sample)(bits), samples)
+    np.testing.assert_array_equal([[sample(b) for b in row] for row in bits], samples)
 
 
 # (epsilon, sigma, B, D, steps): steps are more than each preset can afford
@@ -163,9 +163,9 @@ def test_total_variation_bounds_the_distance_of_the_drawn_law(sigma):
     noise, table = RoundedGaussian(sigma), [0, *thresholds(sigma), 2**95]
     with mpmath.workprec(300):
         within = [mpmath.mpf(0)] + [probability_within(sigma, m) for m in range(len(table) - 1)]
-        drawn = [mpmath.mpf(b - a) / 2**95 for a, b in zip(table, table[1:], strict=False)]
+        masses = [mpmath.mpf(b - a) / 2**95 for a, b in zip(table, table[1:], strict=False)]
         ideal = [b - a for a, b in zip(within, within[1:], strict=False)]
-        differences = [abs(a - b) for a, b in zip(drawn, ideal, strict=True)]
+        differences = [abs(a - b) for a, b in zip(masses, ideal, strict=True)]
         distance = (sum(differences) + 1 - within[-1]) / 2
         assert 0 < distance <= noise.total_variation(1)
     assert noise.total_variation(10) == pytest.approx(10 * noise.total_variation(1))
@@ -236,8 +236,8 @@ def test_a_draw_on_the_host_is_that_of_the_table(sigma):
 def test_a_draw_on_the_host_may_have_any_sigma():
     sigma = 1e7
     bits = np.random.default_rng(4).integers(2**32, size=(300, 3), dtype=np.uint32)
-    drawn = np.array([draw_one(sigma, words) for words in bits])
-    assert stats.kstest(drawn / sigma, "norm").pvalue > ALPHA
+    samples = np.array([draw_one(sigma, words) for words in bits])
+    assert stats.kstest(samples / sigma, "norm").pvalue > ALPHA
     top = np.array([2**31 - 1, 2**32 - 1, 2**32 - 1], np.uint32)
     assert draw_one(sigma, top) <= math.ceil(11.5 * sigma) + 1
     assert distance(sigma, 2) * 2**95 >= 2 * (math.ceil(11.5 * sigma) + 2)

@@ -19,78 +19,79 @@ BOUND = GradientL2(1.0, 10, 100)
 VISIT = GaussianEvent(30.0, BOUND.squared_sensitivity(), 0.01, 1e-9)
 
 
-def included(drawn, units):
+def included(participation, units):
     """bool [units, n] of shares [places, n]."""
-    return (drawn[:, None] == np.arange(units)[:, None]).any(0)
+    return (participation[:, None] == np.arange(units)[:, None]).any(0)
 
 
-def check_independent(drawn, schedule, steps):
+def check_independent(participation, schedule, steps):
     """Units are drawn at the charged rate, independently of each other and of the step before."""
     units, rate = schedule.units, schedule.rate
-    held = included(drawn, units)
+    sampled = included(participation, units)
     wide = 6 * math.sqrt(steps * rate * (1 - rate))
-    assert np.abs(held.sum(1) - steps * rate).max() < wide
-    pairs = held.astype(int) @ held.T - np.diag(held.sum(1))
+    assert np.abs(sampled.sum(1) - steps * rate).max() < wide
+    pairs = sampled.astype(int) @ sampled.T - np.diag(sampled.sum(1))
     expected = steps * rate**2 * (1 - np.eye(units))
     assert np.abs(pairs - expected).max() < 6.5 * math.sqrt(steps * rate**2)
-    after = held[:, :-1].astype(int) @ held[:, 1:].T
+    after = sampled[:, :-1].astype(int) @ sampled[:, 1:].T
     assert np.abs(after - steps * rate**2).max() < 6.5 * math.sqrt(steps * rate**2)
-    sizes = np.bincount(held.sum(0), minlength=units + 1)
+    sizes = np.bincount(sampled.sum(0), minlength=units + 1)
     law = steps * binom.pmf(np.arange(units + 1), units, rate)
     likely = law > 10
     assert chisquare(sizes[likely], law[likely] * sizes[likely].sum() / law[likely].sum()
                      ).pvalue > 1e-6
 
 
-def test_each_unit_is_drawn_on_its_own_at_the_charged_rate():
-    drawn = DRAW.participation(SeededBits(0), 40, 0, STEPS)
-    assert drawn.dtype == np.int32 and drawn.shape == (DRAW.batch_capacity, STEPS)
-    for column in drawn.T[:200]:
+def test_each_unit_is_sampled_by_itself_at_the_charged_rate():
+    participation = DRAW.participation(SeededBits(0), 40, 0, STEPS)
+    assert participation.dtype == np.int32 and participation.shape == (DRAW.batch_capacity, STEPS)
+    for column in participation.T[:200]:
         own = column[column >= 0]
         assert len(set(own)) == len(own) and np.all(column[len(own):] == -1)
-    check_independent(drawn, DRAW, STEPS)
+    check_independent(participation, DRAW, STEPS)
 
 
 @pytest.mark.parametrize("mutant", ["fixed size", "same every step", "higher rate"])
 def test_other_draws_are_caught(mutant):
     rng = np.random.default_rng(0)
-    drawn = DRAW.participation(SeededBits(0), 40, 0, STEPS)
+    participation = DRAW.participation(SeededBits(0), 40, 0, STEPS)
     if mutant == "fixed size":
-        drawn = np.argsort(rng.random((40, STEPS)), 0)[:5].astype(np.int32)
+        participation = np.argsort(rng.random((40, STEPS)), 0)[:5].astype(np.int32)
     elif mutant == "same every step":
-        drawn = np.repeat(drawn[:, ::2], 2, 1)
+        participation = np.repeat(participation[:, ::2], 2, 1)
     else:
-        drawn = PoissonSampling(40, 6).participation(SeededBits(0), 40, 0, STEPS)
+        participation = PoissonSampling(40, 6).participation(SeededBits(0), 40, 0, STEPS)
     with pytest.raises(AssertionError):
-        check_independent(drawn, DRAW, STEPS)
+        check_independent(participation, DRAW, STEPS)
 
 
-def test_the_rate_is_a_multiple_of_two_to_the_minus_32_and_never_below_what_was_asked():
+def test_the_rate_is_a_multiple_of_two_to_the_minus_32_and_never_below_the_request():
     for units, expected in ((3, 1), (60_000, 600), (7, 0.5), (10**6, 1)):
-        drawn = PoissonSampling(units, expected)
-        assert drawn.rate * 2**32 == drawn.chances
-        assert 0 <= drawn.rate - expected / units <= 2**-32
-        assert drawn.expected_answers(units) == pytest.approx(expected, rel=1e-6 * units / expected)
+        schedule = PoissonSampling(units, expected)
+        assert schedule.rate * 2**32 == schedule.chances
+        assert 0 <= schedule.rate - expected / units <= 2**-32
+        assert schedule.expected_answers(units) == pytest.approx(
+            expected, rel=1e-6 * units / expected)
 
 
 def test_an_overflow_is_rarer_than_its_charge_and_charged():
     for units, expected in ((60_000, 600), (1_437, 200), (40, 5), (10, 9.9)):
-        drawn = PoissonSampling(units, expected)
-        chance = binom.sf(drawn.batch_capacity, units, drawn.rate)
+        schedule = PoissonSampling(units, expected)
+        chance = binom.sf(schedule.batch_capacity, units, schedule.rate)
         assert chance <= OVERFLOW
-        assert drawn.batch_capacity == units or binom.sf(
-            drawn.batch_capacity - 1, units, drawn.rate) > OVERFLOW
-        event = drawn.event(VISIT, BOUND)
+        assert schedule.batch_capacity == units or binom.sf(
+            schedule.batch_capacity - 1, units, schedule.rate) > OVERFLOW
+        event = schedule.event(VISIT, BOUND)
         assert event.total_variation == VISIT.total_variation + chance
-        assert event.rate == drawn.rate and event.squared_norm == BOUND.levels**2
+        assert event.rate == schedule.rate and event.squared_norm == BOUND.levels**2
 
 
 def test_what_does_not_fit_is_left_out_at_random(monkeypatch):
     """With places for 3 of some 20, everybody is as likely to be kept."""
     monkeypatch.setattr(PoissonSampling, "batch_capacity", 3)
-    drawn = PoissonSampling(40, 20).participation(SeededBits(1), 40, 0, STEPS)
-    assert drawn.shape == (3, STEPS) and np.all(drawn >= 0)
-    counts = included(drawn, 40).sum(1)
+    participation = PoissonSampling(40, 20).participation(SeededBits(1), 40, 0, STEPS)
+    assert participation.shape == (3, STEPS) and np.all(participation >= 0)
+    counts = included(participation, 40).sum(1)
     assert chisquare(counts).pvalue > 1e-6
 
 

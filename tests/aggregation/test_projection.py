@@ -18,7 +18,7 @@ ROWS, DIMENSION, PROJECTED = 2, 6, 3
 
 
 @functools.cache
-def drawn():
+def draws():
     """Matrices [20000, B, D, k], each time of another key."""
     one = functools.partial(projection.matrices, rows=ROWS, dimension=DIMENSION,
                             projected=PROJECTED)
@@ -27,7 +27,7 @@ def drawn():
 
 def test_the_mean_of_what_comes_back_is_the_gradient(rng):
     gradients = rng.normal(size=(ROWS, DIMENSION)).astype(np.float32)
-    back = jax.vmap(lambda m: projection.reconstruct(m, projection.project(m, gradients)))(drawn())
+    back = jax.vmap(lambda m: projection.reconstruct(m, projection.project(m, gradients)))(draws())
     # The variance of entry i is (|x|^2 + x_i^2) / k.
     variance = ((gradients**2).sum(1, keepdims=True) + gradients**2) / PROJECTED
     error = np.abs(np.mean(back, 0, dtype=float) - gradients) / np.sqrt(variance / len(back))
@@ -36,8 +36,8 @@ def test_the_mean_of_what_comes_back_is_the_gradient(rng):
 
 
 def test_matrices_are_normal_and_fresh_for_each_fake_and_key():
-    entries = np.asarray(drawn()).reshape(20_000, -1)
-    assert drawn().shape == (20_000, ROWS, DIMENSION, PROJECTED) and entries.dtype == np.float32
+    entries = np.asarray(draws()).reshape(20_000, -1)
+    assert draws().shape == (20_000, ROWS, DIMENSION, PROJECTED) and entries.dtype == np.float32
     assert stats.kstest(entries.ravel() * math.sqrt(PROJECTED), "norm").pvalue > 1e-6
     # alpha 10^-6 over all pairs of entries of one draw, and of the same entry in two draws
     limit = 6 / math.sqrt(20_000)
@@ -46,7 +46,7 @@ def test_matrices_are_normal_and_fresh_for_each_fake_and_key():
 
 
 def test_shapes_and_values_are_those_of_the_matrix_products(rng):
-    matrices = np.asarray(drawn()[0])
+    matrices = np.asarray(draws()[0])
     gradients = rng.normal(size=(ROWS, DIMENSION)).astype(np.float32)
     projected = projection.project(matrices, gradients)
     assert projected.shape == (ROWS, PROJECTED)
@@ -75,7 +75,7 @@ def test_the_aggregator_is_algorithm_2(rng):
         bound=OneHot(bins, PROJECTED, ROWS, clip), noise=RoundedGaussian(3.0),
         test_noise=RoundedGaussian(6.0), schedule=FullParticipation(), n_units=teachers,
         threshold=threshold)
-    matrices = drawn()[0]
+    matrices = draws()[0]
     bits = rng.integers(2**32, size=mechanism.bits_shape, dtype=np.uint32)
     gradients = (0.3 * rng.normal(size=(teachers, ROWS, DIMENSION))
                  + 0.3 * rng.normal(size=(ROWS, DIMENSION))).astype(np.float32)
@@ -87,7 +87,7 @@ def test_the_aggregator_is_algorithm_2(rng):
         outcome = mechanism.decide(votes, bits)
         return projection.reconstruct(matrices, mechanism.value(outcome)), outcome.answered
 
-    given, answered = aggregated(gradients, matrices, bits)
+    sums, answered = aggregated(gradients, matrices, bits)
     assert 0 < int(answered.sum()) < answered.size
     test_noise = np.asarray(mechanism.test_noise.sample(jnp.asarray(bits[:, 0])))
     noise = np.asarray(mechanism.noise.sample(jnp.asarray(bits[:, 1:])))
@@ -96,4 +96,4 @@ def test_the_aggregator_is_algorithm_2(rng):
         expected = algorithm_2(
             gradients[:, row].astype(float), np.asarray(matrices[row], float), clip, bins,
             threshold, test_noise[queries], noise[queries])
-        np.testing.assert_allclose(given[row], expected, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(sums[row], expected, rtol=1e-4, atol=1e-6)

@@ -37,12 +37,12 @@ def some_votes(bins=4):
 
 
 def test_totals_are_those_of_the_accountant_and_stay_sealed():
-    held = some_votes()
-    sealed = sanitise.totals(Private(held), mechanism(), SANITISER, held.steps)
-    given = (held.counts, held.answered, 165, 80.0, 40.0, 8.0)
-    total = smooth.total_rdp(*given)
-    sensitivity = smooth.smooth_sensitivity(*given, 0.025, 300)
-    most = 8 * (60 / (2 * 80**2) + held.answered.sum() / 40**2)
+    votes = some_votes()
+    sealed = sanitise.totals(Private(votes), mechanism(), SANITISER, votes.steps)
+    args = (votes.counts, votes.answered, 165, 80.0, 40.0, 8.0)
+    total = smooth.total_rdp(*args)
+    sensitivity = smooth.smooth_sensitivity(*args, 0.025, 300)
+    most = 8 * (60 / (2 * 80**2) + votes.answered.sum() / 40**2)
     assert 0 < sensitivity < total < most and "Placed" in repr(sealed) and "=" not in repr(sealed)
     assert unseal(sealed) == SANITISER.place(total, sensitivity, most)
 
@@ -54,12 +54,12 @@ def test_where_the_conditions_fail_nothing_is_computed():
 
 
 def test_votes_that_are_missing_are_refused():
-    held = some_votes()
+    votes = some_votes()
     with pytest.raises(UserError, match="a bound on all of them"):
-        sanitise.totals(Private(held), mechanism(), SANITISER, held.steps + 1)
+        sanitise.totals(Private(votes), mechanism(), SANITISER, votes.steps + 1)
 
 
-def drawn(sigma, words):
+def by_thresholds(sigma, words):
     """round(sigma Z) by mpmath: how many m have P(|X| <= m) at most the 95 bits, with a sign."""
     first, second, third = map(int, words)
     at = mpmath.mpf((first & 2**31 - 1) << 64 | second << 32 | third) / 2**95
@@ -71,20 +71,20 @@ def drawn(sigma, words):
 
 
 def by_hand(placed, words, s=SANITISER):
-    total = placed.total + drawn(placed.sigma, words[0])
-    log = placed.log + drawn(s.log_sigma * 1024, words[1])
+    total = placed.total + by_thresholds(placed.sigma, words[0])
+    log = placed.log + by_thresholds(s.log_sigma * 1024, words[1])
     spread = math.exp(s.beta / 1024 * (log + 1 + s.z * s.log_sigma * 1024))
     return math.ceil((placed.step * (total + 1) + s.z * s.sigma_ss * spread) * 1000) / 1000
 
 
-class Given:
+class FixedBits:
     """Bits of the test; notes what was asked for."""
 
     def __init__(self, words):
-        self.words, self.asked = words, []
+        self.words, self.requests = words, []
 
     def draw(self, shape):
-        self.asked.append(shape)
+        self.requests.append(shape)
         return self.words.reshape(shape)
 
 
@@ -94,10 +94,10 @@ PLACED = SANITISER.place(0.7, 1e-3, 2.0)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_bound_is_the_formula_on_one_draw(seed):
     words = SeededBits(seed).draw((1, 2, 3))[0]
-    bits = Given(words)
+    bits = FixedBits(words)
     released = sanitise.upper_bound(Private(PLACED), SANITISER, bits)
     assert released == by_hand(PLACED, words) > 0.7
-    assert bits.asked == [(1, 2, 3)]
+    assert bits.requests == [(1, 2, 3)]
     assert released == round(released, 3)
 
 
@@ -105,9 +105,9 @@ def test_the_bound_is_the_formula_on_one_draw(seed):
 def test_the_two_noises_are_made_of_bits_of_their_own(draw):
     words = np.zeros((2, 3), np.uint32)
     placed = SANITISER.place(0.7, 1e-2, 2.0)
-    before = sanitise.upper_bound(Private(placed), SANITISER, Given(words))
+    before = sanitise.upper_bound(Private(placed), SANITISER, FixedBits(words))
     words[draw] = [2**30 + 2**29, 0, 0]
-    after = sanitise.upper_bound(Private(placed), SANITISER, Given(words))
+    after = sanitise.upper_bound(Private(placed), SANITISER, FixedBits(words))
     assert after == by_hand(placed, words) > before + 0.01
 
 

@@ -59,7 +59,7 @@ def test_groups_are_equal_up_to_one_and_the_mean_is_the_number_of_answers(units,
 
 
 @given(some, st.integers(0, 60), st.integers(1, 60), st.integers(0, 60))
-def test_turns_do_not_depend_on_how_many_are_asked_for(groups, first, n, more):
+def test_rounds_do_not_depend_on_how_many_are_requested(groups, first, n, more):
     schedule = RoundRobin(groups)
     one = np.concatenate(
         [schedule.cohorts(None, first, n), schedule.cohorts(None, first + n, more)]
@@ -87,7 +87,7 @@ def test_public_schedules_draw_nothing():
 DRAWS = 20_000
 
 
-def test_exactly_as_many_are_heard_as_are_charged():
+def test_exactly_as_many_are_counted_as_are_charged():
     shares = SECRET.participation(SeededBits(0), 10, 0, 500)
     assert shares.dtype == np.int32 and shares.shape == (10, 500)
     assert set(np.unique(shares)) == {0, 1} and np.all(shares.sum(0) == SECRET.sampled)
@@ -95,17 +95,17 @@ def test_exactly_as_many_are_heard_as_are_charged():
     assert np.all(visited(SECRET, 5, 10)) and SECRET.max_participations(7) == 7
 
 
-def check_uniform(shares, drawn):
+def check_uniform(shares, previous):
     """Every set of units is as likely as any other, whatever was drawn in the step before."""
     units, draws = shares.shape
     sets = (shares * 2 ** np.arange(units)[:, None]).sum(0)
     _, counts = np.unique(sets, return_counts=True)
-    ways = math.comb(units, drawn)
+    ways = math.comb(units, previous)
     assert len(counts) == ways and stats.chisquare(counts).pvalue > 1e-6
     pairs = np.zeros((units, units))
     for before, after in zip(shares.T[:-1], shares.T[1:], strict=True):
         pairs += np.outer(before, after)
-    mean, rate = (draws - 1) * (drawn / units) ** 2, (drawn / units) ** 2
+    mean, rate = (draws - 1) * (previous / units) ** 2, (previous / units) ** 2
     assert np.abs(pairs - mean).max() < 6 * math.sqrt(draws * rate * (1 - rate))
 
 
@@ -142,7 +142,7 @@ def test_the_system_draws_anew_each_time():
 
 def test_every_word_of_the_bits_counts():
     """The smallest numbers are heard, and of equal ones those of the lower units."""
-    class Given:
+    class FixedBits:
         def __init__(self, word):
             self.word = word
 
@@ -152,7 +152,7 @@ def test_every_word_of_the_bits_counts():
             return bits
 
     for word in range(3):
-        shares = FixedSizeSampling(4, 2).participation(Given(word), 4, 0, 2)
+        shares = FixedSizeSampling(4, 2).participation(FixedBits(word), 4, 0, 2)
         assert shares.T.tolist() == [[1, 1, 0, 0], [0, 1, 1, 0]]
 
 
@@ -160,8 +160,8 @@ def test_a_secret_draw_is_one_amplified_event_of_its_whole_message():
     apart = Fraction(1e-9) + Fraction(45, 2**96)  # the noise's, and a tie of two of 10 numbers
     event = SECRET.event(VISIT, BOUND)
     assert event.total_variation - 2**-80 < apart <= event.total_variation
-    held = dataclasses.replace(VISIT, total_variation=event.total_variation)
-    assert event == SampledGaussianEvent(held, 10, 3)
+    event_of_visit = dataclasses.replace(VISIT, total_variation=event.total_variation)
+    assert event == SampledGaussianEvent(event_of_visit, 10, 3)
     assert SECRET.event(NonPrivateEvent(), None) == NonPrivateEvent()
 
 

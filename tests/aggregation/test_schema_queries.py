@@ -23,14 +23,14 @@ REACH = 14  # of the noise that is enumerated, at scale 1
 @pytest.fixture
 def noise(monkeypatch):
     """The noise that is drawn is `noise["next"]`; `noise["scale"]` is what was asked for."""
-    held = {}
+    noise_args = {}
 
     def sample(scale, draws, bits):
-        held.update(scale=scale, draws=draws)
-        return list(held["next"][:draws])
+        noise_args.update(scale=scale, draws=draws)
+        return list(noise_args["next"][:draws])
 
     monkeypatch.setattr(discrete_laplace, "sample", sample)
-    return held
+    return noise_args
 
 
 def law(x, scale):
@@ -41,10 +41,10 @@ def law(x, scale):
 def output_law(query, noise, draws, reach):
     """Exact probability of each output, over all noise up to `reach`."""
     outputs = {}
-    for drawn in itertools.product(range(-reach, reach + 1), repeat=draws):
-        noise["next"] = drawn
+    for value in itertools.product(range(-reach, reach + 1), repeat=draws):
+        noise["next"] = value
         output = query()
-        weight = math.prod(law(x, float(noise["scale"])) for x in drawn)
+        weight = math.prod(law(x, float(noise["scale"])) for x in value)
         outputs[output] = outputs.get(output, 0.0) + weight
     return outputs
 
@@ -80,8 +80,8 @@ def test_only_the_noisy_counts_matter(noise, n):
     """Two data sets and noise that makes up for their difference: the same outcome."""
     rng = np.random.default_rng(n)
 
-    def outcome(values, drawn):
-        noise["next"] = drawn
+    def outcome(values, value):
+        noise["next"] = value
         try:
             return bounds(Private(values), 1.0, OsBits())
         except UserError as error:
@@ -90,10 +90,10 @@ def test_only_the_noisy_counts_matter(noise, n):
     outcomes = set()
     for _ in range(20):
         one, other = rng.normal(size=n) * rng.lognormal(), rng.lognormal(size=n + 7)
-        drawn = rng.geometric(0.4, 241) - rng.geometric(0.4, 241)
+        samples = rng.geometric(0.4, 241) - rng.geometric(0.4, 241)
         gap = schema_queries._histogram(one) - schema_queries._histogram(other)
-        outcomes.add(outcome(one, drawn))
-        assert outcome(one, drawn) == outcome(other, drawn + gap)
+        outcomes.add(outcome(one, samples))
+        assert outcome(one, samples) == outcome(other, samples + gap)
     assert len(outcomes) > 5
 
 

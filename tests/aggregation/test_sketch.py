@@ -68,7 +68,7 @@ def test_a_sketch_of_a_sum_is_the_sum_of_the_sketches(seed, factor):
 @given(st.dictionaries(st.integers(0, 299), st.integers(1, 9), min_size=1, max_size=3),
        st.integers(0, 99))
 def test_few_heavy_coordinates_are_recovered_exactly(heavy, seed):
-    """Of seven rows at most three are disturbed, so the median is right everywhere."""
+    """At most three of seven rows are disturbed, so the median is right everywhere."""
     x = np.zeros((1, 300), np.float32)
     for at, size in heavy.items():
         x[0, at] = size

@@ -1,4 +1,4 @@
-"""What is certified covers the truth at its confidence, and is not far below it: simulations of
+"""Certified bounds cover the truth at their confidence, and are not far below it: simulations of
 Gaussian releases with a known mu, 1,000 repeats each."""
 
 import functools

@@ -77,9 +77,9 @@ def test_layouts(tmp_path, make, folder, suffix):
 
 
 def test_the_hand_made_pickle_is_one():
-    held = pickle.loads(official(*batch(1)), encoding="bytes")
-    np.testing.assert_array_equal(held[b"data"], batch(1)[0])
-    assert held[b"labels"] == batch(1)[1]
+    loaded = pickle.loads(official(*batch(1)), encoding="bytes")
+    np.testing.assert_array_equal(loaded[b"data"], batch(1)[0])
+    assert loaded[b"labels"] == batch(1)[1]
 
 
 @pytest.mark.parametrize(("damage", "match"), [
@@ -149,16 +149,16 @@ def test_other_pickles(data, match, tmp_path, monkeypatch):
     assert "\n" not in str(caught.value) and not (tmp_path / "sign").exists()
 
 
-@pytest.mark.parametrize(("held", "match"), [
+@pytest.mark.parametrize(("content", "match"), [
     ({b"data": np.zeros((2, 3072), np.int16), b"labels": [1, 2]}, "other arguments"),
     ({b"data": np.zeros((2, 3072), np.uint8, order="F"), b"labels": [1, 2]}, "row order"),
     ({b"data": np.zeros((2, 99), np.uint8), b"labels": [1, 2]}, r"shape \(2, 99\)"),
     ({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1]}, "2 images, 1 labels"),
     ({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1, True]}, "2 images, 2 labels"),
     ({b"data": [1], b"labels": [1]}, "lacks `data`"), ({b"fine_labels": [1]}, "lacks `data`")])
-def test_other_content(held, match):
+def test_other_content(content, match):
     with pytest.raises(UserError, match=match):
-        read_batch("some", pickle.dumps(held, 2), 3072)
+        read_batch("some", pickle.dumps(content, 2), 3072)
 
 
 GOOD = official(*batch(1))

@@ -86,14 +86,14 @@ def test_what_a_classifier_cost_is_charged_with_the_run():
     rows = tuple(events.to_json(((GaussianEvent(4.0, 1), 1),)))
     data = client_choice.emptied(federation(), reads, Range(least=0.5), "bought", rows)
     config = gswgan.Config(federated=True, critics=3, steps=2, sigma=None)
-    asked = dataclasses.replace(runs.asked(None), method="gswgan", config=config,
-                                budget=Budget(1.0, 1e-3))
-    half = planning.declare(asked, data, print)
-    whole = planning.declare(asked, federation(), print)
+    request = dataclasses.replace(runs.request(None), method="gswgan", config=config,
+                                  budget=Budget(1.0, 1e-3))
+    half = planning.declare(request, data, print)
+    whole = planning.declare(request, federation(), print)
     assert half.purchases == ((GaussianEvent(4.0, 1), 1),) and whole.purchases == ()
     assert half.config.sigma > 1.1 * whole.config.sigma
     of_records = dataclasses.replace(data, bought_unit=Unit.RECORD)
     with pytest.raises(UserError, match="does not cover a client"):
-        planning.declare(asked, of_records, print)
+        planning.declare(request, of_records, print)
     with pytest.raises(UserError, match="does not cover a client"):
         client_choice.emptied(of_records, reads, Range(), "known")

@@ -34,7 +34,7 @@ def sizes(data: Dataset) -> np.ndarray:
 
 
 def shares(data: Dataset) -> np.ndarray:
-    """Of each class [C], what each client [U] holds."""
+    """The share of each class [C] that each client [U] has."""
     counts = np.zeros((data.spec.classes, data.clients.max() + 1))
     np.add.at(counts, (data.y_train, data.clients), 1)
     return counts / counts.sum(1, keepdims=True)
@@ -79,10 +79,10 @@ def test_shares_of_a_class_are_dirichlet(alpha):
     clients, classes = 4, 2000
     y = np.repeat(np.arange(classes), 100)
     data = from_arrays(np.zeros((len(y), 4, 4), np.uint8), y, classes)
-    held = shares(split(data, clients, alpha, 0))
+    dealt = shares(split(data, clients, alpha, 0))
     variance = 3 / 16 / (4 * alpha + 1)
-    np.testing.assert_allclose(held.mean(0), 1 / clients, atol=5 * (variance / classes) ** 0.5)
-    np.testing.assert_allclose(held.var(0), variance, rtol=0.1)
+    np.testing.assert_allclose(dealt.mean(0), 1 / clients, atol=5 * (variance / classes) ** 0.5)
+    np.testing.assert_allclose(dealt.var(0), variance, rtol=0.1)
 
 
 def test_a_large_alpha_is_even_and_a_small_one_gives_a_class_to_one_client():

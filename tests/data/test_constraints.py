@@ -58,21 +58,21 @@ def fulfilled(row: dict[str, str]) -> list[bool]:
 @pytest.mark.parametrize("n", [5_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_they_hold_in_sampled_rows(tmp_path, n):
     """Rows drawn without any sense, mended, written and read again; labels stay as they were."""
-    held = parsed(tmp_path)
+    rules = parsed(tmp_path)
     rng = np.random.default_rng(0)
-    encoded, y = rng.random((n, *held.spec.shape)), rng.integers(0, 2, n)
-    made = finishing.finished(held.spec, encoded, y)
+    encoded, y = rng.random((n, *rules.spec.shape)), rng.integers(0, 2, n)
+    made = finishing.finished(rules.spec, encoded, y)
     assert made.replaced == 0 and set(made.mended) == set(RULES)
     assert min(made.mended.values()) > n / 200
     assert made.lines()[0] == f"constraint admitted < left: {made.mended[RULES[0]]:,} of {n:,} " \
                               "rows mended"
     table = np.column_stack([made.codes, y])
-    for rule in constraints.rules(held.spec):
+    for rule in constraints.rules(rules.spec):
         assert not rule.broken(table).any()
-    again = finishing.mended(held.spec, made.codes, y)
+    again = finishing.mended(rules.spec, made.codes, y)
     np.testing.assert_array_equal(again.codes, made.codes)
     assert not any(again.mended.values())
-    header, rows = writing.cells(held.spec, made.codes[:2000], y[:2000])
+    header, rows = writing.cells(rules.spec, made.codes[:2000], y[:2000])
     for row in rows:
         assert all(fulfilled(dict(zip(header, row, strict=True)))), row
     text = io.StringIO()
@@ -84,13 +84,13 @@ def test_they_hold_in_sampled_rows(tmp_path, n):
 
 def test_what_keeps_them_is_not_touched(tmp_path):
     """Mending a table moves only the cells that a broken rule names."""
-    held = parsed(tmp_path, ["tax <= children", "sex = m -> work = part"])
-    at = {column.name: i for i, column in enumerate(held.spec.columns)}
-    row = np.array([column.low for column in held.spec.columns])
+    constraints = parsed(tmp_path, ["tax <= children", "sex = m -> work = part"])
+    at = {column.name: i for i, column in enumerate(constraints.spec.columns)}
+    row = np.array([column.low for column in constraints.spec.columns])
     codes = np.stack([row] * 4)
     codes[:, at["tax"]], codes[:, at["children"]] = [3, 9, 400, 5], [4, 2, 1, np.nan]
     codes[2, at["sex"]] = 1
-    made = finishing.mended(held.spec, codes, np.zeros(4))
+    made = finishing.mended(constraints.spec, codes, np.zeros(4))
     moved = made.codes != codes
     moved[3, at["children"]] = False  # null is not equal to itself
     assert [np.flatnonzero(line).tolist() for line in moved] == [

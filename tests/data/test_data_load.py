@@ -56,34 +56,35 @@ def test_digits_enlarged():
 
 
 @pytest.fixture(scope="module")
-def drawn():
+def data_set():
     with cpu_limit.at_most(15):
         return load("glyphs")
 
 
-def test_glyphs_are_complete_and_frozen(drawn):
-    assert drawn.spec == ImageSpec(12, 12, 1, 10) and drawn.name == "glyphs"
-    assert drawn.x_train.shape == (30000, 12, 12, 1) and drawn.x_test.shape == (6000, 12, 12, 1)
-    assert (drawn.x_train.dtype, drawn.y_train.dtype) == (np.uint8, np.int32)
-    assert np.bincount(drawn.y_train).tolist() == [3000] * 10
-    assert np.bincount(drawn.y_test).tolist() == [600] * 10
-    assert len(np.unique(drawn.y_train[:100])) == 10  # shuffled
-    for array in (drawn.x_train, drawn.y_train, drawn.x_test, drawn.y_test):
+def test_glyphs_are_complete_and_frozen(data_set):
+    assert data_set.spec == ImageSpec(12, 12, 1, 10) and data_set.name == "glyphs"
+    assert data_set.x_train.shape == (30000, 12, 12, 1)
+    assert data_set.x_test.shape == (6000, 12, 12, 1)
+    assert (data_set.x_train.dtype, data_set.y_train.dtype) == (np.uint8, np.int32)
+    assert np.bincount(data_set.y_train).tolist() == [3000] * 10
+    assert np.bincount(data_set.y_test).tolist() == [600] * 10
+    assert len(np.unique(data_set.y_train[:100])) == 10  # shuffled
+    for array in (data_set.x_train, data_set.y_train, data_set.x_test, data_set.y_test):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0
 
 
-def test_glyphs_fill_the_frame(drawn):
+def test_glyphs_fill_the_frame(data_set):
     """White strokes on black, none faint, no digit small or cut off by much."""
-    assert drawn.x_train.max((1, 2, 3)).min() > 128
-    inked = drawn.x_train[..., 0] > 64
+    assert data_set.x_train.max((1, 2, 3)).min() > 128
+    inked = data_set.x_train[..., 0] > 64
     extent = np.maximum(inked.any(1).sum(1), inked.any(2).sum(1))
     assert extent.min() >= 7 and np.median(extent) >= 9
-    assert 20 < drawn.x_train.mean() < 80
+    assert 20 < data_set.x_train.mean() < 80
 
 
-def test_glyph_labels_match_pictures(drawn):
-    assert centroid_accuracy(drawn) > 0.6
+def test_glyph_labels_match_pictures(data_set):
+    assert centroid_accuracy(data_set) > 0.6
 
 
 def test_glyphs_are_deterministic():

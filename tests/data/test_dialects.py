@@ -45,10 +45,10 @@ def test_a_draft_tells_how_the_file_is_written(read, encoding):
     with pytest.raises(UserError):
         read(TEXT.encode(encoding))
     schema_command.command(["a.csv", "--label", "y", "--out", "d.yaml"])
-    told = schema.read("d.yaml")
-    assert told.dialect.separator == "semicolon"
-    assert codecs.lookup(told.dialect.encoding).name in encoding
-    assert [column.name for column in told.spec.columns] == ["caf\u00e9", "b"]
+    loaded = schema.read("d.yaml")
+    assert loaded.dialect.separator == "semicolon"
+    assert codecs.lookup(loaded.dialect.encoding).name in encoding
+    assert [column.name for column in loaded.spec.columns] == ["caf\u00e9", "b"]
     assert len(load("csv:a.csv", schema="d.yaml").y_train) == 2
 
 

@@ -89,20 +89,20 @@ def test_bounds_of_dates_and_amounts_are_bought(drafted, monkeypatch):
             text = f"{text[:start]}    {key}: private{text[end:]}"
         assert {"min", "max"} <= set(made)
     (drafted / "p.yaml").write_text(text)
-    asked = []
+    questions = []
 
     def bounds(values, epsilon, bits):
         codes = schema_queries.unseal(values)
-        asked.append(codes)
-        return np.nanmin(codes) - 0.4, np.nanmax(codes) + 1e12 * (len(asked) == 1) + 0.004
+        questions.append(codes)
+        return np.nanmin(codes) - 0.4, np.nanmax(codes) + 1e12 * (len(questions) == 1) + 0.004
 
     monkeypatch.setattr(schema_purchase.schema_queries, "bounds", bounds)
     schema_command.command(["a.csv", "--schema", "p.yaml", "--schema-epsilon", "1", "--out",
                             "b.yaml"])
     made = {column.name: column for column in schema.read("b.yaml").spec.columns}
     texts = yaml_text.document("b.yaml")["columns"]
-    assert asked[0].min() == made["iso"].low + 1 and texts["iso"]["max"] == "9999-12-31"
+    assert questions[0].min() == made["iso"].low + 1 and texts["iso"]["max"] == "9999-12-31"
     assert (texts["clock"]["min"], texts["clock"]["max"]) == ("00:00", "23:59")
     assert texts["took"]["min"] == "-0:01" and texts["price"]["max"] == "69.26"
-    assert np.isnan(asked[5]).sum() == 2 * N / 5  # special values have no part in the bounds
+    assert np.isnan(questions[5]).sum() == 2 * N / 5  # special values have no part in the bounds
     assert not load("csv:a.csv", schema="b.yaml").private_notes

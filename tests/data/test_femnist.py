@@ -19,8 +19,8 @@ def write(path, writers=WRITERS, **change):
         for name, labels in writers.items():
             pixels = np.ones((len(labels), 28, 28), np.float32)
             pixels[:, 0, 0] -= np.array(labels) / 255
-            held = {"pixels": pixels, "label": np.array(labels, np.int32)} | change
-            for key, value in held.items():
+            arrays = {"pixels": pixels, "label": np.array(labels, np.int32)} | change
+            for key, value in arrays.items():
                 file.create_dataset(f"examples/{name}/{key}", data=value)
     return path
 

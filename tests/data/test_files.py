@@ -177,7 +177,7 @@ def test_another_run_may_finish_first(root, many, tmp_path):
 
 @pytest.mark.parametrize("large", [False, True])
 def test_skip_bad(root, large, monkeypatch, tmp_path):
-    """What cannot be decoded leaves an empty slot, and only the data holder is told."""
+    """An image that cannot be decoded leaves an empty slot, and only the data holder is told."""
     if large:
         monkeypatch.setattr(files, "MANY", 10)
         monkeypatch.setenv("DPGEN_CACHE", str(tmp_path / "cache"))

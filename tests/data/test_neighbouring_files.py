@@ -26,11 +26,11 @@ N = 12
 
 
 def public(data):
-    """What a run writes down at its start, in bytes."""
-    asked = runs.asked(None)
+    """The bytes that a run writes down at its start."""
+    request = runs.request(None)
     who = Protected("record", {"records": len(data.y_train)}, data.notes,
                     tuple(part.what for part in data.uncovered))
-    return json.dumps([planning.public_config(asked, asked.config, data, who), data.notes])
+    return json.dumps([planning.public_config(request, request.config, data, who), data.notes])
 
 
 def draw(path, value=90, mode="L", size=(8, 8)):
@@ -218,7 +218,7 @@ def test_one_record_changes_nothing_public(tmp_path, monkeypatch, make, options,
     assert len(changed) == 1
 
 
-def test_what_of_a_single_record_is_told_apart_is_listed(tmp_path):
+def test_what_is_made_public_of_single_records_is_listed(tmp_path):
     """The two attacks on an undeclared schema: each entry names the option that ends it."""
     spec = folder(tmp_path)
     data = load(spec)

@@ -110,8 +110,8 @@ def test_a_whole_record_in_other_words(read):
 
 def test_counts_of_what_was_changed_never_leave_the_private_notes(read):
     data = read(with_cell(0, "age", "1000"))
-    told = with_cell(0, "job", "astronaut")
-    assert "clipped" in str(data.private_notes) and "other" in str(read(told).private_notes)
+    clipped = with_cell(0, "job", "astronaut")
+    assert "clipped" in str(data.private_notes) and "other" in str(read(clipped).private_notes)
     assert all(word not in str(public(data)) for word in ("clipped", "no rows", "astronaut"))
 
 

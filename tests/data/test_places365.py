@@ -38,14 +38,14 @@ def flat(tmp_path):
 @pytest.fixture(params=[("data_256", "val_256"), ("data_large_standard", "val_large")])
 def official(tmp_path, request):
     root, (train, val) = tmp_path / "places", request.param
-    rows, held = [], []
+    rows, held_out = [], []
     for k, name in enumerate(CATEGORIES):
         draw(root / f"{train}{name}" / "00000001.jpg", 40 * (k + 1))
         draw(root / val / f"Places365_val_{k:08d}.jpg", 40 * (k + 1) + 10)
         rows.append(f"{name}/00000001.jpg {k}")
-        held.append(f"Places365_val_{k:08d}.jpg {k}")
+        held_out.append(f"Places365_val_{k:08d}.jpg {k}")
     names = [f"{name} {k}" for k, name in enumerate(CATEGORIES)]
-    for file, lines in (("categories_places365.txt", names), ("places365_val.txt", held),
+    for file, lines in (("categories_places365.txt", names), ("places365_val.txt", held_out),
                         ("places365_train_standard.txt", rows)):
         (root / file).write_text("\n".join(lines) + "\n")
     return root

@@ -1,4 +1,4 @@
-"""What presets state of their data, against the loaders; and how a preset's data set is read."""
+"""The statements of presets about their data, against the loaders; and how such data are read."""
 
 import dataclasses
 import math
@@ -138,17 +138,17 @@ def options_of(*words):
 
 
 def test_a_preset_asks_for_its_size_and_label():
-    asked = options_of("--preset", "gender-s-eps1", "--dataset", "celeba:X")
-    assert asked == DataOptions(image_size=32, attribute="gender", resize="stretch",
-                                split="train+val")
-    asked = options_of("--preset=hair-eps1", "--dataset=celeba:X", "--image-size", "32", "--split",
-                       "train")
-    assert (asked.image_size, asked.attribute, asked.split) == (32, "hair", "train")
+    parsed = options_of("--preset", "gender-s-eps1", "--dataset", "celeba:X")
+    assert parsed == DataOptions(image_size=32, attribute="gender", resize="stretch",
+                                  split="train+val")
+    parsed = options_of("--preset=hair-eps1", "--dataset=celeba:X", "--image-size", "32", "--split",
+                         "train")
+    assert (parsed.image_size, parsed.attribute, parsed.split) == (32, "hair", "train")
     assert options_of("--dataset", "celeba:X") == DataOptions()
     for dataset in ("idx:X", "npz:X", "folder:X", "unknown:X"):
         assert options_of("--preset", "gender-s-eps1", "--dataset", dataset) == DataOptions()
-    asked = options_of("--preset", "mnist-eps1", "--dataset", "places365:X")
-    assert asked == DataOptions(image_size=28)
+    parsed = options_of("--preset", "mnist-eps1", "--dataset", "places365:X")
+    assert parsed == DataOptions(image_size=28)
     assert options_of("--preset", "table", "--dataset", "celeba:X") == DataOptions()
 
 
@@ -211,8 +211,8 @@ def test_every_system_trains_on_faces(method, roots, tmp_path):
     assert release.sample(3)[0].shape == (3, 32, 32, 3)
     args = evaluate.Evaluate(run, evaluate.Evaluation(), DataOptions(), roots["celeba"])
     tested = evaluate._held_out(args, release, run)
-    asked = preset_of(method, eps10(method, start)).options
-    assert tested.options == {"kind": "celeba", "image_size": 32, **asked}
+    options = preset_of(method, eps10(method, start)).options
+    assert tested.options == {"kind": "celeba", "image_size": 32, **options}
     assert len(tested.y_train) == (12 if start == "gender" else 16) and len(tested.y_test) == 4
     args = dataclasses.replace(args, data=DataOptions(resize="crop"))
     assert evaluate._held_out(args, release, run).options["resize"] == "crop"

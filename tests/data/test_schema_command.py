@@ -37,21 +37,21 @@ def run(tmp_path, monkeypatch):
 @pytest.fixture
 def fake(monkeypatch):
     """Queries that answer without noise, and what they were asked."""
-    asked = []
+    questions = []
 
     def bounds(values, epsilon, bits):
         assert isinstance(values, Private) and bits.label == "os-entropy"
-        asked.append(("bounds", epsilon, unseal(values)))
+        questions.append(("bounds", epsilon, unseal(values)))
         return np.nanmin(unseal(values)) - 0.5, np.nanmax(unseal(values)) + 0.5
 
     def categories(values, epsilon, delta, bits):
         assert isinstance(values, Private) and bits.label == "os-entropy"
-        asked.append(("categories", epsilon, delta, unseal(values)))
+        questions.append(("categories", epsilon, delta, unseal(values)))
         return tuple(sorted({text for text in unseal(values) if text and len(text) < 5}))
 
     monkeypatch.setattr(schema_purchase.schema_queries, "bounds", bounds)
     monkeypatch.setattr(schema_purchase.schema_queries, "categories", categories)
-    return asked
+    return questions
 
 
 def draft(run, path, *changes):
@@ -69,9 +69,10 @@ def draft(run, path, *changes):
 
 def test_a_draft_loads_and_says_what_it_read(run, tmp_path):
     said = run("--label", "Class", "--out", "s.yaml")
-    held = schema.read("s.yaml")
+    drafted = schema.read("s.yaml")
+    columns = (*drafted.spec.columns, drafted.spec.label)
     kinds = {column.name: (column.kind, column.low, column.high, column.categories,
-                           column.nullable) for column in (*held.spec.columns, held.spec.label)}
+                           column.nullable) for column in columns}
     assert kinds == {
         "n": ("integer", -1, 4, (), False), "x": ("continuous", 0.5, 2.5, (), True),
         "job": ("categorical", 0, 0, ("a: b", "cafe\u0301 \U0001f600", "cook"), True),
@@ -81,11 +82,11 @@ def test_a_draft_loads_and_says_what_it_read(run, tmp_path):
             "bounds of n, x, big read from private data",
             "nullability of n, x, job, big read from private data",
             "categories of job, Class read from private data"]
-    assert [entry.what for entry in held.uncovered] == what and not held.notes
+    assert [entry.what for entry in drafted.uncovered] == what and not drafted.notes
     assert [line for line in said if line.startswith("note")] == [
         f"note: not covered by epsilon: {line}" for line in what]
     data = load("csv:d.csv", schema="s.yaml")
-    assert data.uncovered == held.uncovered and len(data.notes) == 1 and not data.private_notes
+    assert data.uncovered == drafted.uncovered and len(data.notes) == 1 and not data.private_notes
 
 
 def test_every_entry_that_was_read_has_a_comment_beside_it(run, tmp_path):
@@ -157,16 +158,17 @@ def test_private_entries_are_bought(run, fake, tmp_path):
     np.testing.assert_array_equal(fake[1][2], [0.5, np.nan, 2.5, 1])
     assert fake[2][2:] == (1e-6, ["cook", "a: b", None, "cafe\u0301 \U0001f600"])
 
-    held = schema.read("f.yaml")
-    columns = {column.name: column for column in held.spec.columns}
+    loaded = schema.read("f.yaml")
+    columns = {column.name: column for column in loaded.spec.columns}
     assert (columns["n"].kind, columns["n"].low, columns["n"].high) == ("integer", -2, 5)
     assert (columns["x"].low, columns["x"].high) == (0.0, 3.0)
-    assert columns["job"].categories == ("a: b", "cook", "other") and held.others["job"] == "other"
-    assert held.notes == (
+    assert columns["job"].categories == ("a: b", "cook", "other")
+    assert loaded.others["job"] == "other"
+    assert loaded.notes == (
         "bought under differential privacy on the same records: bounds of n, x",
         "bought under differential privacy on the same records: categories of job")
     assert not any("bounds of n" in entry.what or "of job, Class" in entry.what
-                   for entry in held.uncovered)
+                   for entry in loaded.uncovered)
 
     events = side_releases.purchases(load("csv:d.csv", schema="f.yaml").bought)
     epsilon = 0.6 / 3
@@ -184,9 +186,9 @@ def test_two_rounds_add_up(run, fake, tmp_path):
     (tmp_path / "f.yaml").write_text(text, encoding="utf-8")
     run("--schema", "f.yaml", "--schema-epsilon", "0.2", "--schema-delta", "1e-7",
         "--out", "g.yaml")
-    held = schema.read("g.yaml")
-    assert [row["epsilon"] for row in held.bought] == [0.1, 0.2]
-    assert held.spec.label.categories == ("9", "10") and not held.others
+    loaded = schema.read("g.yaml")
+    assert [row["epsilon"] for row in loaded.bought] == [0.1, 0.2]
+    assert loaded.spec.label.categories == ("9", "10") and not loaded.others
 
 
 def test_the_real_queries(run, tmp_path):

@@ -108,16 +108,16 @@ def test_what_the_encoded_table_would_take_is_said(place):
 def test_reading_takes_no_more_than_the_estimate(place, row):
     """Which a run is refused by: so it must not be too low, nor many times too high."""
     (place / "b.csv").write_text("a,y\n" + f"{row}\n" * 20_000)
-    told = []
+    logged = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(reading, "require_memory", lambda what, needed: told.append(needed))
+        patched.setattr(reading, "require_memory", lambda what, needed: logged.append(needed))
         tracemalloc.start()
         try:
             tables.read(place / "b.csv")
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-    assert peak <= told[0] <= 4 * peak
+    assert peak <= logged[0] <= 4 * peak
 
 
 # --- files that never end
@@ -199,7 +199,7 @@ class Text(str):
 
 
 def document(columns: int, categories: int) -> dict:
-    """Of unequal texts, whose comparisons are counted."""
+    """A schema of unequal texts, whose comparisons are counted."""
     names = [Text(f"c{i}") for i in range(columns)]
     texts = [Text(f"v{i}") for i in range(categories)]
     made = {name: {"kind": "categorical", "categories": list(texts), "other": texts[0]}

@@ -42,7 +42,7 @@ def test_settings_are_those_of_the_published_code():
 
 @pytest.mark.parametrize("name", USABLE)
 def test_bars_are_learned_repeatably_and_noise_is_not(name):
-    """Of four classes AdaBoost, whose members tell two apart, learns only something."""
+    """AdaBoost, whose members tell two classes apart, learns only something of four."""
     two = accuracy(name, bars(300, classes=2), bars(300, seed=9, classes=2))
     train, test = bars(400), bars(300, seed=9)
     four = accuracy(name, train, test)

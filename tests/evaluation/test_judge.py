@@ -59,7 +59,7 @@ def test_bytes_and_floats_are_the_same_image(judge):
     np.testing.assert_allclose(judge.see(x)[0], judge.see(x / np.float32(255))[0], atol=1e-4)
 
 
-def test_the_seed_decides_everything_and_progress_is_told(judge):
+def test_the_seed_decides_everything_and_progress_is_logged(judge):
     lines = []
     again = j.train(bars(900), bars(200, 1), QUICK, log=lines.append)
     jax.tree.map(np.testing.assert_array_equal, again.params, judge.params)

@@ -107,7 +107,7 @@ def test_a_seed_decides_the_weights():
                               other["params"]["Dense_0"]["kernel"])
 
 
-def test_predictions_do_not_depend_on_how_many_are_asked_for():
+def test_predictions_do_not_depend_on_how_many_are_requested():
     x, y = bars(n.CHUNK + 44)
     params = n.fit_classifier(MLP(4), x, y, QUICK, 0)
     predicted = n.predict(MLP(4), params, x)

@@ -90,7 +90,7 @@ def test_a_real_part_is_trained_on_once_a_seed(monkeypatch, test_images):
                          "seed 1 of 2: lda on 180 real images"] and len(lines) == 10
 
 
-def test_nothing_is_trained_for_a_task_that_was_not_asked_for(monkeypatch, test_images):
+def test_nothing_is_trained_for_a_task_that_was_not_requested(monkeypatch, test_images):
     calls = []
     train = u.train
     monkeypatch.setattr(u, "train", lambda *a: calls.append(a) or train(*a))
@@ -229,7 +229,7 @@ def test_options_that_cannot_be_are_refused(options, message, test_images):
         evaluate(bars(20), test_images, **options)
 
 
-def test_a_missing_xgboost_is_left_out_unless_it_was_asked_for(monkeypatch, test_images):
+def test_a_missing_xgboost_is_left_out_unless_it_was_requested(monkeypatch, test_images):
     monkeypatch.setattr(classical, "installed", lambda name: name != "xgboost")
     setting = dataclasses.replace(QUICK, classifiers=("lda", "xgboost"))
     out = evaluate(bars(60), test_images, setting=setting)

@@ -46,7 +46,7 @@ def config(**fields) -> gswgan.Config:
         "critic": CriticNet(2), "warm_generator": ResNetNet(2, 2)} | fields)
 
 
-def asked(out: Path, **fields) -> Request:
+def request(out: Path, **fields) -> Request:
     return Request("gswgan", "glyphs", config(**fields), BUDGET, Runtime(devices=1, chunk=1), out,
                    False, SEED)
 
@@ -87,9 +87,9 @@ def method(clients: int = CLIENTS, n_cohorts: int = 1, sigma: float = SIGMA) -> 
 
 
 def join(root: Path, number: int = 0, *, budget: Budget = BUDGET, seed: int | None = SEED,
-         data: Dataset | None = None, terms: Terms = TERMS, held: Method | None = None) -> Client:
+         data: Dataset | None = None, terms: Terms = TERMS, built: Method | None = None) -> Client:
     return open_client(root / f"client-{number}", terms, data or records(number, adversary.SPEC),
-                       budget, number=number, seed=seed, method=held or method())
+                       budget, number=number, seed=seed, method=built or method())
 
 
 @functools.cache
@@ -111,13 +111,13 @@ class Together:
     def __init__(self, clients: Sequence[Client], spoil: Callable = lambda client, turn, v: v):
         self.clients, self.spoil = {c.number: c for c in clients}, spoil
         self.sent = self.received = 0
-        self.asked: list[tuple[int, list[int]]] = []
+        self.questions: list[tuple[int, list[int]]] = []
 
     def members(self) -> set[int]:
         return set(self.clients)
 
     def ask(self, question: Question, clients: Sequence[int]) -> list[Reply]:
-        self.asked.append((question.round, list(clients)))
+        self.questions.append((question.round, list(clients)))
         replies = []
         for number in clients:
             client = self.clients[number]
@@ -136,12 +136,12 @@ class Together:
 
 
 def train(path: Path, exchange: Together, *, steps: int = STEPS, budget: Budget = OPEN,
-          held: Method | None = None, said: list | None = None, **options):
+          built: Method | None = None, said: list | None = None, **options):
     """`rounds.train` with a ledger of its own: (state, rows of metrics, ledger, closed)."""
     rows: list[dict] = []
-    held = held or method()
+    built = built or method()
     with new_ledger(path, budget) as ledger:
-        state = rounds.train(TERMS, held, rounds.initial_state(held, SEED), ledger, exchange,
+        state = rounds.train(TERMS, built, rounds.initial_state(built, SEED), ledger, exchange,
                              steps=steps, on_round=lambda state, row: rows.append(row),
                              log=(said if said is not None else []).append, **options)
     return state, rows, ledger

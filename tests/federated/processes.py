@@ -36,8 +36,8 @@ def certificates(folder: Path) -> None:
                 .not_valid_after(now + datetime.timedelta(days=1))
                 .add_extension(extension, critical).sign(keys[0], hashes.SHA256()))
 
-    def write(name, held):
-        (folder / name).write_bytes(held)
+    def write(name, content):
+        (folder / name).write_bytes(content)
 
     pem = serialization.Encoding.PEM
     address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(LOCALHOST))])

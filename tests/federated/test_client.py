@@ -55,7 +55,7 @@ def test_noise_is_the_clients_own(tmp_path, monkeypatch):
     assert np.abs(message).max() == 1 and (np.abs(message).sum(1) == adversary.TOP_K).all()
 
 
-def test_a_turn_asked_again_is_answered_from_memory(tmp_path):
+def test_a_query_sent_again_is_answered_from_memory(tmp_path):
     with fed.join(tmp_path, seed=None) as client:
         first = client.answer(fed.question(0)).copy()
         state, lines = remembered(client), client.ledger.n_lines
@@ -133,16 +133,16 @@ def test_the_clients_own_budget_decides(tmp_path):
 
 def test_terms_without_noise_are_never_answered(tmp_path):
     quiet = dataclasses.replace(fed.method().mechanism, noise=NoNoise())
-    held = dataclasses.replace(fed.method(), mechanism=quiet)
-    with fed.join(tmp_path, held=held) as client, pytest.raises(BudgetExceeded, match="inf"):
+    built = dataclasses.replace(fed.method(), mechanism=quiet)
+    with fed.join(tmp_path, built=built) as client, pytest.raises(BudgetExceeded, match="inf"):
         client.answer(fed.question(0))
 
 
 def test_noise_at_the_server_is_refused(tmp_path):
-    held = adversary.build()
-    assert isinstance(held.mechanism, SumMechanism)
+    mechanism = adversary.build()
+    assert isinstance(mechanism.mechanism, SumMechanism)
     with pytest.raises(UserError, match="add noise at the server"):
-        fed.join(tmp_path, held=held)
+        fed.join(tmp_path, built=mechanism)
     assert not (tmp_path / "client-0").exists()
 
 
@@ -282,16 +282,16 @@ def test_spent_budget_is_not_forgotten(tmp_path):
 
 def test_a_refusal_says_nothing_of_the_records(tmp_path, monkeypatch, caplog):
     with fed.join(tmp_path, budget=Budget(0.01, 1e-5)) as client:
-        asked = fed.question(0)
-        about = {"turn": 0, "step": 0, "terms": asked.terms}
-        said, arrays = client.reply(about, asked.arrays)
+        question = fed.question(0)
+        about = {"turn": 0, "step": 0, "terms": question.terms}
+        said, arrays = client.reply(about, question.arrays)
         assert said["refused"] == "no budget" and not arrays
 
         def leak(*_):
             raise RuntimeError("record 17 is of class 2")
 
         monkeypatch.setattr(client, "_checked", leak)
-        said, arrays = client.reply(about, asked.arrays)
+        said, arrays = client.reply(about, question.arrays)
         assert said["refused"] == "refused" and not arrays and "17" not in str(said)
         assert "record 17" in caplog.text  # the data holder's own output
         said, arrays = client.reply({"turn": 0, "terms": "x"}, {})

@@ -31,14 +31,14 @@ SIZES = (12, 5, 1, 20)
 TERMS = Terms("fedavg_gan", CONFIG, fed.SPEC)
 
 
-def asked(out):
-    return dataclasses.replace(fed.asked(out), method="fedavg_gan", config=CONFIG)
+def request(out):
+    return dataclasses.replace(fed.request(out), method="fedavg_gan", config=CONFIG)
 
 
 def carried(about, arrays):
     """A message's arrays as they come out of Flower's records."""
-    held = flower_client.content(about, dict(arrays))
-    return {name: array.numpy() for name, array in held["arrays"].items()}
+    content = flower_client.content(about, dict(arrays))
+    return {name: array.numpy() for name, array in content["arrays"].items()}
 
 
 class ThroughFlower(fed.Together):
@@ -56,7 +56,7 @@ def test_both_ways_release_the_same(tmp_path):
         parts[0], x_train=np.concatenate([p.x_train for p in parts]),
         y_train=np.concatenate([p.y_train for p in parts]),
         clients=np.repeat(np.arange(len(SIZES)), SIZES).astype(np.int32))
-    central = lifecycle.run(asked(tmp_path / "central"), together, lambda line: None)
+    central = lifecycle.run(request(tmp_path / "central"), together, lambda line: None)
     method = TERMS.build()
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(open_client(
@@ -64,9 +64,9 @@ def test_both_ways_release_the_same(tmp_path):
             method=method)) for i, data in enumerate(parts)]
         exchange = ThroughFlower(clients, spoil=lambda client, turn, values: carried(
             {"turn": turn}, {"values": values})["values"])
-        federated = server.run(asked(tmp_path / "federated"), fed.SPEC, exchange,
+        federated = server.run(request(tmp_path / "federated"), fed.SPEC, exchange,
                                lambda line: None)
-        assert exchange.asked == [(0, [0, 2]), (1, [1, 3]), (2, [0, 2]), (3, [1, 3])]
+        assert exchange.questions == [(0, [0, 2]), (1, [1, 3]), (2, [0, 2]), (3, [1, 3])]
         assert [c.ledger.steps_charged for c in clients] == [2] * 4
     # Generators of two programs round differently, which their first steps of Adam amplify: what is
     # equal is what was released, noise of equal bits included.

@@ -23,8 +23,8 @@ def app(tmp_path, *flags):
 
 
 def test_the_app_holds_the_terms(tmp_path, capsys):
-    held = tomllib.loads((app(tmp_path) / "pyproject.toml").read_text())
-    options = held["tool"]["flwr"]["app"]["config"]
+    project = tomllib.loads((app(tmp_path) / "pyproject.toml").read_text())
+    options = project["tool"]["flwr"]["app"]["config"]
     terms = join.terms_of(tmp_path / "app")
     assert terms == Terms.from_text(options["terms"]) and terms.spec == ImageSpec(8, 8, 1, 3)
     assert terms.config.federated and terms.config.critics == 3 and terms.config.sigma > 0
@@ -59,8 +59,8 @@ def test_terms_that_cannot_be(tmp_path, words, error, message):
 
 
 def test_without_a_budget_the_app_says_so(tmp_path):
-    held = tomllib.loads((app(tmp_path, "--epsilon", "inf") / "pyproject.toml").read_text())
-    assert held["tool"]["flwr"]["app"]["config"]["epsilon"] == float("inf")
+    project = tomllib.loads((app(tmp_path, "--epsilon", "inf") / "pyproject.toml").read_text())
+    assert project["tool"]["flwr"]["app"]["config"]["epsilon"] == float("inf")
     assert join.terms_of(tmp_path / "app").config.sigma == 0
 
 

@@ -39,20 +39,20 @@ def together():
 
 def test_both_ways_give_the_same_generator(tmp_path):
     central = lifecycle.run(
-        fed.asked(tmp_path / "central", **FIELDS), together(), lambda line: None
+        fed.request(tmp_path / "central", **FIELDS), together(), lambda line: None
     )
-    asked, said = fed.asked(tmp_path / "federated", **FIELDS), []
-    terms = server.Terms("gswgan", asked.config, fed.SPEC)
+    request, said = fed.request(tmp_path / "federated", **FIELDS), []
+    terms = server.Terms("gswgan", request.config, fed.SPEC)
     method = terms.build()
     with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(open_client(
+        joined = [stack.enter_context(open_client(
             tmp_path / f"client-{i}", terms, data, fed.BUDGET, number=i, seed=fed.SEED,
             method=method)) for i, data in enumerate(clients())]
-        federated = server.run(asked, fed.SPEC, fed.Together(held), said.append)
-        finished = dataclasses.replace(asked, resume=True)  # nothing is asked any more
-        assert fed.same(server.run(finished, fed.SPEC, fed.Together(held), said.append).model,
+        federated = server.run(request, fed.SPEC, fed.Together(joined), said.append)
+        finished = dataclasses.replace(request, resume=True)  # nothing is asked any more
+        assert fed.same(server.run(finished, fed.SPEC, fed.Together(joined), said.append).model,
                         federated.model)
-        assert [c.ledger.steps_charged for c in held] == [2] * 4
+        assert [c.ledger.steps_charged for c in joined] == [2] * 4
     assert fed.same(federated.model, central.model)
     for name in ("epsilon", "delta", "relation", "unit", "events", "steps", "noise_source",
                  "clients"):
@@ -66,10 +66,10 @@ def test_both_ways_give_the_same_generator(tmp_path):
     assert said[-1].startswith("release: ") and "unit client" in said[-1]
 
     with pytest.raises(UserError, match="holds a run"):
-        server.run(asked, fed.SPEC, fed.Together(held))
+        server.run(request, fed.SPEC, fed.Together(joined))
     other = dataclasses.replace(finished, budget=fed.OPEN)
     with pytest.raises(UserError, match="budget.epsilon was 8.0, now inf"):
-        server.run(other, fed.SPEC, fed.Together(held))
+        server.run(other, fed.SPEC, fed.Together(joined))
 
 
 def test_a_warm_start_is_the_same_too(tmp_path):
@@ -91,7 +91,7 @@ def test_a_warm_start_is_the_same_too(tmp_path):
     *_, (units, _) = pretrain(method, cold, placed, layout)
     (stacked,) = packing.blocks(units, layout, 3)
     for i in range(3):
-        with fed.join(tmp_path, i, held=method, data=data[i]) as client:
+        with fed.join(tmp_path, i, built=method, data=data[i]) as client:
             own = jax.tree.map(lambda a, i=i: a[i], stacked)
             assert fed.same(client._memory.unit, own)
             assert client.ledger.steps_charged == 0
@@ -99,12 +99,12 @@ def test_a_warm_start_is_the_same_too(tmp_path):
 
 def test_a_federation_of_one_is_refused(tmp_path):
     with pytest.raises(UserError, match="at least 2 are needed"):
-        server.run(fed.asked(tmp_path / "run", critics=1), fed.SPEC, fed.Together([]))
+        server.run(fed.request(tmp_path / "run", critics=1), fed.SPEC, fed.Together([]))
     with pytest.raises(UserError, match="0 clients have joined; at least 2 of 3 must"):
-        server.run(fed.asked(tmp_path / "run"), fed.SPEC, fed.Together([]))
+        server.run(fed.request(tmp_path / "run"), fed.SPEC, fed.Together([]))
     assert not (tmp_path / "run").exists()
 
 
 def test_terms_that_leave_the_clients_bare_are_refused(tmp_path):
     with pytest.raises(UserError, match="a federation needs --federated"):
-        server.run(fed.asked(tmp_path / "run", federated=False), fed.SPEC, fed.Together([]))
+        server.run(fed.request(tmp_path / "run", federated=False), fed.SPEC, fed.Together([]))

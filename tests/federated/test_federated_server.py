@@ -88,9 +88,10 @@ def test_every_answer_of_a_client_is_sound(joined):
 def test_a_client_counts_once(joined):
     reply = Reply(1, 0, good(), "os-entropy")
     said = []
-    held = rounds.sound([reply, Reply(1, 0, good(2), "os-entropy")], fed.question(0), [0, 1],
-                        fed.method().mechanism, said.append)
-    assert held == {1: reply} and said == ["round 0: the answer of client 1 is its second; dropped"]
+    accepted = rounds.sound([reply, Reply(1, 0, good(2), "os-entropy")], fed.question(0), [0, 1],
+                            fed.method().mechanism, said.append)
+    assert accepted == {1: reply}
+    assert said == ["round 0: the answer of client 1 is its second; dropped"]
 
 
 def test_the_mean_is_over_those_who_answered():
@@ -141,23 +142,23 @@ def test_the_servers_ledger_stops_the_run(tmp_path, joined):
     exchange = fed.Together(joined(budget=fed.OPEN))
     state, rows, ledger = fed.train(tmp_path / "ledger", exchange, steps=6,
                                     budget=Budget(1.5, 1e-5))
-    assert 0 < state.step == len(exchange.asked) < 6
+    assert 0 < state.step == len(exchange.questions) < 6
     assert ledger.epsilon() <= 1.5 and rows[-1]["asked"] == 3
 
 
 def test_a_rotation_asks_one_group_a_turn(tmp_path, joined):
     """4 clients in 2 groups: turn t asks those with u mod 2 = t mod 2, and charges every second."""
-    held = fed.method(clients=4, n_cohorts=2)
-    clients = joined(4, held=held)
+    rotating = fed.method(clients=4, n_cohorts=2)
+    clients = joined(4, built=rotating)
     exchange = fed.Together(clients, lambda c, t, v: None if t == 1 else v)
-    state, rows, ledger = fed.train(tmp_path / "ledger", exchange, held=held)
-    assert exchange.asked == [(0, [0, 2]), (1, [1, 3]), (2, [0, 2]), (3, [1, 3]), (4, [0, 2])]
+    state, rows, ledger = fed.train(tmp_path / "ledger", exchange, built=rotating)
+    assert exchange.questions == [(0, [0, 2]), (1, [1, 3]), (2, [0, 2]), (3, [1, 3]), (4, [0, 2])]
     assert [row["asked"] for row in rows] == [2] * 5 and state.step == 4
     assert [c.ledger.steps_charged for c in clients] == [3, 2, 3, 2]
     assert ledger.spent() == ((VISIT[0][0], 3),)  # of the most visited client
 
 
-def test_who_is_due_when_a_client_is_away():
+def test_the_cohort_when_a_client_is_away():
     mechanism = fed.method(clients=5, n_cohorts=2).mechanism
     assert rounds.queried_clients(mechanism, 0, {0, 1, 2, 4}) == [0, 2, 4]
     assert rounds.queried_clients(mechanism, 3, {0, 1, 2, 4}) == [1]
@@ -167,8 +168,8 @@ def test_who_is_due_when_a_client_is_away():
 def test_bytes_are_counted_each_turn(tmp_path, joined):
     exchange = fed.Together(joined(), lambda c, t, v: None if (c, t) == (0, 1) else v)
     _, rows, _ = fed.train(tmp_path / "ledger", exchange)
-    asked = sum(array.nbytes for array in fed.question(0).arrays.values())
-    assert [row["bytes_sent"] for row in rows] == [3 * asked] * 4
+    query_bytes = sum(array.nbytes for array in fed.question(0).arrays.values())
+    assert [row["bytes_sent"] for row in rows] == [3 * query_bytes] * 4
     assert [row["bytes_received"] for row in rows] == [4 * 32 * n for n in (3, 2, 3, 3)]
 
 
@@ -194,7 +195,7 @@ def test_a_server_that_was_stopped_goes_on(tmp_path, joined):
         assert fed.same(state.public.seen[:2], whole.public.seen[:2])
         state = rounds.train(fed.TERMS, fed.method(), state, ledger, exchange, steps=3, log=print,
                              on_round=lambda state, row: None)
-        assert state.step == 3 and exchange.asked[-1][0] == 3 and ledger.steps_charged == 4
+        assert state.step == 3 and exchange.questions[-1][0] == 3 and ledger.steps_charged == 4
     assert [client.ledger.steps_charged for client in clients] == [4, 4, 3]
     for client in clients:
         client.close()

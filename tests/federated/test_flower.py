@@ -96,19 +96,19 @@ app = flower_server.app
 def in_process(root, rows):
     """The run's twin: the same answers are lost, and everything else is one process."""
     terms = terms_of(root / "app")
-    heard = {row["turn"]: row["clients"] for row in rows}
+    counted = {row["turn"]: row["clients"] for row in rows}
 
     def spoil(client, turn, values):
-        return values if client in heard[turn] else None
+        return values if client in counted[turn] else None
 
     with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(open_client(
+        clients = [stack.enter_context(open_client(
             root / f"twin-{i}", terms, fed.records(i), fed.BUDGET, number=i, seed=fed.SEED,
             method=terms.build())) for i in range(fed.CLIENTS)]
-        asked = lifecycle.Request(
+        request = lifecycle.Request(
             "gswgan", "federated", terms.config, fed.BUDGET, out=root / "twin", seed=fed.SEED
         )
-        return server.run(asked, fed.SPEC, fed.Together(held, spoil), lambda line: None)
+        return server.run(request, fed.SPEC, fed.Together(clients, spoil), lambda line: None)
 
 
 def listens(federation, number):

@@ -1,5 +1,4 @@
-"""What the server does with nodes and messages, on a grid without network: no word of a node may
-stop it."""
+"""The server with nodes and messages, on a grid without network: no word of a node may stop it."""
 
 import subprocess
 import sys
@@ -67,30 +66,31 @@ def exchange(says=honest, seconds=0.2):
 
 
 def test_clients_join_and_answer():
-    grid, held = exchange()
-    held.gather(5)
-    assert held.members() == {0, 1, 2}
-    sent = held.sent
-    replies = {r.client: r for r in held.ask(fed.question(3), [0, 2])}
+    grid, server = exchange()
+    server.gather(5)
+    assert server.members() == {0, 1, 2}
+    sent = server.sent
+    replies = {r.client: r for r in server.ask(fed.question(3), [0, 2])}
     assert {c: r.round for c, r in replies.items()} == {0: 3, 2: 3}
     assert replies[2].values.dtype == np.int32 and np.all(replies[2].values == 2)
     question = sum(a.nbytes for a in fed.question(3).arrays.values())
-    assert held.sent - sent > 2 * question and held.received > 2 * 4 * 32
+    assert server.sent - sent > 2 * question and server.received > 2 * 4 * 32
 
 
 def test_a_number_belongs_to_the_first_node_while_it_is_there(capsys):
     def twin(node, about, arrays):
         return honest(10 if node == 11 else node, about, arrays)
 
-    grid, held = exchange(twin)
-    held.gather(0.1)
-    assert held.members() == {0, 2} and "client 0, who is there already" in capsys.readouterr().out
+    grid, server = exchange(twin)
+    server.gather(0.1)
+    assert server.members() == {0, 2}
+    assert "client 0, who is there already" in capsys.readouterr().out
     grid.online.discard(10)  # it comes back as another node
     NODES[13] = 0
     try:
         grid.online.add(13)
-        assert held.members() == {0, 2}
-        assert [r.client for r in held.ask(fed.question(0), [0])] == [0]
+        assert server.members() == {0, 2}
+        assert [r.client for r in server.ask(fed.question(0), [0])] == [0]
     finally:
         del NODES[13]
 
@@ -100,30 +100,30 @@ def test_who_does_not_join(capsys):
         return {10: honest(10, about, arrays), 11: RecordDict(),
                 12: RecordDict({"about": ConfigRecord({"terms": "0" * 64, "client": 2})})}[node]
 
-    _, held = exchange(odd)
-    held.gather(0.1)
-    assert held.members() == {0}
+    _, server = exchange(odd)
+    server.gather(0.1)
+    assert server.members() == {0}
     assert "node 12 cannot join yet: " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("first", ["no client", "an error"])
 def test_a_node_without_a_client_is_asked_until_it_has_one(first, monkeypatch, capsys):
     """Its process may be started after the node; until then the server says for whom it waits."""
-    asked = []
+    nodes = []
 
     def late(node, about, arrays):
-        asked.append(node)
-        if node == 11 and asked.count(11) < 3:
+        nodes.append(node)
+        if node == 11 and nodes.count(11) < 3:
             return Error(code=1, reason="") if first == "an error" else flower_client.content(
                 {"turn": 0, "refused": "no client"}, {})
         return honest(node, about, arrays)
 
     monkeypatch.setattr(flower_server, "AGAIN_SECONDS", 0.05)
     monkeypatch.setattr(flower_server, "NEWS_SECONDS", 0.02)
-    _, held = exchange(late)
-    held.gather(1800)
+    _, server = exchange(late)
+    server.gather(1800)
     said = capsys.readouterr().out
-    assert held.members() == {0, 1, 2} and sorted(asked) == [10, 11, 11, 11, 12]
+    assert server.members() == {0, 1, 2} and sorted(nodes) == [10, 11, 11, 11, 12]
     assert "waiting for client 1 of 3" in said and "3 of 3 clients have joined" in said
     assert said.count("node 11 cannot join yet") == (first == "no client")
 
@@ -153,11 +153,11 @@ def test_no_word_of_a_node_stops_the_others(case):
     def says(node, about, arrays):
         return ODD[case](about) if node == 11 and "step" in about else honest(node, about, arrays)
 
-    _, held = exchange(says)
-    held.gather(5)
+    _, server = exchange(says)
+    server.gather(5)
     said = []
     question = fed.question(0)
-    replies = fed.rounds.sound(held.ask(question, [0, 1, 2]), question, [0, 1, 2],
+    replies = fed.rounds.sound(server.ask(question, [0, 1, 2]), question, [0, 1, 2],
                                fed.method().mechanism, said.append)
     assert sorted(replies) == [0, 2] and len(said) == (case not in ("an error", "silence"))
 
@@ -173,10 +173,10 @@ def test_the_relay_holds_nothing_and_passes_everything(tmp_path, monkeypatch):
                                     dict(fed.question(0).arrays))
     message = Message(content, 10, "train")
     message.metadata.__dict__.update(_message_id="m", _run_id=1)
-    heard = []
+    counted = []
 
     def request(path, about, arrays):
-        heard.append((str(path), about, arrays))
+        counted.append((str(path), about, arrays))
         return about | {"client": 0}, {"values": np.ones((4, 8), np.int32)}
 
     def context(**config):
@@ -185,7 +185,7 @@ def test_the_relay_holds_nothing_and_passes_everything(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(wire, "request", request)
         reply = flower_client.relay(message, context(socket="s"))
-    ((path, about, arrays),) = heard
+    ((path, about, arrays),) = counted
     assert path == "s" and about == {"turn": 4, "step": 2, "terms": "t"}
     assert fed.same(arrays, dict(fed.question(0).arrays))
     assert np.all(reply.content["arrays"]["values"].numpy() == 1)

@@ -100,7 +100,7 @@ class Disk:
                         os.close(descriptor)
 
     def _names(self, inode: int) -> Entries:
-        """What lies in a folder now."""
+        """Return the entries of a folder now."""
         with os.scandir(self._kept[inode]) as found:
             return {entry.name: entry.inode() for entry in found if entry.inode() in self._kept}
 
@@ -108,8 +108,8 @@ class Disk:
         return os.pread(self._kept[inode], os.fstat(self._kept[inode]).st_size, 0)
 
     def states(self, draw: Random, most: int) -> list[State]:
-        """What a crash may leave now: all synced, all latest, each file or name alone the other way
-        round, and others at random; up to `most`, each once."""
+        """Return states that a crash may leave: all synced, all latest, each file or name alone the
+        other way round, and others at random; up to `most`, each once."""
         switches = sorted(self._switches(self.place.stat().st_ino, ""))
         alone = [{switch} for switch in switches]
         chosen = itertools.chain([set(), set(switches)], alone, (
@@ -131,7 +131,7 @@ class Disk:
         return self._synced_names.get(inode, {}), self._names(inode)
 
     def _switches(self, inode: int, path: str) -> Iterator[str]:
-        """What a crash may decide one way or the other: "name PATH", "bytes INODE"."""
+        """Yield the choices that a crash may make either way: "name PATH", "bytes INODE"."""
         old, new = self._both(inode)
         for name in old.keys() | new.keys():
             if old.get(name) != new.get(name):

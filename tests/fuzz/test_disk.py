@@ -38,7 +38,7 @@ class Drawing:
     """A ledger's life, and after each change all that a crash may leave."""
 
     def __init__(self, place):
-        self.place, self.drawn, self.states, self.faults = place / "run", 0, 0, []
+        self.place, self.steps_drawn, self.states, self.faults = place / "run", 0, 0, []
         self.place.mkdir(parents=True)
         self.path, self.scratch = self.place / "ledger.jsonl", place / "scratch"
         self.disk = Disk(self.place, self.look)
@@ -47,12 +47,12 @@ class Drawing:
         for state in self.disk.states(Random(self.states), 40):
             self.states += 1
             found = charged(state.get("ledger.jsonl"), self.scratch)
-            if found is not None and found < self.drawn:
-                self.faults.append(f"{self.drawn} drawn, {found} charged: {state}")
+            if found is not None and found < self.steps_drawn:
+                self.faults.append(f"{self.steps_drawn} drawn, {found} charged: {state}")
 
     def visit(self, book, n):
         ticket = book.reserve(block(n), n)
-        self.drawn += n
+        self.steps_drawn += n
         self.look()
         book.settle(ticket, block(n), n)
 
@@ -63,7 +63,7 @@ class Drawing:
                 self.visit(book, 3)
                 self.visit(book, 2)
                 book.reserve(block(4), 4)
-                self.drawn += 4  # and lost
+                self.steps_drawn += 4  # and lost
             with self.path.open("ab") as file:
                 file.write(b'{"events":[')  # a torn line
             with Ledger.open(self.path) as book:
@@ -111,20 +111,20 @@ def test_a_file_of_json_is_old_or_new_and_stays_what_it_became(tmp_path):
 def test_a_run_charges_what_was_drawn_whatever_a_crash_forgets(tmp_path, monkeypatch):
     """The start of a run, three steps and their checkpoints: what is left of it after any crash is
     refused by a resume, or charges at least the steps that were drawn; and its name is there."""
-    place, crashes, drawn, looks = tmp_path / "disk", [], [], []
+    place, crashes, n_drawn, looks = tmp_path / "disk", [], [], []
     place.mkdir()
 
     def look():
-        looks.append(len(drawn))
-        if len(looks) % (10 if drawn else 1) == 0:  # most changes are those of checkpoints
-            crashes.extend((state, len(drawn)) for state in disk.states(Random(len(looks)), 3))
+        looks.append(len(n_drawn))
+        if len(looks) % (10 if n_drawn else 1) == 0:  # most changes are those of checkpoints
+            crashes.extend((state, len(n_drawn)) for state in disk.states(Random(len(looks)), 3))
 
     real = OsBits.draw
 
     def draw(self, shape):
         if (place / "run/class_counts.json").exists():
-            drawn.append(shape[0])
-            crashes.extend((state, len(drawn)) for state in disk.states(Random(0), 4))
+            n_drawn.append(shape[0])
+            crashes.extend((state, len(n_drawn)) for state in disk.states(Random(0), 4))
         return real(self, shape)
 
     monkeypatch.setenv("DPGEN_STATE", str(tmp_path / "state"))
@@ -134,21 +134,21 @@ def test_a_run_charges_what_was_drawn_whatever_a_crash_forgets(tmp_path, monkeyp
         patched.setattr(loop, "compile_block", lambda method, layout: histories.idle)
         patched.setattr(pictures, "write", lambda *_: None)
         lifecycle.run(
-            read_runs.asked(place / "run", False), read_runs.records(), log=lambda line: None
+            read_runs.request(place / "run", False), read_runs.records(), log=lambda line: None
         )
     chosen = Random(0).sample(crashes, min(16, len(crashes)))
     faults = [fault for i, (state, count) in enumerate(chosen)
               if (fault := after(state, count, tmp_path / str(i)))]
-    assert len(drawn) == read_runs.STEPS and not faults
+    assert len(n_drawn) == read_runs.STEPS and not faults
 
 
-def after(state, drawn, place):
-    """What is wrong with a run that goes on from this state, or None."""
-    if drawn and "run" not in state:
-        return f"{drawn} steps were drawn, and the run folder has no name"
+def after(state, n_drawn, place):
+    """Return the fault of a run that goes on from this state, or None."""
+    if n_drawn and "run" not in state:
+        return f"{n_drawn} steps were drawn, and the run folder has no name"
     try:
         found = read_runs.run(lay(state, place))
     except UserError:
         return None
-    return f"{drawn} drawn, {found['steps']} charged: {sorted(state)}" \
-        if found["steps"] < drawn else None
+    return f"{n_drawn} drawn, {found['steps']} charged: {sorted(state)}" \
+        if found["steps"] < n_drawn else None

@@ -58,7 +58,7 @@ def read_all(trial, reader, how):
 
 
 def valid(reader):
-    """What the cases of a reader are made of, undamaged."""
+    """Return the undamaged files of which the cases of a reader are made."""
     moment = {f"run/{name}": data for name, data in histories.moments()[2].files.items()} \
         if reader in ("run", "account") else {}
     end = histories.moments()[-1].files if reader == "release" else {}

@@ -38,9 +38,9 @@ def test_a_line_of_an_error_is_one_line():
 
 @pytest.mark.parametrize("change", ["none", "step", "event"])
 def test_a_ledger_that_forgets_is_noticed(change):
-    held = {"steps": 5, "epsilon": "1.0", "counts": {"a": 5}}
+    totals = {"steps": 5, "epsilon": "1.0", "counts": {"a": 5}}
     other = {"none": {}, "step": {"steps": 4}, "event": {"counts": {"a": 4, "b": 9}}}[change]
-    assert falls_short(held, held | other) == (change != "none")
+    assert falls_short(totals, totals | other) == (change != "none")
 
 
 def test_the_longest_prefix_is_of_whole_lines():

@@ -66,7 +66,7 @@ def images_of(params, latents, labels):
     return NET_G.apply({"params": params}, latents, labels, train=True, mutable=["batch_stats"])[0]
 
 
-drawn = numpy_compare.compiled(images_of)
+fakes_of = numpy_compare.compiled(images_of)
 
 
 # The conversation.
@@ -80,26 +80,26 @@ def test_the_first_iteration_trains_longer():
 
 
 def test_the_pool_holds_a_batch_of_each_class():
-    asked = query()
-    images = drawn(public().params, asked.latents, asked.all_labels)
-    assert asked.all_labels[:N_POOL].tolist() == [0] * 4 + [1] * 4 + [2] * 4
-    assert np.array_equal(asked.all_labels[N_POOL:], asked.labels)
-    close(asked.fakes, images[N_POOL:])
-    close(asked.pool.reshape(N_POOL, *asked.pool.shape[2:]), NET_D.patches(images[:N_POOL]))
+    question = query()
+    images = fakes_of(public().params, question.latents, question.all_labels)
+    assert question.all_labels[:N_POOL].tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    assert np.array_equal(question.all_labels[N_POOL:], question.labels)
+    close(question.fakes, images[N_POOL:])
+    close(question.pool.reshape(N_POOL, *question.pool.shape[2:]), NET_D.patches(images[:N_POOL]))
 
 
-def test_labels_that_are_asked_about_are_uniform():
+def test_labels_of_a_query_are_uniform():
     labels = [ask(jax.random.key(seed), public()).labels for seed in range(150)]
     counts = np.bincount(np.concatenate(labels), minlength=3)
     assert counts.sum() == 600 and abs(counts - 200).max() < 58  # 5 standard deviations
 
 
-def plain_training(asked, steps):
+def plain_training(question, steps):
     """The same discriminator, trained with optax on the published loss."""
     params = jax.jit(METHOD.init_unit)(jax.random.key(2))[0]
     adam = optax.adam(1e-3, 0.5, 0.999)
     records, state = own(), adam.init(params)
-    images = drawn(public().params, asked.latents, asked.all_labels)
+    images = fakes_of(public().params, question.latents, question.all_labels)
     fakes = images[:N_POOL].reshape(3, 4, *small_datalens.SPEC.shape)[records.y, jnp.arange(3)]
     both = jnp.stack([records.x / 255, fakes])
 
@@ -128,20 +128,20 @@ def test_learning_is_adam_on_the_published_loss():
 
 
 def test_learning_reads_its_own_records_and_the_pool_of_their_classes():
-    asked = query()
+    question = query()
     base = unit()
     start = jax.jit(METHOD.init_unit)(jax.random.key(2))
 
-    def learnt(records, asked):
-        return learn(KEY, start, records, asked)
+    def learnt(records, question):
+        return learn(KEY, start, records, question)
 
-    elsewhere = dataclasses.replace(asked, fakes=asked.fakes + 1, labels=asked.labels * 0,
-                                    pool=asked.pool.at[1].add(1.0))
+    elsewhere = dataclasses.replace(question, fakes=question.fakes + 1, labels=question.labels * 0,
+                                    pool=question.pool.at[1].add(1.0))
     assert small_datalens.equal(learnt(own(), elsewhere), base)
     brighter = Records(own().x.at[0].add(9), own().y)
     other_class = Records(own().x, own().y.at[0].set(1))
     for records in (brighter, other_class):
-        assert not small_datalens.equal(learnt(records, asked), base)
+        assert not small_datalens.equal(learnt(records, question), base)
 
 
 def test_a_teacher_with_many_records_draws_a_batch_of_them_each_step():
@@ -153,34 +153,34 @@ def test_a_teacher_with_many_records_draws_a_batch_of_them_each_step():
 
 
 def test_the_answer_is_minus_the_image_gradient_of_the_mean_loss():
-    params, asked = unit()[0], query()
+    params, question = unit()[0], query()
 
     def loss(images):
-        logits = NET_D.apply(params, images[None], asked.labels[None])[0]
+        logits = NET_D.apply(params, images[None], question.labels[None])[0]
         return sum(-jnp.log(jax.nn.sigmoid(logit)) for logit in logits) / CONFIG.batch
 
-    expected = -numpy_compare.compiled(jax.grad(loss))(asked.fakes).reshape(CONFIG.batch, -1)
-    given = answer(KEY, unit(), own(), asked)
-    assert given.shape == METHOD.mechanism.shape and numpy_compare.largest(given) > 0
-    close(given, expected, rtol=1e-3, atol=1e-6 * numpy_compare.largest(expected) + 1e-9)
+    expected = -numpy_compare.compiled(jax.grad(loss))(question.fakes).reshape(CONFIG.batch, -1)
+    message = answer(KEY, unit(), own(), question)
+    assert message.shape == METHOD.mechanism.shape and numpy_compare.largest(message) > 0
+    close(message, expected, rtol=1e-3, atol=1e-6 * numpy_compare.largest(expected) + 1e-9)
 
 
 def test_moving_along_the_answer_looks_more_real():
-    asked, given = query(), np.asarray(answer(KEY, unit(), own(), query()))
-    moved = asked.fakes + 1e-2 * (given / np.abs(given).max()).reshape(asked.fakes.shape)
-    mean = jax.jit(lambda x: NET_D.apply(unit()[0], x[None], asked.labels[None]).mean())
-    assert mean(moved) > mean(asked.fakes)
+    question, message = query(), np.asarray(answer(KEY, unit(), own(), query()))
+    moved = question.fakes + 1e-2 * (message / np.abs(message).max()).reshape(question.fakes.shape)
+    mean = jax.jit(lambda x: NET_D.apply(unit()[0], x[None], question.labels[None]).mean())
+    assert mean(moved) > mean(question.fakes)
 
 
 def test_the_generator_takes_one_adam_step_towards_the_moved_images():
-    asked, start = query(), public()
-    target = asked.fakes + CONFIG.step_size * released().reshape(asked.fakes.shape)
+    question, start = query(), public()
+    target = question.fakes + CONFIG.step_size * released().reshape(question.fakes.shape)
 
     def loss(params):
-        images = images_of(params, asked.latents, asked.all_labels)
+        images = images_of(params, question.latents, question.all_labels)
         return ((images[N_POOL:] - target) ** 2).sum()
 
-    new, metrics = absorb(KEY, start, asked, released())
+    new, metrics = absorb(KEY, start, question, released())
     norm_squared = float((released() ** 2).sum())
     assert float(metrics["generator_loss"]) == pytest.approx(
         CONFIG.step_size**2 * norm_squared, rel=1e-4)
@@ -188,7 +188,7 @@ def test_the_generator_takes_one_adam_step_towards_the_moved_images():
         math.sqrt(norm_squared / released().size), rel=1e-5)
     loss = jax.jit(loss)
     grads = jax.jit(jax.grad(loss))(start.params)
-    expected, given, slope = (
+    expected, actual, slope = (
         np.concatenate([np.ravel(a) for a in jax.tree.leaves(tree)])
         for tree in (
             numpy_compare.adam_step(start.params, grads, 1e-3, 0.5, 0.999),
@@ -198,7 +198,7 @@ def test_the_generator_takes_one_adam_step_towards_the_moved_images():
     )
     clear = np.abs(slope) > 1e-4 * np.abs(slope).max()  # not the sign of a rounding error
     assert clear.mean() > 0.5
-    np.testing.assert_allclose(given[clear], expected[clear], atol=1e-6)
+    np.testing.assert_allclose(actual[clear], expected[clear], atol=1e-6)
     assert loss(new.params) < loss(start.params) and int(new.step) == 1
 
 

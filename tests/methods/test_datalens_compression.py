@@ -34,7 +34,7 @@ def configured(way, **fields):
 
 
 @functools.cache
-def given(config):
+def parts(config):
     """(question of a key, message, direction): what the skeleton is given."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(datalens, "build_gan", lambda *args, **functions: functions)
@@ -44,21 +44,21 @@ def given(config):
 
 def aggregated(config, gradients):
     """How far the fakes are moved, without noise, when all of many teachers answer the same."""
-    question, message, direction = given(config)
-    held = dataclasses.replace(datalens.mechanism(config, small_datalens.SPEC), noise=NoNoise(),
-                               n_units=UNITS)
-    asked = question(jax.random.key(0))
+    question, message, direction = parts(config)
+    built = dataclasses.replace(datalens.mechanism(config, small_datalens.SPEC), noise=NoNoise(),
+                                    n_units=UNITS)
+    query = question(jax.random.key(0))
     keys = jax.random.split(jax.random.key(1), UNITS)
-    votes = jax.jit(jax.vmap(held.bound.project, (0, None)))(keys, message(asked, gradients))
-    assert votes.shape[1:] == held.shape
-    released = held.decide(votes.sum(0), jnp.zeros(held.bits_shape, jnp.uint32))
-    return np.asarray(direction(asked, released))
+    votes = jax.jit(jax.vmap(built.bound.project, (0, None)))(keys, message(query, gradients))
+    assert votes.shape[1:] == built.shape
+    released = built.decide(votes.sum(0), jnp.zeros(built.bits_shape, jnp.uint32))
+    return np.asarray(direction(query, released))
 
 
 # The conversation.
 
 @pytest.mark.parametrize("levels", [2, 16])
-def test_rotated_and_rounded_gradients_are_given_back_with_length_sqrt_d(rng, levels):
+def test_rotated_and_rounded_gradients_come_back_with_length_sqrt_d(rng, levels):
     gradients = rng.normal(size=(4, D)).astype(np.float32)
     moved = aggregated(configured("d2p", levels=levels, clip=math.inf), gradients)
     direction = gradients / np.linalg.norm(gradients, axis=1, keepdims=True)
@@ -75,7 +75,7 @@ def test_gradients_are_clipped_before_they_are_rotated(rng):
 
 
 @pytest.mark.slow
-def test_the_votes_of_a_sketch_are_given_back(rng):
+def test_the_votes_of_a_sketch_come_back(rng):
     """Ten of 64 entries, of one size: the ten largest estimates are most of them."""
     gradients = np.zeros((4, D), np.float32)
     places = np.stack([rng.permutation(D)[:10] for _ in range(4)])
@@ -94,28 +94,28 @@ def test_the_threshold_is_a_share_of_the_teachers(rng, way):
     fields = {"sketch_columns": D, "decode": "threshold"}
     assert set(np.unique(aggregated(configured(way, threshold=0.9, **fields), gradients).round(6))
                ) == {np.float32(-0.1), 0, np.float32(0.1)}
-    _, _, direction = given(configured(way, threshold=0.9, **fields))
+    _, _, direction = parts(configured(way, threshold=0.9, **fields))
     released = jnp.zeros(datalens.mechanism(configured(way, **fields), small_datalens.SPEC).shape)
-    assert not np.any(direction(given(configured(way, **fields))[0](jax.random.key(0)), released))
+    assert not np.any(direction(parts(configured(way, **fields))[0](jax.random.key(0)), released))
     with pytest.raises(UserError, match="threshold is 1.5"):
         datalens.build(configured(way, threshold=1.5, **fields), small_datalens.SPEC)
 
 
 @ways
-def test_a_question_is_drawn_anew_and_depends_on_its_key_alone(way):
-    question = given(configured(way))[0]
+def test_a_query_is_new_every_time_and_depends_on_its_key_alone(way):
+    question = parts(configured(way))[0]
     first, again, other = (question(jax.random.key(seed)) for seed in (0, 0, 1))
     assert small_datalens.equal(first, again) and not small_datalens.equal(first, other)
 
 
 @ways
 def test_a_row_that_is_not_finite_casts_no_vote(way, rng):
-    question, message, _ = given(configured(way))
+    question, message, _ = parts(configured(way))
     gradients = rng.normal(size=(4, D)).astype(np.float32)
     gradients[[0, 1, 3], 7] = math.nan, math.inf, -math.inf
     bound = datalens.mechanism(configured(way), small_datalens.SPEC).bound
-    asked = question(jax.random.key(1))
-    votes = jax.jit(bound.project)(jax.random.key(0), message(asked, gradients))
+    query = question(jax.random.key(1))
+    votes = jax.jit(bound.project)(jax.random.key(0), message(query, gradients))
     assert np.any(votes, 1).tolist() == [False, False, True, False]
 
 
@@ -184,9 +184,10 @@ def test_a_run_is_made_and_loaded(tmp_path):
 
 
 @ways
-def test_what_a_preset_costs_can_be_asked(capsys, monkeypatch, way):
+def test_account_states_what_a_preset_costs(capsys, monkeypatch, way):
     monkeypatch.setattr(sys, "argv", ["account", "datalens", "--preset", f"mnist-eps1-{way}",
                                       "--json"])
     cli.main(account.command)
-    told = json.loads(capsys.readouterr().out)
-    assert told["proven"]["steps"] == 50 and told["proven"]["epsilon"] == pytest.approx(1, abs=2e-3)
+    stated = json.loads(capsys.readouterr().out)
+    assert stated["proven"]["steps"] == 50
+    assert stated["proven"]["epsilon"] == pytest.approx(1, abs=2e-3)

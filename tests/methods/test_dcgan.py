@@ -127,9 +127,9 @@ def fit(out, data, config=CONFIG):
 @pytest.mark.long
 def test_images_and_the_statement(tmp_path):
     release = fit(tmp_path / "run", from_arrays(*small_datalens.images(), 3))
-    held = json.loads((tmp_path / "run/release/privacy.json").read_text())
-    assert release.privacy["epsilon"] == math.inf and held["epsilon"] in ("inf", math.inf)
-    assert [event["count"] for event in held["events"]] == [2]
+    statement = json.loads((tmp_path / "run/release/privacy.json").read_text())
+    assert release.privacy["epsilon"] == math.inf and statement["epsilon"] in ("inf", math.inf)
+    assert [event["count"] for event in statement["events"]] == [2]
     assert release.sample(5)[0].shape == (5, 8, 8, 1)
 
 
@@ -157,14 +157,14 @@ def test_a_promise_is_refused(tmp_path):
 
 @pytest.mark.parametrize("name", presets.all_of("dcgan"))
 def test_presets_promise_nothing(name):
-    held = presets.get("dcgan", name)[1]
+    preset = presets.get("dcgan", name)[1]
     config = calibrate_config.complete(
-        "dcgan", held.config, held.spec, Budget(held.epsilon, held.delta)
+        "dcgan", preset.config, preset.spec, Budget(preset.epsilon, preset.delta)
     )
-    built = dcgan.mechanism(config, held.spec)
-    assert held.epsilon == math.inf and config.sigma == 0 and built.n_units == 1
+    built = dcgan.mechanism(config, preset.spec)
+    assert preset.epsilon == math.inf and config.sigma == 0 and built.n_units == 1
     assert gaussian.epsilon(built.events(1), 1e-5) == math.inf
-    assert jax.eval_shape(dcgan.build(config, held.spec).init, KEY)
+    assert jax.eval_shape(dcgan.build(config, preset.spec).init, KEY)
     assert presets.get("dcgan")[0] == "glyphs"
     with pytest.raises(UserError, match="gives no privacy"):
-        calibrate_config.complete("dcgan", held.config, held.spec, Budget(10.0, held.delta))
+        calibrate_config.complete("dcgan", preset.config, preset.spec, Budget(10.0, preset.delta))

@@ -54,13 +54,13 @@ def variant(name):
         kept = extra.learn(k_learn, kept, x, Y, query)
         return extra.direction(k_answer, kept, x, Y, query, SLOPE), query.extra, kept
 
-    fresh = () if config.renewed else asked()[1][1]
+    fresh = () if config.renewed else mixed_query()[1][1]
     return lambda now=1, key=KEY, x=X, pool=POOL, kept=fresh: one(now, key, x, pool, kept)
 
 
-def classifiers(name, **given):
+def classifiers(name, **changes):
     """The classifier's part of the answer: what is left of beta D + (1 - beta) C."""
-    return (variant(name)(**given)[0] - 0.8 * SLOPE) / 0.2
+    return (variant(name)(**changes)[0] - 0.8 * SLOPE) / 0.2
 
 
 @pytest.mark.slow
@@ -92,14 +92,14 @@ def test_the_variants_differ():
 @pytest.mark.parametrize("name", ["sequential", "parallel", "no fakes", "no records"])
 def test_a_renewed_classifier_is_a_function_of_the_public_key_and_the_pool(name):
     """Units keep nothing; what is asked does not read records, and differs with the key."""
-    _, asked, kept = variant(name)()
-    assert kept == () and small_datalens.equal(variant(name)(x=1 - X)[1], asked)
+    _, mixed_query, kept = variant(name)()
+    assert kept == () and small_datalens.equal(variant(name)(x=1 - X)[1], mixed_query)
     later = variant(name)(now=2)[1]
-    assert small_datalens.equal(later, asked)  # nothing is carried from step to step
-    assert not small_datalens.equal(variant(name)(key=jax.random.key(1))[1], asked)
+    assert small_datalens.equal(later, mixed_query)  # nothing is carried from step to step
+    assert not small_datalens.equal(variant(name)(key=jax.random.key(1))[1], mixed_query)
     untrained = variant(name)(now=0)[1]
     trains = name in ("sequential", "no records")
-    assert small_datalens.equal(untrained, asked) != trains and asked[2].count == (
+    assert small_datalens.equal(untrained, mixed_query) != trains and mixed_query[2].count == (
         2 if trains else 0
     )
 
@@ -126,7 +126,7 @@ def built(**fields):
 
 
 @functools.cache
-def asked():
+def mixed_query():
     """A question in which the classifier counts, and a unit that keeps its own."""
     method = built()
 
@@ -141,14 +141,14 @@ def asked():
 @functools.cache
 def answers(method):
     """(unit, step) -> float32 [B, D], at the fakes that were asked about."""
-    records, query = Records((255 * X).astype(jnp.uint8), Y), asked()[0]
+    records, query = Records((255 * X).astype(jnp.uint8), Y), mixed_query()[0]
     return jax.jit(lambda unit, step=1: method.answer(
         KEY, unit, records, dataclasses.replace(query, step=step)))
 
 
 def turned(critic, classifier):
     """The unit with its scores turned into their opposite where -1."""
-    ((d, d_vectors, d_adam), (c, c_vectors, c_adam)) = asked()[1]
+    ((d, d_vectors, d_adam), (c, c_vectors, c_adam)) = mixed_query()[1]
     d = d | {name: critic * d[name] for name in ("linear", "embedding")}
     c = c | {"linear": classifier * c["linear"]}
     return (d, d_vectors, d_adam), (c, c_vectors, c_adam)
@@ -196,9 +196,9 @@ def hooks(unit):
 
 def hooked(bound, rows):
     """The mechanism with this bound and so many rows of a message."""
-    held = built().mechanism
-    bound = bound(held.bound.clip, held.bound.columns, rows, held.bound.levels)
-    return dataclasses.replace(held, bound=bound, shape=(rows, bound.columns))
+    mechanism = built().mechanism
+    bound = bound(mechanism.bound.clip, mechanism.bound.columns, rows, mechanism.bound.levels)
+    return dataclasses.replace(mechanism, bound=bound, shape=(rows, bound.columns))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,9 +240,9 @@ def test_without_the_classifier_it_is_gs_wgan():
 # What it costs, and what is refused.
 
 def test_one_step_is_charged_for_all_its_fakes_and_for_no_gradient_twice():
-    held = dpac.mechanism(small_gswgan.dp(batch=7, sigma=1.07), small_datalens.SPEC)
-    assert held == gswgan.mechanism(small_gswgan.gs(batch=7, sigma=1.07), small_datalens.SPEC)
-    ((event, count),) = held.events(5)
+    mechanism = dpac.mechanism(small_gswgan.dp(batch=7, sigma=1.07), small_datalens.SPEC)
+    assert mechanism == gswgan.mechanism(small_gswgan.gs(batch=7, sigma=1.07), small_datalens.SPEC)
+    ((event, count),) = mechanism.events(5)
     assert count == 5 and event.mu_squared == pytest.approx(7 / 1.07**2)
 
 

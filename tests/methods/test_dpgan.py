@@ -25,7 +25,7 @@ from dpgen_jax.nets.image import GeneratorNet
 from dpgen_jax.nets.plain import Conv, ConvNet, Mlp, MlpNet
 from dpgen_jax.private import partition, teachers
 from dpgen_jax.private import records as sealing
-from dpgen_jax.run import calibrate_config, lifecycle, loop
+from dpgen_jax.run import calibrate_config, fitting, lifecycle, loop
 
 N = 50
 CONFIG = dpgan.Config(records=N, batch=10, sigma=0.0, steps=4, fakes=6, g_batch=6, d_steps=2,
@@ -66,9 +66,9 @@ def first_step(x, y, layout, method=METHOD, seed=0):
     """(public state after one step, who was drawn, by unit)."""
     records, _ = placed(x, y, layout)
     state = start(method, layout)
-    drawn = loop.draw(method.mechanism, layout, SeededBits(seed), 0, 1, 1)
+    inputs = loop.draw(method.mechanism, layout, SeededBits(seed), 0, 1, 1)
     who = method.mechanism.schedule.participation(SeededBits(seed), N, 0, 1)[:, 0]
-    public, *_ = block(method, layout)(state.public, state.units, records, *drawn, state.key, 0, 1)
+    public, *_ = block(method, layout)(state.public, state.units, records, *inputs, state.key, 0, 1)
     return jax.device_get(public), who[who >= 0]
 
 
@@ -81,21 +81,21 @@ def counted(method):
         finalize=lambda key, public: method.finalize(key, public[0]))
 
 
-HEARD = counted(METHOD)
+COUNTED = counted(METHOD)
 
 
 @functools.cache
-def told(chunk=4, devices=1, parallel="shard_map"):
+def round_0(chunk=4, devices=1, parallel="shard_map"):
     x, y = small_datalens.images(N)
-    (inner, released), who = first_step(x, y, where(chunk, devices, parallel), HEARD)
+    (inner, released), who = first_step(x, y, where(chunk, devices, parallel), COUNTED)
     return inner, released, who
 
 
 # What is summed.
 
 @pytest.mark.slow
-def test_each_drawn_record_is_heard_once_with_its_own_clipped_gradient():
-    inner, released, who = told()
+def test_each_sampled_record_counts_once_with_its_own_clipped_gradient():
+    inner, released, who = round_0()
     (x, y), order = small_datalens.images(N), partition.assign(N, N, small_datalens.KEY).index[:, 0]
     net = Conv(CONFIG.discriminator, small_datalens.SPEC)
 
@@ -115,9 +115,9 @@ def test_each_drawn_record_is_heard_once_with_its_own_clipped_gradient():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", [(1, 1, "shard_map"), (3, 2, "shard_map"), (2, 2, "pmap")])
-def test_how_the_drawn_lie_on_devices_changes_nothing(layout):
-    _, released, _ = told()
-    np.testing.assert_allclose(told(*layout)[1], released, atol=2 * METHOD.mechanism.bound.grid)
+def test_how_sampled_records_lie_on_devices_changes_nothing(layout):
+    _, released, _ = round_0()
+    np.testing.assert_allclose(round_0(*layout)[1], released, atol=2 * METHOD.mechanism.bound.grid)
 
 
 def neighbours(record):
@@ -128,9 +128,9 @@ def neighbours(record):
 
 
 @pytest.mark.slow
-def test_a_record_is_heard_where_it_is_drawn_and_nowhere_else():
+def test_a_record_counts_where_it_is_sampled_and_nowhere_else():
     order = partition.assign(N, N, small_datalens.KEY).index[:, 0]
-    _, _, who = told()
+    _, _, who = round_0()
     outside = next(unit for unit in range(N) if unit not in who)
     for unit, changes in ((int(who[0]), True), (outside, False)):
         first, second = (first_step(*data, where())[0] for data in neighbours(order[unit]))
@@ -147,9 +147,9 @@ def test_places_keep_no_state():
     layout, method = where(), dataclasses.replace(METHOD, learn=learn)
     records, _ = placed(x, y, layout)
     state = loop.initial_state(method, jax.random.key(0), layout)
-    drawn = loop.draw(method.mechanism, layout, SeededBits(0), 0, 1, 1)
+    inputs = loop.draw(method.mechanism, layout, SeededBits(0), 0, 1, 1)
     _, units, *_ = loop.compile_block(method, layout)(
-        state.public, state.units, records, *drawn, state.key, 0, 1)
+        state.public, state.units, records, *inputs, state.key, 0, 1)
     assert not np.any(unseal(units).state)
 
 
@@ -194,20 +194,20 @@ def test_epsilon_of_every_preset_by_another_accountant(name, preset):
         assert spent > 0.99 * chosen.epsilon
 
 
-def test_noise_sensitivity_and_rate_are_those_that_are_drawn_with():
+def test_noise_sensitivity_and_rate_are_those_of_the_event():
     config = dataclasses.replace(CONFIG, sigma=1.5)
-    held = dpgan.mechanism(config, small_datalens.SPEC)
-    ((event, count),) = held.events(7)
+    mechanism = dpgan.mechanism(config, small_datalens.SPEC)
+    ((event, count),) = mechanism.events(7)
     assert isinstance(event, PoissonGaussianEvent) and count == 7
-    assert event.gaussian.sigma == held.noise.sigma == 1.5 * held.bound.levels
-    assert event.squared_norm == held.bound.levels**2 and event.rate == held.schedule.rate
-    assert held.bound.clip == config.clip and held.relation == "replace-one"
+    assert event.gaussian.sigma == mechanism.noise.sigma == 1.5 * mechanism.bound.levels
+    assert event.squared_norm == mechanism.bound.levels**2 and event.rate == mechanism.schedule.rate
+    assert mechanism.bound.clip == config.clip and mechanism.relation == "replace-one"
 
 
 def test_all_records_in_every_step_are_no_draw():
-    held = dpgan.mechanism(dataclasses.replace(CONFIG, batch=N, sigma=2.0), small_datalens.SPEC)
-    ((event, _),) = held.events(1)
-    assert isinstance(event, GaussianEvent) and event.sensitivity == 2 * held.bound.levels
+    built = dpgan.mechanism(dataclasses.replace(CONFIG, batch=N, sigma=2.0), small_datalens.SPEC)
+    ((event, _),) = built.events(1)
+    assert isinstance(event, GaussianEvent) and event.sensitivity == 2 * built.bound.levels
 
 
 def test_the_weaker_relation_costs_less_and_is_said():
@@ -269,7 +269,7 @@ def test_a_run_says_what_it_promises(tmp_path, method):
     fields["generator"] = MlpNet(4, (8,)) if method == "dpcgan" else GeneratorNet(4, 16, 4)
     if method == "dpgan":
         fields["discriminator"] = ConvNet(4, 4)
-    release = lifecycle.fit(method, x, y, classes=3, epsilon=8.0, delta=1e-3, out=tmp_path / "run",
+    release = fitting.fit(method, x, y, classes=3, epsilon=8.0, delta=1e-3, out=tmp_path / "run",
                             **fields)
     event, = release.privacy["events"]
     assert release.privacy["epsilon"] == 8.0 and release.privacy["relation"] == "replace-one"
@@ -281,9 +281,9 @@ def test_a_run_says_what_it_promises(tmp_path, method):
 
 def test_dpcgan_clips_both_layers_as_one():
     """P23: the published code clips each tensor, and charges for one."""
-    held = dpcgan.mechanism(
+    mechanism = dpcgan.mechanism(
         dpcgan.Config(records=N, batch=10, sigma=1.0, hidden=(8,)), small_datalens.SPEC
     )
-    huge = np.full(held.shape, 1e6, np.float32)
-    message = np.asarray(held.bound.project(None, huge), np.int64)
-    assert np.sum(message**2) <= held.bound.levels**2
+    huge = np.full(mechanism.shape, 1e6, np.float32)
+    message = np.asarray(mechanism.bound.project(None, huge), np.int64)
+    assert np.sum(message**2) <= mechanism.bound.levels**2

@@ -57,7 +57,7 @@ def release(monkeypatch, path, spec, own):
 
 
 def model(built, key, public):
-    """What is released of this public state: the generator, trained on it."""
+    """The release of this public state: the generator, trained on it."""
     trained = jax.lax.fori_loop(0, built.post_training.steps,
                                 lambda i, state: built.post_training.step(key, state, i)[0],
                                 built.post_training.init(key, public))
@@ -108,14 +108,14 @@ def test_frequencies_and_the_generator_do_not_depend_on_records_but_by_the_relea
 def test_the_declared_sensitivity_is_attained_and_never_exceeded(spec):
     """A record of another class has its features in another block, orthogonal: only a message that
     is no embedding reaches the whole distance, and none exceeds it."""
-    held, own = method(spec).mechanism, records(spec, N)
+    mechanism, own = method(spec).mechanism, records(spec, N)
     frequencies = method(spec).init(jax.random.key(0)).frequencies
 
     @jax.jit
     def message(x, y):
         return method(spec).answer(jax.random.key(0), None, Records(x[None], y[None]), frequencies)
 
-    project = jax.jit(lambda m: held.bound.project(jax.random.key(0), m))
+    project = jax.jit(lambda m: mechanism.bound.project(jax.random.key(0), m))
     sent = [np.asarray(message(x, y)) for x, y in zip(own.x, own.y, strict=True)]
     np.testing.assert_allclose([np.linalg.norm(m) for m in sent], 1, rtol=1e-5)
     for x, m in zip(own.y, sent, strict=True):
@@ -124,7 +124,7 @@ def test_the_declared_sensitivity_is_attained_and_never_exceeded(spec):
                np.full_like(sent[0], np.nan)]
     votes = [np.asarray(project(m)).astype(np.int64) for m in [*sent, *hostile]]
     largest = max(((a - b) ** 2).sum() for a in votes for b in votes)
-    declared = held.bound.squared_sensitivity()
+    declared = mechanism.bound.squared_sensitivity()
     assert 0.97 * declared < largest <= declared
 
 

@@ -44,30 +44,30 @@ def test_a_record_answers_with_its_gradient_and_then_with_its_embedding(spec):
     own, (net, features) = records(spec, N), dpmerf_ae.parts(CONFIG, spec)
     answer = jax.jit(method(spec).answer)
     x = jnp.asarray(own.x[:1], jnp.float32) / (255 if spec is IMAGE else 1)
-    one, asked = Records(own.x[:1], own.y[:1]), query(spec, False)
-    gradient = np.asarray(answer(jax.random.key(0), None, one, asked))[0]
-    expected = ravel_pytree(jax.grad(net.loss)(asked.net, x))[0]
+    one, question = Records(own.x[:1], own.y[:1]), query(spec, False)
+    gradient = np.asarray(answer(jax.random.key(0), None, one, question))[0]
+    expected = ravel_pytree(jax.grad(net.loss)(question.net, x))[0]
     np.testing.assert_allclose(gradient[:len(expected)], expected / 0.7, rtol=2e-4, atol=1e-5)
     assert not gradient[len(expected):].any()
 
     embedding = np.asarray(answer(jax.random.key(0), None, one, query(spec, True)))[0]
-    phi = features.embed(asked.frequencies, net.encode(asked.net, x))[0]
+    phi = features.embed(question.frequencies, net.encode(question.net, x))[0]
     blocks = embedding[:3 * len(phi)].reshape(3, -1)
     np.testing.assert_allclose(blocks[own.y[0]], phi, rtol=1e-4, atol=1e-5)
     assert np.linalg.norm(embedding) == pytest.approx(1, rel=1e-5)
 
 
 def test_both_sorts_of_steps_are_one_event():
-    held = method(IMAGE).mechanism
-    ((event, count),) = held.events(5)
+    built = method(IMAGE).mechanism
+    ((event, count),) = built.events(5)
     assert isinstance(event, PoissonGaussianEvent) and count == 5
     net, features = dpmerf_ae.parts(CONFIG, IMAGE)
-    assert held.shape == (1, max(dpmerf_ae.length(net), 3 * features.columns))
-    assert held.noise.sigma == pytest.approx(CONFIG.sigma * held.bound.levels)
-    messages = [s * np.full(held.shape, 1e9, np.float32) for s in (1, -1)]
-    sent = [np.asarray(held.bound.project(jax.random.key(0), m)).astype(int) for m in messages]
+    assert built.shape == (1, max(dpmerf_ae.length(net), 3 * features.columns))
+    assert built.noise.sigma == pytest.approx(CONFIG.sigma * built.bound.levels)
+    messages = [s * np.full(built.shape, 1e9, np.float32) for s in (1, -1)]
+    sent = [np.asarray(built.bound.project(jax.random.key(0), m)).astype(int) for m in messages]
     distance = ((sent[0] - sent[1]) ** 2).sum()
-    assert 0.9 * held.bound.squared_sensitivity() < distance <= held.bound.squared_sensitivity()
+    assert 0.9 * built.bound.squared_sensitivity() < distance <= built.bound.squared_sensitivity()
 
 
 @pytest.mark.slow
@@ -121,8 +121,8 @@ def test_a_whole_run_makes_samples_within_the_budget(tmp_path, spec):
 def test_presets_can_be_built(name):
     preset = presets.all_of("dpmerf_ae")[name]
     config = dataclasses.replace(preset.config, records=preset.records, sigma=1.0)
-    held = dpmerf_ae.mechanism(config, preset.spec)
-    assert held.n_units == preset.records and held.relation == "replace-one"
+    mechanism = dpmerf_ae.mechanism(config, preset.spec)
+    assert mechanism.n_units == preset.records and mechanism.relation == "replace-one"
 
 
 @pytest.mark.parametrize(("field", "value"), [

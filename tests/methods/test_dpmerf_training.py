@@ -29,10 +29,10 @@ def train(root, said=None, config=CONFIG, **fields):
     data = Dataset("noise", SPEC, rng.integers(0, 256, (20, *SPEC.shape), dtype=np.uint8),
                    (np.arange(20) % 3).astype(np.int32))
     runtime = Runtime(devices=1, steps_per_call=fields.pop("steps_per_call", 1))
-    asked = lifecycle.Request(
+    request = lifecycle.Request(
         "dpmerf", "mine", config, Budget(3.0, 1e-3), runtime, root, seed=5, **fields
     )
-    return lifecycle.run(asked, data, (said if said is not None else []).append)
+    return lifecycle.run(request, data, (said if said is not None else []).append)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def interrupt(monkeypatch):
 
 
 def ledger(root):
-    """What was reserved, settled and bought, line by line."""
+    """The lines of the ledger: reserved, settled and bought."""
     return [json.loads(line) for line in (root / "ledger.jsonl").read_text().splitlines()]
 
 

@@ -77,8 +77,8 @@ def conversation():
 
 @pytest.mark.slow
 def test_the_answer_is_how_the_clients_steps_move_the_weights():
-    told = conversation()
-    np.testing.assert_allclose(told["answers"][0][0], -CONFIG.client_rate * told["slope"],
+    parts = conversation()
+    np.testing.assert_allclose(parts["answers"][0][0], -CONFIG.client_rate * parts["slope"],
                                rtol=1e-3, atol=1e-6)
 
 
@@ -90,14 +90,14 @@ def test_the_answer_does_not_depend_on_whose_place_it_is():
 
 
 def test_the_released_mean_moves_the_weights_and_then_the_generator_learns():
-    told = conversation()
-    old, new = (ravel_pytree(told[name].d)[0] for name in ("public", "new"))
+    parts = conversation()
+    old, new = (ravel_pytree(parts[name].d)[0] for name in ("public", "new"))
     np.testing.assert_allclose(new, old + 1, rtol=1e-6)
-    assert int(told["new"].g_optimiser.count) == CONFIG.g_steps and int(told["new"].step) == 1
-    assert not small_datalens.equal(told["public"].g, told["new"].g)
-    assert small_datalens.equal(told["new"].average, told["new"].g)  # of one round
-    assert small_datalens.equal(told["query"].d, told["public"].d)
-    assert all(math.isfinite(value) for value in told["metrics"].values())
+    assert int(parts["new"].g_optimiser.count) == CONFIG.g_steps and int(parts["new"].step) == 1
+    assert not small_datalens.equal(parts["public"].g, parts["new"].g)
+    assert small_datalens.equal(parts["new"].average, parts["new"].g)  # of one round
+    assert small_datalens.equal(parts["query"].d, parts["public"].d)
+    assert all(math.isfinite(value) for value in parts["metrics"].values())
 
 
 # The mechanism.
@@ -114,55 +114,55 @@ def test_the_released_mean_moves_the_weights_and_then_the_generator_learns():
 )
 def test_what_a_round_costs(fields, kind, schedule):
     """The sensitivity, in the unit of the weights, is 2 clip; the noise sigma clip."""
-    held = fedavg_gan.mechanism(changed(**fields), small_datalens.SPEC)
-    assert (type(held), held.schedule, held.unit, held.relation) == (kind, schedule, "client",
-                                                                     "replace-one")
-    ((event, count),) = held.events(3)
-    drawn = isinstance(schedule, PoissonSampling)
-    assert type(event) is (PoissonGaussianEvent if drawn else GaussianEvent)
+    built = fedavg_gan.mechanism(changed(**fields), small_datalens.SPEC)
+    assert (type(built), built.schedule, built.unit, built.relation) == (kind, schedule, "client",
+                                                                                         "replace-one")
+    ((event, count),) = built.events(3)
+    sampled = isinstance(schedule, PoissonSampling)
+    assert type(event) is (PoissonGaussianEvent if sampled else GaussianEvent)
     assert count == (1 if isinstance(schedule, RoundRobin) else 3)
-    release = event.gaussian if drawn else event
+    release = event.gaussian if sampled else event
     assert event.sensitivity * release.grid == pytest.approx(2 * CONFIG.clip)
     assert release.sigma * release.grid == pytest.approx(CONFIG.clip)
 
 
 def test_no_answer_moves_the_sum_further_than_declared():
-    held = fedavg_gan.mechanism(CONFIG, small_datalens.SPEC)
-    columns = held.shape[1]
+    mechanism = fedavg_gan.mechanism(CONFIG, small_datalens.SPEC)
+    columns = mechanism.shape[1]
     rng = np.random.default_rng(0)
     one = np.zeros(columns, np.float32)
     one[3] = 1e9
     hard = [one, -one, np.full(columns, np.nan), np.full(columns, 1e30), np.zeros(columns),
             *rng.normal(0, 1, (5, columns)), *-rng.normal(0, 1e-3, (3, columns))]
-    sent = np.asarray([held.contribution(KEY, jnp.asarray(m[None], jnp.float32),
-                                         jnp.zeros(0, jnp.int32))[0] for m in hard], np.int64)
+    sent = np.asarray([mechanism.contribution(KEY, jnp.asarray(m[None], jnp.float32),
+                                              jnp.zeros(0, jnp.int32))[0] for m in hard], np.int64)
     moved = ((sent[:, None] - sent[None])**2).sum(-1)
-    most = held.bound.squared_sensitivity()
+    most = mechanism.bound.squared_sensitivity()
     assert moved.max() <= most and moved[0, 1] > 0.97 * most
     assert not sent[2].any()
 
 
 def independent(config, delta):
     """Epsilon by `dp_accounting`, from the definition of sigma alone."""
-    visits, heard = config.steps, config.clients_per_round or config.clients
-    if heard == config.clients or config.federated:
+    visits, cohort = config.steps, config.clients_per_round or config.clients
+    if cohort == config.clients or config.federated:
         accountant = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, 1e-3)
-        event, visits = GaussianDpEvent(config.sigma / 2), -(-visits * heard // config.clients)
+        event, visits = GaussianDpEvent(config.sigma / 2), -(-visits * cohort // config.clients)
     else:
         accountant = PLDAccountant(NeighboringRelation.REPLACE_ONE, 1e-3)
-        event = PoissonSampledDpEvent(heard / config.clients, GaussianDpEvent(config.sigma))
+        event = PoissonSampledDpEvent(cohort / config.clients, GaussianDpEvent(config.sigma))
     return accountant.compose(event, visits).get_epsilon(delta)
 
 
 @pytest.mark.parametrize("name", presets.all_of("fedavg_gan"))
 def test_presets_keep_their_epsilon(name):
-    held = presets.get("fedavg_gan", name)[1]
+    preset = presets.get("fedavg_gan", name)[1]
     config = calibrate_config.complete(
-        "fedavg_gan", held.config, held.spec, Budget(held.epsilon, held.delta)
+        "fedavg_gan", preset.config, preset.spec, Budget(preset.epsilon, preset.delta)
     )
-    events = fedavg_gan.mechanism(config, held.spec).events(config.steps)
-    assert 0.98 * held.epsilon < gaussian.epsilon(events, held.delta) <= held.epsilon
-    assert independent(config, held.delta) == pytest.approx(held.epsilon, rel=0.02)
+    events = fedavg_gan.mechanism(config, preset.spec).events(config.steps)
+    assert 0.98 * preset.epsilon < gaussian.epsilon(events, preset.delta) <= preset.epsilon
+    assert independent(config, preset.delta) == pytest.approx(preset.epsilon, rel=0.02)
     assert presets.get("fedavg_gan")[0] == "glyphs"
 
 
@@ -170,14 +170,14 @@ def test_presets_keep_their_epsilon(name):
 
 def fit(root, data, clients=None, budget=BUDGET, **fields):
     data, config = protection.federated(data, changed(**fields), clients)
-    asked = lifecycle.Request(
+    request = lifecycle.Request(
         "fedavg_gan", "glyphs", config, budget, Runtime(devices=1, chunk=2), root
     )
-    return lifecycle.run(asked, data, lambda line: None)
+    return lifecycle.run(request, data, lambda line: None)
 
 
 @pytest.mark.slow
-def test_clients_of_any_sizes_drawn_by_chance(tmp_path):
+def test_clients_of_any_sizes_sampled_by_chance(tmp_path):
     owners = np.repeat(np.arange(4), (1, 30, 5, 24))
     data = dataclasses.replace(from_arrays(*small_datalens.images(60), 3), clients=owners)
     release = fit(tmp_path / "run", data, sigma=None, clients_per_round=2)

@@ -34,8 +34,8 @@ NET_G, NET_D = pair(TABLE, CONFIG.generator, CONFIG.discriminator)
 # The verbs. What differs between the ways are pure functions; the rest is one of them in full.
 
 @functools.cache
-def given(way):
-    """What the skeleton is given: (question of a key, or None; message; direction)."""
+def teacher_parts(way):
+    """The arguments of `teachers.build_gan`: (question of a key, or None; message; direction)."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(gpate, "build_gan", lambda *args, **functions: functions)
         functions = gpate.build(dataclasses.replace(CONFIG, **WAYS[way]), TABLE)
@@ -44,7 +44,7 @@ def given(way):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_messages_are_projected_and_what_is_released_is_taken_back(way, rng):
-    question, message, direction = given(way)
+    question, message, direction = teacher_parts(way)
     gradients = rng.normal(size=(2, F)).astype(np.float32)
     if way in ("topk", "full"):
         assert question is None
@@ -72,26 +72,26 @@ def conversation():
     @jax.jit
     def everything(key, other):
         public, unit = method.init(key), method.init_unit(key)
-        asked = method.ask(key, public)
-        new, metrics = method.absorb(key, public, asked, RELEASED)
-        moved = jnp.einsum("bdk,bk->bd", asked.question, RELEASED)
-        target = asked.fakes + moved
+        query = method.ask(key, public)
+        new, metrics = method.absorb(key, public, query, RELEASED)
+        moved = jnp.einsum("bdk,bk->bd", query.question, RELEASED)
+        target = query.fakes + moved
 
         def teacher(fakes):
-            logits = NET_D.apply(unit[0], fakes[None], asked.labels[None])[0]
+            logits = NET_D.apply(unit[0], fakes[None], query.labels[None])[0]
             return -jnp.log(jax.nn.sigmoid(logits)).sum() / CONFIG.batch
 
         def student(params):
-            fakes = NET_G.generate(params, asked.latents, asked.all_labels)[3 * CONFIG.batch:]
+            fakes = NET_G.generate(params, query.latents, query.all_labels)[3 * CONFIG.batch:]
             return ((fakes - target) ** 2).sum()
 
         return SimpleNamespace(
-            public=public, asked=asked, new=new, metrics=metrics, moved=moved,
+            public=public, query=query, new=new, metrics=metrics, moved=moved,
             other=method.ask(other, public), after=student(new.params),
-            answer=method.answer(key, unit, records, asked),
+            answer=method.answer(key, unit, records, query),
             silent=ABSTAINING.answer(key, unit, records, dataclasses.replace(
-                asked, labels=jnp.array([1, 2]))),
-            teacher=jax.grad(teacher)(asked.fakes),
+                query, labels=jnp.array([1, 2]))),
+            teacher=jax.grad(teacher)(query.fakes),
             student=jax.value_and_grad(student)(public.params)).__dict__
 
     return SimpleNamespace(**everything(KEY, jax.random.key(1)))
@@ -99,7 +99,7 @@ def conversation():
 
 @pytest.mark.slow
 def test_the_question_is_a_fresh_matrix_for_each_fake_and_step():
-    first, second = conversation().asked.question, conversation().other.question
+    first, second = conversation().query.question, conversation().other.question
     assert first.shape == (2, F, 4)
     every = np.concatenate([first, second]).reshape(4, -1)
     assert len(np.unique(every)) == every.size
@@ -108,15 +108,15 @@ def test_the_question_is_a_fresh_matrix_for_each_fake_and_step():
 
 def test_the_question_is_a_function_of_the_public_key():
     k_question = jax.random.split(KEY, 3)[2]
-    np.testing.assert_allclose(conversation().asked.question, projection.matrices(
+    np.testing.assert_allclose(conversation().query.question, projection.matrices(
         k_question, 2, F, 4), rtol=1e-5, atol=1e-7)
 
 
 def test_the_answer_is_minus_the_gradient_of_the_mean_loss_projected():
-    told = conversation()
-    expected = np.stack([-told.teacher[b] @ told.asked.question[b] for b in range(2)])
+    parts = conversation()
+    expected = np.stack([-parts.teacher[b] @ parts.query.question[b] for b in range(2)])
     assert np.abs(expected).max() > 1e-4
-    np.testing.assert_allclose(told.answer, expected, rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(parts.answer, expected, rtol=1e-3, atol=1e-6)
 
 
 def test_a_teacher_may_have_no_say_on_classes_that_it_does_not_hold():
@@ -128,18 +128,18 @@ def test_a_teacher_may_have_no_say_on_classes_that_it_does_not_hold():
 
 
 def test_the_generator_takes_one_adam_step_towards_the_moved_fakes():
-    told, adam = conversation(), optax.adam(1e-3, 0.5, 0.999)
-    before, grads = told.student
-    assert float(told.metrics["generator_loss"]) == pytest.approx(
-        float((told.moved**2).sum()), rel=1e-3)
-    assert float(told.metrics["released_rms"]) == pytest.approx(
+    parts, adam = conversation(), optax.adam(1e-3, 0.5, 0.999)
+    before, grads = parts.student
+    assert float(parts.metrics["generator_loss"]) == pytest.approx(
+        float((parts.moved**2).sum()), rel=1e-3)
+    assert float(parts.metrics["released_rms"]) == pytest.approx(
         math.sqrt((RELEASED**2).mean()), rel=1e-4)
-    updates, _ = adam.update(grads, adam.init(told.public.params))
+    updates, _ = adam.update(grads, adam.init(parts.public.params))
     expected, new, slope = (
         np.concatenate([np.ravel(a) for a in jax.tree.leaves(tree)])
-        for tree in (optax.apply_updates(told.public.params, updates), told.new.params, grads))
+        for tree in (optax.apply_updates(parts.public.params, updates), parts.new.params, grads))
     clear = np.abs(slope) > 1e-4 * np.abs(slope).max()  # not the sign of a rounding error
-    assert clear.mean() > 0.3 and told.after < before and int(told.new.step) == 1
+    assert clear.mean() > 0.3 and parts.after < before and int(parts.new.step) == 1
     np.testing.assert_allclose(new[clear], expected[clear], atol=1e-6)
 
 

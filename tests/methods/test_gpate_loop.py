@@ -55,7 +55,7 @@ def start():
 def train(path, steps):
     """The real loop and ledger: (the kept sums of every step, what was spent)."""
     votes = path / "votes"
-    with Ledger.create(path / "ledger", {"epsilon": math.inf, "delta": 1e-5}) as held, \
+    with Ledger.create(path / "ledger", {"epsilon": math.inf, "delta": 1e-5}) as ledger, \
             pytest.MonkeyPatch.context() as patched:
         patched.setattr(loop, "compile_block", block)
         loops.train(
@@ -63,13 +63,13 @@ def train(path, steps):
             small_datalens.placed(*DATA, WHERE, TABLE),
             start(),
             WHERE,
-            held,
+            ledger,
             SeededBits(0),
             steps=steps,
             steps_per_call=2,
             keep_votes=functools.partial(log.append, votes),
         )
-        return read(votes), held.spent()
+        return read(votes), ledger.spent()
 
 
 def read(path):
@@ -77,7 +77,7 @@ def read(path):
 
 
 def decided(counts, bits):
-    """What was answered, bool [steps * queries], from sums and the bits of every step."""
+    """The answered queries, bool [steps * queries], from sums and the bits of all steps."""
     mechanism = METHOD.mechanism
     decide = jax.jit(lambda votes, bits: mechanism.decide(votes, bits).answered)
     steps = zip(counts.reshape(-1, *mechanism.shape), bits, strict=True)
@@ -112,7 +112,7 @@ def test_what_is_kept_are_the_sums_and_what_is_settled_the_answers(tmp_path):
 # A whole run keeps its votes.
 
 class Cut(BaseException):
-    """What ends a run at a draw, as nothing in the library catches it."""
+    """An exception that ends a run at a draw, as nothing in the library catches it."""
 
 
 BUDGET = Budget(40.0, 1e-3)
@@ -125,8 +125,9 @@ def run(root, monkeypatch, resume=False):
     monkeypatch.setattr(loop, "compile_block", lambda method, where: block(METHOD, where))
     monkeypatch.setattr(pictures, "write", lambda *_: None)
     runtime = Runtime(devices=1, chunk=1, steps_per_call=2, checkpoint_minutes=0)
-    asked = lifecycle.Request("gpate", "mnist-eps1", CONFIG, BUDGET, runtime, root, resume, seed=3)
-    return lifecycle.run(asked, Dataset("rows", TABLE, *DATA), lambda line: None)
+    request = lifecycle.Request(
+        "gpate", "mnist-eps1", CONFIG, BUDGET, runtime, root, resume, seed=3)
+    return lifecycle.run(request, Dataset("rows", TABLE, *DATA), lambda line: None)
 
 
 def test_a_run_keeps_its_votes_and_goes_on_with_them_after_a_crash(tmp_path, monkeypatch):
@@ -146,15 +147,15 @@ def test_a_run_keeps_its_votes_and_goes_on_with_them_after_a_crash(tmp_path, mon
     assert stat.S_IMODE(files.votes.stat().st_mode) == 0o600 and read(files.votes).steps == 2
     release = run(root, monkeypatch, resume=True)
 
-    votes, held = read(files.votes), ledger.account(ledger.read(files.ledger))
+    votes, account = read(files.votes), ledger.account(ledger.read(files.ledger))
     assert files.votes.read_bytes().startswith(first) and votes.steps == 6
     bits = [SeededBits(3, incarnation).draw((steps, *shape.bits_shape))
             for incarnation, steps in ((0, 2), (1, 4))]
     np.testing.assert_array_equal(votes.answered, decided(votes.counts, np.concatenate(bits)))
     test, answer = (event for event, _ in shape.events(1))
     lost = 2 * QUERIES  # charged at their worst
-    assert held.spent() == ((test, 6 * QUERIES + lost),
-                            (answer, int(votes.answered.sum()) + lost))
+    assert account.spent() == ((test, 6 * QUERIES + lost),
+                               (answer, int(votes.answered.sum()) + lost))
     assert release.privacy["budget_epsilon"] == 40 and release.privacy["steps"] == 6
     seen = data_dependent.reading(root)
     assert seen["votes"]["steps charged without votes"] == 2

@@ -79,12 +79,12 @@ def conversation():
 
     @jax.jit
     def everything(public, unit):
-        asked = method.ask(KEY, public)
+        query = method.ask(KEY, public)
         (weights, vectors, _), _ = unit
         normalised, _ = net_d.normalise(weights, vectors)
 
         def loss(weights):
-            fakes = net_g.generate(weights, public.vectors, asked.latents, asked.labels)
+            fakes = net_g.generate(weights, public.vectors, query.latents, query.labels)
             return -(released.reshape(fakes.shape) * fakes).sum() / ROWS, fakes
 
         def score(fake, label):
@@ -92,70 +92,70 @@ def conversation():
 
         grads, fakes = jax.grad(loss, has_aux=True)(public.weights)
         return SimpleNamespace(
-            asked=asked, answer=method.answer(KEY, unit, records, asked), grads=grads, fakes=fakes,
-            slope=jax.vmap(jax.grad(score))(asked.fakes, asked.labels)).__dict__
+            query=query, answer=method.answer(KEY, unit, records, query), grads=grads, fakes=fakes,
+            slope=jax.vmap(jax.grad(score))(query.fakes, query.labels)).__dict__
 
-    told = SimpleNamespace(**everything(public, unit))
-    told.public, told.released, told.absorb = public, released, jax.jit(method.absorb)
-    told.new, told.metrics = told.absorb(KEY, told.public, told.asked, released)
-    return told
+    parts = SimpleNamespace(**everything(public, unit))
+    parts.public, parts.released, parts.absorb = public, released, jax.jit(method.absorb)
+    parts.new, parts.metrics = parts.absorb(KEY, parts.public, parts.query, released)
+    return parts
 
 
 @pytest.mark.slow
-def test_critics_learn_from_a_public_pool_of_each_class_and_are_asked_about_other_fakes():
-    told = conversation()
-    assert told.asked.material.shape == (3, 2, 8, 8, 1) and told.asked.fakes.shape == (3, 8, 8, 1)
-    np.testing.assert_allclose(told.asked.fakes, told.fakes, atol=1e-6)
-    every = np.concatenate([told.asked.material.reshape(6, -1), told.asked.fakes.reshape(3, -1)])
+def test_critics_learn_from_a_public_pool_of_each_class_and_answer_about_other_fakes():
+    parts = conversation()
+    assert parts.query.material.shape == (3, 2, 8, 8, 1) and parts.query.fakes.shape == (3, 8, 8, 1)
+    np.testing.assert_allclose(parts.query.fakes, parts.fakes, atol=1e-6)
+    every = np.concatenate([parts.query.material.reshape(6, -1), parts.query.fakes.reshape(3, -1)])
     assert len(np.unique(every, axis=0)) > 4
-    assert (told.asked.step, told.asked.critic_steps, told.asked.extra) == (0, 2, ())
+    assert (parts.query.step, parts.query.critic_steps, parts.query.extra) == (0, 2, ())
 
 
 def test_the_answer_is_the_gradient_of_the_score_at_each_fake():
-    told = conversation()
-    assert np.abs(told.slope).max() > 1e-3
-    np.testing.assert_allclose(told.answer, told.slope.reshape(ROWS, -1), rtol=1e-3, atol=1e-6)
+    parts = conversation()
+    assert np.abs(parts.slope).max() > 1e-3
+    np.testing.assert_allclose(parts.answer, parts.slope.reshape(ROWS, -1), rtol=1e-3, atol=1e-6)
 
 
 def test_the_generator_takes_one_adam_step_along_what_was_released():
-    told = conversation()
-    expected = numpy_compare.adam_step(told.public.weights, told.grads, 1e-4, 0.5, 0.9)
-    clear = {name: np.abs(g) > 1e-3 * np.abs(g).max() for name, g in told.grads.items()}
-    weights = jax.tree.map(np.asarray, told.new.weights)
+    parts = conversation()
+    expected = numpy_compare.adam_step(parts.public.weights, parts.grads, 1e-4, 0.5, 0.9)
+    clear = {name: np.abs(g) > 1e-3 * np.abs(g).max() for name, g in parts.grads.items()}
+    weights = jax.tree.map(np.asarray, parts.new.weights)
     for name, weight in weights.items():  # where not the sign of a rounding error
         np.testing.assert_allclose(weight[clear[name]], expected[name][clear[name]], atol=2e-6)
-        assert np.abs(weight - told.public.weights[name]).max() > 5e-5
-    assert small_datalens.equal(told.new.average, told.new.weights)  # of one step
-    for name, u in told.public.vectors.items():  # one power iteration, with the new weights
+        assert np.abs(weight - parts.public.weights[name]).max() > 5e-5
+    assert small_datalens.equal(parts.new.average, parts.new.weights)  # of one step
+    for name, u in parts.public.vectors.items():  # one power iteration, with the new weights
         w = np.reshape(weights[name], (-1, len(u)))
-        moved = w.T @ (w @ np.asarray(u))
-        np.testing.assert_allclose(told.new.vectors[name], moved / np.linalg.norm(moved), atol=1e-5)
-    assert float(told.metrics["released_rms"]) == pytest.approx(
-        math.sqrt((told.released**2).mean()), rel=1e-4)
-    assert float(told.metrics["generator_gradient"]) == pytest.approx(
-        float(jax.jit(optax.tree.norm)(told.grads)), rel=1e-3)
+        u = w.T @ (w @ np.asarray(u))
+        np.testing.assert_allclose(parts.new.vectors[name], u / np.linalg.norm(u), atol=1e-5)
+    assert float(parts.metrics["released_rms"]) == pytest.approx(
+        math.sqrt((parts.released**2).mean()), rel=1e-4)
+    assert float(parts.metrics["generator_gradient"]) == pytest.approx(
+        float(jax.jit(optax.tree.norm)(parts.grads)), rel=1e-3)
 
 
 def test_the_update_is_a_function_of_the_public_state_the_query_and_what_was_released():
     """Bit for bit, whatever the key; and of the query only the fakes' latents and labels."""
-    told = conversation()
-    blind = dataclasses.replace(jax.tree.map(jnp.zeros_like, told.asked),
-                                latents=told.asked.latents, labels=told.asked.labels)
-    for key, query in ((jax.random.key(9), told.asked), (KEY, blind)):
+    parts = conversation()
+    blind = dataclasses.replace(jax.tree.map(jnp.zeros_like, parts.query),
+                                latents=parts.query.latents, labels=parts.query.labels)
+    for key, query in ((jax.random.key(9), parts.query), (KEY, blind)):
         assert small_datalens.equal(
-            told.absorb(key, told.public, query, told.released)[0], told.new
+            parts.absorb(key, parts.public, query, parts.released)[0], parts.new
         )
     assert not small_datalens.equal(
-        told.absorb(KEY, told.public, told.asked, -told.released)[0], told.new
+        parts.absorb(KEY, parts.public, parts.query, -parts.released)[0], parts.new
     )
 
 
 def test_the_average_begins_as_a_mean_and_forgets_later():
-    told = conversation()
-    second, _ = told.absorb(KEY, told.new, told.asked, -told.released)
-    third, _ = told.absorb(KEY, second, told.asked, told.released)
+    parts = conversation()
+    second, _ = parts.absorb(KEY, parts.new, parts.query, -parts.released)
+    third, _ = parts.absorb(KEY, second, parts.query, parts.released)
     for name, average in third.average.items():  # ema .25 is below 1 - 1 / 2
-        before = 0.25 * told.new.weights[name] + 0.75 * second.weights[name]
+        before = 0.25 * parts.new.weights[name] + 0.75 * second.weights[name]
         np.testing.assert_allclose(average, 0.25 * before + 0.75 * third.weights[name], atol=1e-6)
 
 
@@ -167,27 +167,27 @@ def mechanism(**fields):
 
 def test_one_step_is_charged_for_all_its_fakes():
     for sigma, batch in ((1.0, 3), (1.07, 32), (12.6, 1)):
-        held = mechanism(sigma=sigma, batch=batch)
-        ((event, count),) = held.events(7)
+        built = mechanism(sigma=sigma, batch=batch)
+        ((event, count),) = built.events(7)
         assert count == 7 and isinstance(event, GaussianEvent)
         assert event.mu_squared == pytest.approx(batch / sigma**2)
         assert event.sensitivity * event.grid == pytest.approx(2 * 0.1 * math.sqrt(batch))
-        assert held.noise.sigma == event.sigma and held.shape == (batch, 64)
+        assert built.noise.sigma == event.sigma and built.shape == (batch, 64)
 
 
-@pytest.mark.parametrize(("heard", "groups", "visits"), [
+@pytest.mark.parametrize(("critics", "groups", "visits"), [
     (0, 1, 7), (5, 1, 7), (4, 2, 4), (3, 2, 4), (2, 3, 3), (1, 5, 2)])
-def test_in_a_rotation_a_critic_is_charged_for_its_own_visits(heard, groups, visits):
-    held = mechanism(critics_per_step=heard)
-    assert held.schedule == (FullParticipation() if groups == 1 else RoundRobin(groups))
-    assert [count for _, count in held.events(7)] == [visits]
+def test_in_a_rotation_a_critic_is_charged_for_its_own_visits(critics, groups, visits):
+    built = mechanism(critics_per_step=critics)
+    assert built.schedule == (FullParticipation() if groups == 1 else RoundRobin(groups))
+    assert [count for _, count in built.events(7)] == [visits]
 
 
 def test_a_secret_draw_is_one_subsampled_release_of_the_whole_batch():
-    held = mechanism(schedule="secret-draw", critics_per_step=2)
-    ((event, count),) = held.events(7)
+    built = mechanism(schedule="secret-draw", critics_per_step=2)
+    ((event, count),) = built.events(7)
     plain = mechanism().events(1)[0][0]
-    assert held.schedule == FixedSizeSampling(5, 2) and count == 7
+    assert built.schedule == FixedSizeSampling(5, 2) and count == 7
     ties = 10 * 2.0**-96  # of five secret numbers
     expected = dataclasses.replace(plain, total_variation=event.total_variation)
     assert event == SampledGaussianEvent(expected, 5, 2)
@@ -195,10 +195,10 @@ def test_a_secret_draw_is_one_subsampled_release_of_the_whole_batch():
 
 
 def test_the_noise_of_a_federation_is_that_of_one_client():
-    held, central = mechanism(federated=True), mechanism()
-    assert isinstance(held, LocalMechanism) and held.unit == "client"
-    assert held.client_bits_shape == central.bits_shape and held.bits_shape == (0,)
-    assert held.events(7) == central.events(7)
+    local, central = mechanism(federated=True), mechanism()
+    assert isinstance(local, LocalMechanism) and local.unit == "client"
+    assert local.client_bits_shape == central.bits_shape and local.bits_shape == (0,)
+    assert local.events(7) == central.events(7)
 
 
 def test_no_noise_is_no_privacy():
@@ -208,9 +208,9 @@ def test_no_noise_is_no_privacy():
 
 
 def test_as_published_proves_nothing_whatever_the_noise():
-    held = mechanism(accounting="as-published", critics_per_step=1, sigma=100.0)
-    assert held.schedule == PublishedSampling(5)
-    assert gaussian.epsilon(held.events(1), 0.1) == math.inf
+    account = mechanism(accounting="as-published", critics_per_step=1, sigma=100.0)
+    assert account.schedule == PublishedSampling(5)
+    assert gaussian.epsilon(account.events(1), 0.1) == math.inf
     config = dataclasses.replace(presets.get("gswgan", "mnist-published")[1].config,
                                  accounting="as-published")
     said = stages.as_published("gswgan", config, 1e-5, 20_000)

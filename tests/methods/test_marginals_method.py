@@ -42,7 +42,7 @@ def verbs(config=CONFIG, spec=SPEC):
 
 
 def counts(method, pairs) -> np.ndarray:
-    """What is added to a sum, int64 [1, D]."""
+    """The integers that are added to a sum, int64 [1, D]."""
     pairs = np.asarray(pairs, np.int64)
     sums = np.bincount(pairs[:, 0].ravel(), pairs[:, 1].ravel(), method.mechanism.bound.columns)
     return sums[None, :method.mechanism.shape[1]].astype(np.int64)
@@ -91,7 +91,7 @@ def test_the_furthest_record_moves_what_is_declared(step, tight):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("weight_label", [0.0, 1.0])
-def test_what_is_asked_next_reads_no_record(weight_label):
+def test_the_next_query_reads_no_record(weight_label):
     """With the mechanism muted all queries are the same bytes whatever the records are; what a
     record changes comes through the released sum alone."""
     config = dataclasses.replace(CONFIG, weight_label=weight_label)
@@ -99,12 +99,12 @@ def test_what_is_asked_next_reads_no_record(weight_label):
     queries = []
     for seed in (0, 1):
         x, y = people_table.table(50, seed=seed, spec=SPEC)
-        public, asked_for = jax.jit(method.init)(jax.random.key(0)), []
+        public, chosen = jax.jit(method.init)(jax.random.key(0)), []
         for _ in range(p.steps):
             assert np.asarray(answers(x, y, public)).any()
             public = absorb(public, jnp.zeros(method.mechanism.shape))
-            asked_for += [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(public)]
-        queries.append(asked_for)
+            chosen += [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(public)]
+        queries.append(chosen)
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(final(public)))
     assert queries[0] == queries[1]
 
@@ -174,15 +174,15 @@ def test_conditions_are_exact(fitted, wanted):
         low=(values[0] - ends[name][0]) / (ends[name][1] - ends[name][0]),
         high=(values[1] - ends[name][0]) / (ends[name][1] - ends[name][0]))
         for name, values in wanted.items()}
-    given_model, probability = tree.conditional(p.grid, fitted, narrowed)
+    conditional, probability = tree.conditional(p.grid, fitted, narrowed)
     sample = jax.jit(method.sample)
     rng = np.random.default_rng(0)
 
-    def drawn(model):
+    def sample_of(model):
         y = rng.choice(3, 20_000, p=model["share"] / model["share"].sum()).astype(np.int32)
         return transform.decode(SPEC, np.asarray(sample(model, jax.random.key(2), y))), y
 
-    codes, y = drawn(fitted)
+    codes, y = sample_of(fitted)
     met = np.ones(len(y), bool)
     for name, values in wanted.items():
         i = ["age", "sex", "pay", "mark", "kind"].index(name)
@@ -191,7 +191,7 @@ def test_conditions_are_exact(fitted, wanted):
             column <= values[-1])
         met &= among | (np.isnan(column) & np.isnan(values).any())
     assert met.mean() == pytest.approx(probability, abs=0.015)
-    kept, of_kept = drawn(given_model)
+    kept, of_kept = sample_of(conditional)
     for name, values in wanted.items():
         i = ["age", "sex", "pay", "mark", "kind"].index(name)
         column = of_kept if i == 4 else kept[:, i]
@@ -269,7 +269,7 @@ def test_what_cannot_be_is_refused_before_anything_is_spent():
             dataclasses.replace(CONFIG, **fields)
 
 
-def test_without_room_for_pairs_or_histograms_less_is_asked_for():
+def test_without_room_for_pairs_or_histograms_fewer_tables_are_measured():
     """By n and sigma alone."""
     def kinds(**fields):
         return marginals.plan(dataclasses.replace(CONFIG, **fields), SPEC).kinds

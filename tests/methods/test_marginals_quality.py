@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 ADULT = Path(os.environ.get("DPGEN_DATA", "data")) / "adult"
 
 
-def drawn(dataset, preset, root, epsilon=1.0):
+def synthetic(dataset, preset, root, epsilon=1.0):
     config = presets.get("marginals", preset)[1].config
     request = lifecycle.Request("marginals", preset, config, Budget(epsilon, 1e-5), Runtime(), root)
     return lifecycle.run(request, dataset, lambda line: None).encoded(10_000)
@@ -30,7 +30,7 @@ def auroc(rows, dataset):
 
 def test_breast_cancer_at_epsilon_1(tmp_path):
     dataset = data.load("breast_cancer")
-    scores = [auroc(drawn(dataset, "breast_cancer", tmp_path / str(run)), dataset)
+    scores = [auroc(synthetic(dataset, "breast_cancer", tmp_path / str(run)), dataset)
               for run in range(5)]
     assert np.mean(scores) >= 0.97, scores
 
@@ -39,7 +39,7 @@ def test_breast_cancer_at_epsilon_1(tmp_path):
 def test_adult_at_epsilon_1(tmp_path):
     """Also the shares of classes, columns and pairs."""
     dataset = data.load(f"adult:{ADULT}")
-    rows = drawn(dataset, "adult", tmp_path / "run")
+    rows = synthetic(dataset, "adult", tmp_path / "run")
     made, real = (distances.cells(dataset.spec, part)
                   for part in (rows, (dataset.x_test, dataset.y_test)))
     columns = distances.columns(dataset.spec)

@@ -23,7 +23,7 @@ from dpgen_jax.methods.shared import gaussians
 from dpgen_jax.nets.frequencies import low_frequencies, n_frequencies
 from dpgen_jax.nets.noisy_moments import edge, quantiles
 from dpgen_jax.presets import numbers
-from dpgen_jax.run import calibrate_config, lifecycle, loop
+from dpgen_jax.run import calibrate_config, fitting, loop
 from dpgen_jax.run.loop import initial_state
 
 N, SPEC = 12, ImageSpec(4, 4, 1, 2)
@@ -172,8 +172,8 @@ def test_sampled_vectors_have_the_moments_of_the_mixture():
     model = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), {
         "centre": np.arange(9.0), "basis": basis, "mean": means, "root": roots, "weight": weight})
     labels = np.arange(n, dtype=np.int32) % 2
-    drawn = np.asarray(jax.jit(gaussians.unshaded)(model, jax.random.key(0), labels))
-    places = (drawn - np.arange(9.0)) @ basis
+    points = np.asarray(jax.jit(gaussians.unshaded)(model, jax.random.key(0), labels))
+    places = (points - np.arange(9.0)) @ basis
     for label in (0, 1):
         share = weight[label] / weight[label].sum()
         mean = share @ means[label]
@@ -285,7 +285,7 @@ def test_records_that_nobody_would_choose_make_images_all_the_same():
 def test_digits_are_told_apart_by_what_was_made(tmp_path):
     """A floor: a linear classifier trained on synthetic digits, tested on real ones."""
     digits = data.load("digits")
-    made = lifecycle.fit("mixture", digits.x_train, digits.y_train, classes=10, epsilon=10.0,
+    made = fitting.fit("mixture", digits.x_train, digits.y_train, classes=10, epsilon=10.0,
                          delta=1e-5, out=tmp_path / "run", preset="digits")
     x, y = made.sample(2000, seed=0)
     judge = LogisticRegression(max_iter=300).fit(x.reshape(2000, -1) / 255, y)
@@ -294,5 +294,5 @@ def test_digits_are_told_apart_by_what_was_made(tmp_path):
     ones, labels = made.sample(50, labels=[1], seed=1)
     assert set(labels) == {1} and np.mean(judge.predict(ones.reshape(50, -1) / 255) == 1) > 0.6
     with pytest.raises(UserError, match=r"\[0, 1\]"):
-        lifecycle.fit("mixture", digits.x_train * 2.0, digits.y_train, classes=10,
+        fitting.fit("mixture", digits.x_train * 2.0, digits.y_train, classes=10,
                       out=tmp_path / "other")

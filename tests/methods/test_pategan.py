@@ -41,10 +41,10 @@ def conversation():
         query = dataclasses.replace(query, labels=jnp.array([0, 1, 0, 2]))
         score = NET_D.apply(unit[0], query.fakes[None], query.labels[None])[0]
         keys = jax.random.split(key, 400)
-        told = jnp.linspace(0, 1, ROWS)[:, None]
-        new, metrics = RANK.absorb(key, public, query, told)
+        shares = jnp.linspace(0, 1, ROWS)[:, None]
+        new, metrics = RANK.absorb(key, public, query, shares)
         return {"query": query, "score": score, "public": public, "new": new, "metrics": metrics,
-                "real": REAL.answer(key, unit, own, query), "told": told,
+                "real": REAL.answer(key, unit, own, query), "shares": shares,
                 "rank": jax.vmap(lambda k: RANK.answer(k, unit, own, query))(keys)}
 
     return everything(KEY)
@@ -54,14 +54,14 @@ def conversation():
 
 @pytest.mark.slow
 def test_a_teacher_votes_by_its_own_score():
-    told = conversation()
-    np.testing.assert_allclose(told["real"][:, 0], told["score"], rtol=1e-5, atol=1e-7)
+    exchange = conversation()
+    np.testing.assert_allclose(exchange["real"][:, 0], exchange["score"], rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.slow
 def test_a_rank_is_above_the_mean_of_the_queried_fakes_of_the_class():
-    told = conversation()
-    score, rank = np.asarray(told["score"]), np.asarray(told["rank"])[:, :, 0]
+    exchange = conversation()
+    score, rank = np.asarray(exchange["score"]), np.asarray(exchange["rank"])[:, :, 0]
     np.testing.assert_allclose(rank[:, 0], score[0] - (score[0] + score[2]) / 2, atol=1e-6)
     np.testing.assert_allclose(rank[:, 2], -rank[:, 0], atol=1e-6)
 
@@ -73,9 +73,9 @@ def test_a_coin_is_tossed_for_a_class_of_which_a_teacher_holds_no_record():
 
 
 def test_queried_fakes_are_the_generators_moved_by_public_noise():
-    told, config = conversation(), CONFIG
-    query = told["query"]
-    made = np.asarray(NET_G.generate(told["public"].generator.params, query.latents,
+    exchange, config = conversation(), CONFIG
+    query = exchange["query"]
+    made = np.asarray(NET_G.generate(exchange["public"].generator.params, query.latents,
                                      query.all_labels))[3 * ROWS:]
     assert query.fakes.shape == (ROWS, small.F)
     moved = np.asarray(query.fakes) - made
@@ -91,16 +91,16 @@ def test_images_are_moved_in_squares_of_2_x_2_pixels():
 
 
 def test_the_query_is_remembered_and_the_student_and_generator_learn():
-    told = conversation()
-    old, new = told["public"], told["new"]
-    x = np.asarray(told["query"].fakes)
+    exchange = conversation()
+    old, new = exchange["public"], exchange["new"]
+    x = np.asarray(exchange["query"].fakes)
     np.testing.assert_allclose(new.centres, [(x[0] + x[2]) / 2, x[1], x[3]], rtol=1e-5)
     np.testing.assert_allclose(new.away[0], x - np.asarray(new.centres)[[0, 1, 0, 2]], atol=1e-6)
-    np.testing.assert_array_equal(new.told[0], told["told"][:, 0])
+    np.testing.assert_array_equal(new.told[0], exchange["shares"][:, 0])
     assert not np.any(new.away[1:]) and int(new.step) == 1 and int(new.optimiser.count) == 2
     assert not small_datalens.equal(old.student, new.student)
     assert not small_datalens.equal(old.generator.params, new.generator.params)
-    assert all(math.isfinite(value) for value in told["metrics"].values())
+    assert all(math.isfinite(value) for value in exchange["metrics"].values())
 
 
 @pytest.mark.slow
@@ -110,7 +110,7 @@ def test_the_memory_holds_the_last_queries(tmp_path):
     np.testing.assert_allclose(public.inner.told, shares[[3, 1, 2]], rtol=1e-6)
 
 
-def test_the_student_learns_what_it_is_told():
+def test_the_student_learns_the_released_votes():
     """A share that is a linear function of a feature, and another for each class."""
     rng = np.random.default_rng(0)
     away, labels = rng.normal(size=(600, 7)).astype(np.float32), rng.integers(0, 3, 600)
@@ -132,7 +132,7 @@ def test_the_student_learns_what_it_is_told():
     assert np.corrcoef(fit(student.init(KEY)), share[500:])[0, 1] > 0.95
 
 
-def test_the_centre_of_a_class_that_was_not_asked_about_stays_where_it_was():
+def test_the_centre_of_a_class_that_is_in_no_query_stays_where_it_was():
     x, before = np.arange(6.0).reshape(3, 2), np.full((3, 2), 9.0)
     found = pategan.Student(8, 2, 3).centres(x, np.array([0, 2, 0]), before)
     np.testing.assert_allclose(found, [[2, 3], [9, 9], [2, 3]])
@@ -141,21 +141,21 @@ def test_the_centre_of_a_class_that_was_not_asked_about_stays_where_it_was():
 # The mechanism.
 
 def test_what_a_step_costs():
-    held = pategan.mechanism(CONFIG, TABLE)
-    ((event, count),) = held.events(3)
+    mechanism = pategan.mechanism(CONFIG, TABLE)
+    ((event, count),) = mechanism.events(3)
     assert count == 3 and isinstance(event, GaussianEvent)
     assert (event.sigma, event.squared_sensitivity, event.grid) == (4.0, ROWS, 1.0)
-    held = pategan.mechanism(dataclasses.replace(CONFIG, noise="laplace"), TABLE)
-    ((event, count),) = held.events(3)
+    mechanism = pategan.mechanism(dataclasses.replace(CONFIG, noise="laplace"), TABLE)
+    ((event, count),) = mechanism.events(3)
     assert count == 3 * ROWS and isinstance(event, LaplaceEvent)
     assert (event.scale, event.sensitivity) == (4.0, 1)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_without_noise_epsilon_is_infinite(noise):
-    held = pategan.mechanism(dataclasses.replace(CONFIG, noise=noise, sigma=0.0), TABLE)
-    assert held.bits_shape == (ROWS, 1, 0)
-    assert gaussian.epsilon(held.events(1), 1e-5) == math.inf
+    mechanism = pategan.mechanism(dataclasses.replace(CONFIG, noise=noise, sigma=0.0), TABLE)
+    assert mechanism.bits_shape == (ROWS, 1, 0)
+    assert gaussian.epsilon(mechanism.events(1), 1e-5) == math.inf
 
 
 @pytest.mark.parametrize(("field", "value"), [

@@ -36,7 +36,7 @@ def test_01_what_is_released_is_a_noisy_count_of_teachers(tmp_path):
     a release is a count over five teachers, each of which has one vote on each fake."""
     bits = SeededBits(0).draw((small.STEPS, *small.METHOD.mechanism.bits_shape))
     noise = np.asarray(small.METHOD.mechanism.noise.sample(bits))[0, :, 0]
-    public, _, _ = small.train(tmp_path, told=0.0)
+    public, _, _ = small.train(tmp_path, shares=0.0)
     votes = np.array([small.alone(unit)[0] for unit in range(small.UNITS)])
     assert set(np.unique(votes)) == {0, 1}
     np.testing.assert_array_equal(public.seen[0, :, 0] - noise, votes.sum(0))
@@ -45,7 +45,7 @@ def test_01_what_is_released_is_a_noisy_count_of_teachers(tmp_path):
 def test_02_generator_and_student_learn_from_released_labels_alone(tmp_path):
     """turing.py:282-289: the same, where the discriminator that sees records trains the generator.
     Here all records may change, and unless their votes are heard nothing public does."""
-    ends = [small.train(tmp_path / name, data, told=0.0) for name, data in (
+    ends = [small.train(tmp_path / name, data, shares=0.0) for name, data in (
         ("a", small.DATA), ("b", strangers()))]
     assert small_datalens.equal(ends[0][0].inner, ends[1][0].inner)
     assert small_datalens.differing_units(ends[0][1], ends[1][1]) == set(range(small.UNITS))
@@ -56,7 +56,7 @@ def test_02_generator_and_student_learn_from_released_labels_alone(tmp_path):
 def check_one_teacher(tmp_path, **deals):
     """One record changes the state of one teacher."""
     (tmp_path / "runs").mkdir()
-    ends = [small.train(tmp_path / "runs" / name, data, told=0.0, **deals) for name, data in (
+    ends = [small.train(tmp_path / "runs" / name, data, shares=0.0, **deals) for name, data in (
         ("a", small.DATA), ("b", small.neighbour(small.DATA)))]
     found = small_datalens.differing_units(ends[0][1], ends[1][1])
     assert len(found) == 1, f"a record reached teachers {found}"
@@ -69,17 +69,17 @@ def overlapping(index):
 
 def test_03_teachers_hold_disjoint_parts(tmp_path):
     """original.py:174: every teacher samples from all records."""
-    held = small.DEALT.index
-    assert sorted({i for row in held for i in row}) == list(range(small.N))
-    assert sum(len(set(row)) for row in held) == small.N
+    rows = small.DEALT.index
+    assert sorted({i for row in rows for i in row}) == list(range(small.N))
+    assert sum(len(set(row)) for row in rows) == small.N
     check_one_teacher(tmp_path)
     rng = np.random.default_rng(0)
-    drawn = np.array([rng.permutation(small.N)[:held.shape[1] - 1] for _ in range(small.UNITS)])
-    drawn = np.concatenate([drawn, drawn[:, :1]], 1)
-    drawn[:2, 0] = small.RECORD
+    batches = np.array([rng.permutation(small.N)[:rows.shape[1] - 1] for _ in range(small.UNITS)])
+    batches = np.concatenate([batches, batches[:, :1]], 1)
+    batches[:2, 0] = small.RECORD
     (tmp_path / "x").mkdir()
     with pytest.raises(AssertionError, match="reached teachers"):
-        check_one_teacher(tmp_path / "x", deal=overlapping(drawn))
+        check_one_teacher(tmp_path / "x", deal=overlapping(batches))
 
 
 @pytest.mark.slow
@@ -123,7 +123,7 @@ def test_06_the_parts_never_change(tmp_path):
 
 def released(data, tmp_path):
     """Rows that a muted run releases, decoded."""
-    public, _, _ = small.train(tmp_path, data, told=0.0, steps=2)
+    public, _, _ = small.train(tmp_path, data, shares=0.0, steps=2)
     key, labels = jax.random.key(1), np.arange(30, dtype=np.int32) % 3
     encoded = SAMPLED(key, public, labels)
     return encoded, transform.decode(small.TABLE, np.asarray(encoded))
@@ -170,7 +170,7 @@ def test_16_categories_and_classes_are_the_declared_ones(tmp_path):
 def test_17_labels_of_fakes_are_public(tmp_path):
     """original.py:208: fakes are conditioned on the labels of private records."""
     x, y = small.DATA
-    ends = [small.train(tmp_path / name, (x, labels), told=0.0)[0] for name, labels in (
+    ends = [small.train(tmp_path / name, (x, labels), shares=0.0)[0] for name, labels in (
         ("a", y), ("b", np.zeros_like(y)))]
     np.testing.assert_array_equal(ends[0].labels, ends[1].labels)
     assert len(np.unique(ends[0].labels)) == 3
@@ -202,11 +202,11 @@ def test_19_the_budget_is_checked_before_the_step(tmp_path):
     """smartnoise.py:218-223: epsilon is compared with the target after the step that exceeded it,
     and it is the data-dependent one. Here a run stops before, whatever its votes are, and both
     numbers are those of the events."""
-    held = small.METHOD.mechanism
-    target = gaussian.epsilon(held.events(3), 1e-5)
+    mechanism = small.METHOD.mechanism
+    target = gaussian.epsilon(mechanism.events(3), 1e-5)
     below = np.nextafter(target, 0)
     for name, epsilon, made in (("a", target, 3), ("b", below, 2)):
         for kind, data in (("x", small.DATA), ("y", strangers())):
             public, _, ledger = small.train(tmp_path / (name + kind), data, epsilon=epsilon)
             assert int(public.inner.step) == made and ledger.epsilon() <= epsilon
-            assert ledger.spent() == held.events(made)
+            assert ledger.spent() == mechanism.events(made)

@@ -27,20 +27,20 @@ def check_noise(noise, deviation):
     or 1.6 (Laplace) in these units."""
     shape = noise.bits_shape((12_000,))
     bits = np.random.default_rng(0).integers(2**32, size=shape, dtype=np.uint32)
-    drawn = np.asarray(jax.jit(noise.sample)(bits)).astype(float)
-    spread = (drawn.std() / deviation - 1) * math.sqrt(2 * len(drawn))
-    assert abs(spread) < 8, f"noise of {drawn.std():.3g}, not of {deviation:.3g}"
-    assert abs(drawn.mean()) < 6 * deviation / math.sqrt(len(drawn))
+    samples = np.asarray(jax.jit(noise.sample)(bits)).astype(float)
+    spread = (samples.std() / deviation - 1) * math.sqrt(2 * len(samples))
+    assert abs(spread) < 8, f"noise of {samples.std():.3g}, not of {deviation:.3g}"
+    assert abs(samples.mean()) < 6 * deviation / math.sqrt(len(samples))
 
 
 @dataclasses.dataclass(frozen=True)
 class Misread(RoundedGaussian):
     """The mutant: the deviation that is drawn is not the one in the event."""
 
-    drawn: float = 1.0
+    actual: float = 1.0
 
     def sample(self, bits):
-        return RoundedGaussian(self.drawn).sample(bits)
+        return RoundedGaussian(self.actual).sample(bits)
 
 
 @pytest.mark.parametrize("fault", [10 ^ 5, 10**1e-5], ids=["7-xor", "8-power-of-delta"])
@@ -58,11 +58,11 @@ def test_07_08_the_noise_that_is_drawn_is_the_noise_that_is_charged(fault):
 def test_09_the_scale_of_laplace_noise_is_one_over_lambda():
     """updated.py:52, issue 36: noise of scale lambda where 1 / lambda belongs."""
     lam = 0.25
-    held = pategan.mechanism(dataclasses.replace(LAPLACE, sigma=1 / lam), small.TABLE)
-    ((event, count),) = held.events(1)
+    built = pategan.mechanism(dataclasses.replace(LAPLACE, sigma=1 / lam), small.TABLE)
+    ((event, count),) = built.events(1)
     assert event.epsilon == lam and count == small.ROWS
     deviation = math.sqrt(1 / (2 * math.sinh(lam / 2)**2))  # of the discrete law of scale 1 / lam
-    check_noise(held.noise, deviation)
+    check_noise(built.noise, deviation)
     with pytest.raises(AssertionError, match="noise of"):
         check_noise(DiscreteLaplace(lam), deviation)
 
@@ -70,8 +70,8 @@ def test_09_the_scale_of_laplace_noise_is_one_over_lambda():
 # d. The accountant.
 
 def exact_delta(epsilon, votes, scale):
-    """Of counts that all move by 1: the loss of one is +-1 / scale, +1 with probability
-    1 / (1 + e^(-1 / scale)), so that of all of them is binomial."""
+    """The delta of counts that all move by 1: the loss of one is +-1 / scale, +1 with probability
+    1 / (1 + e^(-1 / scale)), so that the loss of all is binomial."""
     ups = np.arange(votes + 1)
     loss = (2 * ups - votes) / scale
     weight = stats.binom.pmf(ups, votes, 1 / (1 + math.exp(-1 / scale)))
@@ -138,9 +138,9 @@ def test_12_a_clear_majority_is_charged_too():
     real."""
     for config in (small.CONFIG, LAPLACE):
         check_charged(pategan.mechanism(config, small.TABLE))
-    held = pategan.mechanism(small.CONFIG, small.TABLE)
+    mechanism = pategan.mechanism(small.CONFIG, small.TABLE)
 
-    class Skipping(type(held)):
+    class Skipping(type(mechanism)):
         def answered(self, outcome):
             return outcome
 
@@ -148,7 +148,7 @@ def test_12_a_clear_majority_is_charged_too():
             return tuple((event, int((answered.mean(1) <= 0.5).sum())) for event, _ in charged)
 
     with pytest.raises(AssertionError):
-        check_charged(Skipping(**vars(held)))
+        check_charged(Skipping(**vars(mechanism)))
 
 
 def naive_moments(log_q, rate, moments):

@@ -1,4 +1,4 @@
-"""What a noisy majority costs, by the votes: by hand, by brute force, and against the theorems."""
+"""The cost of a noisy majority by the votes: by hand, by brute force, and against the theorems."""
 
 import math
 
@@ -51,14 +51,14 @@ def mass(noise, k):
 def law_of_the_majority(noise, units):
     """(P(fake), P(real)) for every count, through the decoder, one noise after the other."""
     reach = math.ceil(80 * getattr(noise, "scale", 0.2 * getattr(noise, "sigma", 0))) + units
-    drawn = range(-reach, reach + 1)
-    masses = [mass(noise, k) for k in drawn]
-    noised = np.arange(units + 1)[:, None] + np.array(drawn)
+    values = range(-reach, reach + 1)
+    masses = [mass(noise, k) for k in values]
+    noised = np.arange(units + 1)[:, None] + np.array(values)
     real = np.asarray(Majority()(noised.astype(np.int32), units)) == 1
-    told = [[mpmath.fsum(m for m, r in zip(masses, row, strict=True) if r == label)
-             for label in (False, True)] for row in real]
-    assert all(abs(sum(pair) - 1) < mpf(10) ** -25 for pair in told)
-    return told
+    chances = [[mpmath.fsum(m for m, r in zip(masses, row, strict=True) if r == label)
+                for label in (False, True)] for row in real]
+    assert all(abs(sum(pair) - 1) < mpf(10) ** -25 for pair in chances)
+    return chances
 
 
 def renyi(p, q, a):
@@ -72,9 +72,9 @@ def renyi(p, q, a):
 def test_it_is_the_divergence_from_the_worst_neighbour(noise, units):
     """Never below that of either neighbour, and that of one of them."""
     with mpmath.workdps(30):
-        told, found = law_of_the_majority(noise, units), table(noise, units)
+        laws, found = law_of_the_majority(noise, units), table(noise, units)
         for c in range(units + 1):
-            true = [[renyi(told[c], told[other], a) for a in ORDERS]
+            true = [[renyi(laws[c], laws[other], a) for a in ORDERS]
                     for other in (c - 1, c + 1) if 0 <= other <= units]
             assert np.all(found[c] >= np.max(true, 0) * (1 - 1e-10))
             assert found[c] == pytest.approx(np.max(true, 0), rel=1e-10)

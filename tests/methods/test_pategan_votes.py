@@ -55,8 +55,8 @@ BOTH = pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 @settings(deadline=None)
 @given(st.integers(-50, 250), st.integers(1, 200))
 def test_the_majority_is_reached_with_the_votes_that_are_needed(noised, units):
-    held = dataclasses.replace(pategan.mechanism(CONFIG, small_datalens.SPEC), n_units=units)
-    assert bool(Majority()(jnp.array(noised), units)) == (noised >= held.votes_needed)
+    built = dataclasses.replace(pategan.mechanism(CONFIG, small_datalens.SPEC), n_units=units)
+    assert bool(Majority()(jnp.array(noised), units)) == (noised >= built.votes_needed)
 
 
 @BOTH
@@ -79,17 +79,17 @@ def finished(root, votes, config=CONFIG, lost=0):
     write_json(
         files.config, to_json({"method": "pategan", "spec": small_datalens.SPEC, "config": config})
     )
-    with Ledger.create(files.ledger, {"epsilon": 50.0, "delta": DELTA}) as held:
+    with Ledger.create(files.ledger, {"epsilon": 50.0, "delta": DELTA}) as book:
         events = mechanism.events(len(votes))
-        ticket = held.reserve(events, len(votes))
+        ticket = book.reserve(events, len(votes))
         sums = np.asarray(votes, np.int32)[:, :, None]
         if mechanism.keeps_votes:
             log.append(files.votes, Private(jnp.asarray(sums)), np.zeros((len(votes), 0), np.int32))
-        held.settle(ticket, events, len(votes))
+        book.settle(ticket, events, len(votes))
         if lost:
-            held.reserve(mechanism.events(lost), lost)
+            book.reserve(mechanism.events(lost), lost)
         write_json(files.release / "privacy.json", to_json(statement(
-            method="pategan", preset=None, ledger=held, relation=mechanism.relation, steps=STEPS,
+            method="pategan", preset=None, ledger=book, relation=mechanism.relation, steps=STEPS,
             protected=Protected("record", {"records": 9}), noise_source="os-entropy")))
     return root
 
@@ -176,7 +176,7 @@ def test_votes_that_are_not_there_are_named(tmp_path, spoil, text):
 
 # A run from records to the reading; what teachers and generator learn is left out.
 
-BUILD, RELEASE, HEARD = pategan.build, rounds.release, []
+BUILD, RELEASE, SUMS = pategan.build, rounds.release, []
 RUNTIME = dataclasses.replace(runs.RUNTIME, checkpoint_minutes=5)
 
 
@@ -192,7 +192,7 @@ def idle(config, spec, runtime=RUNTIME):
 
 
 def spied(mechanism, bits, total):
-    jax.debug.callback(lambda sums: HEARD.append(np.array(sums)[:, 0]), unseal(total))
+    jax.debug.callback(lambda sums: SUMS.append(np.array(sums)[:, 0]), unseal(total))
     return RELEASE(mechanism, bits, total)
 
 
@@ -201,7 +201,7 @@ def test_a_run_keeps_the_votes_whose_majority_it_releases(tmp_path, monkeypatch)
     """Steps are found from the budget; a run that keeps votes makes no more of them than others."""
     monkeypatch.setattr(pategan, "build", idle)
     monkeypatch.setattr(rounds, "release", spied)
-    HEARD.clear()
+    SUMS.clear()
     config = dataclasses.replace(small.CONFIG, teachers=10, decode="majority", steps=None)
     files, said = RunFolder(tmp_path / "run"), []
     lifecycle.run(
@@ -215,7 +215,7 @@ def test_a_run_keeps_the_votes_whose_majority_it_releases(tmp_path, monkeypatch)
     planned = read_json(files.config)["config"]["steps"]
     kept = np.frombuffer(files.votes.read_bytes(), "<i4").reshape(-1, 4)
     assert len(kept) == planned > 2 and not any("stopped" in line for line in said)
-    np.testing.assert_array_equal(kept, HEARD)
+    np.testing.assert_array_equal(kept, SUMS)
     assert len(np.unique(kept)) > 2
     read = data_dependent.reading(files.root)
     assert read["data_dependent"]["epsilon"] == pytest.approx(

@@ -56,7 +56,7 @@ cases = pytest.mark.parametrize(("method", "name"), CASES)
 
 
 def delta(mu, epsilon):
-    """Of the Gaussian mechanism of sensitivity mu and sigma 1, by Balle and Wang."""
+    """The delta of the Gaussian mechanism of sensitivity mu and sigma 1, by Balle and Wang."""
     return norm.cdf(mu / 2 - epsilon / mu) - math.exp(
         epsilon + norm.logcdf(-mu / 2 - epsilon / mu))
 

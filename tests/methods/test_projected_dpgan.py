@@ -45,9 +45,9 @@ def rows(n: int) -> Records:
     return Records(x.reshape(n, -1)[:, :2] / np.float32(255), y.astype(np.int32))
 
 
-def dense(drawn) -> np.ndarray:
+def dense(signs) -> np.ndarray:
     """R [P, k], written out: the outer products, layer after layer."""
-    return np.concatenate([np.einsum("ik,ok->iok", r, s).reshape(-1, K) for r, s in drawn]
+    return np.concatenate([np.einsum("ik,ok->iok", r, s).reshape(-1, K) for r, s in signs]
                           ) / math.sqrt(K)
 
 
@@ -74,30 +74,30 @@ def bins_mean(u: np.ndarray, clip: float, bins: int) -> np.ndarray:
 
 # The conversation.
 
-def check_answer(method, own, x, weights, drawn):
-    asked = projected_dpgan.Query(weights, drawn, None, None)
-    expected = plain_answer(weights, x, own.y[0]) @ dense(drawn)
-    message = jax.jit(method.answer)(jax.random.key(2), UNIT, own, asked)
+def check_answer(method, own, x, weights, signs):
+    question = projected_dpgan.Query(weights, signs, None, None)
+    expected = plain_answer(weights, x, own.y[0]) @ dense(signs)
+    message = jax.jit(method.answer)(jax.random.key(2), UNIT, own, question)
     assert message.shape == (1, K) and np.abs(message).max() > 1e-3
     np.testing.assert_allclose(message[0], expected, rtol=1e-4, atol=1e-6)
 
 
 def test_an_answer_is_the_records_own_gradient_projected():
     own = rows(1)
-    check_answer(METHOD, own, own.x[0], public().d, query().drawn)
+    check_answer(METHOD, own, own.x[0], public().d, query().signs)
 
 
 def test_so_it_is_for_images():
     x, y = small_datalens.images(1)
     weights = projected_dpgan.initial_weights(jax.random.key(0), small_datalens.SPEC, 5)
-    drawn = projected_dpgan.draw_projection(jax.random.key(1), weights, K)
+    signs = projected_dpgan.draw_projection(jax.random.key(1), weights, K)
     own = Records(x, y.astype(np.int32))
     check_answer(
         projected_dpgan.build(CONFIG, small_datalens.SPEC),
         own,
         x[0] / np.float32(255),
         weights,
-        drawn,
+        signs,
     )
 
 
@@ -110,10 +110,10 @@ def test_a_unit_of_several_records_answers_with_their_mean():
 
 
 def test_the_projection_is_of_signs_and_its_transpose_reconstructs():
-    matrix = dense(query().drawn)
+    matrix = dense(query().signs)
     assert np.allclose(np.abs(matrix), 1 / math.sqrt(K))
     u = jax.random.normal(jax.random.key(5), (K,))
-    back = projected_dpgan.reconstruct(query().drawn, u)
+    back = projected_dpgan.reconstruct(query().signs, u)
     assert [b.shape for b in back] == [w.shape for w in public().d]
     flat = np.concatenate([b.reshape(-1) for b in back])
     np.testing.assert_allclose(flat, matrix @ u, rtol=1e-4, atol=1e-6)
@@ -129,13 +129,13 @@ def test_the_projection_is_drawn_anew_and_keeps_gradients_on_average():
 
 
 def fakes_part() -> np.ndarray:
-    """What the fakes add to a release, from plain formulas: -log(1 - D) through the same bins."""
+    """The part of fakes in a release, from plain formulas: -log(1 - D) through the same bins."""
     def loss(weights, x, label):
         return -jnp.log(1 - jnp.exp(-plain_loss(weights, x, label)))
 
-    asked = query()
-    u = np.stack([plain_answer(asked.d, x, y, loss)
-                  for x, y in zip(asked.fakes, asked.labels, strict=True)]) @ dense(asked.drawn)
+    sent = query()
+    u = np.stack([plain_answer(sent.d, x, y, loss)
+                  for x, y in zip(sent.fakes, sent.labels, strict=True)]) @ dense(sent.signs)
     return bins_mean(u, CONFIG.clip, CONFIG.bins)[None]
 
 
@@ -143,7 +143,7 @@ def test_the_discriminator_follows_the_release_and_the_fakes_through_the_same_bi
     absorb = jax.jit(METHOD.absorb)
     released = 0.1 * jax.random.normal(jax.random.key(4), (1, K))
     moved, metrics = absorb(jax.random.key(3), public(), query(), released)
-    direction = projected_dpgan.reconstruct(query().drawn, (released + fakes_part())[0])
+    direction = projected_dpgan.reconstruct(query().signs, (released + fakes_part())[0])
     expected, _ = descend(CONFIG.d_optimiser.transformation(), public().d, direction,
                           public().d_adam)
     for new, wanted in zip(moved.d, expected, strict=True):
@@ -166,11 +166,11 @@ def test_the_sensitivity_is_attained_and_never_exceeded():
 
 
 def test_a_step_is_one_gaussian_event():
-    held = METHOD.mechanism
-    tau = held.noise.total_variation(K * CONFIG.bins)
-    assert held.events(5) == ((GaussianEvent(3.0, 2 * K, 1.0, tau), 5),)
-    assert (held.n_units, held.unit, held.relation) == (N, "record", "replace-one")
-    assert held.shape == (1, K * CONFIG.bins)
+    mechanism = METHOD.mechanism
+    tau = mechanism.noise.total_variation(K * CONFIG.bins)
+    assert mechanism.events(5) == ((GaussianEvent(3.0, 2 * K, 1.0, tau), 5),)
+    assert (mechanism.n_units, mechanism.unit, mechanism.relation) == (N, "record", "replace-one")
+    assert mechanism.shape == (1, K * CONFIG.bins)
 
 
 # Presets and whole runs.

@@ -20,7 +20,7 @@ from dpgen_jax.evaluation import assess
 from dpgen_jax.methods import topagg_sgd
 from dpgen_jax.methods.topagg_sgd import Config
 from dpgen_jax.release import bundle, statement
-from dpgen_jax.run import lifecycle, metrics, monitor
+from dpgen_jax.run import fitting, lifecycle, metrics, monitor
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +50,7 @@ def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("classifier")
     (x, y), (x_test, y_test) = images(90), images(60, 1)
     np.savez(root / "data.npz", x_train=x, y_train=y, x_test=x_test, y_test=y_test, classes=3)
-    lifecycle.fit(
+    fitting.fit(
         "topagg_sgd",
         x,
         y,
@@ -78,10 +78,10 @@ def test_it_learns_and_is_read_again(release):
 
 def test_by_dimension_and_without_convolutions_it_learns_too(tmp_path):
     x, y = images(90)
-    held = lifecycle.fit("topagg_sgd", x, y, classes=3, epsilon=math.inf, delta=1e-3, seed=0,
-                         runtime=Runtime(devices=1), out=tmp_path / "run",
-                         **FIELDS, network="mlp", keep="dimension")
-    assert accuracy(held) > 0.9
+    release = fitting.fit("topagg_sgd", x, y, classes=3, epsilon=math.inf, delta=1e-3, seed=0,
+                            runtime=Runtime(devices=1), out=tmp_path / "run",
+                            **FIELDS, network="mlp", keep="dimension")
+    assert accuracy(release) > 0.9
 
 
 def test_a_table_within_its_budget(tmp_path):
@@ -89,16 +89,16 @@ def test_a_table_within_its_budget(tmp_path):
     y = (np.arange(90) % 3).astype(np.int32)
     x = (y[:, None] / 2 * 0.8 + rng.uniform(0, 0.2, (90, 2))).astype(np.float32)
     config = Config(batch=90, hidden=(8,), steps=30, learning_rate=4.0)  # all: no draw
-    held = lifecycle.run(
+    release = lifecycle.run(
         lifecycle.Request(
             "topagg_sgd", "glyphs", config, Budget(40.0, 1e-3), Runtime(devices=1), tmp_path / "run"
         ),
         Dataset("rows", TABLE, x, y),
         lambda line: None,
     )
-    assert held.privacy["epsilon"] == 40.0 and held.privacy["relation"] == "replace-one"
-    assert held.privacy["accountant"].startswith("exact Gaussian")
-    assert np.mean(held.predict(x) == y) > 0.8
+    assert release.privacy["epsilon"] == 40.0 and release.privacy["relation"] == "replace-one"
+    assert release.privacy["accountant"].startswith("exact Gaussian")
+    assert np.mean(release.predict(x) == y) > 0.8
     assert not (tmp_path / "run" / "release" / "samples.csv").exists()
 
 
@@ -182,16 +182,16 @@ def test_while_training_it_is_tested_on_public_records_alone(root, release):
 
 
 def test_the_statement_names_how_poisson_draws_are_counted():
-    drawn, sure = (
+    sampled, sure = (
         PoissonGaussianEvent(GaussianEvent(10.0, 9), 0.1, "replace-one"), GaussianEvent(10.0, 9))
     pure = EpsilonDeltaEvent(0.1)
-    for events in ((drawn, 3),), ((sure, 1), (drawn, 2)), ((drawn, 2), (pure, 1)):
+    for events in ((sampled, 3),), ((sure, 1), (sampled, 2)), ((sampled, 2), (pure, 1)):
         assert "privacy loss distributions" in statement.accountant(events)
     assert "exact Gaussian" in statement.accountant(((sure, 1),))
 
 
 def test_the_variants_of_the_published_sweep_have_the_noise_that_their_names_promise():
-    """Of Table 10: the standard deviation on the sum of gradients, in units of the clip."""
+    """Table 10 has the standard deviation on the sum of gradients, in units of the clip."""
     sweep = SWEEPS["datalens:table10:mnist"]
     noise = {}
     for cell in sweep.cells:

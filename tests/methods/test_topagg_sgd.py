@@ -47,10 +47,10 @@ def method(spec, **fields):
 @functools.cache
 def params(spec):
     """Weights after a step, since the last layer starts at zero."""
-    held = topagg_sgd.build(CONFIG, spec)
-    moved = 0.3 * jax.random.normal(jax.random.key(1), held.mechanism.shape)
-    start = jax.jit(held.init)(jax.random.key(0))
-    return jax.jit(held.absorb)(jax.random.key(0), start, start.params, moved)[0].params
+    method = topagg_sgd.build(CONFIG, spec)
+    moved = 0.3 * jax.random.normal(jax.random.key(1), method.mechanism.shape)
+    start = jax.jit(method.init)(jax.random.key(0))
+    return jax.jit(method.absorb)(jax.random.key(0), start, start.params, moved)[0].params
 
 
 def one(own, i=0):
@@ -58,7 +58,7 @@ def one(own, i=0):
 
 
 def gradient(spec, own):
-    """Of the cross-entropy of the one record, in NumPy's order of the parameters."""
+    """The gradient of the cross-entropy of the one record, in NumPy's order of the parameters."""
     net = Classifier(CONFIG, spec)
     x = own.x.reshape(1, *spec.shape) / np.float32(255 if spec is IMAGE else 1)
 
@@ -91,10 +91,10 @@ def test_an_answer_is_what_is_kept_of_the_clipped_gradient(spec, keep, clip):
 
 @pytest.mark.parametrize("keep", ["norm", "dimension"])
 def test_the_declared_sensitivity_is_attained_and_never_exceeded(keep):
-    held = method(IMAGE, keep=keep).mechanism
+    built = method(IMAGE, keep=keep).mechanism
     longest = CLIP * (math.sqrt(0.6) if keep == "norm" else 1)
-    assert held.bound.clip == pytest.approx(longest)
-    assert held.noise.sigma * held.bound.grid == pytest.approx(1.5 * longest)
+    assert built.bound.clip == pytest.approx(longest)
+    assert built.noise.sigma * built.bound.grid == pytest.approx(1.5 * longest)
     answer = jax.jit(method(IMAGE, keep=keep, clip=CLIP).answer)
     own = records(IMAGE)
     sent = [np.asarray(answer(jax.random.key(0), jnp.int32(0), one(own, i), params(IMAGE)))
@@ -103,22 +103,22 @@ def test_the_declared_sensitivity_is_attained_and_never_exceeded(keep):
     spike[0, 0] = longest
     hostile = [spike, -spike, 1e20 * spike, -1e9 * sent[0], np.full_like(spike, np.nan),
                np.full_like(spike, np.inf), np.full_like(spike, 1e-3)]
-    votes = [np.asarray(held.bound.project(jax.random.key(0), jnp.asarray(m))).astype(np.int64)
+    votes = [np.asarray(built.bound.project(jax.random.key(0), jnp.asarray(m))).astype(np.int64)
              for m in [*sent, *hostile]]
     for v in votes:  # in integers, and in the units of the gradient
-        assert (v**2).sum() <= held.bound.squared_norm
-        assert np.linalg.norm(v) * held.bound.grid <= longest * (1 + 1e-12)
+        assert (v**2).sum() <= built.bound.squared_norm
+        assert np.linalg.norm(v) * built.bound.grid <= longest * (1 + 1e-12)
     largest = max(((a - b)**2).sum() for a in votes for b in votes)
-    assert 0.95 * held.bound.squared_sensitivity() < largest <= held.bound.squared_sensitivity()
+    assert 0.95 * built.bound.squared_sensitivity() < largest <= built.bound.squared_sensitivity()
 
 
 def test_a_step_is_one_poisson_draw_of_messages_of_that_norm():
-    held = method(IMAGE).mechanism
-    ((event, count),) = held.events(7)
+    mechanism = method(IMAGE).mechanism
+    ((event, count),) = mechanism.events(7)
     assert isinstance(event, PoissonGaussianEvent) and count == 7
     assert event.relation == "replace-one" and event.rate == pytest.approx(8 / N)
     assert event.gaussian.sigma / math.sqrt(event.squared_norm) == pytest.approx(1.5)
-    assert held.n_units == N and held.unit == "record"
+    assert mechanism.n_units == N and mechanism.unit == "record"
     assert isinstance(method(IMAGE, sigma=0.0).mechanism.events(1)[0][0], NonPrivateEvent)
 
 
@@ -136,10 +136,10 @@ def test_presets_get_the_least_noise_that_the_budget_allows(name):
     )
 
     def package(sigma):
-        held = PLDAccountant(NeighboringRelation.REPLACE_ONE, 1e-4 * preset.epsilon)
-        held.compose(PoissonSampledDpEvent(done.batch / preset.records, GaussianDpEvent(sigma)),
+        peer = PLDAccountant(NeighboringRelation.REPLACE_ONE, 1e-4 * preset.epsilon)
+        peer.compose(PoissonSampledDpEvent(done.batch / preset.records, GaussianDpEvent(sigma)),
                      done.steps)
-        return held.get_epsilon(preset.delta)
+        return peer.get_epsilon(preset.delta)
 
     # The package rounds up, the more the more steps there are.
     assert package(1.01 * done.sigma) <= preset.epsilon * 1.005
@@ -183,8 +183,8 @@ def test_the_network_of_opacus_is_its_example():
     expected = jax.jit(plain)(x)
     np.testing.assert_allclose(jax.jit(net.apply)(params, x), expected, atol=1e-4)
     for i, inputs in enumerate((64, 256, 512, 32)):  # as PyTorch begins
-        drawn = np.concatenate([part.ravel() for part in layer(i)])
-        assert 0.9 / math.sqrt(inputs) < np.abs(drawn).max() <= 1 / math.sqrt(inputs)
+        weights = np.concatenate([part.ravel() for part in layer(i)])
+        assert 0.9 / math.sqrt(inputs) < np.abs(weights).max() <= 1 / math.sqrt(inputs)
     with pytest.raises(UserError, match="opacus needs images of at least 14 x 14"):
         topagg_sgd.mechanism(config, IMAGE)
 

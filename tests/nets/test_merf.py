@@ -26,7 +26,7 @@ PLAIN = RandomFeatures(IMAGE, 40, (0,), (0.2,), 0.05, 0.4)
 BLOCKS = [(0, 1), (1, 4), (4, 5), (5, 6), (6, 8)]
 
 
-def drawn(features, seed=0):
+def frequencies(features, seed=0):
     return np.asarray(features.draw(jax.random.key(seed)))
 
 
@@ -57,7 +57,7 @@ def test_inner_products_are_the_gaussian_kernel(rng):
 
 def test_a_window_reads_one_square_and_its_bandwidth_is_per_number():
     features = dataclasses.replace(PLAIN, count=4000, windows=(3, 100), bandwidths=(0.2, 0.5))
-    maps = drawn(features).reshape(*IMAGE.shape, -1)
+    maps = frequencies(features).reshape(*IMAGE.shape, -1)
     small, whole = maps[..., ::2], maps[..., 1::2]
     read = small != 0
     assert (read.sum((0, 1, 2)) == 27).all() and (whole != 0).all()
@@ -71,7 +71,7 @@ def test_a_window_reads_one_square_and_its_bandwidth_is_per_number():
 
 def test_a_window_of_a_table_reads_whole_columns():
     features = RandomFeatures(TABLE, 400, (2,), (0.1,), 0.05, 0.4)
-    read = drawn(features) != 0
+    read = frequencies(features) != 0
     by_block = np.stack([read[a:b] for a, b in BLOCKS[:1]] + [read[4:5], read[5:6]])[:, 0]
     onehots = np.stack([read[1:4].all(0), read[6:8].all(0)])
     assert (read[1:4].any(0) == onehots[0]).all() and (read[6:8].any(0) == onehots[1]).all()
@@ -104,12 +104,12 @@ def test_images_have_the_declared_shape_and_range(spec):
     labels = jnp.arange(6) % spec.classes
 
     @jax.jit
-    def drawn(key):
+    def frequencies(key):
         model = net.freeze(net.init(key), net.latents(key, 6), labels)
         z = net.latents(jax.random.key(2), 6)
         return net.sample(model, key, z, labels), net.sample(model, key, z[:1], labels[:1])
 
-    images, alone = map(np.asarray, drawn(jax.random.key(0)))
+    images, alone = map(np.asarray, frequencies(jax.random.key(0)))
     assert images.shape == (6, *spec.shape) and (images > 0).all() and (images < 1).all()
     np.testing.assert_allclose(alone[0], images[0], atol=1e-5)  # its own latent and label decide
 

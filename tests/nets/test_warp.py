@@ -36,12 +36,12 @@ def test_a_shift_reads_from_where_it_says_and_0_outside():
     assert not np.any(right[0, :, 0])
 
 
-@pytest.mark.parametrize("given, turn", [
+@pytest.mark.parametrize("matrix, turn", [
     ({"e0": -2.0}, lambda i: i[::-1]), ({"e3": -2.0}, lambda i: i[:, ::-1]),
     ({"e0": -1.0, "e1": 1.0, "e2": 1.0, "e3": -1.0}, lambda i: i.T)])
-def test_known_maps(given, turn):
+def test_known_maps(matrix, turn):
     image = np.random.default_rng(0).random((6, 6)).astype(np.float32)
-    moved = affine(jnp.asarray(image)[None, ..., None], entries(**given))
+    moved = affine(jnp.asarray(image)[None, ..., None], entries(**matrix))
     np.testing.assert_allclose(moved[0, ..., 0], turn(image), atol=1e-5)
 
 

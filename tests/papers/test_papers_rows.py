@@ -70,8 +70,8 @@ def test_every_command_parses_and_names_presets_that_exist(work, monkeypatch):
     method = {"images": "datalens", "table_presets": "gpate", "topagg_bound": "datalens",
               "steps": "datalens", "sweep": "topagg_sgd"}.get(module, "")
     if "--preset" in argv:
-        given = getattr(args, "method", method) or method
-        assert argv[argv.index("--preset") + 1] in presets.all_of(given)
+        chosen = getattr(args, "method", method) or method
+        assert argv[argv.index("--preset") + 1] in presets.all_of(chosen)
     for word in argv[argv.index("--presets") + 1:] if "--presets" in argv else ():
         if "=" not in word:
             break

@@ -103,8 +103,8 @@ def test_empty_places_are_filled_by_rows_of_the_same_unit_in_turn():
     assert (owners == owners[:, :1]).all() and {*owners[:, 0].tolist()} == {*range(units)}
     for row, size in zip(deal.index, deal.sizes, strict=True):
         assert row.tolist() == [row[i % size] for i in range(K)] and len({*row}) == size
-    held = of_units(table(), dealt(table()))  # three people a unit, or two
-    assert held.y.shape == (UNITS, 3 * K) and (held.y >= 0).all()
+    dealt_units = of_units(table(), dealt(table()))  # three people a unit, or two
+    assert dealt_units.y.shape == (UNITS, 3 * K) and (dealt_units.y >= 0).all()
 
 
 def test_more_units_than_people_are_refused():

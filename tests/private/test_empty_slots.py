@@ -53,32 +53,32 @@ def test_an_empty_slot_counts_and_is_refilled_from_its_own_unit_alone():
     slots = DEALT.index[2][:3]
     sealed = records.seal(*emptied(*slots), small_datalens.SPEC)
     assert records.count(sealed) == N
-    held, whole = unseal(records.deal(sealed, DEALT)), units(*emptied())
+    dealt, whole = unseal(records.deal(sealed, DEALT)), units(*emptied())
     for unit in set(range(UNITS)) - {2}:
-        np.testing.assert_array_equal(held.x[unit], whole.x[unit])
+        np.testing.assert_array_equal(dealt.x[unit], whole.x[unit])
     rows = {bytes(row) for row in whole.x[2]} - {bytes(whole.x[2][i]) for i in range(3)}
-    assert {bytes(row) for row in held.x[2]} == rows and (held.y >= 0).all()
-    np.testing.assert_array_equal(held.x[2][3:], whole.x[2][3:])  # the others stay where they were
+    assert {bytes(row) for row in dealt.x[2]} == rows and (dealt.y >= 0).all()
+    np.testing.assert_array_equal(dealt.x[2][3:], whole.x[2][3:])  # the others stay where they were
 
 
 def test_the_other_records_take_their_turns():
     one = partition.Partition(np.arange(6)[None], np.array([6]))
     x, y = emptied(0, 2, 3, 5, n=6)
-    whole, held = small_datalens.images(6)[1], units(x, y, one)
-    assert held.y[0].tolist() == [whole[k] for k in (1, 1, 4, 1, 4, 4)]
+    whole, dealt_units = small_datalens.images(6)[1], units(x, y, one)
+    assert dealt_units.y[0].tolist() == [whole[k] for k in (1, 1, 4, 1, 4, 4)]
 
 
 def test_a_unit_of_empty_slots_keeps_them():
-    held = units(*emptied(*DEALT.index[3]))
-    assert (held.y[3] == EMPTY).all() and not held.x[3].any()
-    assert (np.delete(held.y, 3, 0) >= 0).all()
+    unit_states = units(*emptied(*DEALT.index[3]))
+    assert (unit_states.y[3] == EMPTY).all() and not unit_states.x[3].any()
+    assert (np.delete(unit_states.y, 3, 0) >= 0).all()
 
 
 def test_clients_are_refilled_likewise():
     owner = np.repeat([0, 1, 2], [4, 3, 5])
     dealt = partition.by_client(owner, 3, 6)
-    held = units(*emptied(1, 4, 5, 6, n=12), dealt)
-    assert (held.y[[0, 2]] >= 0).all() and (held.y[1] == EMPTY).all()
+    dealt_units = units(*emptied(1, 4, 5, 6, n=12), dealt)
+    assert (dealt_units.y[[0, 2]] >= 0).all() and (dealt_units.y[1] == EMPTY).all()
     own = answer.client_row(records.seal(*emptied(0, 3, n=4), small_datalens.SPEC), 6)
     assert (unseal(own).y >= 0).all()
 

@@ -34,8 +34,8 @@ def test_a_place_that_speaks_louder_is_caught(name, monkeypatch):
     usual = teachers.vmapped
 
     def louder(one, chunk):
-        def all_of_them(*given):
-            units, votes = usual(one, chunk)(*given)
+        def all_of_them(*args):
+            units, votes = usual(one, chunk)(*args)
             second = (jnp.arange(chunk) == 1)[:, None, None]
             return units, votes + second * (votes != 0)
 

@@ -27,8 +27,8 @@ def step(key, state, own):
     """A little descent on the unit's records, with a momentum of each and noise from the key."""
     flat = own.x.reshape(len(own.y), 8) / 255 + 0.1 * own.y[:, None]
     pull = flat[:3] - state["weights"] + 0.1 * jax.random.normal(key, (3, 8))
-    held = 0.5 * state["own"] + pull
-    return {"weights": state["weights"] + 0.1 * held.mean(0), "own": held,
+    moved = 0.5 * state["own"] + pull
+    return {"weights": state["weights"] + 0.1 * moved.mean(0), "own": moved,
             "thrown": state["thrown"]}
 
 
@@ -75,11 +75,11 @@ def compiled_once(monkeypatch):
 CALLS = functools.cache(pretraining.compile_call)
 
 
-def warmed(where, held=None, method=METHOD):
+def warmed(where, records=None, method=METHOD):
     """The units after the whole warm-up, and the shares that were told."""
-    own = adversary.placed(held or data(), where, DEAL)
-    *_, (units, _) = told = list(pretraining.pretrain(method, cold(where), own, where))
-    return units, [share for _, share in told]
+    own = adversary.placed(records or data(), where, DEAL)
+    *_, (units, _) = blocks = list(pretraining.pretrain(method, cold(where), own, where))
+    return units, [share for _, share in blocks]
 
 
 def one_by_one():
@@ -174,7 +174,7 @@ def test_one_record_moves_one_unit(parts):
     owner = int(np.argwhere(DEAL.index == record)[0][0])
     other, labels = x.copy(), y.copy()
     other[record], labels[record] = 255 - other[record], 1 - labels[record]
-    pair = [real(warmed(where, held)[0], where) for held in ((x, y), (other, labels))]
+    pair = [real(warmed(where, records)[0], where) for records in ((x, y), (other, labels))]
     assert small_datalens.differing_units(*pair) == {owner}
     for a, b in zip(*map(jax.tree.leaves, (pair[0].state, pair[1].state)), strict=True):
         assert np.any(a[owner] != b[owner])
@@ -249,14 +249,14 @@ def test_no_second_copy_of_the_units():
     def temporary(units):
         method = adversary.build(n_units=units, pretraining=METHOD.pretraining)
         where = adversary.layout(2, units=units)
-        held = jax.eval_shape(lambda: teachers.one_unit(method, jax.random.key(0), jnp.int32(0)))
-        held = jax.tree.map(lambda a: jax.ShapeDtypeStruct((units, *a.shape), a.dtype), held)
+        shapes = jax.eval_shape(lambda: teachers.one_unit(method, jax.random.key(0), jnp.int32(0)))
+        shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct((units, *a.shape), a.dtype), shapes)
         states = jax.tree.map(lambda a: jax.ShapeDtypeStruct((2, *a.shape), a.dtype),
                               jax.eval_shape(init, jax.random.key(0)))
         own = adversary.placed((np.zeros((3 * units, *adversary.SPEC.shape), np.uint8),
                                 np.zeros(3 * units, int)), where,
                                adversary.partition.assign(3 * units, units, adversary.KEY))
-        compiled = CALLS(method, where).lower(Private(held), own, Private(states), 0, 0, 1)
+        compiled = CALLS(method, where).lower(Private(shapes), own, Private(states), 0, 0, 1)
         return compiled.compile(small_datalens.AS_IN_A_RUN).memory_analysis().temp_size_in_bytes
 
     assert temporary(1024) - temporary(8) < 1016 * teachers.unit_bytes(METHOD) / 5

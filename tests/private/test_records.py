@@ -43,6 +43,6 @@ def test_fingerprint_sees_every_change_and_needs_the_key():
 def test_deal_gives_each_unit_its_own_records():
     x, y = small_datalens.images(10)
     dealt = small_datalens.partition.assign(10, 3, small_datalens.KEY)
-    held = unseal(records.deal(records.seal(x, y, small_datalens.SPEC), dealt))
+    units = unseal(records.deal(records.seal(x, y, small_datalens.SPEC), dealt))
     for unit, ids in enumerate(dealt.index):
-        assert np.array_equal(held.x[unit], x[ids]) and np.array_equal(held.y[unit], y[ids])
+        assert np.array_equal(units.x[unit], x[ids]) and np.array_equal(units.y[unit], y[ids])

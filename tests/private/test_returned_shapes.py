@@ -1,4 +1,4 @@
-"""What a method returns in a wrong shape or type is refused when a run is compiled, by name."""
+"""A value of a wrong shape or type from a method is refused by name when a run is compiled."""
 
 import dataclasses
 

@@ -30,13 +30,13 @@ def read(path, queries=QUERIES, bins=BINS):
 
 def check(path, *blocks):
     """The file holds the steps of these blocks, in order."""
-    held = read(path)
+    votes = read(path)
     steps = sum(len(answered) for _, answered in blocks)
-    assert held.steps == steps and held.counts.shape == (steps * QUERIES, BINS)
-    np.testing.assert_array_equal(held.counts, np.concatenate(
+    assert votes.steps == steps and votes.counts.shape == (steps * QUERIES, BINS)
+    np.testing.assert_array_equal(votes.counts, np.concatenate(
         [counts[:len(answered)].reshape(-1, BINS) for counts, answered in blocks]))
-    assert held.answered.dtype == bool
-    np.testing.assert_array_equal(held.answered, np.concatenate(
+    assert votes.answered.dtype == bool
+    np.testing.assert_array_equal(votes.answered, np.concatenate(
         [answered.ravel() for _, answered in blocks]))
 
 
@@ -78,9 +78,9 @@ def test_other_widths(tmp_path, rows, columns, bins):
     counts = rng.integers(0, 2**31, (2, rows, columns * bins), dtype=np.int32)
     answered = rng.integers(0, 2, (2, rows, columns))
     append(tmp_path / "votes", counts, answered)
-    held = read(tmp_path / "votes", rows * columns, bins)
-    np.testing.assert_array_equal(held.counts, counts.reshape(-1, bins))
-    np.testing.assert_array_equal(held.answered, answered.ravel() == 1)
+    stored = read(tmp_path / "votes", rows * columns, bins)
+    np.testing.assert_array_equal(stored.counts, counts.reshape(-1, bins))
+    np.testing.assert_array_equal(stored.answered, answered.ravel() == 1)
 
 
 def test_what_is_read_is_sealed(tmp_path):

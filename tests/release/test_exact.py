@@ -23,14 +23,14 @@ def made(tmp_path_factory):
     ids=str)
 def test_conditions_on_any_column_are_exact(made, where, counts, least):
     release = dataclasses.replace(made, class_counts=counts)
-    drawn, wanted = release.stream(6000, seed=1, where=where), conditions.parse(where, made.spec)
-    x, y = map(np.concatenate, zip(*drawn, strict=True))
+    sampler, wanted = release.stream(6000, seed=1, where=where), conditions.parse(where, made.spec)
+    x, y = map(np.concatenate, zip(*sampler, strict=True))
     assert wanted.met(x).all() and wanted.classes()[y].all()
-    told = next(line for line in drawn.report() if "which makes" in line)
-    assert drawn.met >= least * drawn.tries, told
+    report = next(line for line in sampler.report() if "which makes" in line)
+    assert sampler.met >= least * sampler.tries, report
     every, labels = release.sample(60_000, seed=2)
     met = wanted.met(every)
-    share = float(told.split("which makes ")[1].split(" %")[0]) / 100
+    share = float(report.split("which makes ")[1].split(" %")[0]) / 100
     if "20|90" not in str(where):  # of which the model is told the range
         assert met.mean() == pytest.approx(share, abs=0.01)
     met &= wanted.classes()[labels]
@@ -44,7 +44,7 @@ def test_conditions_on_any_column_are_exact(made, where, counts, least):
 
 
 def test_labels_in_equal_shares_and_conditions_on_other_columns(made):
-    drawn = made.stream(900, ["c", "a"], seed=3, where={"age": ">=40", "sex": "m"})
-    x, y = map(np.concatenate, zip(*drawn, strict=True))
+    sampler = made.stream(900, ["c", "a"], seed=3, where={"age": ">=40", "sex": "m"})
+    x, y = map(np.concatenate, zip(*sampler, strict=True))
     assert np.bincount(y, minlength=3).tolist() == [450, 0, 450]
-    assert (x[:, 0] >= 40).all() and (x[:, 1] == 1).all() and drawn.tries <= 1500
+    assert (x[:, 0] >= 40).all() and (x[:, 1] == 1).all() and sampler.tries <= 1500

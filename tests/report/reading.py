@@ -1,4 +1,4 @@
-"""What a reader finds on a page."""
+"""Pages as a reader finds them."""
 
 from html.parser import HTMLParser
 

@@ -52,7 +52,7 @@ def test_every_picture_can_be_drawn(tmp_path):
 def test_a_drawn_text_is_no_formula(text):
     from matplotlib import cbook
 
-    shown = plots.drawn(text)
+    shown = plots.plain_text(text)
     assert not cbook.is_math_text(shown) and "\n" not in shown
     assert shown.replace(r"\$", "$").count("$") == text.count("$")
 

@@ -56,11 +56,11 @@ def release(root: Path, kind: str) -> Path:
 
 def used(root: Path) -> None:
     """All that reads a release's statement and description."""
-    held = bundle.load(root)
-    membership.guarantee(held.privacy)
-    page.page(page.Report({}, held.privacy, {
-        "method": held.method, "config": config.to_json(held.config),
-        "spec": config.to_json(held.spec)}))
+    release = bundle.load(root)
+    membership.guarantee(release.privacy)
+    page.page(page.Report({}, release.privacy, {
+        "method": release.method, "config": config.to_json(release.config),
+        "spec": config.to_json(release.spec)}))
 
 
 def refused_or_used(case: str, act) -> bool:
@@ -198,9 +198,9 @@ def test_a_file_that_holds_no_arrays(tmp_path, act):
 def put(root: Path, data: bytes) -> None:
     """The weights, with the checksum that they have."""
     (root / WEIGHTS).write_bytes(data)
-    held = json.loads((root / "config.json").read_text())
-    held["generator_sha256"] = hashlib.sha256(data).hexdigest()
-    (root / "config.json").write_text(json.dumps(held))
+    content = json.loads((root / "config.json").read_text())
+    content["generator_sha256"] = hashlib.sha256(data).hexdigest()
+    (root / "config.json").write_text(json.dumps(content))
 
 
 def test_a_spec_that_no_data_has(tmp_path):
@@ -208,9 +208,9 @@ def test_a_spec_that_no_data_has(tmp_path):
     root = release(tmp_path / "r", "image")
     text = (root / "config.json").read_text()
     for field, value in (("height", 10**9), ("width", 0), ("channels", 2), ("classes", 10**9)):
-        held = json.loads(text)
-        held["spec"][field] = value
-        (root / "config.json").write_text(json.dumps(held))
+        content = json.loads(text)
+        content["spec"][field] = value
+        (root / "config.json").write_text(json.dumps(content))
         with pytest.raises(UserError, match="no records have such a spec"):
             bundle.load(root)
 
@@ -226,6 +226,6 @@ def test_what_gives_no_privacy_can_be_read(tmp_path):
 
 
 def test_json_is_read_as_it_is_written(tmp_path):
-    held = {"a": [1, 2.5, None, True, "caf\u00e9"], "b": {"c": 2**63}}
-    (tmp_path / "a.json").write_text(json.dumps(held))
-    assert read_json(tmp_path / "a.json") == held
+    content = {"a": [1, 2.5, None, True, "caf\u00e9"], "b": {"c": 2**63}}
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    assert read_json(tmp_path / "a.json") == content

@@ -1,5 +1,6 @@
-"""What was paid for is on disk first: a full disk, a broken font or a lost display can cost a
-picture or a checkpoint, never the generator; and no generator lies beside another's statement."""
+"""The release that was paid for is on disk first: a full disk, a broken font or a lost display can
+cost a picture or a checkpoint, never the generator; and no generator lies beside another's
+statement."""
 
 import contextlib
 import dataclasses
@@ -41,7 +42,7 @@ def broken(*_, **__):
 def run(root, resume=False):
     """The release, and the warnings."""
     notices = Notices(lambda line: None)
-    release = lifecycle.run(runs.asked(root, steps=STEPS, resume=resume),
+    release = lifecycle.run(runs.request(root, steps=STEPS, resume=resume),
                             from_arrays(*runs.images(), 3), lambda line: None, notices)
     return release, notices.failures
 
@@ -52,9 +53,9 @@ def totals(root):
 
 def whole(root, steps=STEPS):
     """The release on disk is that of so many steps, and its statement covers the ledger."""
-    release, held = lifecycle.load(root), totals(root)
+    release, account = lifecycle.load(root), totals(root)
     assert release.privacy["steps"] == steps and len(release.sample(2)[0]) == 2
-    assert release.privacy["epsilon"] >= held.epsilon()
+    assert release.privacy["epsilon"] >= account.epsilon()
     assert not list((root / "release").glob("*.tmp"))
 
 

@@ -55,9 +55,9 @@ def test_a_disk_that_is_full(disk, monkeypatch, capfd, left):
     err = capfd.readouterr().err
     assert "Traceback" not in err and "orbax" not in err
     (disk / "other").unlink()
-    drawn = totals(disk / "run").steps
+    charged = totals(disk / "run").steps
     run(disk / "run", resume=True)
-    assert totals(disk / "run").steps == max(drawn, STEPS)
+    assert totals(disk / "run").steps == max(charged, STEPS)
     lifecycle.load(disk / "run")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from dpgen_jax import __main__
 from dpgen_jax.core.types import UserError
-from dpgen_jax.presets import about
+from dpgen_jax.methods import about
 from dpgen_jax.version import __version__
 
 

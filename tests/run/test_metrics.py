@@ -117,7 +117,7 @@ def test_a_missing_file_has_no_rows(tmp_path):
     assert read(tmp_path / "none.jsonl") == []
 
 
-def test_tensorboard_asked_for_but_missing(tmp_path, monkeypatch):
+def test_tensorboard_requested_but_missing(tmp_path, monkeypatch):
     real = builtins.__import__
 
     def no_tensorboard(name, *args, **kwargs):
@@ -132,22 +132,22 @@ def test_tensorboard_asked_for_but_missing(tmp_path, monkeypatch):
 
 
 def test_tensorboard_gets_the_finite_scalars(tmp_path, monkeypatch):
-    told = []
+    logged = []
 
     class Board:
         def __init__(self, folder, purge_step):
-            told.append((folder, purge_step))
+            logged.append((folder, purge_step))
 
         def add_scalar(self, *args):
-            told.append(args)
+            logged.append(args)
 
         def close(self):
-            told.append("closed")
+            logged.append("closed")
 
     monkeypatch.setitem(sys.modules, "tensorboardX", types.SimpleNamespace(SummaryWriter=Board))
     with MetricsWriter(tmp_path / "m.jsonl", 4, tmp_path / "board") as writer:
         writer.write({"step": 5, "loss": 0.5, "bad": math.nan, "text": "a"})
-    assert told == [(str(tmp_path / "board"), 5), ("loss", 0.5, 5), "closed"]
+    assert logged == [(str(tmp_path / "board"), 5), ("loss", 0.5, 5), "closed"]
 
 
 @pytest.mark.parametrize("line", [

@@ -81,7 +81,7 @@ class Running:
 
 
 @pytest.fixture(autouse=True)
-def heard():
+def hangups():
     """SIGHUP is heard, also where these tests are started by `nohup`."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield

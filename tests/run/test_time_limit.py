@@ -30,12 +30,12 @@ class Clock:
 def test_a_block_that_would_end_too_late_is_not_begun(monkeypatch):
     clock = Clock(monkeypatch)
     stop = progress.Stop(minutes=10)
-    asked = []
+    stops = []
     for _ in range(20):
-        asked.append(stop())
+        stops.append(stop())
         clock.now += 60
     # Ten blocks of a minute end in time, the last at 600 s; the eleventh would not.
-    assert asked == [False] * 10 + [True] * 10
+    assert stops == [False] * 10 + [True] * 10
     assert stop.out_of_time and stop.exit_code == 0 and "--max-minutes" in stop.reason
 
 
@@ -81,7 +81,7 @@ def test_out_of_time_leaves_a_release_and_goes_on(tmp_path, monkeypatch):
 def test_sigterm_may_leave_a_checkpoint_alone(tmp_path, monkeypatch):
     draw, draws = OsBits.draw, []
 
-    def told(self, shape):
+    def counting(self, shape):
         draws.append(shape)
         if len(draws) == 3:
             signal.raise_signal(signal.SIGTERM)
@@ -89,7 +89,7 @@ def test_sigterm_may_leave_a_checkpoint_alone(tmp_path, monkeypatch):
 
     runtime = dataclasses.replace(runs.RUNTIME, on_term="checkpoint")
     with monkeypatch.context() as patch:
-        patch.setattr(OsBits, "draw", told)
+        patch.setattr(OsBits, "draw", counting)
         with pytest.raises(UserError, match="at step 3, with a checkpoint.*resume") as end:
             runs.train(tmp_path / "run", runtime=runtime)
     assert end.value.exit_code == 143 and not (tmp_path / "run/release").exists()

@@ -1,4 +1,4 @@
-"""What all programs of peers share; it runs in their environments and knows pandas and numpy alone.
+"""The code that all programs of peers share: it needs pandas and numpy alone.
 
 A program is given a folder with train.csv, schema.yaml (which is JSON) and job.json, and writes
 synthetic.csv. Categories and nulls are as in the schema; numbers that come out of a peer outside of

@@ -84,10 +84,10 @@ def main():
     first = fit(domain, single, iters=250)
     chosen = tree(codes, sizes, first, third, squared, rng)
     pairs = measured(codes, sizes, chosen, third, squared, rng)
-    drawn = fit(domain, single + pairs, iters=1000).synthetic_data(rows=task["n"])
-    drawn = pd.DataFrame(drawn.to_dict()).rename(columns=names)
+    synthetic = fit(domain, single + pairs, iters=1000).synthetic_data(rows=task["n"])
+    synthetic = pd.DataFrame(synthetic.to_dict()).rename(columns=names)
     job.report(cpu_seconds_without_files=time.process_time() - started)
-    job.write(job.decoded(drawn, columns, rng), columns)
+    job.write(job.decoded(synthetic, columns, rng), columns)
 
 
 if __name__ == "__main__":

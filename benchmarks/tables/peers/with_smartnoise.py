@@ -24,8 +24,8 @@ def main():
     synthesizer = Synthesizer.create(task["synthesizer"], epsilon=task["epsilon"],
                                      delta=task["delta"])
     synthesizer.fit(rows, transformer=table, preprocessor_eps=0.0)
-    drawn = synthesizer.sample(task["n"])
-    job.write(job.pd.DataFrame(np.asarray(drawn, dtype=object), columns=list(columns)), columns)
+    synthetic = synthesizer.sample(task["n"])
+    job.write(job.pd.DataFrame(np.asarray(synthetic, dtype=object), columns=list(columns)), columns)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ class Point(NamedTuple):
 
 def _label(name: str) -> str:
     """Return the label of a name as text that can be drawn."""
-    return plots.drawn(label(name))
+    return plots.plain_text(label(name))
 
 
 def _thinned(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -243,7 +243,7 @@ def scatter(points: Sequence[Point]) -> Figure | None:
         epsilons = [p.epsilon for p in shown]
         axes.set_xscale("log" if plots.spans_decades([np.array(epsilons)]) else "linear")
         axes.margins(0.15)
-        axes.set(xlabel="epsilon", ylabel=plots.drawn(shown[0].metric))
+        axes.set(xlabel="epsilon", ylabel=plots.plain_text(shown[0].metric))
 
     left = [p.name for p in points if p not in shown]
     rest = f" Not drawn, without a finite epsilon or this score: {', '.join(left)}." if left else ""

@@ -71,7 +71,7 @@ def page(report: Report) -> str:
         targets=table_parts.targets(metrics),
         fidelity=tables.fidelity(metrics), figures=report.figures,
         shares=table_parts.label_shares(metrics), groups=table_parts.subgroups(metrics),
-        asked=table_parts.asked(metrics, privacy.get("records")),
+        count_tables=table_parts.count_tables(metrics, privacy.get("records")),
         constraints=metrics.get("constraints") or (),
         far_off=(metrics.get("fidelity") or {}).get("far_off") or (),
         judge=tables.judge(metrics),

@@ -68,7 +68,7 @@ def label_shares(metrics: dict[str, Any]) -> Table | None:
         for share in shares])
 
 
-def asked(metrics: dict[str, Any], records: int | None) -> Table | None:
+def count_tables(metrics: dict[str, Any], records: int | None) -> Table | None:
     """Return the list of the noisy tables that were asked for; None where there is none.
 
     Args:

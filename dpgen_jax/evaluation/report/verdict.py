@@ -26,7 +26,7 @@ class Bounded(NamedTuple):
     name: str
     value: str
     bounds: str
-    """What it lies between, in words."""
+    """The values between which it lies, in words."""
 
 
 class Use(NamedTuple):
@@ -34,7 +34,7 @@ class Use(NamedTuple):
 
     metric: str
     what: str
-    """What was averaged, or predicted."""
+    """The scores that were averaged, or the column that was predicted."""
     synthetic: float
     std: float
     real: float | None

@@ -22,7 +22,7 @@ from dpgen_jax.nets.noisy_moments import (
 )
 from dpgen_jax.nets.warp import ENTRIES, affine
 
-DRAWN = 1500
+POINTS_PER_CLASS = 1500
 """Points of a class on which its cells are found."""
 KNOTS = 512
 """Quantiles by which shades are set."""
@@ -124,9 +124,10 @@ def begun(s: Sizes, key: Array, public: Public, sums: Sums, noise: Noise) -> Pub
     means = towards_zero((sums.first / safe[:, None] - centre) @ basis, noise[2] / safe, kept.sum())
     within = positive(jnp.diag(spectrum) - (share[:, None] * means).T @ means)
     k_points, k_cells = jax.random.split(key)
-    drawn = jax.random.normal(k_points, (s.classes, DRAWN, s.dimensions)) @ root(within).T
+    points = jax.random.normal(k_points, (s.classes, POINTS_PER_CLASS, s.dimensions))
+    points = points @ root(within).T
     centres = jax.vmap(lambda k, x: kmeans(k, x, s.cells))(
-        jax.random.split(k_cells, s.classes), means[:, None] + drawn)
+        jax.random.split(k_cells, s.classes), means[:, None] + points)
     return dataclasses.replace(
         public, step=public.step + 1, shades=sums.shades / n, centre=centre, basis=basis,
         spectrum=spectrum, size=share, within=within, centres=centres)

@@ -21,7 +21,7 @@ APART = 0.5
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
-    """What a column may be, for a condition.
+    """The values of a column that meet a condition.
 
     Attributes:
         codes: indices of a category, an ordinal or the label; special values of a number; NaN for
@@ -100,7 +100,7 @@ class Grid:
 
     @functools.cached_property
     def _features(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Of each feature its column, its sort and its place; of each column its first feature.
+        """The column, sort and place of each feature, and the first feature of each column.
 
         The place of a null flag is 1, as if "not null" had one before it.
         """

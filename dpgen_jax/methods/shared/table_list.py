@@ -9,12 +9,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from dpgen_jax.core.types import Asked
+from dpgen_jax.core.types import CountTable
 from dpgen_jax.methods.shared import table_rounds
 from dpgen_jax.methods.shared.table_plan import COARSE, Plan
 
 
-def asked(plan: Plan, model: Mapping[str, Any], steps: int) -> tuple[Asked, ...]:
+def count_tables(plan: Plan, model: Mapping[str, Any], steps: int) -> tuple[CountTable, ...]:
     """Returns the tables that were asked for, and how noisy their counts came.
 
     Where the class is a column like any other, the model does not say which columns without a
@@ -29,19 +29,19 @@ def asked(plan: Plan, model: Mapping[str, Any], steps: int) -> tuple[Asked, ...]
     return tuple(_listed(plan, np.asarray(model["parent"]), plan.kinds[:steps]))
 
 
-def _listed(plan: Plan, parent: np.ndarray, kinds: tuple[int, ...]) -> Iterator[Asked]:
+def _listed(plan: Plan, parent: np.ndarray, kinds: tuple[int, ...]) -> Iterator[CountTable]:
     """Yields the tables, in the order of the steps."""
     names = [column.name for column in plan.spec.columns]
     label = [plan.spec.label.name] if plan.spec.labelled else []
     unit, sizes = math.sqrt(2 * plan.limit) * plan.sigma, plan.grid.sizes.tolist()
     if 0 in kinds:
         for name, size in zip([*names, *label], [*sizes, plan.classes], strict=False):
-            yield Asked(name, size, 1, unit / plan.first_weight)
+            yield CountTable(name, size, 1, unit / plan.first_weight)
     precision = np.zeros(2 * plan.d)
     if 1 in kinds:
         number = len(plan.couples)
-        yield Asked(f"all {number:,} pairs of columns, coarse", COARSE**2, 1,
-                    unit / plan.weight(plan.pair_share, number))
+        yield CountTable(f"all {number:,} pairs of columns, coarse", COARSE**2, 1,
+                         unit / plan.weight(plan.pair_share, number))
         if not plan.with_label:
             precision[:plan.d] = plan.weight(1 - plan.pair_share, plan.d)**2
     edges, rounds = parent >= 0, kinds.count(2)
@@ -53,13 +53,13 @@ def _listed(plan: Plan, parent: np.ndarray, kinds: tuple[int, ...]) -> Iterator[
     earlier = int(1 in kinds and not plan.with_label)
     if plan.with_label:
         if label and rounds and beside.any():
-            yield Asked(f"{label[0]} beside columns of no parent", plan.classes * plan.bins, rounds,
-                        noise[int(np.argmax(beside))])
+            yield CountTable(f"{label[0]} beside columns of no parent", plan.classes * plan.bins,
+                             rounds, noise[int(np.argmax(beside))])
         beside &= False
     for i in np.flatnonzero(beside & (precision[:plan.d] > 0)):
-        yield Asked(", ".join([names[i], *label]), plan.classes * min(plan.bins, sizes[i]),
-                    rounds + earlier, noise[i])
+        yield CountTable(", ".join([names[i], *label]), plan.classes * min(plan.bins, sizes[i]),
+                         rounds + earlier, noise[i])
     for i in np.flatnonzero(edges & (precision[plan.d:] > 0)):
         apart = label if plan.edge_classes > 1 else []
-        yield Asked(", ".join([names[parent[i]], names[i], *apart]),
-                    plan.edge_classes * plan.groups**2, rounds, noise[plan.d + i])
+        yield CountTable(", ".join([names[parent[i]], names[i], *apart]),
+                         plan.edge_classes * plan.groups**2, rounds, noise[plan.d + i])

@@ -1,4 +1,4 @@
-"""What noisy tables are asked for: a function of the schema and public numbers, of no record."""
+"""The plan of noisy tables: a function of the schema and public numbers, of no record."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dpgen_jax.methods.shared.grid import Grid
 COARSE = 4
 """Groups a side of the tables of all pairs."""
 MOST_PAIRS = 2000
-"""Of the tables of all pairs: more would drown each other."""
+"""The most tables of all pairs: more would drown each other."""
 MOST_CELLS = 2**23
-"""Of all tables of a step: their sum takes 32 MB, and its noise three times that."""
+"""The most cells of all tables of a step: their sum takes 32 MB, and its noise three times that."""
 FEWEST = 32
 """Cells of a histogram that is worth its price."""
 
@@ -48,7 +48,7 @@ class Plan:
 
     @property
     def weight_label(self) -> float:
-        """What tables with the class weigh beside the others; 0 where there is but one class."""
+        """The weight of tables with the class beside the others; 0 where there is but one class."""
         return self.label_weight if self.classes > 1 else 0.0
 
     @property
@@ -114,19 +114,19 @@ class Plan:
 
     @property
     def pair_share(self) -> float:
-        """Of the second step, what the pairs get; the columns beside the class get the rest."""
+        """The share of the second step for the pairs; the columns beside the class get the rest."""
         return 1.0 if self.weight_label == 0 else 0.5
 
     @property
     def joint_share(self) -> float:
-        """Of the later steps, what the tables of each column and the class get."""
+        """The share of the later steps for the tables of each column and the class."""
         if not self.pairs:
             return 1.0
         return self.weight_label / (1 + self.weight_label)
 
     @property
     def kinds(self) -> tuple[int, ...]:
-        """What each step asks for: 0 histograms, 1 pairs, 2 tables."""
+        """The kind of each step: 0 histograms, 1 pairs, 2 tables."""
         first = [0] * bool(self.histograms) + [1] * self.pairs
         return (*first, *[2] * (self.steps - len(first)))
 

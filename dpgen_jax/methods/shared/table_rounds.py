@@ -1,4 +1,4 @@
-"""What the public side of noisy marginals learns from each release, and asks for next."""
+"""The public side of noisy marginals: it learns from each release, and chooses the next tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpgen_jax.methods.shared.table_plan import COARSE, Plan
 from dpgen_jax.methods.shared.tree_fit import FLOOR, Fit, Public
 
 EXACT = 1 - 1e-5
-"""Of the squared weights of a message: what float32 may make of them stays within the bound."""
+"""The factor that keeps squared weights of a message within the bound, whatever float32 does."""
 DEVIATIONS = 1.0
 """Standard deviations of noise that a pair must stand out by to become an edge."""
 

@@ -1,4 +1,4 @@
-"""What a record votes for in each step of noisy marginals: cells of tables, and their weights.
+"""The votes of a record in each step of noisy marginals: cells of tables, and their weights.
 
 Cells strictly increase, as `aggregation.counts.CellVotes` demands: table lies behind table.
 """

@@ -47,9 +47,9 @@ def sample(grid: Grid, model: Model, key: Array, labels: Array) -> Array:
         of_bin, of_cell, within = jax.random.uniform(key, (3, n))
         parent = model["parent"][node]
         above = jnp.where(parent < 0, 0, model["group_of"][parent, bins[:, parent]])
-        here = drawn(jnp.cumsum(model["table"][node], -1)[labels, above], of_bin)
+        here = sampled_places(jnp.cumsum(model["table"][node], -1)[labels, above], of_bin)
         inside = model["bin_of"][node] == jnp.arange(model["group_of"].shape[1])[:, None]
-        cell = drawn(jnp.cumsum(inside * model["fine"][node], -1)[here], of_cell)
+        cell = sampled_places(jnp.cumsum(inside * model["fine"][node], -1)[here], of_cell)
         value = model["start"][node, cell] + within * model["width"][node, cell]
         return bins.at[:, node].set(here), (cell, value)
 
@@ -59,7 +59,7 @@ def sample(grid: Grid, model: Model, key: Array, labels: Array) -> Array:
     return grid.rows(cells[back].T, values[back].T)
 
 
-def drawn(cumulative: Array, uniform: Array) -> Array:
+def sampled_places(cumulative: Array, uniform: Array) -> Array:
     """Draws one place of each row of cumulative masses [N, K], by uniform [N]: int32 [N]."""
     total = cumulative[:, -1]
     aim = jnp.minimum(uniform * total, jnp.nextafter(total, jnp.zeros_like(total)))

@@ -1,1 +1,1 @@
-"""What an exported generator needs to make records: this folder, NumPy, and no other package."""
+"""The code of an exported generator: it needs this folder, NumPy, and no other package."""

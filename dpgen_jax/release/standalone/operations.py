@@ -29,7 +29,7 @@ def _places(starts: Array, sizes: list[int], axes: list[int], batching: tuple[li
 
 
 def _outside(p: Parameters, dtype: np.dtype) -> Array:
-    """What is read outside of an array."""
+    """The value that is read outside of an array."""
     unsaid = {"f": np.nan, "b": True}.get(dtype.kind)
     if unsaid is None:
         unsaid = getattr(np.iinfo(dtype), "min" if dtype.kind == "i" else "max")
@@ -174,12 +174,12 @@ OF_ENTRIES: dict[str, Operation] = {
     "and": np.bitwise_and, "xor": np.bitwise_xor, "not": np.invert,
     "shift_right_logical": np.right_shift, "shift_left": np.left_shift, "stop_gradient": np.copy,
     "copy": np.copy}
-"""Of the type of the first array."""
+"""Operations whose result has the type of the first array."""
 TESTS: dict[str, Operation] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "lt_to": np.less, "le": np.less_equal,
     "gt": np.greater, "ge": np.greater_equal, "is_finite": np.isfinite, "random_wrap": np.asarray,
     "random_unwrap": np.asarray}
-"""Of any type."""
+"""Operations whose result has a type of its own."""
 OVER_AXES: dict[str, Operation] = {
     "sum": np.sum, "max": np.max, "min": np.min, "prod": np.prod, "and": np.all, "or": np.any}
 """Over axes."""

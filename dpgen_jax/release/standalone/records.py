@@ -25,7 +25,7 @@ OPENERS = {".csv": files.csv_file, ".npz": files.npz_file}
 
 @dataclasses.dataclass(frozen=True)
 class Generator:
-    """What a folder holds.
+    """A generator as a folder stores it.
 
     Attributes:
         spec: The schema of the records.
@@ -72,12 +72,12 @@ def load(folder: Path) -> Generator:
     Args:
         folder: The folder.
     """
-    held = json.loads((folder / "program.json").read_text(encoding="utf-8"))
+    program = json.loads((folder / "program.json").read_text(encoding="utf-8"))
     with np.load(folder / "arrays.npz") as arrays:
-        values = tuple(arrays[name] for name in held["arrays"])
-    prior = held["class_shares"]
-    return Generator(schema(held["spec"]), held["program"], values,
-                     None if prior is None else np.array(prior), held["guarantee"])
+        values = tuple(arrays[name] for name in program["arrays"])
+    prior = program["class_shares"]
+    return Generator(schema(program["spec"]), program["program"], values,
+                     None if prior is None else np.array(prior), program["guarantee"])
 
 
 def schema(value: dict[str, Any]) -> Spec:
@@ -141,10 +141,10 @@ def command(folder: Path, argv: list[str]) -> None:
         raise UserError(f"{args.out}: the ending must be one of {', '.join(endings)}")
     if args.out.exists():
         raise UserError(f"{args.out} exists; name another --out")
-    drawn = generator.sampler(args.n, numbers(generator.spec, args.label), args.seed, args.where)
-    files.write(args.out, OPENERS[args.out.suffix], generator.spec, args.n, drawn)
+    sampler = generator.sampler(args.n, numbers(generator.spec, args.label), args.seed, args.where)
+    files.write(args.out, OPENERS[args.out.suffix], generator.spec, args.n, sampler)
     print(f"guarantee: {generator.guarantee}")
-    print(*drawn.report(), f"{args.n:,} synthetic records: {args.out}", sep="\n")
+    print(*sampler.report(), f"{args.n:,} synthetic records: {args.out}", sep="\n")
 
 
 def main(folder: Path) -> None:

@@ -13,7 +13,7 @@ from dpgen_jax import methods
 
 @dataclasses.dataclass(frozen=True)
 class About:
-    """What a person needs to choose a method.
+    """The facts by which a person chooses a method.
 
     Attributes:
         data: The kinds of data for which it has presets.
@@ -47,6 +47,13 @@ ABOUT = {
     "topagg_sgd": About("images", "trains a classifier instead of a generator", 13),
     "dcgan": About("images, tables", "no privacy: the upper bound", 38, "nobody"),
 }
+
+
+def described() -> dict[str, str]:
+    """Returns for each method one line: for what data, for whom, and what answers."""
+    return {name: f"{about.data}; protects {about.unit if about.unit == 'nobody' else 'each'}"
+                  f"{'' if about.unit == 'nobody' else ' ' + about.unit}; {about.what}"
+            for name, about in ABOUT.items()}
 
 
 def lines() -> list[str]:

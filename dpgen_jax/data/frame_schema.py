@@ -1,0 +1,62 @@
+"""A draft of the schema of a pandas frame, to be read and edited before it is used."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from dpgen_jax.core.console import tell
+from dpgen_jax.core.types import NO_LABEL, TableSpec
+from dpgen_jax.data import frames, schema_draft
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def draft_schema(frame: pd.DataFrame, label: str | None = None, *, types_declared: bool = False
+                 ) -> dict[str, Any]:
+    """Drafts the schema of a frame: a dict to edit, which `fit` takes as `schema`.
+
+    What it says of the columns is read from the rows, and no epsilon covers it: `read_from_data`
+    lists these entries, and `fit` refuses them until they are declared from what is known without
+    the rows and taken off that list, or `accept_uncovered` says that they may be published.
+
+    Args:
+        frame: The frame.
+        label: The column of the classes; None for rows without classes.
+        types_declared: Whether the types of pandas count as declared: that of a whole number, of a
+            truth value, and a Categorical with all its categories. That is right only where they
+            were chosen without a look at the rows: pandas itself infers types from them.
+
+    Returns:
+        The document of the schema.
+
+    Raises:
+        UserError: It is no frame, or naming the column at fault.
+    """
+    cells = frames.cells("frame", frame, TableSpec((), NO_LABEL, 0))
+    known = {str(name).strip(): _known(frame.iloc[:, i], str(name).strip() == label)
+             for i, name in enumerate(frame.columns)} if types_declared else {}
+    made = schema_draft.draft(cells, label, known)
+    read = made["read_from_data"]
+    counted = "" if types_declared else (
+        "; the types of pandas are not counted as declared: if they were chosen without the rows, "
+        "say types_declared=True")
+    if read:
+        tell(f"note: {len(read)} entries of this draft were read from the rows, and no epsilon "
+             "covers them: declare them, and take them off read_from_data" + counted, sys.stderr)
+    return made
+
+
+def _known(series: pd.Series, is_label: bool) -> dict[str, Any]:
+    """Returns the entries of a column that its type declares."""
+    import pandas as pd
+
+    kind = series.dtype
+    if isinstance(kind, pd.CategoricalDtype):
+        return {"kind": "ordinal" if kind.ordered and not is_label else "categorical",
+                "categories": [str(category).strip() for category in kind.categories]}
+    if pd.api.types.is_bool_dtype(kind) and kind.kind == "b" and not hasattr(kind, "na_value"):
+        return {"kind": "categorical", "categories": ["False", "True"]} if is_label else {
+            "kind": "boolean", "categories": ["False", "True"], "nullable": "false"}
+    return {"kind": "integer", "nullable": "false"} if kind.kind in "iu" and not is_label else {}

@@ -1,0 +1,238 @@
+"""`fit`: a run from Python, on arrays, a pandas frame or a loaded data set."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpgen_jax import methods, presets
+from dpgen_jax.core.config import Budget, MonitorOptions, Runtime, from_json, to_json
+from dpgen_jax.core.console import tell
+from dpgen_jax.core.errors import UserError, nearest
+from dpgen_jax.data import Dataset, frames, from_arrays, subjects
+from dpgen_jax.data import schema as schemas
+from dpgen_jax.presets import choice
+from dpgen_jax.release.bundle import Release
+from dpgen_jax.run import lifecycle, preset_data, protection
+from dpgen_jax.run.progress import Notices
+from dpgen_jax.run.request import Request
+
+SWITCHES = ("--accept-uncovered", "--resume", "--skip-bad", "--download")
+"""Flags of commands that take no value."""
+
+FLAG = r"(?<![\w-])--([a-z][\w.-]*\w)(?:[ =](\d[\d.e+-]*\d|\d|[A-Z][A-Z,]*\b))?"
+"""A flag in a message, and its value, where that is a number or a word such as FILE."""
+
+
+def fit(
+    method: str | Dataset | None,
+    x: Any = None,
+    y: np.ndarray | None = None,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    class_epsilon: float | None = None,
+    preset: str | None = None,
+    classes: int | None = None,
+    schema: str | Path | Mapping[str, Any] | schemas.Schema | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    seed: int | None = None,
+    runtime: Runtime = Runtime(),
+    monitor: MonitorOptions = MonitorOptions(),
+    accept_uncovered: bool = False,
+    total_epsilon: float | None = None,
+    unit: str | None = None,
+    rows_per_unit: int | None = None,
+    verbose: bool = True,
+    **fields: Any,
+) -> Release:
+    """Trains `method` on arrays, on a table, or on a data set.
+
+    Args:
+        method: The name of a method; None, or the data set in its place: the one that does best on
+            such data, of which the first line says why.
+        x: Images uint8, or float in [0, 1], [n, H, W] or [n, H, W, ch]; with `schema` a pandas
+            DataFrame of its columns; or a data set of `load_dataset`, of which the training part is
+            trained on. All records that are given are trained on: hold out before what is to be
+            tested on.
+        y: Labels of the images, int [n].
+        epsilon: The promise; by default the preset's.
+        delta: Of the same promise.
+        class_epsilon: Of epsilon, for noisy class counts by which labels are sampled; by default
+            the preset's; 0: classes in equal shares.
+        preset: The name of a preset of the method; if left out, one for such data is chosen.
+        classes: The number of classes of the images.
+        schema: The path of a schema file, a dict as `draft_schema` returns it, or a schema.
+        out: The run folder; by default runs/METHOD-NAME-TIME.
+        resume: Whether to go on with the run in `out`.
+        seed: Repeats a run, without a privacy claim.
+        runtime: Speed and memory.
+        monitor: What is shown while training.
+        accept_uncovered: Where public fields, such as `classes`, are not declared, they are read
+            from the records, and the privacy statement says "not covered"; without it that is
+            refused.
+        total_epsilon: Refuses a run with which all runs on these records, as far as this machine's
+            journal knows them, would go beyond it.
+        unit: With `schema`, the column that names the person or household of each row: all its rows
+            are protected together.
+        rows_per_unit: With `unit`, the most rows of one that are kept.
+        verbose: Whether lines and a progress bar are shown; failures are in any case.
+        **fields: Any field of the method's `Config`.
+
+    Returns:
+        The release.
+
+    Raises:
+        UserError: As `lifecycle.run`, and for an unknown method, preset or field, and for values of
+            other types.
+        BudgetExceeded: As `lifecycle.run`.
+    """
+    if isinstance(method, Dataset):
+        x, method = _alone(method, x), None
+    _check({"epsilon": (epsilon, float), "delta": (delta, float),
+            "class_epsilon": (class_epsilon, float), "preset": (preset, str),
+            "classes": (classes, int), "resume": (resume, bool), "seed": (seed, int),
+            "accept_uncovered": (accept_uncovered, bool), "verbose": (verbose, bool),
+            "total_epsilon": (total_epsilon, float), "unit": (unit, str),
+            "rows_per_unit": (rows_per_unit, int), "method": (method, str)})
+    if not isinstance(out, str | Path | None) or not isinstance(runtime, Runtime) or not isinstance(
+            monitor, MonitorOptions):
+        raise UserError("out is a path, runtime a dpgen_jax.Runtime(...), and monitor its options")
+    with _words_of_python():
+        dataset = _dataset(x, y, classes, schema, unit, rows_per_unit)
+        kind = choice.Facts("", dataset.spec, dataset.count).kind
+        method, why = (method, "") if method else choice.method_for(kind)
+        fields = _fields(method, fields)
+        name, chosen, reason = _preset(method, preset, dataset, epsilon, bool(fields))
+        budget = Budget(*(preset_value if stated is None else stated for stated, preset_value in (
+            (epsilon, chosen.epsilon), (delta, chosen.delta),
+            (class_epsilon, chosen.class_epsilon))))
+        if preset is not None:
+            dataset = preset_data.noted(name, chosen, dataset)
+        dataset, config = protection.federated(
+            dataset, dataclasses.replace(chosen.config, **fields))
+        request = Request(
+            method, name, config, budget, runtime, Path(out) if out else None, resume, seed,
+            monitor if verbose else dataclasses.replace(monitor, progress=False),
+            accept_uncovered, total_epsilon, "; ".join(filter(None, (why, reason))))
+        return lifecycle.run(request, dataset, _teller(verbose), _Quiet() if not verbose else None)
+
+
+class _Quiet(Notices):
+    """Tells of failures alone."""
+
+    def private(self, line: str) -> None:
+        """Keeps the line to itself."""
+
+
+def _teller(verbose: bool) -> Any:
+    """The function that prints a line of a run in the words of Python."""
+    return (lambda line: tell(in_python(line))) if verbose else lambda line: None
+
+
+@contextmanager
+def _words_of_python() -> Iterator[None]:
+    """Has errors within speak of arguments, and not of the flags of commands."""
+    try:
+        yield
+    except UserError as error:
+        error.args = (in_python(str(error)),)
+        raise
+
+
+def in_python(text: str) -> str:
+    """Returns a line of a command in the words of Python: flags are arguments.
+
+    Args:
+        text: The line, as "pass --total-epsilon 3".
+
+    Returns:
+        As "pass total_epsilon=3".
+    """
+    text = re.sub(r"(?:python -m dpgen_jax\.|dpgen )train --resume ('[^']+'|[^\s,;)]+)",
+                  lambda match: f"fit(..., out={match[1].strip(chr(39))!r}, resume=True)", text)
+    text = text.replace("train --resume", "fit(..., resume=True) and out=")
+
+    def argument(match: re.Match[str]) -> str:
+        name = match[1].replace("-", "_")
+        if match[0] in SWITCHES:
+            return f"{name}=True"
+        return f"{name}={match[2]}" if match[2] else name
+
+    return re.sub(FLAG, argument, text)
+
+
+def _alone(dataset: Dataset, x: Any) -> Dataset:
+    if x is not None:
+        raise UserError("a data set comes alone, as fit(dataset) or fit(METHOD, dataset)")
+    return dataset
+
+
+def _check(stated: Mapping[str, tuple[Any, Any]]) -> None:
+    """Refuses values of another type than is expected; by name a value and its type."""
+    for name, (value, kind) in stated.items():
+        if value is not None:
+            from_json(kind, _plain(value), name)
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it, for its type to be checked."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return to_json(value) if not isinstance(value, float) else value
+
+
+def _fields(method: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a configuration, of the types that they must have."""
+    config = methods.get(method).Config
+    known = [field.name for field in dataclasses.fields(config)]
+    for field in fields.keys() - set(known):
+        raise UserError(f"unknown field {field!r} of {method}{nearest(field, known)}")
+    kinds = typing.get_type_hints(config)
+    return {name: from_json(kinds[name], to_json(_plain(value)), name)
+            for name, value in fields.items()}
+
+
+def _preset(method: str, name: str | None, dataset: Dataset, epsilon: float | None, tuned: bool
+            ) -> tuple[str, presets.Preset, str]:
+    """The preset that is named, or the one that serves the data, and why."""
+    if name is not None:
+        return *presets.get(method, name), ""
+    kind = dataset.options.get("kind", "")
+    place = kind if kind in choice.NAMED_KINDS else f"{kind}:{dataset.name}"
+    public = choice.public_name(place, dataset.options.get("attribute"))
+    facts = choice.Facts(public, dataset.spec, dataset.count, dataset.clients is not None)
+    chosen = choice.preset_for(method, facts, epsilon, tuned)
+    return chosen.name, chosen.preset, chosen.why
+
+
+def _dataset(x: Any, y: np.ndarray | None, classes: int | None, schema: Any, unit: str | None,
+             rows_per_unit: int | None) -> Dataset:
+    """The data set of what `fit` was given."""
+    if isinstance(x, Dataset):
+        if not (y is classes is schema is unit is rows_per_unit is None):
+            raise UserError("a data set has its labels, classes and schema; give it alone")
+        return x
+    if schema is None and (unit is not None or rows_per_unit is not None):
+        raise UserError("a unit is a column of a table; give a DataFrame and schema=FILE")
+    if schema is None:
+        if hasattr(x, "columns"):
+            raise UserError("a DataFrame needs schema=FILE, or a dict; draft one with "
+                            "draft_schema(frame, label=COLUMN), and edit it")
+        if y is None:
+            raise UserError("labels are missing: give y, or, with a DataFrame, schema=FILE")
+        return from_arrays(x, y, classes)
+    if y is None and classes is None:
+        if unit is not None or rows_per_unit is not None:
+            column, rows = subjects.required(unit, rows_per_unit)
+            return subjects.from_frame(x, schema, column, rows)
+        return frames.from_frame(x, schemas.of(schema))
+    raise UserError("with a schema, give the DataFrame alone: the schema names the label and its "
+                    "classes")
