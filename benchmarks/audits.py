@@ -30,6 +30,7 @@ MECHANISMS: dict[str, tuple[str, ...]] = {
     "marginals": ("marginals",), "mixture": ("mixture",), "topagg_sgd": ("topagg_sgd",),
     "fedavg_gan": ("fedavg_gan",),
 }
+FIELDS = ("command", "findings", "exit_code", "refused", "seconds", "load_average")
 SHOWN_DELTA = 0.01
 """of the epsilons of mechanisms that tables show"""
 TRAININGS: dict[str, tuple[str, ...]] = {
@@ -87,7 +88,8 @@ def main() -> None:
         rows[name] = audited(known[name], args.seconds) | {
             "load_average": common.machine()["load_average"]}
         print(name, f"{rows[name]['seconds']:.0f} s", rows[name].get("refused", ""), flush=True)
-        kept = {name: rows[name] for name in known if name in rows}
+        kept = {name: {field: rows[name][field] for field in FIELDS if field in rows[name]}
+                for name in known if name in rows}
         common.write(common.record("audits", sys.argv[1:], [], kept))
 
 

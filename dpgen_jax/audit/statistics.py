@@ -64,7 +64,8 @@ def rates(zeros: np.ndarray, ones: np.ndarray, alpha: float,
     tried = np.moveaxis(np.quantile(pooled, LEVELS, axis=-1), 0, -1)
 
     def pessimist(hits: np.ndarray) -> np.ndarray:
-        share = (hits + 0.5) / (first + 1)
+        # Of many thresholds in the tails some were lucky on the part that chooses.
+        share = np.minimum((hits + np.sqrt(hits + 1)) / first, 1)
         return np.minimum(share + 2 * np.sqrt(share * (1 - share) / judged) + 2 / judged, 1 - 1e-9)
 
     false_positives = (zeros[..., None, :first] > tried[..., None]).sum(-1)
