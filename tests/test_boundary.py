@@ -149,6 +149,7 @@ PUBLIC = {"aggregation/mechanism.py:release",  # the door: bounded, summed, nois
           "aggregation/discrete_laplace.py:class_counts",
           "aggregation/schema_queries.py:bounds",
           "aggregation/schema_queries.py:categories",
+          "aggregation/survey.py:kind_counts", "aggregation/survey.py:value_counts",
           "aggregation/sanitise.py:upper_bound",
           "private/data_dependent.py:for_the_holder",  # a terminal of the data holder
           "private/votes.py:append",  # into a file of private/
@@ -158,6 +159,7 @@ PUBLIC = {"aggregation/mechanism.py:release",  # the door: bounded, summed, nois
           "private/interference.py:_visited", "private/interference.py:differing",
           "private/packing.py:warmed",  # how far a warm-up has come is public
           "private/records.py:count",  # n is public under replace-one
+          "private/records.py:keyed",  # a keyed digest, kept in the journal
           "private/records.py:fingerprint"}  # a keyed digest, kept in private/
 
 
