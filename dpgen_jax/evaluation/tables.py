@@ -127,8 +127,7 @@ def utility(synthetic: Callable[[int, int], Rows], test: Rows, real: Rows | None
 
 
 def _setting(options: Evaluation, spec: TableSpec) -> Setting:
-    """Return the setting that a user's options ask for; of a wide one a fast one has fewer rows.
-    """
+    """Return the setting that options ask for: a fast one of a wide table has fewer rows."""
     setting = SETTINGS["fast" if options.fast else "full"]
     room = max(FAST_ENTRIES // spec.shape[0], FEWEST_ROWS)
     if options.fast and not options.samples and room < setting.n_samples:
