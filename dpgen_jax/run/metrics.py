@@ -20,6 +20,9 @@ from dpgen_jax.core import reading
 from dpgen_jax.core.types import UserError
 from dpgen_jax.run.folder import parse_json
 
+OF_SAMPLES = ("nearest_mean_accuracy", "synthetic_accuracy", "public_accuracy", "contrast",
+              "spread")
+"""measures of samples, between 0 and 1, which the monitor takes now and then"""
 NO_METRICS = ("step", "charged", "epsilon", "seconds")
 """columns that are no metric of the method"""
 
