@@ -110,7 +110,8 @@ def curves(rows: Sequence[dict[str, Any]] | str | Path, path: str | Path) -> Pat
         raise UserError("there are no metrics to draw; the run has made no step")
     groups = _panels(rows)
     figure = Figure(figsize=(8, 6 if len(groups) < 2 else 8), dpi=120, layout="constrained")
-    *panels, below = figure.subplots(1 + len(groups), 1, sharex=True, squeeze=False)[:, 0]
+    *panels, below = figure.subplots(1 + len(groups), 1, sharex=True, squeeze=False,
+                                      height_ratios=(*[3] * len(groups), 2))[:, 0]
     steps = [row["step"] for row in rows]
     style = {"linewidth": 1.5} | ({"marker": "o", "markersize": 3} if len(rows) < 40 else {})
     for axes, (title, group) in zip(panels, groups.items(), strict=True):

@@ -1,4 +1,4 @@
-"""What a run would do, in lines: what it buys, what it needs, and what such a budget gave."""
+"""The lines of a rehearsal: what a run would do, buy and need, and what such a budget gave."""
 
 from __future__ import annotations
 
@@ -76,5 +76,6 @@ def like_data(plan: Plan) -> list[str]:
     near = sorted((row for row in rows if row["epsilon"] == nearest),
                   key=lambda row: abs(math.log(row.get("records", count) / count)))
     return [f"on like data: {row['data']} at epsilon {row['epsilon']:g} gave {row['score']:.3f}, "
-            f"{row['measure']}, in {row['seconds']:,} s on two CPU cores ({row['file']})"
+            f"{row['measure']}, in {row['seconds']:,} s on two CPU cores "
+            f"({' '.join(filter(None, (row.get('flags'), row['file'])))})"
             for row in near[:SHOWN]]
