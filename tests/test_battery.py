@@ -179,10 +179,10 @@ def test_a_unit_that_has_nothing_but_empty_slots_adds_nothing(name):
         assert np.asarray(visitor(name)(1, own)[1]).any(), "nothing is ever said"
 
 
-def classes_apart(shape):
-    """The worst pair of a mixture: vectors of other classes, at right angles, and other shades."""
-    pair = jnp.zeros((2, *shape)).at[0, 0, 0].set(1.0).at[0, 0, 1].set(1.0)
-    return pair.at[1, 0, 2].set(1.0).at[0, 0, -1].set(1.0).at[1, 0, -2].set(1.0)
+def opposites(shape):
+    """The worst pair of a mixture's first round: opposite vectors, and other shades."""
+    pair = jnp.zeros((2, *shape)).at[0, 0, 1].set(1.0).at[1, 0, 1].set(-1.0)
+    return pair.at[0, 0, -1].set(1.0).at[1, 0, -2].set(1.0)
 
 
 def check_bound(name, project):
@@ -194,7 +194,7 @@ def check_bound(name, project):
                               Records(own.x[0], own.y[0]), query)).shape
     worst = 1e3 * jax.random.rademacher(jax.random.key(4), shape, jnp.float32)
     pair = cells_apart(method.mechanism.bound) if name in TABLES_ONLY else (worst, -worst)
-    pair = classes_apart(shape) if name == "mixture" else pair
+    pair = opposites(shape) if name == "mixture" else pair
     a, b = (np.asarray(project(jax.random.key(5), m), np.int64) for m in pair)
     declared = method.mechanism.bound.squared_sensitivity()
     assert 0.8 * declared < np.sum((a - b) ** 2) <= declared

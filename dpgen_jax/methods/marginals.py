@@ -27,7 +27,7 @@ from dpgen_jax.aggregation.counts import CellVotes
 from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
-from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.config import Runtime, later
 from dpgen_jax.core.types import (
     Array,
     Method,
@@ -69,11 +69,16 @@ class Config(RecordUnits):
     infinite"""
     steps: int | None = 5
     """releases"""
+    label_part: float = later(0.0)
+    """of the first step, what the histogram of the label gets at least, so that a rare class is
+    not lost in noise; below 1"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive(cells=self.cells, bins=self.bins - 1, groups=self.groups - 1)
-        require_not_negative(weight_label=self.weight_label)
+        require_not_negative(weight_label=self.weight_label, label_part=self.label_part)
+        if self.label_part >= 1:
+            raise UserError(f"label_part is {self.label_part:g}; it is a share, below 1")
 
 
 def plan(config: Config, spec: Spec) -> Plan:
@@ -85,7 +90,7 @@ def plan(config: Config, spec: Spec) -> Plan:
     if not isinstance(spec, TableSpec):
         raise UserError("this method is for tables; for images use dpmerf or dpgan")
     return Plan(spec, config.n_records, config.sigma or 0.0, config.steps or 5, config.cells,
-                config.bins, config.groups, config.weight_label)
+                config.bins, config.groups, config.weight_label, config.label_part)
 
 
 def mechanism(config: Config, spec: Spec) -> SumMechanism:

@@ -1,12 +1,13 @@
 """A mixture of Gaussians for each class, estimated from a few noisy sums.
 
 Unit: a record, in every round. An image is a vector of its low frequencies, about a public grey.
-The first round releases, together, how often each shade occurs, the size and the mean of each
-class, and the second moment of all records: a centre, a basis, and by it cells of each class, which
-are found on samples of what was released. The next rounds release the size and the mean of each
-cell (a step of Lloyd's algorithm); all further ones its size, mean and covariance, of which the
-average is taken. What is left is public: eigenvalues that noise alone could make are cut, cells'
-covariances leaning on their class's, and these on all together.
+The first round releases, together, how often each shade occurs, and the size and the mean of each
+class. The second is about these means, from which no image is as far as from grey: the covariance
+within classes, all together, and how wide each class is. By it there are principal directions, and
+cells of each class, which are found on samples of what was released. The next rounds release the
+size and the mean of each cell (a step of Lloyd's algorithm); all further ones its size, mean and
+covariance, of which the average is taken. What is left is public: eigenvalues that noise alone
+could make are cut, cells' covariances leaning on their class's, and these on all together.
 
 A record is in one class and one cell, so what it adds is zero but in one block (`moments`). Every
 round costs the same, so one that a crash lost costs one round of averaging.
@@ -19,11 +20,11 @@ K-Means Clustering" (CODASPY 2016).
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, Literal
 
-import jax
 import jax.numpy as jnp
 
 from dpgen_jax.aggregation.mechanism import SumMechanism
@@ -39,22 +40,23 @@ from dpgen_jax.core.types import (
     Method,
     Metrics,
     PyTree,
-    Records,
     Spec,
     UserError,
 )
-from dpgen_jax.methods.shared import gaussians
+from dpgen_jax.methods.shared import gaussian_images, gaussians
 from dpgen_jax.methods.shared.config import RecordUnits, require_not_negative, require_positive
-from dpgen_jax.methods.shared.dpsgd import values
-from dpgen_jax.methods.shared.gaussians import Public, Sizes
-from dpgen_jax.nets.frequencies import low_frequencies, n_frequencies
-from dpgen_jax.nets.noisy_moments import nearest_centre
+from dpgen_jax.methods.shared.gaussian_answers import Query, about_mean, in_cell, of_class
+from dpgen_jax.methods.shared.gaussians import LEAST, Public, Sizes
+from dpgen_jax.nets.frequencies import n_frequencies
 
 SHADES = 32
-POOLED: dict[str, Any] = {"first": 0.235, "second": 0.7, "count": 0.015, "tint": 0.05}
+CLASSES: dict[str, Any] = {"first": 0.8, "count": 0.1, "tint": 0.1}
+SPREAD: dict[str, Any] = {"first": 0.2, "second": 0.78, "count": 0.02}
 MEANS: dict[str, Any] = {"first": 0.9, "count": 0.1}
 CELLS: dict[str, Any] = {"first": 0.15, "second": 0.78, "count": 0.07}
 """Shares of the squared norm of a message, in each kind of round."""
+MOST_PRODUCTS = 4_000_000
+"""of all cells together where the formulas decide: 16 MB, whose noise takes 48 MB of bits"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,11 +73,14 @@ class Config(RecordUnits):
     frequencies: int | None = None
     """cosine frequencies a side that images are described by; if left out, by a formula of records
     and noise"""
-    dimensions: int = 60
-    """largest number of principal directions in which cells have covariances"""
-    norm: float | None = None
+    dimensions: int | None = None
+    """largest number of principal directions in which cells have covariances; if left out, by a
+    formula of records and noise"""
+    norm: float = 0.6
     """longest image about the grey level, in units of the square root of its numbers; longer ones
-    are shortened to it; if left out 0.39 for grey images and 0.35 for colours"""
+    are shortened to it"""
+    spread: float = 0.26
+    """the same of an image about the mean of its class"""
     grey: float | None = None
     """level from which images are counted; if left out 0 (background) for grey images and 0.5 for
     colours"""
@@ -94,29 +99,30 @@ class Config(RecordUnits):
     sigma: float | None = None
     """noise multiplier: standard deviation of a round's noise over its sensitivity; found from the
     budget and steps if left out; 0: no noise, epsilon is infinite"""
-    steps: int = 5
-    """rounds, each of the same cost: one of all records together, `means`, and the rest for cells'
-    covariances"""
+    steps: int = 6
+    """rounds, each of the same cost: one of classes, one of what is within them, `means` of cells,
+    and the rest for cells' covariances"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        chosen = {name: value for name in ("cells", "frequencies", "norm")
+        chosen = {name: value for name in ("cells", "frequencies", "dimensions")
                   if (value := getattr(self, name)) is not None}
-        require_positive(dimensions=self.dimensions, trust=self.trust, **chosen)
+        require_positive(trust=self.trust, norm=self.norm, spread=self.spread, **chosen)
         require_not_negative(whitening=self.whitening, prune=self.prune, warp=self.warp,
                              means=self.means)
         if self.warp >= 1:
             raise UserError(f"warp is {self.warp}; it must lie in 0 <= warp < 1")
-        if self.steps < self.means + 2:
+        if self.steps < self.means + 3:
             raise UserError(f"steps is {self.steps}; with {self.means} for means of cells at least "
-                            f"{self.means + 2} are needed")
+                            f"{self.means + 3} are needed")
 
 
 def sizes(config: Config, spec: Spec) -> Sizes:
     """Returns the sizes of what is asked: a function of the configuration and the schema alone.
 
     What was left out follows from n mu, records times the square root of what all rounds cost in
-    mu^2: by how much a mean over all records stands out of the noise.
+    mu^2 (twice that where records are zeroed out, who move a sum by half): by how much a mean over
+    all records stands out of the noise.
 
     Raises:
         UserError: For a table, and for more frequencies than an image has pixels.
@@ -124,33 +130,38 @@ def sizes(config: Config, spec: Spec) -> Sizes:
     if not isinstance(spec, ImageSpec):
         raise UserError("this method is for images; for a table use marginals, gpate or dpmerf")
     n, grey = config.n_records, spec.channels == 1
-    clear = n * min(math.sqrt(config.steps) / config.sigma if config.sigma else 10.0, 10.0)
+    rounds = config.steps * (2 if config.relation == Relation.ZERO_OUT else 1)
+    clear = n * min(math.sqrt(rounds) / config.sigma if config.sigma else 10.0, 10.0)
     side = max(spec.height, spec.width)
-    frequencies = config.frequencies or max(3, min(16, side, round(clear**0.275)))
+    frequencies = config.frequencies or max(3, min(20, side, round(clear**0.275)))
     if frequencies > side:
         raise UserError(f"frequencies is {frequencies}, and images are {spec.height} x "
                         f"{spec.width} pixels; it must be {side} or below")
-    cells = config.cells or max(1, min(20, round(0.72 * (clear / spec.classes) ** 0.36),
-                                       n // (10 * spec.classes)))
     length = n_frequencies(spec, frequencies)
+    dimensions = min(config.dimensions or max(LEAST, round(2.45 * clear**0.33)), length)
+    cells = config.cells or max(1, min(
+        20, round(0.72 * (clear / spec.classes) ** 0.36), n // (10 * spec.classes),
+        MOST_PRODUCTS // (spec.classes * dimensions * (dimensions + 1) // 2)))
     return Sizes(
         records=n, classes=spec.classes, cells=cells, length=length,
-        dimensions=min(config.dimensions, length), frequencies=frequencies, shades=SHADES,
+        dimensions=dimensions, frequencies=frequencies, shades=SHADES,
         grey=config.grey if config.grey is not None else 0.0 if grey else 0.5,
-        norm=(config.norm or (0.39 if grey else 0.35)) * math.sqrt(math.prod(spec.shape)),
-        means=config.means, whitening=config.whitening, trust=config.trust, prune=config.prune)
+        norm=config.norm * math.sqrt(math.prod(spec.shape)),
+        spread=config.spread * math.sqrt(math.prod(spec.shape)),
+        radius=max(1.0, 0.26 * clear**0.15), means=config.means, whitening=config.whitening,
+        trust=config.trust, prune=config.prune)
 
 
-def bounds(config: Config, spec: Spec) -> tuple[Moments, Moments, Moments]:
-    """Returns the bounds of the three kinds of rounds."""
+def bounds(config: Config, spec: Spec) -> tuple[Moments, ...]:
+    """Returns the bounds of the four kinds of rounds."""
     s = sizes(config, spec)
     all_cells, k = s.classes * s.cells, s.dimensions
-    phases = (PhaseShares(blocks=s.classes, square_blocks=1, length=s.length, shades=s.shades,
-                          **POOLED),
+    phases = (PhaseShares(blocks=s.classes, square_blocks=0, length=s.length, shades=s.shades,
+                          **CLASSES),
+              PhaseShares(blocks=s.classes, square_blocks=1, length=s.length + 1, **SPREAD),
               PhaseShares(blocks=all_cells, square_blocks=0, length=k, **MEANS),
               PhaseShares(blocks=all_cells, square_blocks=all_cells, length=k, **CELLS))
-    pooled, means, cells = alike(phases, config.sigma or 0.0, s.records, Relation(config.relation))
-    return pooled, means, cells
+    return alike(phases, config.sigma or 0.0, s.records, Relation(config.relation))
 
 
 def mechanisms(config: Config, spec: Spec) -> tuple[SumMechanism, ...]:
@@ -168,7 +179,7 @@ def mechanism(config: Config, spec: Spec) -> SumMechanism:
         Unit: a record. Relation: replace-one, or zero-out. What a record adds moves by at most the
         square root of the bound's declared squared sensitivity (`moments.Moments`), and the noise
         has sigma times that for each entry: one round is one Gaussian release with mu = 1 / sigma,
-        whichever of the three it is.
+        whichever of the four it is.
 
     Source:
         `dpgen_jax.aggregation.moments` has the proof.
@@ -187,69 +198,32 @@ def raw(noised: Array, n_units: float) -> Array:
     return noised.astype(jnp.float32)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Query:
-    """The query of the later rounds: all of it was released before.
-
-    Attributes:
-        centre: float32 [M].
-        basis: float32 [M, k], whose columns are principal directions, or zeros.
-        centres: float32 [C, K, k], of the cells.
-        scale: float32 [k], by which a record's distance to its cell's centre is stretched, and
-            divided by the longest that counts in full.
-    """
-
-    centre: Array
-    basis: Array
-    centres: Array
-    scale: Array
-
-
 def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     """Returns the method for images of this schema."""
     del runtime
-    s, released_by = sizes(config, spec), mechanisms(config, spec)
-    pooled, means, cells = bounds(config, spec)
+    s = sizes(config, spec)
+    first, second, third, last = (
+        Method(mechanism=mechanism, init=lambda key: gaussians.nothing(s), **verbs)
+        for mechanism, verbs in zip(mechanisms(config, spec), verbs_of(config, spec), strict=True))
+    return dataclasses.replace(first, phases=(first, second, *[third] * s.means, last),
+                               **generator(config, spec))
+
+
+def verbs_of(config: Config, spec: Spec) -> tuple[dict[str, Any], ...]:
+    """Returns `ask`, `answer` and `absorb` of each kind of round."""
+    s, sigma = sizes(config, spec), config.sigma or 0.0
+    classes, spread, means, cells = bounds(config, spec)
     assert isinstance(spec, ImageSpec)
-    basis, sigma = low_frequencies(spec, s.frequencies), config.sigma or 0.0
 
-    def described(records: Records) -> Array:
-        """The low frequencies [M] of an image, of norm up to about 1."""
-        return (values(records, spec)[0].reshape(-1) - s.grey) @ basis / s.norm
+    def absorb_classes(key: Array, public: Public, query: PyTree, released: Array
+                       ) -> tuple[Public, Metrics]:
+        del key, query
+        return logged(gaussians.begun(s, public, classes.sums(released), classes.noise(sigma)))
 
-    def ask_nothing(key: Array, public: Public) -> Array:
-        del key, public
-        return jnp.zeros((), jnp.int32)
-
-    def ask(white: float) -> Callable[[Array, Public], Query]:
-        def of(key: Array, public: Public) -> Query:
-            del key
-            return Query(public.centre, public.basis, public.centres,
-                         gaussians.scale(s, public, white))
-        return of
-
-    def answer_pooled(key: Array, unit: Array, records: Records, query: Array) -> Array:
-        """The class, the image and the shares of its shades: [1, 1 + M + T]."""
-        del key, unit, query
-        shade = jnp.minimum(values(records, spec)[0].reshape(-1) * s.shades, s.shades - 1)
-        shares = jnp.mean(shade.astype(jnp.int32)[:, None] == jnp.arange(s.shades), 0)
-        return jnp.concatenate([records.y[:1].astype(jnp.float32), described(records),
-                                shares])[None]
-
-    def answer_cell(key: Array, unit: Array, records: Records, query: Query) -> Array:
-        """The nearest cell of the class, and the way from its centre: [1, 1 + k]."""
-        del key, unit
-        label, z = records.y[0], (described(records) - query.centre) @ query.basis
-        centres = query.centres[label]
-        cell = nearest_centre(z[None], centres)[0]
-        block = (label * s.cells + cell).astype(jnp.float32)
-        return jnp.concatenate([block[None], (z - centres[cell]) * query.scale])[None]
-
-    def absorb_pooled(key: Array, public: Public, query: Array, released: Array
+    def absorb_spread(key: Array, public: Public, query: PyTree, released: Array
                       ) -> tuple[Public, Metrics]:
         del query
-        return logged(gaussians.begun(s, key, public, pooled.sums(released), pooled.noise(sigma)))
+        return logged(gaussians.spread(s, key, public, spread.sums(released), spread.noise(sigma)))
 
     def absorb_means(key: Array, public: Public, query: Query, released: Array
                      ) -> tuple[Public, Metrics]:
@@ -262,21 +236,43 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
         del key, query
         return logged(gaussians.added(public, cells.sums(released)))
 
+    def answer(way: Callable[..., Array]) -> Callable[..., Array]:
+        return functools.partial(way, s, spec)
+
+    return (
+        {"ask": lambda key, public: jnp.zeros((), jnp.int32), "answer": answer(of_class),
+         "absorb": absorb_classes},
+        {"ask": lambda key, public: public.means, "answer": answer(about_mean),
+         "absorb": absorb_spread},
+        {"ask": cell_query(s, 0.0), "answer": answer(in_cell), "absorb": absorb_means},
+        {"ask": cell_query(s, s.whitening), "answer": answer(in_cell), "absorb": absorb_cells})
+
+
+def cell_query(s: Sizes, white: float) -> Callable[[Array, Public], Query]:
+    """Returns the `ask` of the rounds of cells.
+
+    Args:
+        s: The sizes.
+        white: As in `gaussians.scale`.
+    """
+    return lambda key, public: Query(public.centre, public.basis, public.centres,
+                                     gaussians.scale(s, public, white))
+
+
+def generator(config: Config, spec: Spec) -> dict[str, Any]:
+    """Returns `finalize`, `sample` and `class_shares`."""
+    s, sigma = sizes(config, spec), config.sigma or 0.0
+    classes, _, _, cells = bounds(config, spec)
+    assert isinstance(spec, ImageSpec)
+
     def finalize(key: Array, public: Public) -> PyTree:
         parts = gaussians.mixture(s, public, cells.noise(sigma))
-        return gaussians.toned(s, key, public, parts, basis, pooled.noise(sigma)[0])
+        return gaussian_images.toned(s, key, public, parts, spec, classes.noise(sigma)[0])
 
     def sample(model: PyTree, key: Array, labels: Array) -> Array:
-        return gaussians.sample(model, key, labels, spec, config.warp)
+        return gaussian_images.sample(s, model, key, labels, spec, config.warp)
 
-    def phase(mechanism: SumMechanism, **verbs: Any) -> Method:
-        return Method(mechanism=mechanism, init=lambda key: gaussians.nothing(s),
-                      finalize=finalize, sample=sample, **verbs)
-
-    first = phase(released_by[0], ask=ask_nothing, answer=answer_pooled, absorb=absorb_pooled)
-    second = phase(released_by[1], ask=ask(0.0), answer=answer_cell, absorb=absorb_means)
-    third = phase(released_by[2], ask=ask(s.whitening), answer=answer_cell, absorb=absorb_cells)
-    return dataclasses.replace(first, phases=(first, *[second] * s.means, third))
+    return {"finalize": finalize, "sample": sample, "class_shares": lambda model: model["share"]}
 
 
 def logged(public: Public) -> tuple[Public, Metrics]:

@@ -7,9 +7,10 @@ eyes and classifiers alike need less of them. Everything here is a function of t
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 
-from dpgen_jax.core.types import ImageSpec
+from dpgen_jax.core.types import Array, ImageSpec
 
 COLOURS = np.array([[1, 1, 1], [1, 0, -1], [1, -2, 1]]) / np.sqrt([[3], [2], [6]])
 """Brightness and two opponent colours: an orthonormal basis of RGB."""
@@ -33,23 +34,45 @@ def cosines(size: int, count: int) -> np.ndarray:
     return basis
 
 
-def low_frequencies(spec: ImageSpec, count: int) -> np.ndarray:
-    """Returns an orthonormal basis of the low frequencies of images.
+def frequencies(images: Array, count: int) -> Array:
+    """Returns the low frequencies of images: what an orthonormal basis of them has as coordinates.
 
     Args:
-        spec: The schema of the images.
+        images: float32 [..., H, W, ch].
         count: Frequencies a side, at most; of opponent colours a third of them.
 
     Returns:
-        float32 [P, M], P = H W ch.
+        float32 [..., M], of brightness first.
     """
-    if spec.channels == 1:
-        return _planes(spec, count).reshape(spec.height * spec.width, -1).astype(np.float32)
-    colour = _planes(spec, max(1, count // COLOUR_SHARE))
-    planes = [_planes(spec, count), colour, colour]
-    parts = [np.einsum("hwm,c->hwcm", plane, COLOURS[i]) for i, plane in enumerate(planes)]
-    flat = np.concatenate(parts, -1)
-    return flat.reshape(spec.height * spec.width * spec.channels, -1).astype(np.float32)
+    channels = images.shape[-1]
+    planes = images @ _mixing(channels).T
+    parts = []
+    for i in range(channels):
+        rows, columns = _sides(images.shape[-3], images.shape[-2], _count(i, count))
+        plane = jnp.einsum("ih,...hw,jw->...ij", rows, planes[..., i], columns)
+        parts.append(plane.reshape(*plane.shape[:-2], -1))
+    return jnp.concatenate(parts, -1)
+
+
+def restored(low: Array, spec: ImageSpec, count: int) -> Array:
+    """Returns the images that have these frequencies and no others.
+
+    Args:
+        low: float32 [..., M], as `frequencies` returns them.
+        spec: The schema of the images.
+        count: As for `frequencies`.
+
+    Returns:
+        float32 [..., H, W, ch].
+    """
+    planes, start = [], 0
+    for i in range(spec.channels):
+        rows, columns = _sides(spec.height, spec.width, _count(i, count))
+        size = len(rows) * len(columns)
+        plane = low[..., start:start + size].reshape(*low.shape[:-1], len(rows), len(columns))
+        planes.append(jnp.einsum("ih,...ij,jw->...hw", rows, plane, columns))
+        start += size
+    return jnp.stack(planes, -1) @ _mixing(spec.channels)
 
 
 def n_frequencies(spec: ImageSpec, count: int) -> int:
@@ -59,15 +82,21 @@ def n_frequencies(spec: ImageSpec, count: int) -> int:
         spec: The schema of the images.
         count: Frequencies a side, at most.
     """
-    def plane(most: int) -> int:
-        return min(most, spec.height) * min(most, spec.width)
-
-    colour = 2 * plane(max(1, count // COLOUR_SHARE)) if spec.channels == 3 else 0
-    return plane(count) + colour
+    return sum(min(most, spec.height) * min(most, spec.width)
+               for most in (_count(i, count) for i in range(spec.channels)))
 
 
-def _planes(spec: ImageSpec, count: int) -> np.ndarray:
-    """The basis of one channel: [H, W, m]."""
-    rows = cosines(spec.height, min(count, spec.height))
-    columns = cosines(spec.width, min(count, spec.width))
-    return np.einsum("ih,jw->hwij", rows, columns).reshape(spec.height, spec.width, -1)
+def _count(plane: int, count: int) -> int:
+    """Frequencies a side of a plane: brightness is the first."""
+    return count if plane == 0 else max(1, count // COLOUR_SHARE)
+
+
+def _mixing(channels: int) -> np.ndarray:
+    """From channels to planes: float32 [ch, ch], orthonormal."""
+    return (COLOURS if channels == 3 else np.eye(channels)).astype(np.float32)
+
+
+def _sides(height: int, width: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The cosines of rows and of columns."""
+    return (cosines(height, min(count, height)).astype(np.float32),
+            cosines(width, min(count, width)).astype(np.float32))

@@ -4,9 +4,10 @@ from dpgen_jax.methods.marginals import Config
 from dpgen_jax.presets import Preset, numbers, serving
 
 OURS = "this library: chosen on a validation part of the training rows of Adult and breast_cancer"
+CONFIG = Config(label_part=0.2)
 PRESETS = {
-    "table": Preset(Config(), numbers(29), 1.0, 1e-5, 45569, OURS, dataset="table"),
-    "breast_cancer": Preset(Config(), numbers(30), 1.0, 1e-5, 455, OURS, dataset="breast_cancer"),
-    "adult": Preset(Config(), numbers(108), 1.0, 1e-5, 32561, OURS, dataset="adult"),
+    "table": Preset(CONFIG, numbers(29), 1.0, 1e-5, 45569, OURS, dataset="table"),
+    "breast_cancer": Preset(CONFIG, numbers(30), 1.0, 1e-5, 455, OURS, dataset="breast_cancer"),
+    "adult": Preset(CONFIG, numbers(108), 1.0, 1e-5, 32561, OURS, dataset="adult"),
 }
 PRESETS = serving(PRESETS, (), {"table-few": "breast_cancer"})

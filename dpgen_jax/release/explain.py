@@ -266,6 +266,19 @@ def other_notes(privacy: dict[str, Any]) -> tuple[str, ...]:
     return tuple(note for note in data_notes(privacy) if not _uncovered(note))
 
 
+def by_hand(config: dict[str, Any]) -> tuple[str, ...]:
+    """Return what of the generator is knowledge that was put in, and not learnt from records.
+
+    Args:
+      config: The content of config.json.
+    """
+    settings = config.get("config") or {}
+    warp = settings.get("warp") or (settings.get("generator") or {}).get("warp")
+    return (f"synthetic images are turned, sheared, scaled and moved at random, by up to "
+            f"{number(warp)} of their half (warp): knowledge about such images that was put in by "
+            "hand, not read from records",) if warp else ()
+
+
 def data_notes(privacy: dict[str, Any]) -> tuple[str, ...]:
     """Return all notes of the statement on the data."""
     return tuple(map(str, privacy.get("data_notes", ())))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -55,8 +56,21 @@ def state_bytes(method: Method) -> int:
     return teachers.unit_bytes(method) * (mechanism.schedule.batch_capacity or mechanism.n_units)
 
 
+COPIES = 6
+"""of a sum in a round: it and its chunk, three words of noise bits for each entry, and the noise"""
+
+
+def sum_bytes(method: Method) -> int:
+    """Returns the bytes that the sum of a round takes with its noise.
+
+    Args:
+        method: The method, built.
+    """
+    return COPIES * 4 * math.prod(method.mechanism.shape)
+
+
 def check_memory(method: Method) -> None:
-    """Refuses, before anything is spent, units whose state is larger than the memory.
+    """Refuses, before anything is spent, units whose state is larger than the memory, and sums.
 
     Args:
         method: The method, built.
@@ -65,6 +79,11 @@ def check_memory(method: Method) -> None:
         UserError: Where the memory is too small; the system would end the run in its first steps.
     """
     needed, available = state_bytes(method), memory()
+    if sum_bytes(method) > MEMORY_SHARE * available:
+        raise UserError(f"a round's sum of {math.prod(method.mechanism.shape):,} integers takes "
+                        f"{sum_bytes(method) / 1e9:.1f} GB with its noise, and the memory here is "
+                        f"{available / 1e9:.1f} GB: choose smaller sizes of what is released, "
+                        "fewer cells or dimensions for example")
     if needed > available:
         raise UserError(f"the state of {method.mechanism.n_units:,} units takes "
                         f"{needed / 1e9:.1f} GB, and the memory here is {available / 1e9:.1f} GB: "

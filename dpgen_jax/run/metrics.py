@@ -95,7 +95,7 @@ def read(path: str | Path) -> list[dict[str, Any]]:
     Raises:
         UserError: For a damaged line before the last, naming it.
     """
-    return [row for row in _all(Path(path)) if not row.get("superseded")]
+    return [row for row in every(path) if not row.get("superseded")]
 
 
 def charged(path: str | Path) -> int:
@@ -104,10 +104,19 @@ def charged(path: str | Path) -> int:
     Raises:
         UserError: As `read`.
     """
-    return max((row.get("charged", 0) for row in _all(Path(path))), default=0)
+    return max((row.get("charged", 0) for row in every(path)), default=0)
 
 
-def _all(path: Path) -> list[dict[str, Any]]:
+def every(path: str | Path) -> list[dict[str, Any]]:
+    """Reads all rows, superseded ones included.
+
+    Args:
+        path: The file.
+
+    Raises:
+        UserError: As `read`.
+    """
+    path = Path(path)
     if not path.exists():
         return []
     lines = reading.read_bytes(path, reading.JSON_BYTES).splitlines()
@@ -134,7 +143,7 @@ def _row(line: bytes) -> dict[str, Any]:
 
 def _supersede(path: Path, step: float) -> None:
     """Marks later rows, drops a torn line; through another file, so a crash leaves old or new."""
-    rows = [row | {"superseded": True} if row.get("step", 0) > step else row for row in _all(path)]
+    rows = [row | {"superseded": True} if row.get("step", 0) > step else row for row in every(path)]
     kept = "".join(map(_line, rows))
     if not path.exists() or kept.encode() == path.read_bytes():
         return

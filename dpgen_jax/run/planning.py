@@ -248,7 +248,9 @@ def summary(plan: Plan) -> str:
     alone = [*counts] in (["records"], ["subjects"])
     units = named + (f", {layout.n_units:,} units" if alone else "")
     cohorts = f", 1 in {layout.n_cohorts} a step" if layout.n_cohorts > 1 else ""
-    return (f"{units} ({size:.2f} GB of state{cohorts}), "
+    sums = (f" and {capacity.sum_bytes(plan.method) / 1e9:.2f} GB of sums" if plan.method.phases
+            else "")
+    return (f"{units} ({size:.2f} GB of state{sums}{cohorts}), "
             f"{config.steps:,} steps, sigma {config.sigma:g} for epsilon {budget.epsilon:g} at "
             f"delta {budget.delta:g}; {len(layout.devices)} {layout.devices[0].platform} devices, "
             f"chunks of {layout.chunk}")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dpgen_jax.core.config import from_json
 from dpgen_jax.core.console import program
+from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.run.folder import RunFolder, read_json
 
@@ -97,6 +100,27 @@ def data_options(root: Path) -> dict[str, Any]:
     """
     options = read_json(RunFolder(root).config).get("data_options")
     return options if isinstance(options, dict) else {}
+
+
+def as_read(options: DataOptions, known: dict[str, Any], kind: str) -> DataOptions:
+    """Returns options of a data set, in which those count that a run read it with.
+
+    Args:
+        options: Those that the user names now, which come first.
+        known: As `data_options` returns them.
+        kind: The kind of data set that is read now, such as "csv".
+
+    Raises:
+        UserError: What the run holds is damaged.
+    """
+    known = dict(known)
+    if options.test_csv:  # the held-out part is this file
+        known.pop("test_fraction", None)
+    if known.pop("kind", None) != kind:
+        return options
+    read = from_json(DataOptions, known, "data_options")
+    return dataclasses.replace(options, **{
+        name: getattr(read, name) for name in known if getattr(options, name) is None})
 
 
 def data_words(root: Path, options: Sequence[str]) -> list[str] | None:

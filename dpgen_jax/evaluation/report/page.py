@@ -62,7 +62,7 @@ def page(report: Report) -> str:
         __package__, "report.html", privacy=privacy, metrics=metrics,
         dataset=metrics.get("dataset") or report.config.get("dataset") or "unnamed data",
         method=privacy.get("method") or report.config.get("method") or "unnamed method",
-        statement=statement(privacy, metrics),
+        statement=statement(privacy, metrics, report.config),
         verdict=verdict.sentence(metrics), numbers=verdict.numbers(metrics),
         samples=_samples(report.samples, class_names(report.config)),
         curves=figures.learning_curves(report.rows),
@@ -90,12 +90,14 @@ HIDDEN = ("typed",)
 """Fields of config.json that the report leaves out: paths of this machine."""
 
 
-def statement(privacy: dict[str, Any], metrics: dict[str, Any]) -> dict[str, Any]:
+def statement(privacy: dict[str, Any], metrics: dict[str, Any], config: dict[str, Any]
+              ) -> dict[str, Any]:
     """Explain a privacy statement, for the template.
 
     Args:
       privacy: A statement that `explain.checked` returned.
       metrics: The content of metrics.json, or {}.
+      config: The content of config.json, or {}.
 
     Returns:
       Its parts as sentences, by the names that the template uses.
@@ -105,7 +107,7 @@ def statement(privacy: dict[str, Any], metrics: dict[str, Any]) -> dict[str, Any
             "cautions": explain.cautions(privacy) + mismatches(privacy, metrics),
             "promise": explain.promise(privacy), "assumptions": explain.assumptions(privacy),
             "not_covered": explain.not_covered(privacy) + MARKED * bool(metrics),
-            "notes": explain.other_notes(privacy)}
+            "notes": explain.other_notes(privacy) + explain.by_hand(config)}
 
 
 def mismatches(privacy: dict[str, Any], metrics: dict[str, Any]) -> tuple[str, ...]:

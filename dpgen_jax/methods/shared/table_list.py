@@ -35,8 +35,10 @@ def _listed(plan: Plan, parent: np.ndarray, kinds: tuple[int, ...]) -> Iterator[
     label = [plan.spec.label.name] if plan.spec.labelled else []
     unit, sizes = math.sqrt(2 * plan.limit) * plan.sigma, plan.grid.sizes.tolist()
     if 0 in kinds:
-        for name, size in zip([*names, *label], [*sizes, plan.classes], strict=False):
+        for name, size in zip(names, sizes, strict=True):
             yield CountTable(name, size, 1, unit / plan.first_weight)
+        for name in label:
+            yield CountTable(name, plan.classes, 1, unit / plan.first_class_weight)
     precision = np.zeros(2 * plan.d)
     if 1 in kinds:
         number = len(plan.couples)

@@ -35,6 +35,7 @@ class Plan:
         most_bins: the most bins of a column beside the class.
         most_groups: the most groups, a side, of an edge of the tree.
         label_weight: what tables with the class weigh beside the others.
+        label_part: of the first step, what the histogram of the class gets at least.
     """
 
     spec: TableSpec
@@ -45,6 +46,7 @@ class Plan:
     most_bins: int
     most_groups: int
     label_weight: float
+    label_part: float = 0.0
 
     @property
     def weight_label(self) -> float:
@@ -70,10 +72,20 @@ class Plan:
         """
         return math.sqrt(2 * tables / max(steps, 1e-9)) * self.sigma
 
+    @property
+    def first_label(self) -> float:
+        """The share of the first step that the histogram of the class gets."""
+        return max(self.label_part * (self.classes > 1), 1 / (self.d + 1))
+
+    @property
+    def first_noise(self) -> float:
+        """Standard deviation of a count of a column's histogram."""
+        return self.noise(self.d / (1 - self.first_label))
+
     @functools.cached_property
     def histograms(self) -> int:
         """The most cells of the histograms of the first step; 0: there are none."""
-        cells = 4 * (0.1 * self.records / (self.noise(self.d + 1) + 1e-9))**2
+        cells = 4 * (0.1 * self.records / (self.first_noise + 1e-9))**2
         if (self.d + 1) * max(Grid(self.spec, self.most_cells).widest, self.classes) > MOST_CELLS:
             return 0
         return int(min(cells, self.most_cells)) if self.steps > 1 and cells >= FEWEST else 0
@@ -183,24 +195,28 @@ class Plan:
         """The length of the longest message."""
         return count_levels(self.sigma, self.records, MOST_LEVELS)
 
-    @property
-    def first_votes(self) -> int:
-        """The votes of equal weight in the first step."""
-        return self.d + bool(self.histograms)
-
     @functools.cached_property
     def first_weight(self) -> int:
-        """The weight of a vote in the first step."""
-        weight = math.isqrt(self.levels**2 // self.first_votes)
+        """The weight of the vote for a cell of a column in the first step."""
+        part = 1 - self.first_label if self.histograms else 1.0
+        weight = math.isqrt(int(self.levels**2 * part) // self.d)
         if weight < 1:
-            raise UserError(f"{self.first_votes:,} tables of one step are more than noise of "
-                            f"{self.sigma:g} leaves room for; leave columns out, or use less noise")
+            raise UserError(f"{self.d + bool(self.histograms):,} tables of one step are more than "
+                            f"noise of {self.sigma:g} leaves room for; leave columns out, or use "
+                            "less noise")
         return weight
+
+    @functools.cached_property
+    def first_class_weight(self) -> int:
+        """The weight of the vote for a class in the first step; 0: there is none."""
+        if not self.histograms:
+            return 0
+        return math.isqrt(int(self.levels**2 * self.first_label))
 
     @property
     def limit(self) -> int:
         """The most that squared weights of a message add up to: what the first step spends."""
-        return self.first_weight**2 * self.first_votes
+        return self.first_weight**2 * self.d + self.first_class_weight**2
 
     def weight(self, share: float, tables: int) -> int:
         """Returns the weight of each of so many tables that have this share of a step."""

@@ -65,8 +65,8 @@ def after_histograms(fit: Fit, public: Public, counts: Array) -> Public:
     cells = noisy[:p.d, :p.grid.widest]
     fine = tree.simplex(jnp.where(p.grid.real, cells, -jnp.inf)) + FLOOR * p.grid.real
     bin_of = fit.parts(fine, p.bins)
-    precision = jnp.float32(p.first_weight**2)
-    label = noisy[p.d, :p.classes]
+    precision = jnp.float32(p.first_class_weight**2)
+    label = noisy[p.d, :p.classes] * (p.first_weight / p.first_class_weight)
     rank = jnp.argsort(jnp.argsort(-label))
     return dataclasses.replace(
         public, fine=fine, bin_of=bin_of, coarse_of=fit.parts(fine, COARSE),

@@ -25,7 +25,7 @@ def of_histograms(p: Plan, code: Array, label: Array) -> Array:
     if not p.histograms:
         return voted(p, jnp.zeros(0, jnp.int32), jnp.zeros(0, jnp.int32))
     cells = jnp.arange(p.d + 1) * p.widest + jnp.concatenate([code, label[None]])
-    return voted(p, cells, jnp.full(p.d + 1, p.first_weight))
+    return voted(p, cells, jnp.full(p.d + 1, p.first_weight).at[-1].set(p.first_class_weight))
 
 
 def of_pairs(p: Plan, code: Array, label: Array, query: Public) -> Array:

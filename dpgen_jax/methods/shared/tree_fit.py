@@ -1,8 +1,9 @@
 """From noisy tables to the arrays of a tree: public, on released counts alone.
 
 Noisy counts are averaged by their precision, brought to masses that are possible, and shrunk where
-they say no more than noise does: by the positive part of James and Stein's factor, towards what the
-tables above them say. (James and Stein, "Estimation with Quadratic Loss", 1961.)
+they say no more than noise does, towards what the tables above them say: columns beside the class
+as `table_prior` has it, edges by the positive part of James and Stein's factor ("Estimation with
+Quadratic Loss", 1961).
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpgen_jax.core.types import Array
+from dpgen_jax.methods.shared import table_prior
 from dpgen_jax.methods.shared.table_plan import COARSE, Plan
 from dpgen_jax.methods.shared.tree import Model, fitted, simplex
 
 FLOOR = 1e-9
+LEAST = 0.02
+"""The least mass of a class in a bin, in parts of what it has if it is like all."""
 
 
 @jax.tree_util.register_dataclass
@@ -132,10 +136,11 @@ class Fit:
         noise = self.noise(public.joint_precision)
         total = self._totals(public, masses, noise)
 
-        def of_class(counts: Array, size: Array) -> Array:
-            return self._of_class(counts, size, total, noise)
-
-        table = jax.vmap(of_class, (1, 0), 1)(masses, share) + FLOOR
+        base = share[:, None] * total[:, None]
+        exists, spread = (total > 0)[:, None], self._spread(public, noise, share)
+        beyond = table_prior.expected((masses - base) * exists, spread, share, total,
+                                      self._is_number(public))
+        table = jnp.maximum(base + beyond, LEAST * base) + FLOOR
         table = fitted(table, jnp.broadcast_to(share, (plan.d, plan.classes)), total)
         return share, total, table / table.sum(2, keepdims=True)
 
@@ -144,10 +149,7 @@ class Fit:
         plan = self.plan
         total = self.binned(public.fine, public.bin_of, plan.bins)
         if plan.histograms:
-            cells = self.binned(jnp.asarray(plan.grid.real, jnp.float32), public.bin_of, plan.bins)
-            unit = plan.noise(plan.d + 1) / plan.records
-            first = 1 / (jnp.maximum(cells, 1) * unit**2 + FLOOR**2)
-            second = 1 / (plan.classes * noise**2 + FLOOR**2)[:, None]
+            first, second = self._precisions(public, noise)
             total = (total * first + masses.sum(1) * second) / (first + second)
         else:
             total = jnp.where((noise < 100)[:, None], masses.sum(1), total)
@@ -155,22 +157,34 @@ class Fit:
         total = simplex(jnp.where(exists, total, -jnp.inf)) + FLOOR * exists
         return total / total.sum(1, keepdims=True)
 
-    def _of_class(self, counts: Array, size: Array, total: Array, noise: Array) -> Array:
-        """Masses [d, B] of a class of this size: smoothed, and shrunk towards those of all."""
-        bins = self.plan.bins
-        room = jnp.clip(size / (2 * noise + 1e-12), 2, bins)[:, None]
-        middle = jnp.cumsum(total, 1) - total / 2
-        part = jnp.where(room >= bins, jnp.arange(bins), jnp.floor(middle * room).astype(jnp.int32))
-        part = jnp.clip(part, 0, bins - 1)
-        merged = self.binned(counts, part, bins) / size
-        base = self.binned(total, part, bins)
-        many = self.binned(jnp.ones_like(counts), part, bins)
-        spread = jnp.sum(many * (base > 0), 1) * (noise / size)**2
-        kept = jax.vmap(simplex)(jnp.where(base > 0, merged, -jnp.inf))
-        factor = shrunk(jnp.sum((merged - base)**2 * (base > 0), 1), spread)[:, None]
-        mass = factor * kept + (1 - factor) * base
-        ratio = jnp.where(base > 0, mass / jnp.maximum(base, 1e-12), 0)
-        return jnp.take_along_axis(ratio, part, 1) * total * size
+    def _precisions(self, public: Public, noise: Array) -> tuple[Array, Array]:
+        """The precisions of bins: by histograms [d, B], and by tables beside the class [d, 1]."""
+        plan = self.plan
+        cells = self.binned(jnp.asarray(plan.grid.real, jnp.float32), public.bin_of, plan.bins)
+        unit = plan.first_noise / plan.records
+        return (1 / (jnp.maximum(cells, 1) * unit**2 + FLOOR**2),
+                1 / (plan.classes * noise**2 + FLOOR**2)[:, None])
+
+    def _spread(self, public: Public, noise: Array, share: Array) -> Array:
+        """Standard deviation of a mass of a class less its share of all, [d, C].
+
+        The masses of all are partly the sum over classes, whose noise is taken off with them.
+        """
+        part = jnp.ones((self.plan.d, 1))
+        if self.plan.histograms:
+            first, second = self._precisions(public, noise)
+            part = jnp.mean(second / (first + second), 1, keepdims=True)
+        taken = share * part
+        others = (self.plan.classes - 1) * taken**2
+        return noise[:, None] * jnp.sqrt((1 - taken)**2 + others)
+
+    def _is_number(self, public: Public) -> Array:
+        """Whether a bin is a part of a range, bool [d, B]: no category, null or special value."""
+        grid = self.plan.grid
+        ranges = grid.real & ~grid.is_apart & ~grid.category[:, None]
+        counted = [self.binned(jnp.asarray(cells, jnp.float32), public.bin_of, self.plan.bins)
+                   for cells in (ranges, grid.is_apart)]
+        return (counted[0] > 0) & (counted[1] == 0)
 
     def edges(self, public: Public, share: Array, cond: Array) -> Array:
         """Returns, of a column's bins given class and group of the parent, [d, C, G, B]."""
