@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 import tyro
 
 from dpgen_jax import methods, presets, schema
-from dpgen_jax.core import cli
+from dpgen_jax.core import cli, hosts
 from dpgen_jax.core.config import Budget, MonitorOptions, Runtime
 from dpgen_jax.core.console import program, tell
 from dpgen_jax.core.data_options import DataOptions
+from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.hosts import Hosts
 from dpgen_jax.presets import choice
 from dpgen_jax.presets import help as short_help
-from dpgen_jax.run import typed, undeclared
+from dpgen_jax.run import typed, undeclared, undeclared_table
 
 if TYPE_CHECKING:
     from dpgen_jax.data import Dataset
@@ -52,6 +54,8 @@ class Train(Generic[Config]):
     """say what would be trained, and with what noise; nothing is written or spent"""
     seed: int | None = None
     """repeats a run bit for bit; then there is NO privacy claim"""
+    schema_share: float = 0.1
+    """of epsilon and delta, for kinds, bounds and categories of a csv that nobody declared"""
     accept_uncovered: bool = False
     """release public fields that were read from private records, and say so in the statement"""
     clients: int | None = None
@@ -61,6 +65,7 @@ class Train(Generic[Config]):
     data: Annotated[DataOptions, cli.FLAT] = DataOptions()
     monitor: Annotated[MonitorOptions, cli.FLAT] = MonitorOptions()
     runtime: Annotated[Runtime, cli.FLAT] = Runtime()
+    meeting: Annotated[Hosts, cli.FLAT] = Hosts()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,6 +145,33 @@ def command(argv: list[str]) -> int | None:
     if not (method or cli.peek(words, "--dataset")):
         method, _ = choice.DEMONSTRATION
     cli.use_all_cores()
+    hosts.start(meeting(words))
+    with hosts.alive():
+        return trained(method, words)
+
+
+def meeting(words: list[str]) -> Hosts:
+    """Returns where the processes of the run meet, which is read before all other flags."""
+    numbers = [cli.peek(words, flag) for flag in ("--processes", "--process-id")]
+    try:
+        return Hosts(cli.peek(words, "--coordinator"),
+                           *(None if text is None else int(text) for text in numbers))
+    except ValueError as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError("--processes and --process-id are whole numbers") from error
+
+
+def trained(method: str, words: list[str]) -> int | None:
+    """Trains as the flags say; returns the exit code.
+
+    Args:
+        method: The name of the method; empty where the user named none.
+        words: The flags.
+
+    Raises:
+        UserError: As `lifecycle.run`.
+    """
     chosen = choose(method, words)
     from dpgen_jax.run import lifecycle, protection
     from dpgen_jax.run.progress import OUT_OF_TIME, Notices
@@ -155,9 +187,11 @@ def command(argv: list[str]) -> int | None:
         chosen.remarks)
     notices = Notices()
     if args.dry_run:
-        for line in lifecycle.rehearse(request, dataset, notices=notices):
+        for line in lifecycle.rehearse(request, dataset, notices=notices) if hosts.leads() else ():
             tell(line)
         return None
+    if not hosts.leads():
+        return lifecycle.follow(request, dataset)
     lifecycle.run(request, dataset, notices=notices)
     if notices.failures:
         return cli.INCOMPLETE
@@ -183,6 +217,9 @@ def choose(method: str, words: list[str]) -> Chosen:
     args = parse(first, reading.words)
     if reading.place.startswith("folder:"):
         reading = undeclared.folder(reading, first, args)
+        args = parse(first, reading.words)
+    if reading.place.startswith("csv:"):
+        reading = undeclared_table.table(reading, first, args)
         args = parse(first, reading.words)
     words, dataset = reading.words, _loaded(first, args, reading)
     facts = choice.Facts(choice.public_name(reading.place, args.data.attribute), dataset.spec,

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from dpgen_jax.core import reading
+from dpgen_jax.core.strict_json import parse_json
 from dpgen_jax.core.types import UserError
-from dpgen_jax.run.folder import parse_json
 
 OF_SAMPLES = ("nearest_mean_accuracy", "synthetic_accuracy", "public_accuracy", "contrast",
               "spread")

@@ -182,7 +182,7 @@ def spread(x: np.ndarray, y: np.ndarray) -> float:
         y: Their labels [n].
     """
     by_class = [x[y == label] for label in np.unique(y)]
-    return float(np.mean([np.sqrt(np.mean(np.var(part, 0))) for part in by_class]))
+    return float(np.mean([np.sqrt(np.mean(np.var(part, 0, np.float64))) for part in by_class]))
 
 
 def sample_grid(release: Release) -> np.ndarray:

@@ -13,6 +13,7 @@ from typing import Any
 from dpgen_jax import methods
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.core import hosts
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Method, Private, Records, Spec, TableSpec, UserError
@@ -87,6 +88,7 @@ class Plan:
         public_config: The content of the run's config.json.
         assign: From the secret key of the run to the partition of the records among the units.
         grouping: From the secret key of a journal to a digest of which records belong together.
+        content: A digest of what the records were read from, for the journal alone; sealed.
     """
 
     request: Request
@@ -102,6 +104,7 @@ class Plan:
     public_config: dict[str, Any]
     assign: Callable[[bytes], Partition]
     grouping: Callable[[bytes], str]
+    content: Private[str]
 
 
 def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
@@ -199,7 +202,8 @@ def plan(checked: Checked) -> Plan:
         public_rows=checked.public_rows, layout=layout, files=RunFolder(root),
         public_config=public_config(request, declared.config, dataset, protected),
         assign=lambda key: protection.dealt(method, declared.config, dataset, key),
-        grouping=lambda key: sealing.grouping(dataset.subjects, key))
+        grouping=lambda key: sealing.grouping(dataset.subjects, key),
+        content=Private(dataset.content))
 
 
 def public_config(request: Request, config: Any, dataset: Dataset, protected: Protected
@@ -253,4 +257,6 @@ def summary(plan: Plan) -> str:
     return (f"{units} ({size:.2f} GB of state{sums}{cohorts}), "
             f"{config.steps:,} steps, sigma {config.sigma:g} for epsilon {budget.epsilon:g} at "
             f"delta {budget.delta:g}; {len(layout.devices)} {layout.devices[0].platform} devices, "
-            f"chunks of {layout.chunk}")
+            f"chunks of {layout.chunk}"
+            + (f", of {hosts.count()} processes, which with the network between them lie inside "
+               "the trust boundary" if hosts.count() > 1 else ""))

@@ -15,7 +15,7 @@ from dpgen_jax.run.folder import RunFolder, read_json
 
 PATHS = ("--schema", "--test-csv", "--class-names")
 """Flags whose value may be the path of a file."""
-LOCAL = ("--out", "--resume", "--dry-run")
+LOCAL = ("--out", "--resume", "--dry-run", "--coordinator", "--processes", "--process-id")
 """Flags that belong to one start, and not to the run."""
 
 
@@ -85,10 +85,12 @@ def words(root: Path) -> list[str]:
     files = RunFolder(root)
     if not files.config.is_file():
         raise UserError(f"{root} holds no run to resume (no config.json); name the folder of a run")
-    typed = read_json(files.config).get("typed")
+    typed, schema = read_json(files.config).get("typed"), files.schema
     if not (isinstance(typed, list) and typed and all(isinstance(word, str) for word in typed)):
         raise UserError(f"{root} does not say by which command it was started, as it was from "
                         "Python or by an earlier version: repeat that with resume, or --resume")
+    if files.answer.is_file() and schema.is_file() and not files.waiting:  # wherever it is now
+        return [typed[0], *merged(typed[1:], [f"--schema={schema.absolute()}"])]
     return typed
 
 
@@ -146,6 +148,17 @@ def merged(before: Sequence[str], now: Sequence[str]) -> list[str]:
     """
     flags: dict[str, list[str]] = {"": []} | _by_flag(before) | _by_flag(now)
     return [word for group in flags.values() for word in group]
+
+
+def without(words: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Returns the words of a command without some flags and their values.
+
+    Args:
+        words: Flags and their values.
+        names: The flags to leave out, with their dashes.
+    """
+    return [word for name, group in _by_flag(words).items() if name not in names
+            for word in group]
 
 
 def _by_flag(words: Sequence[str]) -> dict[str, list[str]]:
