@@ -17,8 +17,9 @@ RECORD = 17
 OWNER = int(np.argwhere(partition.assign(50, 11, small_datalens.KEY).index == RECORD)[0][0])
 LAYOUTS = [(1, 1, "shard_map"), (2, 2, "shard_map"), (2, 8, "shard_map"), (2, 2, "pmap")]
 layouts = pytest.mark.parametrize("where", [
-    pytest.param(small_datalens.layout(*parts), marks=[pytest.mark.slow] * (parts != LAYOUTS[0]))
-    for parts in LAYOUTS], ids=lambda w: f"{len(w.devices)}-{w.parallel}")
+    pytest.param(small_datalens.layout(*parts), marks=marks)
+    for parts, marks in zip(LAYOUTS, ((), pytest.mark.slow, pytest.mark.long, pytest.mark.long),
+                            strict=True)], ids=lambda w: f"{len(w.devices)}-{w.parallel}")
 
 
 def neighbours(kind: str):
