@@ -92,7 +92,7 @@ def command(argv: list[str]) -> int | None:
     if not argv or argv[0] in ("-h", "--help"):
         print(__doc__.strip())
         print(f"\nflags of each: {program('audit')} METHOD --help")
-        return None
+        raise SystemExit(0)
     cli.use_all_cores()
     if any(word == "--faults" or word.startswith("--only") for word in argv):
         return _faults(argv)

@@ -9,7 +9,8 @@ and lost stay charged; noise bits are always fresh.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -20,9 +21,11 @@ from dpgen_jax.accountant.events import RenyiEvent
 from dpgen_jax.accountant.ledger import NOBODY, Ledger
 from dpgen_jax.accountant.witness import Witness
 from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.core import hosts
 from dpgen_jax.core.config import digest
 from dpgen_jax.core.types import Method, Private, Records, UserError
 from dpgen_jax.private import packing, teachers, votes
+from dpgen_jax.private.layout import put
 from dpgen_jax.private.partition import Partition
 from dpgen_jax.private.records import fingerprint
 from dpgen_jax.run import checkpoint, metrics
@@ -211,10 +214,14 @@ def start(files: RunFolder, method: Method, layout: teachers.Layout, ledger: Led
     Raises:
         UserError: For a damaged checkpoint, or one that the ledger does not know.
     """
-    key = jax.random.key((secrets.randbits(32) if seed is None else seed) % 2**32)
+    number = (secrets.randbits(32) if seed is None else seed) % 2**32
     taken = checkpoint.steps(files.checkpoints) if resumed else []
-    return restore(files, method, layout, ledger, taken[-1]) if taken else \
-        initial_state(method, key, layout)
+    if not taken:
+        hosts.tell("begin", {"key": number})
+        return initial_state(method, jax.random.key(number), layout)
+    _require_line(files, ledger, taken[-1])
+    hosts.tell("restore", {"folder": str(files.checkpoints.absolute()), "step": taken[-1]})
+    return restore(files.checkpoints, method, layout, taken[-1])
 
 
 def save(files: RunFolder, state: State, method: Method, layout: teachers.Layout, ledger: Ledger,
@@ -238,42 +245,69 @@ def save(files: RunFolder, state: State, method: Method, layout: teachers.Layout
     size = packing.block_size(method)
 
     def parts() -> Iterator[tuple[str, Any]]:
-        yield "public", {"public": state.public, "key": jax.random.key_data(state.key)}
-        for i, block in enumerate(packing.blocks(units, layout, size)):
-            yield f"units-{i:05d}", block
+        yield "public", {"public": jax.device_get(state.public),
+                         "key": jax.random.key_data(state.key)}
+        yield from unit_parts(units, layout, size)
 
     checkpoint.save(files.checkpoints, state.step, parts(), keep=keep, note={
         "ledger_head": ledger.head, "ledger_lines": ledger.n_lines, "block_size": size})
 
 
-def restore(files: RunFolder, method: Method, layout: teachers.Layout, ledger: Ledger,
-            step: int) -> State:
+def unit_parts(units: Private[teachers.Units], layout: teachers.Layout, size: int
+               ) -> Iterator[tuple[str, Private[teachers.Units]]]:
+    """Yields the parts of a checkpoint that this process writes of its units.
+
+    Args:
+        units: Sealed units on their devices.
+        layout: How they lie there.
+        size: Units of one block.
+
+    Yields:
+        The name of a part, and the block.
+    """
+    for block in packing.blocks(units, layout, size):
+        first, last = packing.span(block)
+        yield f"units-{first:07d}-{last:07d}", block
+
+
+def _unit_blocks(names: Iterable[str], n_units: int, size: int) -> list[tuple[str, int, int]]:
+    """Returns (name, first unit, count) of all parts that hold units; old ones are numbered."""
+    blocks = []
+    for name in sorted(name for name in names if name.startswith("units-")):
+        first, *last = (int(number) for number in name.split("-")[1:])
+        if not last:
+            first, last = first * size, [min((first + 1) * size, n_units)]
+        blocks.append((name, first, last[0] - first))
+    return blocks
+
+
+def restore(folder: Path, method: Method, layout: teachers.Layout, step: int) -> State:
     """Restores the state at checkpoint `step`, laid out for these devices.
 
     Args:
-        files: The run folder.
+        folder: The folder of the checkpoints.
         method: The method, built.
         layout: How the units lie on the devices.
-        ledger: The run's open ledger.
         step: The checkpoint.
 
     Raises:
-        UserError: For a damaged checkpoint, or one that the ledger does not know.
+        UserError: For a damaged checkpoint.
     """
-    _require_line(files, ledger, step)
-    size = checkpoint.note(files.checkpoints, step, "block_size")["block_size"]
+    size = checkpoint.note(folder, step, "block_size")["block_size"]
     key = jax.random.key(0)
     shapes = jax.eval_shape(lambda: {"public": method.init(key), "key": jax.random.key_data(key)})
-    public = checkpoint.restore(files.checkpoints, step, "public", jax.tree.map(
+    public = checkpoint.restore(folder, step, "public", jax.tree.map(
         lambda a: np.empty(a.shape, a.dtype), shapes))
+    start, stop = layout.local_units
 
-    def parts() -> Iterator[Any]:
-        for i, first in enumerate(range(0, layout.n_units, size)):
-            count = min(size, layout.n_units - first)
-            yield checkpoint.restore(files.checkpoints, step, f"units-{i:05d}",
-                                     packing.like(method, count))
+    def parts() -> Iterator[Private[teachers.Units]]:
+        names = checkpoint.part_names(folder, step)
+        for name, first, count in _unit_blocks(names, layout.n_units, size):
+            if first < stop and first + count > start:
+                yield checkpoint.restore(folder, step, name, packing.like(method, count))
 
-    return State(jax.device_put(public["public"], layout.replicated),
+    return State(jax.tree.map(lambda a: put(np.asarray(a), layout.replicated),
+                              public["public"]),
                  packing.assemble(parts(), method, layout),
                  jax.random.wrap_key_data(public["key"]), step)
 
