@@ -21,7 +21,7 @@ from dpgen_jax.private import packing, teachers
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private.partition import Partition
 from dpgen_jax.private.pretraining import Chunks
-from dpgen_jax.run import checkpoint, loop, resume
+from dpgen_jax.run import checkpoint, loop, saved_state
 from dpgen_jax.run.folder import MEANING
 from dpgen_jax.run.planning import Plan
 from dpgen_jax.run.progress import Stop, interruptible
@@ -125,7 +125,7 @@ class _Follower:
 
     def restore(self, folder: str, step: int) -> None:
         """Reads this process's part of a checkpoint."""
-        self.state = resume.restore(Path(folder), self.plan.method, self.plan.layout, step)
+        self.state = saved_state.restore(Path(folder), self.plan.method, self.plan.layout, step)
 
     def warmed(self) -> None:
         """Says which units of this process are pretrained."""
@@ -150,7 +150,7 @@ class _Follower:
         """Writes this process's part of a checkpoint; the leader hears of what fails."""
         size = packing.block_size(self.plan.method)
         try:
-            checkpoint.write_parts(Path(folder), resume.unit_parts(
+            checkpoint.write_parts(Path(folder), saved_state.unit_parts(
                 self._units, self.plan.layout, size))
         except Exception:
             return
