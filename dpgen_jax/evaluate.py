@@ -16,7 +16,7 @@ import tyro
 
 from dpgen_jax import compare
 from dpgen_jax.core import cli
-from dpgen_jax.core.config import Evaluation, from_json
+from dpgen_jax.core.config import Evaluation
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.release import guarantee
@@ -108,6 +108,7 @@ def _held_out(args: Evaluate, release: Release, run: Path | None) -> Dataset:
     """
     from dpgen_jax import data
     from dpgen_jax.core.types import ImageSpec
+    from dpgen_jax.run import typed
 
     place = args.dataset or ""
     options, kind = args.data, place.partition(":")[0]
@@ -115,12 +116,7 @@ def _held_out(args: Evaluate, release: Release, run: Path | None) -> Dataset:
     if release.privacy.get("unit") == guarantee.SUBJECT and kind == "csv":
         known = {"kind": kind, "unit": release.privacy.get("unit_column"),
                  "rows_per_unit": release.privacy.get("rows_per_unit"), **known}
-    if options.test_csv:  # the held-out part is this file
-        known.pop("test_fraction", None)
-    if known.pop("kind", None) == kind:
-        read = from_json(DataOptions, known, "data_options")
-        options = dataclasses.replace(options, **{
-            name: getattr(read, name) for name in known if getattr(options, name) is None})
+    options = typed.as_read(options, known, kind)
     source = data.SOURCES.get(kind)
     if (source and not source.sized and options.image_size is None
             and isinstance(release.spec, ImageSpec)):

@@ -15,7 +15,7 @@ from dpgen_jax.core.console import program, tell
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.presets import choice
 from dpgen_jax.presets import help as short_help
-from dpgen_jax.run import typed, undeclared
+from dpgen_jax.run import typed, undeclared, undeclared_table
 
 if TYPE_CHECKING:
     from dpgen_jax.data import Dataset
@@ -52,6 +52,8 @@ class Train(Generic[Config]):
     """say what would be trained, and with what noise; nothing is written or spent"""
     seed: int | None = None
     """repeats a run bit for bit; then there is NO privacy claim"""
+    schema_share: float = 0.1
+    """of epsilon and delta, for kinds, bounds and categories of a csv that nobody declared"""
     accept_uncovered: bool = False
     """release public fields that were read from private records, and say so in the statement"""
     clients: int | None = None
@@ -183,6 +185,9 @@ def choose(method: str, words: list[str]) -> Chosen:
     args = parse(first, reading.words)
     if reading.place.startswith("folder:"):
         reading = undeclared.folder(reading, first, args)
+        args = parse(first, reading.words)
+    if reading.place.startswith("csv:"):
+        reading = undeclared_table.table(reading, first, args)
         args = parse(first, reading.words)
     words, dataset = reading.words, _loaded(first, args, reading)
     facts = choice.Facts(choice.public_name(reading.place, args.data.attribute), dataset.spec,

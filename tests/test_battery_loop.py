@@ -41,7 +41,7 @@ NO_PENALTY = {"penalty": 0.0, "c_penalty": 0.0}  # whose second derivatives take
 FAST_UNITS = {"d_optimiser": Adam(0.05)}  # so that a record moves a vote within these few steps
 CASES = [*methods.NAMES, *VARIANTS]
 cases = pytest.mark.parametrize("case", [*test_battery.marked(methods.NAMES), *(
-    pytest.param(name, marks=pytest.mark.slow) for name in VARIANTS)])
+    pytest.param(name, marks=pytest.mark.long) for name in VARIANTS)])
 
 
 class OpenSum:

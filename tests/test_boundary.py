@@ -15,7 +15,8 @@ import dpgen_jax
 ROOT = Path(dpgen_jax.__file__).parent
 SOURCES = {path.relative_to(ROOT).as_posix(): path.read_text()
            for path in sorted(ROOT.rglob("*.py"))}
-INSIDE = ("private/", "aggregation/", "federated/answer.py")
+INSIDE = ("private/", "aggregation/", "federated/answer.py",
+          "audit/faults/")  # which are planted to leak
 OPENERS = {"unseal", "_sealed"}
 
 # Folder or file -> what of this package it may import; anything not named here is a command at the
@@ -64,7 +65,8 @@ MAY_IMPORT = {
     "audit/": {"audit", "core", "accountant", "aggregation", "data", "evaluation", "federated",
                "methods", "nets", "presets", "private", "release", "run", "version"},
     # the server's and the client's own glue; of its files only answer.py opens anything
-    "federated/": {"federated", "accountant", "aggregation.bits", "aggregation.local", "core",
+    "federated/": {"federated", "accountant", "aggregation.bits", "aggregation.local",
+                   "aggregation.mechanism", "core",
                    "data", "methods", "private", "release", "run"},
 }
 OUTSIDE = {"accountant/": {"numpy", "scipy", "dp_accounting", "filelock"}, "core/errors.py": set(),
@@ -147,13 +149,17 @@ PUBLIC = {"aggregation/mechanism.py:release",  # the door: bounded, summed, nois
           "aggregation/discrete_laplace.py:class_counts",
           "aggregation/schema_queries.py:bounds",
           "aggregation/schema_queries.py:categories",
+          "aggregation/survey.py:kind_counts", "aggregation/survey.py:value_counts",
           "aggregation/sanitise.py:upper_bound",
           "private/data_dependent.py:for_the_holder",  # a terminal of the data holder
           "private/votes.py:append",  # into a file of private/
           # one client's answer: bounded, and noised by the client before it leaves
           "federated/answer.py:compile_answer", "federated/answer.py:answer",
+          # what moved when an auditor changed a record, for the data holder
+          "private/interference.py:_visited", "private/interference.py:differing",
           "private/packing.py:warmed",  # how far a warm-up has come is public
           "private/records.py:count",  # n is public under replace-one
+          "private/records.py:keyed",  # a keyed digest, kept in the journal
           "private/records.py:fingerprint"}  # a keyed digest, kept in private/
 
 
@@ -188,7 +194,8 @@ def test_no_file_breaks_a_rule(path):
 
 
 def test_release_is_the_only_way_out():
-    found = {door for path, source in SOURCES.items() for door in doors(path, source)}
+    found = {door for path, source in SOURCES.items() for door in doors(path, source)
+             if not path.startswith("audit/faults/")}
     assert found == PUBLIC
 
 

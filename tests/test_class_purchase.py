@@ -6,6 +6,8 @@ from PIL import Image
 from test_newcomer import QUICK
 
 from dpgen_jax import evaluate, train
+from dpgen_jax.accountant import events
+from dpgen_jax.accountant import ledger as books
 from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.run import class_purchase
 from dpgen_jax.run.folder import read_json
@@ -23,8 +25,9 @@ def scans(tmp_path_factory):
     return root
 
 
-def test_the_classes_of_a_folder_are_bought_and_the_rest_is_said(scans, capsys):
-    chosen = train.choose("dpmerf", ["--dataset", str(scans), "--epsilon=20", "--test-fraction=0"])
+def test_the_classes_of_a_folder_are_bought_and_the_rest_is_said(scans, tmp_path):
+    chosen = train.choose("dpmerf", ["--dataset", str(scans), "--epsilon=20", "--test-fraction=0",
+                                     "--out", str(tmp_path / "run")])
     data = chosen.dataset
     assert (data.spec, data.spec.class_names) == (ImageSpec(32, 32, 3, 2), ("benign", "malignant"))
     assert not data.uncovered and np.bincount(data.y_train + 1).tolist() == [1, 40, 40]
@@ -33,7 +36,9 @@ def test_the_classes_of_a_folder_are_bought_and_the_rest_is_said(scans, capsys):
     assert [line.partition(",")[0].partition(":")[0] for line in chosen.remarks] == [
         f"{scans} is read as folder", "taken", "class names"]
     assert "--channels 3 --image-size 32" in chosen.remarks[1]
-    assert "bought for epsilon 2 at delta 1e-06" in capsys.readouterr().err
+    assert "bought for epsilon 2 at delta 1e-06" in chosen.remarks[2]
+    held = books.account(books.read(tmp_path / "run/ledger.jsonl"))
+    assert events.to_json(held.spent()) == [row] and not held.meaning
     assert {"--class-names=benign,malignant,*", "--channels=3"} <= set(chosen.words)
 
 

@@ -5,10 +5,10 @@ import struct
 
 import numpy as np
 import pytest
+import runs
 import test_commands
 from test_commands import STEPS, TRAIN, one_line
 
-import runs
 from dpgen_jax import account, train
 from dpgen_jax.core.types import UserError
 from dpgen_jax.run import fitting

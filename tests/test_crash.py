@@ -20,7 +20,7 @@ from dpgen_jax.aggregation import bits
 from dpgen_jax.core.types import UserError
 from dpgen_jax.run import capacity, checkpoint, lifecycle, metrics
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 
 # Logs each draw before anybody gets it; kills itself where it is told to.
 RUNNER = """

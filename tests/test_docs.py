@@ -122,7 +122,7 @@ def test_train_has_flags_for_every_method(method, capsys):
     assert "--epsilon" in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.long  # `.ci/run` builds it in any case
 def test_the_documentation_builds_without_a_warning(tmp_path):
     pytest.importorskip("furo", reason="needs the extra docs")
     built = subprocess.run([sys.executable, "-m", "sphinx", "-W", "--keep-going", ROOT / "docs",

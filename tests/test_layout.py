@@ -24,7 +24,9 @@ from dpgen_jax.run import loop
 LAYOUTS = [(1, 1, "shard_map"), (2, 8, "shard_map"), (2, 2, "pmap")]
 layouts = pytest.mark.parametrize(
     "where",
-    [small_datalens.layout(*parts) for parts in LAYOUTS],
+    [pytest.param(small_datalens.layout(*parts),
+                  marks=pytest.mark.slow if parts == LAYOUTS[0] else pytest.mark.long)
+     for parts in LAYOUTS],
     ids=lambda w: f"{w.chunk}-{len(w.devices)}-{w.parallel}",
 )
 NONE = np.zeros((loop.LONGEST_BLOCK, *watched_datalens.BITS), np.uint32)
@@ -50,7 +52,6 @@ def released(where, bits):
     return np.asarray(public.seen)
 
 
-@pytest.mark.slow
 @layouts
 def test_votes_do_not_depend_on_the_layout(where):
     plain, here = votes(small_datalens.layout(*LAYOUTS[0])), votes(where)
@@ -58,7 +59,7 @@ def test_votes_do_not_depend_on_the_layout(where):
     assert np.mean(plain != here) <= 0.005
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pmap_and_shard_map_are_identical():
     mapped, sharded = (
         votes(small_datalens.layout(2, 2, parallel)) for parallel in ("pmap", "shard_map")
@@ -66,7 +67,6 @@ def test_pmap_and_shard_map_are_identical():
     assert np.array_equal(mapped, sharded)
 
 
-@pytest.mark.slow
 @layouts
 def test_the_release_is_the_exact_sum_of_the_real_units_and_the_noise(where):
     bits = np.random.default_rng(0).integers(2**32, size=NONE.shape, dtype=np.uint32)

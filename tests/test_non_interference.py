@@ -4,26 +4,22 @@ Through the real loop, on one device and several. With the generator told nothin
 does not change at all; told of the votes, it changes through them only.
 """
 
-import dataclasses
-
-import adversary
 import jax
 import numpy as np
 import pytest
 import small_datalens
 import watched_datalens
-from jax import lax
 
-from dpgen_jax.core.types import Private, unseal
-from dpgen_jax.private import partition, teachers
-from dpgen_jax.run import loop
+from dpgen_jax.audit.toy import interference
+from dpgen_jax.private import partition
 
 RECORD = 17
 OWNER = int(np.argwhere(partition.assign(50, 11, small_datalens.KEY).index == RECORD)[0][0])
 LAYOUTS = [(1, 1, "shard_map"), (2, 2, "shard_map"), (2, 8, "shard_map"), (2, 2, "pmap")]
 layouts = pytest.mark.parametrize("where", [
-    pytest.param(small_datalens.layout(*parts), marks=[pytest.mark.slow] * (parts != LAYOUTS[0]))
-    for parts in LAYOUTS], ids=lambda w: f"{len(w.devices)}-{w.parallel}")
+    pytest.param(small_datalens.layout(*parts), marks=marks)
+    for parts, marks in zip(LAYOUTS, ((), pytest.mark.slow, pytest.mark.long, pytest.mark.long),
+                            strict=True)], ids=lambda w: f"{len(w.devices)}-{w.parallel}")
 
 
 def neighbours(kind: str):
@@ -69,38 +65,9 @@ def test_the_generator_hears_the_votes(monkeypatch, tmp_path):
 
 # On the small method: faults that mix devices.
 
-def check_messages(method, devices):
-    """No unit's votes move, each counted alone, when a record of another unit changes."""
-    where = adversary.layout(chunk=1, devices=devices)
-    compiled = loop.compile_block(method, where)
-    bits = np.zeros((adversary.STEPS, *adversary.SHAPE, 3), np.uint32)
-    pair = [adversary.placed(data, where) for data in adversary.neighbours()]
-
-    def sum_of(only, records):
-        state = adversary.start(where)
-        ids = np.where(np.arange(adversary.UNITS) == only, only, adversary.UNITS).astype(np.int32)
-        alone = Private(dataclasses.replace(unseal(state.units),
-                                            id=jax.device_put(ids, where.by_unit)))
-        return adversary.call(compiled, state, records, where, bits, 0, 1, alone)[0].seen
-
-    moved = {unit for unit in range(adversary.UNITS)
-             if not np.array_equal(*(sum_of(unit, records) for records in pair))}
-    assert moved == {adversary.owner()}, (
-        f"the change of one record moves the messages of units {moved}"
-    )
-
-
 @pytest.mark.parametrize("devices", [1, 2])
 def test_a_message_of_the_small_method_is_its_own(devices):
-    check_messages(adversary.build(), devices)
-
-
-def test_a_gradient_that_is_summed_over_devices_is_caught():
-    def answer(*args):
-        return lax.psum(adversary.answer(*args), teachers.AXIS)
-
-    with pytest.raises(AssertionError, match="messages of units"):
-        check_messages(adversary.build(answer=answer), 2)
+    assert not interference.messages(devices, chunk=1)
 
 
 def test_shard_map_with_its_default_checks_is_caught(monkeypatch):
@@ -114,4 +81,4 @@ def test_shard_map_with_its_default_checks_is_caught(monkeypatch):
 
     monkeypatch.setattr(jax, "shard_map", by_default)
     with pytest.raises((AssertionError, TypeError), match="units"):
-        check_messages(adversary.build(), 2)
+        assert not interference.messages(2, chunk=1)

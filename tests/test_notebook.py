@@ -44,8 +44,8 @@ def test_quickstart_runs(tmp_path, monkeypatch):
     assert (tmp_path / "quickstart-release" / "generator.safetensors").exists()
 
 
-@pytest.mark.parametrize("name", [
-    name if name == "datalens" else pytest.param(name, marks=pytest.mark.long) for name in PAPERS])
+@pytest.mark.long
+@pytest.mark.parametrize("name", PAPERS)
 def test_the_notebook_of_a_paper_runs(name, tmp_path, monkeypatch):
     outputs = execute(name, tmp_path, monkeypatch)
     assert figures(outputs) == (1 if name == "dpac" else 2)

@@ -95,6 +95,11 @@ def test_the_hosted_checks_run_the_commands_of_the_readme():
         assert f"\n{command}" in readme
 
 
+def test_the_hosted_checks_run_the_tests_marked_long():
+    steps = read_yaml(".github/workflows/ci.yml")["jobs"]["long"]["steps"]
+    assert steps[-1]["run"] == "pytest -m long"
+
+
 def test_the_container_runs_the_first_command_of_the_readme():
     lines = (ROOT / "Dockerfile").read_text().split("\n")
     [command] = [json.loads(line.removeprefix("CMD ")) for line in lines if line.startswith("CMD ")]

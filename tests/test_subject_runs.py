@@ -115,8 +115,9 @@ def test_the_journal_adds_up_what_holds_for_the_same_people(place):
         go(place, "dpmerf", place / "more", "--epsilon", 2, "--total-epsilon", 3)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["gpate", "dpgan", "marginals"])
+@pytest.mark.parametrize("method", [
+    pytest.param("gpate", marks=pytest.mark.long), pytest.param("dpgan", marks=pytest.mark.slow),
+    pytest.param("marginals", marks=pytest.mark.slow)])
 def test_teachers_and_sampled_records_are_people_too(place, method):
     go(place, method, place / method, "--epsilon", 5)
     privacy = lifecycle.load(place / method).privacy

@@ -124,17 +124,18 @@ class Journal:
         finally:
             os.close(descriptor)
 
-    def witness(self, run: str, records: str, guarantee: bool, folder: Path, subjects: str = ""
-                ) -> Entry:
+    def witness(self, run: str, records: str, guarantee: bool, folder: Path, subjects: str = "",
+                content: str = "") -> Entry:
         """The witness of one run.
 
         Args:
             run: The run's id.
-            records: The keyed fingerprint of its records.
+            records: The keyed fingerprint of its records; nothing while they are not read yet.
             guarantee: Whether the run has any guarantee.
             folder: The run folder.
             subjects: The keyed fingerprint of which records belong together, where subjects are
                 protected.
+            content: The keyed digest of the file or folder that they are read from.
 
         Returns:
             The witness, to be given to the run's ledger.
@@ -142,13 +143,16 @@ class Journal:
         about = {"kind": "run", "run": run, "records": records, "guarantee": guarantee}
         if subjects:
             about["subjects"] = subjects
+        if content:
+            about["content"] = content
         return Entry(self._runs / f"{run}.jsonl", about, folder.absolute())
 
-    def on(self, records: str) -> list[Run]:
-        """The runs on records of one fingerprint.
+    def on(self, records: str, content: str = "") -> list[Run]:
+        """The runs on records of one fingerprint, or that were read from the same content.
 
         Args:
-            records: The fingerprint.
+            records: The fingerprint; nothing while they are not read yet.
+            content: The keyed digest of the file or folder that they are read from, if known.
 
         Returns:
             The runs, in the order of their ids.
@@ -157,4 +161,5 @@ class Journal:
             UserError: A damaged file.
         """
         known = (read_run(path) for path in sorted(self._runs.glob("*.jsonl")))
-        return [run for run in known if run is not None and run.records == records]
+        return [run for run in known if run is not None and (
+            (records and run.records == records) or (content and run.content == content))]

@@ -39,6 +39,8 @@ class Run:
         in_use: Whether a process goes on with it now.
         subjects: Of subjects, the keyed fingerprint of which records belong together.
         rows_per_unit: Of subjects, the most rows of one that are kept.
+        content: The keyed digest of the file or folder that the records were read from; nothing
+            where it is not known.
     """
 
     run: str
@@ -55,6 +57,7 @@ class Run:
     in_use: bool
     subjects: str = ""
     rows_per_unit: int = 0
+    content: str = ""
 
 
 class Entry(Witness):
@@ -71,6 +74,7 @@ class Entry(Witness):
         self._path, self._about, self._folder = path, about, folder
         self._fd = self._holder = -1
         self._size, self._previous = 0, chain.START
+        self._records = str(about["records"])
 
     def accept(self, ledger: Ledger) -> None:
         """Opens the run's file and compares it with the ledger.
@@ -91,6 +95,8 @@ class Entry(Witness):
         except OSError as error:
             raise failed(self._path, error) from None
         known, self._size, self._previous = _ends(self._path)
+        if known is not None and not self._records:
+            self._records = known.records
         if known is None or ledger.contains(known.head, known.lines):
             return
         raise UserError(
@@ -115,7 +121,7 @@ class Entry(Witness):
             "delta": ledger.header["delta"]}]
         rows.append({"kind": "head", "head": ledger.head, "lines": ledger.n_lines,
                      "spent": str(ledger.epsilon()), "target": str(ledger.claim()),
-                     "folder": str(self._folder)})
+                     "folder": str(self._folder), "records": self._records})
         data, previous = b"", self._previous
         for row in rows:
             line, previous = chain.line(previous, row)

@@ -19,13 +19,13 @@ from pathlib import Path
 from dpgen_jax.accountant import chain, files, gaussian
 from dpgen_jax.accountant.append_file import AppendOnlyFile
 from dpgen_jax.accountant.events import Events, to_json
-from dpgen_jax.accountant.ledger_reading import account, begun, read
+from dpgen_jax.accountant.ledger_reading import account, begun, read, undeclared
 from dpgen_jax.accountant.totals import Account, Record, whole
 from dpgen_jax.accountant.witness import Witness
 from dpgen_jax.core.atomic import sync
 from dpgen_jax.core.errors import BudgetExceeded, UserError
 
-__all__ = ["NOBODY", "Ledger", "account", "begun", "read"]
+__all__ = ["NOBODY", "Ledger", "account", "begun", "read", "undeclared"]
 
 NOBODY = Witness()
 
@@ -182,6 +182,21 @@ class Ledger:
         self._append({"kind": "charge", "events": to_json(events)})
         self._witness.record(self)
 
+    def declare(self, config_hash: str) -> None:
+        """Says of which configuration this is, where purchases came before it was known.
+
+        On disk when this returns. The header of such a ledger has an empty `config_hash`.
+
+        Args:
+            config_hash: The hash of the configuration.
+
+        Raises:
+            ValueError: It is known already, or rounds were charged.
+            UserError: The file cannot be written.
+        """
+        self._append({"kind": "declare", "config_hash": config_hash})
+        self._witness.record(self)
+
     def extend(self, epsilon: float) -> None:
         """Raises the target from here on: a finished run that goes on states a new, larger claim.
 
@@ -227,6 +242,11 @@ class Ledger:
     def target(self) -> float:
         """The epsilon that may be spent: the header's, or that of the last extension."""
         return self._account.target
+
+    @property
+    def meaning(self) -> str:
+        """The hash of the configuration; empty before it is declared."""
+        return self._account.meaning
 
     @property
     def incarnation(self) -> int:

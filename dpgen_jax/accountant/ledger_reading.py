@@ -49,6 +49,18 @@ def begun(path: str | os.PathLike[str]) -> bool:
         return False
 
 
+def undeclared(path: str | os.PathLike[str]) -> bool:
+    """Whether there is a ledger that knows of purchases, and of no configuration yet.
+
+    Args:
+        path: The file, which need not exist.
+
+    Raises:
+        UserError: As `read`.
+    """
+    return begun(path) and not account(read(path)).meaning
+
+
 def account(records: list[Record]) -> Account:
     """Adds up records that `read` returned.
 

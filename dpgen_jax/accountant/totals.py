@@ -28,6 +28,8 @@ class Account:
         longest: Rounds of the longest reservation so far.
         largest: Of each event the largest count of any reservation so far.
         recovering: Whether the last record is a torn line.
+        meaning: The hash of the configuration: the header's, or the one that was declared after
+            purchases; empty until then.
     """
 
     def __init__(self) -> None:
@@ -41,6 +43,7 @@ class Account:
         self.longest = 1  # steps of a reservation
         self.largest: Events = ()
         self.recovering = False  # the last record is a torn line
+        self.meaning = ""
 
     def after(self, record: Record) -> Account:
         """Returns a copy with one more record, which raises as `apply`."""
@@ -78,7 +81,7 @@ class Account:
             raise ValueError("a header must come first, and once")
         kinds = {"header": self._header, "open": self._open, "reserve": self._reserve,
                  "settle": self._settle, "charge": self._release, "extend": self._extend,
-                 "torn": self._torn}
+                 "torn": self._torn, "declare": self._declare}
         kinds[kind](record)
         self.recovering = kind == "torn"
 
@@ -87,6 +90,7 @@ class Account:
             raise ValueError("a header needs epsilon > 0 and 0 < delta < 1")
         self.target = float(record["epsilon"])
         self.header = {**record, "epsilon": self.target}
+        self.meaning = str(record.get("config_hash", ""))
 
     def _open(self, record: Record) -> None:
         if record["incarnation"] != self.incarnation + 1:
@@ -125,6 +129,11 @@ class Account:
         if not self.target < float(record["epsilon"]) < math.inf:
             raise ValueError(f"epsilon {record['epsilon']} does not extend {self.target:g}")
         self.target = float(record["epsilon"])
+
+    def _declare(self, record: Record) -> None:
+        if self.meaning or self.steps or not record["config_hash"]:
+            raise ValueError("a configuration is declared once, before the first round")
+        self.meaning = str(record["config_hash"])
 
     def _torn(self, record: Record) -> None:
         self._charge(whole(record["steps"], 0), from_json(record["events"]))

@@ -22,7 +22,7 @@ from scipy.special import log_ndtr
 
 from dpgen_jax.accountant.events import Event, GaussianEvent, NonPrivateEvent
 from dpgen_jax.accountant.rounding import round_up
-from dpgen_jax.aggregation.gaussian_table import ONE, padded_table, threshold
+from dpgen_jax.aggregation.gaussian_table import ONE, padded_table, threshold, thresholds
 from dpgen_jax.core.types import Array, UserError
 
 MIN_SIGMA, MAX_SIGMA = 0.3, 65536.0
@@ -125,6 +125,20 @@ class RoundedGaussian:
         zero = jnp.zeros(bits.shape[:-1], jnp.int32)
         magnitude = lax.fori_loop(0, passes, descend, zero)
         return jnp.where(bits[..., 0] >> 31 == 1, -magnitude, magnitude)
+
+    def draw(self, words: np.ndarray) -> np.ndarray:
+        """Returns draws made of uniform bits, on the host: those that `sample` returns.
+
+        Args:
+            words: uint32 [n, 3].
+
+        Returns:
+            int64 [n].
+        """
+        table = thresholds(self.sigma)
+        sizes = [bisect.bisect_right(table, (first & 0x7FFFFFFF) << 64 | second << 32 | third)
+                 for first, second, third in words.tolist()]
+        return np.where(words[:, 0] >> 31 == 1, -1, 1) * np.array(sizes, np.int64)
 
     def log_tail(self, k: np.ndarray) -> np.ndarray:
         """Returns ln P(X >= k) of the ideal law; round(x) >= k where x > k - 1/2.

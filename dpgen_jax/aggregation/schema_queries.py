@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 
@@ -69,10 +70,27 @@ def _histogram(values: np.ndarray) -> np.ndarray:
 
 def _interval(noisy: np.ndarray, epsilon: float) -> tuple[float, float]:
     """Returns the outer edges of the bins that hold most of the noisy mass."""
-    core = np.flatnonzero(noisy >= _quantile(epsilon, FALSE_CORE / noisy.size))
-    if not core.size:
+    ends = interval(noisy, lambda chance: _quantile(epsilon, chance))
+    if ends is None:
         raise UserError("cannot find bounds at this epsilon; raise it or declare them")
-    full = noisy >= _quantile(epsilon, FALSE_STEP)
+    middle = len(EDGES) - 1
+    return -_upper_edge(middle - ends[0]), _upper_edge(ends[1] - middle)
+
+
+def interval(noisy: np.ndarray, least: Callable[[float], int]) -> tuple[int, int] | None:
+    """Returns the first and the last of the bins that hold most of the mass of noisy counts.
+
+    Args:
+        noisy: Noisy counts int [bins].
+        least: From a chance to the count that the noise of an empty bin reaches with it at most.
+
+    Returns:
+        Two places, or None where no bin stands out of the noise.
+    """
+    core = np.flatnonzero(noisy >= least(FALSE_CORE / noisy.size))
+    if not core.size:
+        return None
+    full = noisy >= least(FALSE_STEP)
     first, last = core[0], core[-1]
     while first > 0 and full[first - 1]:
         first -= 1
@@ -82,8 +100,7 @@ def _interval(noisy: np.ndarray, epsilon: float) -> tuple[float, float]:
     below = np.cumsum(noisy[mass]) / noisy[mass].sum()
     lowest = mass[np.searchsorted(below, TAIL, "right")]
     highest = mass[np.searchsorted(below, 1 - TAIL, "left")]
-    middle = len(EDGES) - 1
-    return -_upper_edge(middle - lowest), _upper_edge(highest - middle)
+    return int(lowest), int(highest)
 
 
 def _upper_edge(signed: int) -> float:

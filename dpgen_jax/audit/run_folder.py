@@ -1,16 +1,30 @@
-"""The audit of a run folder: whether everything that it says of itself is so."""
+"""The audit of a run folder: whether everything that it says of itself is so.
+
+It reads and changes nothing. Of a release alone it checks what that says of itself, and names what
+only the run folder can tell.
+"""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
-from dpgen_jax.audit.findings import Log, Report
+from dpgen_jax.audit.findings import Findings, Log, Report, Verdict
+from dpgen_jax.audit.folder import leaks, promise, reading, releases, replay, spending
+from dpgen_jax.audit.folder.reading import Folder
 from dpgen_jax.core.data_options import DataOptions
-from dpgen_jax.core.types import UserError
+from dpgen_jax.version import __version__
+
+LIMITS = (
+    "a ledger and a configuration that were forged together, with all that speaks of them: the "
+    "chain is no signature",
+    "code that drew or added another noise than its own mechanism says: `audit METHOD` attacks "
+    "that, and `audit --faults` shows what it would catch",
+    "words that are hidden in the pixels of a picture, or in the weights of the generator")
 
 
 def of_folder(root: Path, place: str | None, options: DataOptions, log: Log) -> Report:
-    """Checks a run folder.
+    """Checks a run folder, finished, stopped or running, or a release alone.
 
     Args:
         root: The folder.
@@ -19,10 +33,106 @@ def of_folder(root: Path, place: str | None, options: DataOptions, log: Log) -> 
         log: Prints a line of the audit.
 
     Returns:
-        The report.
+        The report. A run that promises nothing, is not finished, or was made by another version
+        does not pass: that is a check that cannot be made.
 
     Raises:
-        UserError: A folder that is no run.
+        UserError: A folder that is no run, or data that cannot be read.
     """
-    raise UserError(f"{root}: run folders are not audited by this version; see "
-                    "python -m dpgen_jax.account RUN")
+    folder, findings, limits = reading.opened(root), Findings(log), list(LIMITS)
+    broken = reading.attempt(lambda: folder.config)
+    findings.found("config.json can be read", not broken, broken or str(folder.config["method"]))
+    if broken:
+        return _report(root, findings, limits)
+    same = _same_version(folder, findings)
+    if folder.whole:
+        limits += _spending(folder, findings, same)
+        leaks.kept_private(folder, findings)
+    words: list[leaks.Word] = []
+    if place is not None and folder.whole:
+        words = replay.on_data(folder, place, options, findings)
+    else:
+        limits.append("whether one record moves its own unit alone: name --dataset"
+                      if folder.whole else "whether one record moves its own unit alone")
+    _release(folder, findings, same, words)
+    return _report(root, findings, limits)
+
+
+def _same_version(folder: Folder, findings: Findings) -> bool:
+    """Whether this version made the folder, so that its mechanism can be built again."""
+    why = reading.attempt(lambda: folder.mechanism)
+    if folder.version == __version__ and not why:
+        findings.add("the mechanism of config.json can be built", Verdict.HOLDS,
+                     f"{folder.config['method']} by version {__version__}")
+        return True
+    if folder.version == __version__:
+        findings.add("the mechanism of config.json can be built", Verdict.FAILS, why)
+        return False
+    findings.add("the run was made by this version", Verdict.UNCHECKED,
+                 f"it was made by version {folder.version or 'unknown'}, and this is "
+                 f"{__version__}: what its mechanism costs is told by that version; that is no "
+                 "pass")
+    return False
+
+
+def _spending(folder: Folder, findings: Findings, same: bool) -> list[str]:
+    """Checks ledger, charges and journal; returns what cannot be seen."""
+    if not spending.chained(folder, findings):
+        return []
+    if reading.in_use(folder.files.ledger):
+        findings.add("the run has ended", Verdict.UNCHECKED,
+                     "a process goes on with it: what is checked here is the run as far as it came")
+    if same:
+        spending.of_this_run(folder, findings)
+        spending.as_the_mechanism_says(folder, findings)
+        if not folder.of_client:
+            releases.against_releases(folder, findings)
+        spending.side_releases(folder, findings)
+    unseen = spending.journalled(folder, findings)
+    return [unseen] if unseen else []
+
+
+def _release(folder: Folder, findings: Findings, same: bool, words: list[leaks.Word]) -> None:
+    """Checks the release and its statement."""
+    if folder.of_client:
+        _of_client(folder, findings)
+        return
+    if not folder.released:
+        findings.add("the run is finished", Verdict.UNCHECKED, "it has no release, and promises "
+                     "nothing yet; go on with it, or audit it when it is done")
+        return
+    if (why := reading.attempt(lambda: folder.statement)):
+        findings.add("privacy.json can be read", Verdict.FAILS, why)
+    else:
+        promise.stated(folder, findings)
+        if same and folder.whole and not reading.attempt(lambda: folder.book):
+            promise.recomputed(folder, findings)
+        elif not folder.whole:
+            promise.of_itself(folder, findings, same)
+        promise.sound(folder, findings)
+    leaks.release_alone(folder, findings, words)
+
+
+def _of_client(folder: Folder, findings: Findings) -> None:
+    """Says what a client promises to its own records; it releases nothing but its answers."""
+    budget, seed = folder.config.get("budget", {}), folder.config.get("seed")
+    epsilon = float(budget.get("epsilon", math.inf))
+    sound = seed is None and math.isfinite(epsilon)
+    findings.add("the client promises something", Verdict.HOLDS if sound else Verdict.UNCHECKED, (
+        f"epsilon {epsilon:g} at delta {budget.get('delta')} to its own records" if sound else
+        "its noise is made from a seed, or its epsilon is infinite; that is no pass"))
+
+
+def _report(root: Path, findings: Findings, limits: list[str]) -> Report:
+    made = tuple(findings.made)
+    report = Report(subject=f"run {root}", findings=made, limits=tuple(limits))
+    failed = [finding for finding in made if finding.verdict == Verdict.FAILS]
+    open_ones = [finding for finding in made if finding.verdict == Verdict.UNCHECKED]
+    if failed:
+        closing = f"{len(failed)} of {len(made)} checks FAIL: {failed[0].check}"
+    elif open_ones:
+        closing = (f"no pass: {len(made) - len(open_ones)} checks hold, and {len(open_ones)} "
+                   f"could not be made ({open_ones[0].check})")
+    else:
+        closing = f"all {len(made)} checks hold"
+    return Report(subject=report.subject, findings=made, limits=report.limits, closing=closing)

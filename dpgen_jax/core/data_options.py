@@ -21,7 +21,10 @@ class DataOptions:
     """names of the classes: a,b,c or a text file with one a line. folder, places365: the class
     folders, of which there may be no others; in folder, after a last *, the others are left out"""
     schema: str | None = None
-    """the schema of a csv: a YAML file, or the name of a packaged one"""
+    """the schema of a csv: a YAML file, or the name of a packaged one; `train` buys what it does
+    not declare"""
+    label: str | None = None
+    """the column of the classes of a csv whose schema does not say; without one, rows have none"""
     test_csv: str | None = None
     """the held-out part of a csv"""
     test_fraction: float | None = None

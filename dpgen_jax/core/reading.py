@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextvars
 import gzip
+import hashlib
 import os
 import stat
 import zlib
@@ -113,3 +114,13 @@ def read_bytes(path: Path, limit: float | None = None) -> bytes:
 def _too_large(path: Path, limit: float) -> UserError:
     return UserError(f"{path} holds more than the {limit / 1e9:.3g} GB that are allowed; give a "
                      "smaller file, or raise --max-gb")
+
+
+def content_of(path: Path) -> str:
+    """Returns a digest of a file, in hex.
+
+    Args:
+        path: The file.
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

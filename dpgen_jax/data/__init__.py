@@ -72,7 +72,7 @@ def _load_glyphs(classes: int | None, image_size: int | None) -> Dataset:
 
 
 def _load_csv(place: str, schema_file: str | None, test_csv: str | None, unit: str | None,
-              rows_per_unit: int | None) -> Dataset:
+              rows_per_unit: int | None, label: str | None) -> Dataset:
     """Loads a CSV file by its schema."""
     if schema_file is None:
         raise UserError(
@@ -81,7 +81,12 @@ def _load_csv(place: str, schema_file: str | None, test_csv: str | None, unit: s
     if unit is not None or rows_per_unit is not None:
         column, rows = subjects.required(unit, rows_per_unit)
         return subjects.csv(place, schema_file, test_csv, column, rows)
-    return tables.csv(place, schema.read(schema_file), test_csv)
+    declared = schema.read(schema_file)
+    if label not in (None, declared.spec.label.name):
+        raise UserError(f"--label {label}: {schema_file} has the label "
+                        f"{declared.spec.label.name or 'of no column'}; drop the option, or change "
+                        "the schema")
+    return tables.csv(place, declared, test_csv)
 
 
 def _load_tfds(name: str, classes: int | None, image_size: int | None, download: bool,
@@ -106,7 +111,8 @@ SOURCES = {
     "cifar10": Source(cifar10.cifar10, "DIR"),
     "femnist": Source(femnist.femnist, "FILE.h5"),
     "tfds": Source(_load_tfds, "NAME", (*IMAGE_OPTIONS, "download", "schema")),
-    "csv": Source(_load_csv, "FILE", ("schema", "test_csv", "unit", "rows_per_unit")),
+    "csv": Source(_load_csv, "FILE", ("schema", "test_csv", "unit", "rows_per_unit",
+                                        "label")),
     "adult": Source(public_tables.adult, "DIR", ()),
 }
 SPECS = tuple(f"{kind}:{source.place}".rstrip(":") for kind, source in SOURCES.items())
@@ -118,7 +124,7 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
          test_fraction: float | None = None, attribute: str | None = None, skip_bad: bool = False,
          download: bool = False, max_gb: float | None = None, resize: Resize | None = None,
          split: str | None = None, per_class: int | None = None, unit: str | None = None,
-         rows_per_unit: int | None = None) -> Dataset:
+         rows_per_unit: int | None = None, label: str | None = None) -> Dataset:
     """Loads a data set.
 
     What is not declared and is read from private records is listed in `Dataset.uncovered`. A path
@@ -153,6 +159,7 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
         per_class: For places365, how many training images of each class are taken.
         unit: For csv, the column that names the subject of each row: a person, a household.
         rows_per_unit: With `unit`, the most rows of a subject that are kept.
+        label: For csv, the column of the classes, which must be that of the schema.
 
     Returns:
         The data set.
@@ -173,7 +180,7 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
                    "image_size": image_size, "channels": channels, "schema": schema,
                    "test_csv": test_csv, "attribute": attribute, "skip_bad": skip_bad,
                    "download": download, "resize": resize, "split": split, "per_class": per_class,
-                   "unit": unit, "rows_per_unit": rows_per_unit}
+                   "unit": unit, "rows_per_unit": rows_per_unit, "label": label}
         accepted = {*source.options, *["class_names"] * ("classes" in source.options)}
         for name, value in options.items():
             if value not in (None, False, ()) and name not in accepted:

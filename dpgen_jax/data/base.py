@@ -61,11 +61,9 @@ class Dataset:
         y_test: Its labels, like `y_train`; or None.
         notes: Public lines on how the data were read; published. None of them is a function of the
             content or the label of a record.
-        private_notes: Lines that the data holder may see on a terminal. NEVER write them to a file:
-            they depend on the records.
+        private_notes: Lines for the data holder's terminal. NEVER write them to a file.
         bought: The purchases made under differential privacy on these records, such as entries of
-            the schema, as rows of `accountant.events.to_json`; a run that trains on them charges
-            them.
+            the schema, as rows of `accountant.events.to_json`; each run on them charges them.
         bought_unit: Whom the purchases protect: "record" or "client".
         clients: int32 [n], the client 0..U-1 of each training record; None where the source does
             not name clients: a federated run then deals the records to simulated clients by its
@@ -75,6 +73,7 @@ class Dataset:
         subjects: Who has which row, where `--unit` names a column; None: each record is its own.
         simulated: Why no bound for a record is proven where `clients.split` simulated the clients.
         options: The kind of data set and the public options by which it was loaded, if it was.
+        content: A private digest of the file or folder, by which a journal knows the records.
     """
 
     name: str
@@ -92,6 +91,7 @@ class Dataset:
     uncovered: tuple[Uncovered, ...] = ()
     simulated: str = ""
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    content: str = ""
 
     @property
     def count(self) -> int:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import codecs
 import dataclasses
+from pathlib import Path
 from typing import Any
 
+from dpgen_jax.core import reading
 from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.types import UserError
 
@@ -22,10 +24,13 @@ class Dialect:
     Attributes:
         separator: The name of the sign between cells, of `SEPARATORS`.
         encoding: The name of the encoding, as Python knows it.
+        errors: What happens to bytes that are none of the encoding: `strict`, an error, or
+            `replace`, by a sign for them.
     """
 
     separator: str = "comma"
     encoding: str = "utf-8"
+    errors: str = "strict"
 
     @property
     def entries(self) -> dict[str, str]:
@@ -56,6 +61,8 @@ def declared(entries: Any) -> Dialect:
     made = Dialect(**entries)
     names = {sign: name for name, sign in SEPARATORS.items()}
     made = dataclasses.replace(made, separator=names.get(made.separator, made.separator))
+    if made.errors not in ("strict", "replace"):
+        raise UserError(f"file: errors is {made.errors!r}; write strict or replace")
     if made.separator not in SEPARATORS:
         raise UserError(f"file: separator is {made.separator!r}; known: {', '.join(SEPARATORS)}")
     try:
@@ -86,6 +93,22 @@ def detected(text: bytes) -> Dialect:
     lines = text[:2**20].decode(encoding, "replace").lstrip("\ufeff\r\n").splitlines() or [""]
     counts = {name: lines[0].count(sign) for name, sign in SEPARATORS.items()}
     return Dialect(max(counts, key=lambda name: counts[name]), encoding)
+
+
+def of_header(path: Path) -> Dialect:
+    """Returns how a file is written, by its first line alone: the header is public.
+
+    No row may decide how the others are read, so bytes that do not fit are replaced one by one.
+
+    Args:
+        path: The file.
+
+    Raises:
+        UserError: It cannot be read.
+    """
+    text = reading.read_bytes(path, reading.allowed_bytes())
+    line = text[:text.find(b"\n") + 1 or len(text)]
+    return dataclasses.replace(detected(line), errors="replace")
 
 
 def fault(text: bytes, dialect: Dialect) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -60,6 +61,7 @@ def folder(path: str, classes: int | None, image_size: int | None, channels: int
         root.resolve().name, names, pairs(train, names), pairs(test, names),
         [*_notes(bool(class_names), channels, image_size, skip_bad), *[NOT_NAMED] * others],
         channels=channels, image_size=image_size, skip_bad=skip_bad, resize=resize)
+    data = dataclasses.replace(data, content=content(path))
     return data if class_names else with_uncovered(data, read_names(names))
 
 
@@ -77,6 +79,20 @@ def categories(path: str) -> list[str | None]:
     """
     place, _ = _training(locate(path))
     return [name for name in subfolders(place) for _ in listed(place / name)]
+
+
+def content(path: str) -> str:
+    """Returns a digest of the names and sizes of all images, in hex.
+
+    Args:
+        path: The folder, as `folder` takes it.
+    """
+    place, _ = _training(locate(path))
+    digest = hashlib.sha256()
+    for name in subfolders(place):
+        for image in listed(place / name):
+            digest.update(repr((name, image.name, image.stat().st_size)).encode())
+    return digest.hexdigest()
 
 
 def _notes(*declared: object) -> list[str]:

@@ -10,12 +10,13 @@ from functools import partial
 import numpy as np
 
 from dpgen_jax.core.errors import nearest
-from dpgen_jax.core.types import Column, TableSpec, UserError
+from dpgen_jax.core.types import EMPTY, Column, TableSpec, UserError
 from dpgen_jax.data import constraints, forms
 from dpgen_jax.data.base import listed, quoted
 from dpgen_jax.data.dialect import DEFAULT, Dialect
 from dpgen_jax.data.schema import Schema
 from dpgen_jax.data.schema_columns import NULLS
+from dpgen_jax.data.schema_odd import tamed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Coded:
 
     Attributes:
         codes: float64 [n, columns], numbers as they are in the file (`encode` clips them).
-        y: Classes int32 [n].
+        y: Classes int32 [n]; `EMPTY` of a row that is left out for its label.
         private_notes: Lines on what is changed, for the data holder alone.
     """
 
@@ -66,6 +67,8 @@ def coded(schema: Schema, cells: Cells) -> Coded:
                          *(identifier.name for identifier in spec.identifiers)])
     if not cells.rows:
         raise UserError(f"{cells.source}: no rows; at least 1 is needed")
+    texts, odd, unlabelled = tamed(spec, schema.odd, schema.others, cells.columns)
+    cells = dataclasses.replace(cells, columns=texts)
     clipped: dict[str, int] = {}
     others: dict[str, int] = {}
     codes = []
@@ -80,7 +83,9 @@ def coded(schema: Schema, cells: Cells) -> Coded:
                 cell not in declared for cell in cells.columns[column.name])
         codes.append(values)
     y = codes.pop().astype(np.int32) if spec.labelled else np.zeros(len(cells.rows), np.int32)
-    notes = [_counted(clipped, "values outside the declared bounds were clipped"),
+    y = np.where(unlabelled, np.int32(EMPTY), y)
+    notes = [_counted(odd, "cells that have no value of their column are read as its `odd`"),
+             _counted(clipped, "values outside the declared bounds were clipped"),
              _counted(others, "texts outside the declared categories count as `other`"),
              *(_absent(spec.label, y) if spec.labelled else ()),
              *_broken(spec, np.column_stack([*codes, y]))]
@@ -207,6 +212,6 @@ def _broken(spec: TableSpec, table: np.ndarray) -> list[str]:
 
 def _absent(label: Column, y: np.ndarray) -> list[str]:
     """Returns a line on the classes without rows, if any."""
-    counts = np.bincount(y, minlength=len(label.categories))
+    counts = np.bincount(y[y != EMPTY], minlength=len(label.categories))
     absent = [name for name, count in zip(label.categories, counts, strict=True) if not count]
     return [f"no rows of the class {listed(absent)} (column {label.name})"] if absent else []

@@ -28,6 +28,7 @@ from dpgen_jax.data.base import Uncovered, listed, locate
 from dpgen_jax.data.dialect import DEFAULT, Dialect, declared
 from dpgen_jax.data.schema_columns import ENTRIES, IDENTIFIER, column, kind_of, pattern
 from dpgen_jax.data.schema_label import label_position, targets
+from dpgen_jax.data.schema_odd import odd_texts
 
 PACKAGED = Path(__file__).parent / "schemas"
 NAMES = tuple(sorted(path.stem for path in PACKAGED.glob("*.yaml")))
@@ -35,6 +36,7 @@ TOP = ("name", "file", "label", "targets", "columns", "constraints", "read_from_
 MAX_BYTES = 2**26
 """of a file of categories"""
 TERMS = {"min": "bounds", "max": "bounds", "nullable": "nullability", "special": "special values",
+         "kind": "kinds", "odd": "odd values",
          "decimal_mark": "format", "thousands": "format", "unit": "format", "decimals": "format"}
 BUYABLE = ("bounds", "categories")
 DECLARE = "in the schema, by what is known without the data, and remove it from read_from_data"
@@ -49,6 +51,8 @@ class Schema:
     Attributes:
         spec: The columns and the label.
         others: The category that takes all undeclared texts, by column, where one is declared.
+        odd: By column, where it is declared, the text by which every cell is read that has no value
+            of the column; of the label a null one: the row is left out.
         notes: Lines on the entries that were bought under differential privacy; published.
         bought: The purchases made for it, as rows of `accountant.events.to_json`.
         uncovered: The entries that were read from private records (its `read_from_data`).
@@ -58,6 +62,7 @@ class Schema:
 
     spec: TableSpec
     others: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    odd: Mapping[str, str] = dataclasses.field(default_factory=dict)
     notes: tuple[str, ...] = ()
     bought: tuple[dict[str, Any], ...] = ()
     uncovered: tuple[Uncovered, ...] = ()
@@ -198,6 +203,7 @@ def _parse(document: Any) -> Schema:
     others = {name: entries[name]["other"] for name in names if "other" in entries[name]}
     if label.name in others:
         raise UserError(f"column {label.name}: a label takes no `other`; declare every class")
+    odd = odd_texts(columns, entries, label.name)
     read_entries, rows = document.get("read_from_data", []), _bought(document.get("bought", []))
     if not isinstance(read_entries, list):
         raise UserError("read_from_data is no list; write [COLUMN.min, COLUMN.max, ...]")
@@ -205,14 +211,15 @@ def _parse(document: Any) -> Schema:
                            DECLARE + BUY * (sort in BUYABLE))
                  for sort, columns in _grouped(read_entries, names)]
     notes = [f"bought under differential privacy on the same records: {sort} of {columns}"
-             for sort, columns in _grouped([row.pop("entry", "") for row in rows], names)]
+             for sort, columns in _grouped(_each_entry(rows), names)]
+    notes += _declared_beside(document.get("bought", []), names)
     if label == NO_LABEL:
         notes.append("no label is declared: all rows are of one class")
     predicted = targets(document.get("targets", []), [column.name for column in columns])
     spec = TableSpec(features, label, position, identifiers,
                      _constraints(document.get("constraints", [])), predicted)
     finishing.check(spec)
-    return Schema(spec, others, tuple(notes), tuple(rows), tuple(uncovered),
+    return Schema(spec, others, odd, tuple(notes), tuple(rows), tuple(uncovered),
                   str(document.get("name", "")), declared(document.get("file", {})))
 
 
@@ -241,6 +248,20 @@ def _bought(rows: Any) -> list[dict[str, Any]]:
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise UserError("bought is no list of purchases; leave this block as it was written")
     return [{key: _plain(value) for key, value in row.items()} for row in rows]
+
+
+def _each_entry(rows: list[dict[str, Any]]) -> list[Any]:
+    """Takes from purchases the entries that they are of: one, or a list of them."""
+    entries = [row.pop("entry", "") for row in rows]
+    return [entry for one in entries for entry in (one if isinstance(one, list) else [one])]
+
+
+def _declared_beside(rows: list[dict[str, Any]], names: list[str]) -> list[str]:
+    """Returns a line on the columns that are declared where the kinds of others were bought."""
+    entries = {str(entry) for row in rows for entry in _each_entry([dict(row)])}
+    others = [name for name in names if f"{name}.kind" not in entries]
+    partly = 0 < len(others) < len(names)
+    return [f"declared without the records: {listed(others)}"] if partly else []
 
 
 def _plain(text: Any) -> Any:

@@ -55,8 +55,8 @@ KINDS: dict[str, Kind] = {
 IDENTIFIER = "identifier"
 KNOWN = (*KINDS, IDENTIFIER)
 ENTRIES = ("kind", "nullable", *NUMBER, *CATEGORY, "other", "format", "special", "scale",
-           "decimals", *MARKS, "pattern")
-TEXTS = ("other", "format", "scale", "decimals", *MARKS)
+           "decimals", *MARKS, "pattern", "odd")
+TEXTS = ("other", "format", "scale", "decimals", *MARKS, "odd")
 
 
 def column(name: str, entries: Any) -> Column:
@@ -131,7 +131,7 @@ def kind_of(name: str, entries: Any) -> str:
 def _check_keys(name: str, kind: str, entries: dict[str, Any]) -> None:
     """Checks that a column has the keys of its kind and no other."""
     needed = KINDS[kind].needed
-    allowed = ("kind", "nullable", *needed, *KINDS[kind].optional)
+    allowed = ("kind", "nullable", *needed, *KINDS[kind].optional, "odd")
     for key, value in entries.items():
         if key not in ENTRIES:
             raise UserError(f"column {name}: unknown key {key!r}{nearest(key, allowed)}; known: "

@@ -28,6 +28,7 @@ HEADER = """\
 LEAKS = """\
 # KEEP IT PRIVATE: entries read from private records are covered by no epsilon. A run refuses them,
 # or with --accept-uncovered it publishes them, and its statement says so."""
+PAID = "  # bought under differential privacy"
 BOUGHT = "# Leave `bought` as it is: every training run with this schema charges it."
 
 
@@ -74,27 +75,32 @@ def _described(name: str, texts: list[str], is_label: bool, known: dict[str, Any
     return made
 
 
-def render(document: dict[str, Any], source: str) -> str:
+def render(document: dict[str, Any], source: str, remark: str = "") -> str:
     """Writes a schema as YAML, with a comment beside each entry that comes from the records.
 
     Args:
         document: The schema.
         source: The name of the CSV file that it was drafted from.
+        remark: What stands in front; by default how a draft is finished.
     """
     read, purchases = document.get("read_from_data", []), document.get("bought", [])
-    from_data, paid = set(read), {row["entry"] for row in purchases}
+    from_data, paid = set(read), {entry for row in purchases for entry in (
+        row["entry"] if isinstance(row["entry"], list) else [row["entry"]])}
     warnings = [LEAKS] * bool(read) + [BOUGHT] * bool(purchases)
     written = [f"  {key}: {_text(value)}" for key, value in document.get("file", {}).items()]
-    lines = [HEADER.format(source=source), *warnings, *(["file:", *written] if written else []),
+    above = "\n".join(f"# {line}" for line in remark.splitlines())
+    lines = [above or HEADER.format(source=source), *warnings,
+             *(["file:", *written] if written else []),
              *([f"label: {_text(document['label'])}"] if "label" in document else []),
              *([f"targets: {_value(document['targets'])}"] if "targets" in document else []),
              "columns:"]
     for name, made in document["columns"].items():
-        lines.append(f"  {_text(name)}:")
+        whole = f"{name}.kind" in paid
+        lines.append(f"  {_text(name)}:{PAID * whole}")
         for key, value in made.items():
             spoken = f"{name}.{schema.TERMS.get(key, key)}"
             remark = ("  # read from private data" if f"{name}.{key}" in from_data else
-                      "  # bought under differential privacy" if spoken in paid else "")
+                      PAID if spoken in paid and not whole else "")
             lines.append(f"    {key}: {_value(value)}{remark}")
     if document.get("constraints"):
         lines += ["constraints:", *(f"  - {_quoted(text)}" for text in document["constraints"])]

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpgen_jax.core.errors import nearest
-from dpgen_jax.core.reading import require_memory
+from dpgen_jax.core.reading import content_of, require_memory
 from dpgen_jax.core.subjects import Subjects
-from dpgen_jax.core.types import UserError
+from dpgen_jax.core.types import EMPTY, UserError
 from dpgen_jax.data import frames, tables
 from dpgen_jax.data import schema as schemas
 from dpgen_jax.data.base import Dataset, frozen, listed, locate, quoted
@@ -55,7 +55,8 @@ def csv(place: str, schema: str, test_csv: str | None, column: str, rows: int) -
     form = without(schema, column)[0].dialect
     test = None if test_csv is None else tables.read(locate(test_csv), dialect=form)
     name = path.name.removesuffix(".gz").removesuffix(".csv")
-    return table(name, schema, tables.read(path, dialect=form), test, column, rows)
+    data = table(name, schema, tables.read(path, dialect=form), test, column, rows)
+    return dataclasses.replace(data, content=content_of(path))
 
 
 def from_frame(frame: pd.DataFrame, schema: Source, column: str, rows: int) -> Dataset:
@@ -101,7 +102,10 @@ def table(name: str, schema: Source, train: Cells, test: Cells | None, column: s
     notes = (*notes, f"the unit is the column {column}: at most {rows} rows of each of its values "
              "are kept, by a keyed hash")
     data = tables.table(name, declared, codes[0], codes[1] if test is not None else None, notes)
-    subjects = numbered(column, rows, *(names for _, names in parts))
+    kept = [names for _, names in parts]
+    if test is not None:  # the held-out part has no rows without a class
+        kept[1] = [name for name, y in zip(kept[1], codes[1].y, strict=True) if y != EMPTY]
+    subjects = numbered(column, rows, *kept)
     require_memory(f"{name}: {subjects.count:,} units of {rows:,} rows",
                    tables.VALUE_BYTES * subjects.count * rows * data.x_train.shape[1])
     return dataclasses.replace(data, subjects=subjects,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv as files
+import dataclasses
 import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from dpgen_jax.core import reading
-from dpgen_jax.core.types import UserError
+from dpgen_jax.core.types import EMPTY, UserError
 from dpgen_jax.data.base import Dataset, frozen, locate, quoted, safe_name
 from dpgen_jax.data.dialect import DEFAULT, SEPARATORS, Dialect, detected, fault
 from dpgen_jax.data.parsing import Cells, Coded, coded
@@ -49,7 +50,8 @@ def csv(path_text: str, schema: Schema, test_csv: str | None = None) -> Dataset:
     test = None if test_csv is None else coded(
         schema, read(locate(test_csv), dialect=schema.dialect))
     name = schema.name or path.name.removesuffix(".gz").removesuffix(".csv")
-    return table(name, schema, coded(schema, read(path, dialect=schema.dialect)), test)
+    data = table(name, schema, coded(schema, read(path, dialect=schema.dialect)), test)
+    return dataclasses.replace(data, content=reading.content_of(path))
 
 
 def table(name: str, schema: Schema, train: Coded, test: Coded | None,
@@ -76,11 +78,13 @@ def table(name: str, schema: Schema, train: Coded, test: Coded | None,
              if widest.width > WIDE else "")
     reading.require_memory(f"{name}: {rows:,} rows of {width:,} encoded values{codes}",
                            VALUE_BYTES * rows * width)
+    x = encode(schema.spec, train.codes)
+    x[train.y == EMPTY] = 0
+    kept = slice(0) if test is None else test.y != EMPTY
     return Dataset(
-        safe_name(name), schema.spec,
-        frozen(encode(schema.spec, train.codes), np.float32), frozen(train.y, np.int32),
-        None if test is None else frozen(encode(schema.spec, test.codes), np.float32),
-        None if test is None else frozen(test.y, np.int32),
+        safe_name(name), schema.spec, frozen(x, np.float32), frozen(train.y, np.int32),
+        None if test is None else frozen(encode(schema.spec, test.codes[kept]), np.float32),
+        None if test is None else frozen(test.y[kept], np.int32),
         ("column names, kinds, bounds, categories and classes are those of the schema",
          *notes, *schema.notes),
         (*train.private_notes, *(test.private_notes if test else ())), schema.bought,
@@ -123,6 +127,27 @@ def read(path: Path, header: Sequence[str] | None = None, remark: str | None = N
                  [f"line {line}" for line, _ in lines], dialect)
 
 
+def header(path: Path, dialect: Dialect) -> list[str]:
+    """Returns the column names of a CSV file, which are public, and reads no row for them.
+
+    Args:
+        path: The file.
+        dialect: How it is written.
+
+    Raises:
+        UserError: A name is missing or there twice.
+    """
+    text = reading.read_bytes(path, reading.allowed_bytes() / TEXT_SHARE)
+    encoding = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
+    file = io.TextIOWrapper(io.BytesIO(text), encoding=encoding, newline="", errors=dialect.errors)
+    rows = files.reader(file, skipinitialspace=True, strict=True,
+                        delimiter=SEPARATORS[dialect.separator])
+    try:
+        return _header(path, next((row for row in rows if row), []), dialect)
+    except (UnicodeError, files.Error) as error:
+        raise UserError(f"{path}, line 1: {error}; mend the header") from error
+
+
 def _lines(path: Path, dialect: Dialect | None) -> tuple[list[tuple[int, list[str]]], Dialect]:
     """Reads the rows of a CSV file that are not empty, with the numbers of their lines."""
     text = reading.read_bytes(path, reading.allowed_bytes() / TEXT_SHARE)
@@ -133,7 +158,8 @@ def _lines(path: Path, dialect: Dialect | None) -> tuple[list[tuple[int, list[st
                            CELL_BYTES * limit + LINE_BYTES * rows + TEXT_SHARE * len(text))
     try:
         encoding = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
-        file = io.TextIOWrapper(io.BytesIO(text), encoding=encoding, newline="")
+        file = io.TextIOWrapper(io.BytesIO(text), encoding=encoding, newline="",
+                                errors=dialect.errors)
         reader = files.reader(file, skipinitialspace=True, strict=True, delimiter=sign)
         if dialect.encoding == "utf-8" and detected(text[:4096]).encoding.startswith("utf-16"):
             raise UserError(f"{path}, {fault(text, dialect)}")

@@ -11,17 +11,8 @@ The published file (github.com/mseitzer/pytorch-fid, release fid_weights) is tur
 
 from __future__ import annotations
 
-import functools
-from pathlib import Path
-from typing import Any, cast
-
-import jax
-import jax.numpy as jnp
-import numpy as np
-
 from dpgen_jax.core.types import Array
 from dpgen_jax.evaluation import pretrained
-from dpgen_jax.evaluation.scores import Log, silent
 from dpgen_jax.nets.inception import FEATURES, SIDE, Inception
 
 BATCH = 32
@@ -32,40 +23,6 @@ CLASSIFIER = {"fc.weight": (1008, FEATURES), "fc.bias": (1008,)}
 """Tensors that may be in the file and are not used; the graph of 2015 has 1008 outputs."""
 MEND = ("; expected the weights of the package pytorch-fid, converted as the documentation of "
         "dpgen_jax.evaluation.inception says")
-
-
-def load(path: Path | str) -> Any:
-    """Read the parameters of `nets.inception.Inception` from a safetensors file.
-
-    Args:
-      path: The file, with names and layouts as the documentation of this module says.
-
-    Returns:
-      The variables of the flax module, float32.
-
-    Raises:
-      UserError: As `pretrained.load`.
-    """
-    return pretrained.load(path, _shapes(), _name, CLASSIFIER, MEND)
-
-
-def tensors() -> dict[str, tuple[int, ...]]:
-    """Return the name and shape of all tensors that the file must hold, in the file's layout."""
-    return pretrained.tensors(_shapes(), _name)
-
-
-def features(params: Any, x: np.ndarray, log: Log = silent) -> np.ndarray:
-    """Compute Inception's features of images; an image takes two CPU cores 0.1 to 0.3 s.
-
-    Args:
-      params: The variables that `load` returned.
-      x: Images [n, H, W, ch], uint8 or float in [0, 1].
-      log: A function that takes lines of progress.
-
-    Returns:
-      float32 [n, 2048].
-    """
-    return pretrained.in_batches(functools.partial(_apply, params), x, BATCH, "Inception", log)
 
 
 def prepare(x: Array) -> Array:
@@ -83,17 +40,6 @@ def prepare(x: Array) -> Array:
     return 2 * pretrained.resized(x, SIDE) - 1
 
 
-@jax.jit
-def _apply(params: Any, x: Array) -> Array:
-    return cast(Array, Inception().apply(params, prepare(x)))
-
-
-@functools.cache
-def _shapes() -> Any:
-    x = jax.ShapeDtypeStruct((1, SIDE, SIDE, 3), jnp.float32)
-    return jax.eval_shape(Inception().init, jax.random.key(0), x)
-
-
 def _name(keys: tuple[str, ...]) -> str:
     """Return the file's name of a parameter.
 
@@ -101,3 +47,9 @@ def _name(keys: tuple[str, ...]) -> str:
     """
     _, *modules, field = keys
     return ".".join([*modules, FIELDS[field]])
+
+
+NETWORK = pretrained.Network("Inception", Inception(), SIDE, BATCH, prepare, _name, CLASSIFIER,
+                             MEND)
+"""Its features are float32 [n, 2048]; an image takes two CPU cores 0.1 to 0.3 s."""
+load, tensors, features = NETWORK.load, NETWORK.tensors, NETWORK.features

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +21,67 @@ from dpgen_jax.evaluation.scores import Log, silent
 
 REPORT_EVERY = 10
 """Batches between two lines of progress."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """A network with public weights, whose features of images are computed a batch at a time.
+
+    Attributes:
+      name: Its name, for lines of progress.
+      module: The flax module, from images [n, side, side, 3] to features [n, F].
+      side: Pixels on a side of its input.
+      batch: Images at once.
+      prepare: From images [n, H, W, ch], uint8 or float in [0, 1], to its input.
+      name_of: The name of a tensor in a file of weights, as for `load`.
+      unused: Tensors that may be in the file, and their shapes.
+      mend: The end of an error message about the file.
+    """
+
+    name: str
+    module: Any
+    side: int
+    batch: int
+    prepare: Callable[[Array], Array]
+    name_of: Callable[[tuple[str, ...]], str]
+    unused: Mapping[str, tuple[int, ...]]
+    mend: str
+
+    @functools.cached_property
+    def shapes(self) -> Any:
+        """The variables of the module as shapes."""
+        x = jax.ShapeDtypeStruct((1, self.side, self.side, 3), jnp.float32)
+        return jax.eval_shape(self.module.init, jax.random.key(0), x)
+
+    def load(self, path: Path | str) -> Any:
+        """Read the variables of the module, float32, from a safetensors file.
+
+        Args:
+          path: The file.
+
+        Raises:
+          UserError: As `pretrained.load`.
+        """
+        return load(path, self.shapes, self.name_of, self.unused, self.mend)
+
+    def tensors(self) -> dict[str, tuple[int, ...]]:
+        """Return the name and shape of all tensors that a file must hold, in its layout."""
+        return tensors(self.shapes, self.name_of)
+
+    def features(self, params: Any, x: np.ndarray, log: Log = silent) -> np.ndarray:
+        """Compute the features of images, float32 [n, F]: each of its own image alone.
+
+        Args:
+          params: The variables that `load` returned.
+          x: Images [n, H, W, ch], uint8 or float in [0, 1].
+          log: A function that takes lines of progress.
+        """
+        return in_batches(functools.partial(self._apply, params), x, self.batch, self.name, log)
+
+    @functools.cached_property
+    def _apply(self) -> Callable[[Any, Array], Array]:
+        return jax.jit(lambda params, x: cast(
+            Array, self.module.apply(params, self.prepare(x))))
 
 
 def load(path: Path | str, shapes: Any, name_of: Callable[[tuple[str, ...]], str],

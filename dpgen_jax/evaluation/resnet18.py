@@ -14,17 +14,10 @@ f37072fd47e89c5e827621c5baffa7500819f7896bbacec160b1a16c560e07ec), which are tur
 
 from __future__ import annotations
 
-import functools
-from pathlib import Path
-from typing import Any, cast
-
-import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dpgen_jax.core.types import Array
 from dpgen_jax.evaluation import pretrained
-from dpgen_jax.evaluation.scores import Log, silent
 from dpgen_jax.nets.resnet18 import FEATURES, SIDE, ResNet18
 
 BATCH = 32
@@ -39,40 +32,6 @@ MEND = ("; expected the weights of torchvision's resnet18, converted as the docu
         "dpgen_jax.evaluation.resnet18 says")
 
 
-def load(path: Path | str) -> Any:
-    """Read the parameters of `nets.resnet18.ResNet18` from a safetensors file.
-
-    Args:
-      path: The file, with names and layouts as the documentation of this module says.
-
-    Returns:
-      The variables of the flax module, float32.
-
-    Raises:
-      UserError: As `pretrained.load`.
-    """
-    return pretrained.load(path, _shapes(), _name, CLASSIFIER, MEND)
-
-
-def tensors() -> dict[str, tuple[int, ...]]:
-    """Return the name and shape of all tensors that the file must hold, in the file's layout."""
-    return pretrained.tensors(_shapes(), _name)
-
-
-def features(params: Any, x: np.ndarray, log: Log = silent) -> np.ndarray:
-    """Compute the features of images: each is a function of its own image alone.
-
-    Args:
-      params: The variables that `load` returned.
-      x: Images [n, H, W, ch], uint8 or float in [0, 1].
-      log: A function that takes lines of progress.
-
-    Returns:
-      float32 [n, 512], never negative.
-    """
-    return pretrained.in_batches(functools.partial(_apply, params), x, BATCH, "ResNet-18", log)
-
-
 def prepare(x: Array) -> Array:
     """Convert images to the network's input: resized, then normalised by ImageNet's constants.
 
@@ -83,17 +42,6 @@ def prepare(x: Array) -> Array:
       float32 [n, 224, 224, 3].
     """
     return (pretrained.resized(x, SIDE) - jnp.array(MEAN)) / jnp.array(STD)
-
-
-@jax.jit
-def _apply(params: Any, x: Array) -> Array:
-    return cast(Array, ResNet18().apply(params, prepare(x)))
-
-
-@functools.cache
-def _shapes() -> Any:
-    x = jax.ShapeDtypeStruct((1, SIDE, SIDE, 3), jnp.float32)
-    return jax.eval_shape(ResNet18().init, jax.random.key(0), x)
 
 
 def _name(keys: tuple[str, ...]) -> str:
@@ -109,3 +57,9 @@ def _name(keys: tuple[str, ...]) -> str:
     number = "1" if modules == ["stem"] else modules[-1]
     block = "" if modules == ["stem"] else f"{modules[0]}."
     return f"{block}{'conv' if convolution else 'bn'}{number}.{FIELDS[field]}"
+
+
+NETWORK = pretrained.Network("ResNet-18", ResNet18(), SIDE, BATCH, prepare, _name, CLASSIFIER,
+                             MEND)
+"""Its features are float32 [n, 512], never negative."""
+load, tensors, features = NETWORK.load, NETWORK.tensors, NETWORK.features

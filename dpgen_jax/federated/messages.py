@@ -19,9 +19,9 @@ from dpgen_jax import methods
 from dpgen_jax.aggregation.local import LocalMechanism
 from dpgen_jax.core import config as configs
 from dpgen_jax.core.config import Runtime, from_json, to_json
+from dpgen_jax.core.strict_json import parse_json
 from dpgen_jax.core.types import Method, PyTree, Spec, UserError
 from dpgen_jax.release import contents
-from dpgen_jax.run.folder import parse_json
 
 MAX_ROUNDS = 2**31
 

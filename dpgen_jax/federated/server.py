@@ -13,6 +13,7 @@ from typing import Any
 import jax
 
 from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.types import BudgetExceeded, Method, Spec, UserError
@@ -147,13 +148,10 @@ class Session:
             The release.
         """
         mechanism, request = self.method.mechanism, self.request
-        protected = Protected(mechanism.unit, {"clients": mechanism.n_units}, (
-            f"{mechanism.n_units} clients, each of which adds the noise itself and keeps its own "
-            "ledger; how many records they hold is not known here",))
         privacy = statement.statement(
             method=request.method, preset=request.preset, ledger=self.ledger,
             relation=mechanism.relation, steps=state.step,
-            noise_source="; ".join(sorted(state.noise)), protected=protected)
+            noise_source="; ".join(sorted(state.noise)), protected=protected(mechanism))
         key = stages.last_key(state, request.config)
         model = jax.device_get(jax.jit(self.method.finalize)(key, state.public))
         result = Release(request.method, request.config, self.terms.spec, model, privacy)
@@ -161,6 +159,17 @@ class Session:
             self.files, result,
             lambda: saved.keep(self.files, state, self.ledger, self.notices),
             self.notices, self.log)
+
+
+def protected(mechanism: Mechanism) -> Protected:
+    """Returns who is protected by a federation: its clients.
+
+    Args:
+        mechanism: The mechanism of the federation.
+    """
+    return Protected(mechanism.unit, {"clients": mechanism.n_units}, (
+        f"{mechanism.n_units} clients, each of which adds the noise itself and keeps its own "
+        "ledger; how many records they hold is not known here",))
 
 
 def public_config(request: Request, spec: Spec) -> dict[str, Any]:

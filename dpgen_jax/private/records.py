@@ -84,6 +84,19 @@ def fingerprint(records: Private[Records], key: bytes, dealt: Partition | None =
     return digest.hexdigest()
 
 
+def keyed(content: Private[str], key: bytes) -> str:
+    """Returns a keyed digest of what records were read from; nothing for nothing.
+
+    It is kept in the journal.
+
+    Args:
+        content: A sealed digest of it, or a sealed empty text.
+        key: Of the digest.
+    """
+    opened = unseal(content)
+    return hmac.new(key, opened.encode(), hashlib.sha256).hexdigest() if opened else ""
+
+
 def grouping(subjects: Subjects | None, key: bytes) -> str:
     """Returns a keyed digest of which records belong together; nothing where each is its own.
 

@@ -129,6 +129,23 @@ def n_steps(path: Path, queries: int, bins: int = 0) -> int:
     return size // (4 * queries * (bins + 1))
 
 
+def answered(path: Path, queries: int, bins: int) -> np.ndarray:
+    """Returns which queries of the kept rounds were answered, which every round makes public.
+
+    Args:
+        path: The file.
+        queries: Of one round.
+        bins: Of one histogram.
+
+    Returns:
+        int32 [S, queries].
+
+    Raises:
+        UserError: There is no such file.
+    """
+    return _steps(path, queries * (bins + 1))[:, queries * bins:]
+
+
 def _steps(path: Path, width: int) -> np.ndarray:
     """Returns int32 [S, width]."""
     try:

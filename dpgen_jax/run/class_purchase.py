@@ -9,7 +9,6 @@ purchase.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from dpgen_jax.accountant import events
 from dpgen_jax.aggregation import schema_queries
@@ -27,12 +26,10 @@ class Names:
 
     Attributes:
         option: The value of --class-names that declares them.
-        rows: The purchase, as `Dataset.bought` holds it.
         line: What a terminal says of it.
     """
 
     option: str
-    rows: tuple[dict[str, Any], ...]
     line: str
 
 
@@ -54,8 +51,18 @@ def refuse_useless(n: int, epsilon: float, delta: float) -> None:
                         "declare --class-names A,B (nothing was spent)")
 
 
+def cost(epsilon: float, delta: float) -> events.Events:
+    """Returns what the names cost.
+
+    Args:
+        epsilon: The budget of the run, finite.
+        delta: Likewise.
+    """
+    return ((schema_queries.categories_event(SHARE * epsilon, SHARE * delta), 1),)
+
+
 def buy(path: str, epsilon: float, delta: float) -> Names:
-    """Buys the names of the classes of an image folder for `SHARE` of a budget.
+    """Draws the names of the classes of an image folder, whose `cost` is charged already.
 
     Args:
         path: The folder.
@@ -74,7 +81,6 @@ def buy(path: str, epsilon: float, delta: float) -> Names:
         UserError: No name came out, or one that cannot be an option, which is spent nevertheless.
     """
     price = SHARE * epsilon, SHARE * delta
-    event = schema_queries.categories_event(*price)
     names = schema_queries.categories(Private(folders.categories(path)), *price, OsBits())
     spent = f"(count epsilon {price[0]:g} at delta {price[1]:g} of these images as spent)"
     if not names:
@@ -83,7 +89,6 @@ def buy(path: str, epsilon: float, delta: float) -> Names:
     if any("," in name or name == folders.OTHERS or not name.isprintable() for name in names):
         raise UserError(f"a class is called {names[0]!r} or so, which holds a comma or no text; "
                         f"rename the folders, or declare --class-names FILE {spent}")
-    option, rows = ",".join((*names, folders.OTHERS)), tuple(events.to_json(((event, 1),)))
-    return Names(option, rows, (
+    return Names(",".join((*names, folders.OTHERS)), (
         f"class names, bought for epsilon {price[0]:g} at delta {price[1]:g}: {', '.join(names)}; "
         "images of rarer classes are left out; --class-names costs nothing"))

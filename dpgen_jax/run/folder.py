@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
-import math
 import os
 import platform
 import re
@@ -18,12 +17,12 @@ from typing import Any
 from dpgen_jax.core import reading
 from dpgen_jax.core.atomic import sync
 from dpgen_jax.core.console import program
+from dpgen_jax.core.strict_json import parse_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.version import __version__
 
 # These decide what is computed and what it costs; the ledger's header holds their hash.
 MEANING = ("method", "dataset", "spec", "config", "budget", "records", "unit")
-MAX_DEPTH = 50
 # What a resume may not change. The seed is one of them: noise of a seeded run has no privacy claim.
 FIXED = (*MEANING, "seed", "data_notes")
 
@@ -32,7 +31,8 @@ FIXED = (*MEANING, "seed", "data_notes")
 class RunFolder:
     """DIR/{config.json, ledger.jsonl, metrics.jsonl, private/, release/}.
 
-    There is also class_counts.json where those were bought.
+    There is also class_counts.json where those were bought, and schema.yaml with purchase.json
+    where what nobody declared was.
 
     Attributes:
         root: The folder.
@@ -86,6 +86,22 @@ class RunFolder:
         return self.root / "class_counts.json"
 
     @property
+    def schema(self) -> Path:
+        """The schema that was bought, or read from the records."""
+        return self.root / "schema.yaml"
+
+    @property
+    def answer(self) -> Path:
+        """The flags that a purchase came to; where it is there, nothing is bought again."""
+        return self.root / "purchase.json"
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the run has begun with a purchase, and its configuration is not complete."""
+        return self.config.is_file() and "spec" not in read_json(self.config) and (
+            "purchase" in read_json(self.config))
+
+    @property
     def release(self) -> Path:
         """The release: all that may be shared."""
         return self.root / "release"
@@ -120,7 +136,9 @@ class RunFolder:
         draw. So where there is anything else, something may have been drawn.
         """
         before = {"config.json", "config.json.tmp", "private", self.ledger.name,
-                  f"{self.ledger.name}.lock"}  # on Windows
+                  f"{self.ledger.name}.lock",  # on Windows
+                  *(name + end for name in (self.schema.name, self.answer.name)
+                    for end in ("", ".tmp"))}
         known = {self.identity.name, self.identity.name + ".tmp"}
         return sorted([*(_names(self.root) - before),
                        *(f"private/{name}" for name in _names(self.private) - known)])
@@ -157,6 +175,17 @@ def create(root: Path, config: dict[str, Any]) -> RunFolder:
     sync(folder.root.absolute().parent)
     folder.private.mkdir(mode=0o700, exist_ok=True)
     write_json(folder.config, config | {"run": secrets.token_hex(16)} | environment())
+    return folder
+
+
+def opened(root: Path, config: dict[str, Any], resume: bool) -> RunFolder:
+    """A new run, one to go on with, or one that has begun with a purchase. Raises: as both."""
+    folder = RunFolder(root)
+    if not folder.waiting:
+        return (reopen if resume else create)(root, config)
+    before = read_json(folder.config)
+    write_json(folder.config, config | {"run": folder.run_id(), "purchase": before["purchase"]}
+               | environment())
     return folder
 
 
@@ -230,7 +259,7 @@ def write_json(path: Path, value: Any, mode: int = 0o644) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object, of finite numbers and at most `MAX_DEPTH` levels.
+    """A JSON object, as `strict_json.parse_json` reads it.
 
     Raises:
         UserError: Naming the file when it is missing, no regular file, or no such object.
@@ -240,49 +269,3 @@ def read_json(path: Path) -> dict[str, Any]:
         return parse_json(data)
     except ValueError as error:
         raise UserError(f"{path} is damaged: {error}") from error
-
-
-def parse_json(data: bytes) -> dict[str, Any]:
-    """The object in the bytes.
-
-    Raises:
-        ValueError: As `read_json` says.
-    """
-    try:
-        value = json.loads(data, parse_constant=_number, parse_float=_number, parse_int=_whole,
-                           object_pairs_hook=_each_once)
-    except RecursionError:
-        raise ValueError(f"more than {MAX_DEPTH} levels of nesting") from None
-    if not isinstance(value, dict):
-        raise ValueError("no JSON object")
-    _check_depth(value)
-    return value
-
-
-def _number(text: str) -> float:
-    """Parses a number, and refuses NaN and infinities, also as 1e400."""
-    if not math.isfinite(value := float(text)):
-        raise ValueError(f"{text[:40]} is no finite number")
-    return value
-
-
-def _whole(text: str) -> int:
-    if len(text) > 20:  # more than any 64 bits
-        raise ValueError(f"a number of {len(text)} digits")
-    return int(text)
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        raise ValueError("a field is given twice")
-    return made
-
-
-def _check_depth(value: Any) -> None:
-    parts = [value]
-    for _ in range(MAX_DEPTH):
-        parts = [part for node in parts for part in (
-            node.values() if isinstance(node, dict) else node if isinstance(node, list) else ())]
-    if parts:
-        raise ValueError(f"more than {MAX_DEPTH} levels of nesting")

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from dpgen_jax.core import reading
+from dpgen_jax.core.strict_json import parse_json
 from dpgen_jax.core.types import UserError
-from dpgen_jax.run.folder import parse_json
 
 NO_METRICS = ("step", "charged", "epsilon", "seconds")
 """columns that are no metric of the method"""
@@ -92,7 +92,7 @@ def read(path: str | Path) -> list[dict[str, Any]]:
     Raises:
         UserError: For a damaged line before the last, naming it.
     """
-    return [row for row in _all(Path(path)) if not row.get("superseded")]
+    return [row for row in every(path) if not row.get("superseded")]
 
 
 def charged(path: str | Path) -> int:
@@ -101,10 +101,19 @@ def charged(path: str | Path) -> int:
     Raises:
         UserError: As `read`.
     """
-    return max((row.get("charged", 0) for row in _all(Path(path))), default=0)
+    return max((row.get("charged", 0) for row in every(path)), default=0)
 
 
-def _all(path: Path) -> list[dict[str, Any]]:
+def every(path: str | Path) -> list[dict[str, Any]]:
+    """Reads all rows, superseded ones included.
+
+    Args:
+        path: The file.
+
+    Raises:
+        UserError: As `read`.
+    """
+    path = Path(path)
     if not path.exists():
         return []
     lines = reading.read_bytes(path, reading.JSON_BYTES).splitlines()
@@ -131,7 +140,7 @@ def _row(line: bytes) -> dict[str, Any]:
 
 def _supersede(path: Path, step: float) -> None:
     """Marks later rows, drops a torn line; through another file, so a crash leaves old or new."""
-    rows = [row | {"superseded": True} if row.get("step", 0) > step else row for row in _all(path)]
+    rows = [row | {"superseded": True} if row.get("step", 0) > step else row for row in every(path)]
     kept = "".join(map(_line, rows))
     if not path.exists() or kept.encode() == path.read_bytes():
         return

@@ -87,6 +87,7 @@ class Plan:
         public_config: The content of the run's config.json.
         assign: From the secret key of the run to the partition of the records among the units.
         grouping: From the secret key of a journal to a digest of which records belong together.
+        content: A digest of what the records were read from, for the journal alone; sealed.
     """
 
     request: Request
@@ -102,6 +103,7 @@ class Plan:
     public_config: dict[str, Any]
     assign: Callable[[bytes], Partition]
     grouping: Callable[[bytes], str]
+    content: Private[str]
 
 
 def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
@@ -199,7 +201,8 @@ def plan(checked: Checked) -> Plan:
         public_rows=checked.public_rows, layout=layout, files=RunFolder(root),
         public_config=public_config(request, declared.config, dataset, protected),
         assign=lambda key: protection.dealt(method, declared.config, dataset, key),
-        grouping=lambda key: sealing.grouping(dataset.subjects, key))
+        grouping=lambda key: sealing.grouping(dataset.subjects, key),
+        content=Private(dataset.content))
 
 
 def public_config(request: Request, config: Any, dataset: Dataset, protected: Protected

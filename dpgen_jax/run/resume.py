@@ -97,12 +97,16 @@ def ledger(files: RunFolder, mechanism: Mechanism, public: dict[str, Any], resum
     meaning, run = digest({
         name: public[name] for name in MEANING if name in public}), files.run_id()
     witness = _Folder(files, mechanism, journal)
-    if resumed and _begun(files):
+    if (resumed and _begun(files)) or books.undeclared(files.ledger):
         records = books.read(files.ledger)
-        for what, name, own in (("configuration", "config_hash", meaning), ("run", "run", run)):
-            if records[0].get(name) != own:
+        known = books.account(records)
+        for what, stored, own in (("configuration", known.meaning or meaning, meaning),
+                                  ("run", records[0].get("run"), run)):
+            if stored != own:
                 raise UserError(f"{files.ledger} is the ledger of another {what} than that of "
                                 f"{files.config}; bring back the file that belongs to this run")
+        if not known.meaning:
+            return _declared(files, mechanism, public, meaning, witness)
         if any(isinstance(event, RenyiEvent) for event, _ in books.account(records).spent()):
             # a published bound speaks of all votes of a run: there may be no more of them
             raise UserError(f"{files.root} has published a data-dependent bound on its votes and "
@@ -117,6 +121,26 @@ def ledger(files: RunFolder, mechanism: Mechanism, public: dict[str, Any], resum
         "config_hash": meaning, "run": run}, witness)
 
 
+def _declared(files: RunFolder, mechanism: Mechanism, public: dict[str, Any], meaning: str,
+              witness: Witness) -> Ledger:
+    """Opens a ledger that knows of purchases alone, and says of which configuration it is."""
+    header, budget = books.read(files.ledger)[0], public["budget"]
+    promised = {"epsilon": float(budget["epsilon"]), "delta": budget["delta"],
+                "relation": mechanism.relation, **public.get("unit", {"unit": mechanism.unit})}
+    for name, value in promised.items():
+        if header.get(name) != value:
+            raise UserError(f"{files.ledger} was begun with {name} {header.get(name)}, and this "
+                            f"run has {value}; go on as it was begun, or start a new run, whose "
+                            "epsilon adds to this one's")
+    opened = Ledger.open(files.ledger, witness)
+    try:
+        opened.declare(meaning)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
 def reopened(files: RunFolder, mechanism: Mechanism, journal: Witness) -> Ledger:
     """Opens the ledger of a finished run, for one release more. Raises: as `ledger`."""
     return Ledger.open(files.ledger, _Folder(files, mechanism, journal))
@@ -124,7 +148,8 @@ def reopened(files: RunFolder, mechanism: Mechanism, journal: Witness) -> Ledger
 
 def _begun(files: RunFolder) -> bool:
     """Whether anything may have been drawn: the ledger is made before all that proves it."""
-    return books.begun(files.ledger) or bool(files.traces())
+    return (books.begun(files.ledger) and not books.undeclared(files.ledger)) or bool(
+        files.traces())
 
 
 class _Folder(Witness):

@@ -66,8 +66,9 @@ def refuse_useless(method: Method, class_epsilon: float) -> None:
 
 def charge_once(ledger: Ledger, bought: Events) -> None:
     """Charges what was bought with the schema, unless the ledger already charges it."""
-    charged = {event for event, _ in ledger.spent()}
-    missing = tuple((event, count) for event, count in bought if event not in charged)
+    charged = dict(ledger.spent())
+    missing = tuple((event, count - charged.get(event, 0)) for event, count in bought
+                    if count > charged.get(event, 0))
     if missing:
         ledger.charge(missing)
 

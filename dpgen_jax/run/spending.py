@@ -22,7 +22,7 @@ from dpgen_jax.accountant.witness import Witness
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.types import BudgetExceeded, Private, Records, UserError
-from dpgen_jax.private.records import fingerprint
+from dpgen_jax.private.records import fingerprint, keyed
 from dpgen_jax.run.folder import RunFolder
 
 
@@ -41,19 +41,22 @@ class Promise:
     subjects: str
 
 
+NOTHING = Private("")
+"""The sealed digest of what is not known."""
 Witnesses = Callable[[RunFolder], Witness]
 """The witness of the run in a folder."""
 
 
 @contextmanager
-def before(records: Private[Records], mechanism: Mechanism, budget: Budget, guarantee: bool,
-           total: float | None, run_id: str, log: Callable[[str], None],
-           grouping: Callable[[bytes], str] = lambda key: "") -> Iterator[Witnesses]:
+def before(records: Private[Records] | None, mechanism: Mechanism | Promise, budget: Budget,
+           guarantee: bool, total: float | None, run_id: str, log: Callable[[str], None],
+           grouping: Callable[[bytes], str] = lambda key: "", content: Private[str] = NOTHING
+           ) -> Iterator[Witnesses]:
     """Logs what was spent on these records before, while no other run starts.
 
     Args:
-        records: The sealed records.
-        mechanism: The run's mechanism.
+        records: The sealed records; None before they are read, where a schema is bought first.
+        mechanism: The run's mechanism, or what it promises.
         budget: The run's budget.
         guarantee: Whether the run has any guarantee.
         total: The value of `--total-epsilon`, or None.
@@ -61,6 +64,9 @@ def before(records: Private[Records], mechanism: Mechanism, budget: Budget, guar
         log: Tells the data holder alone, since the line depends on the records.
         grouping: From the journal's key to a digest of which records belong to one subject; nothing
             where each is its own.
+        content: A digest of the file or folder that the records are read from, sealed; of an empty
+            text, where it is not known. A schema that is bought is another one each time, and so
+            are the records that are read by it.
 
     Yields:
         The witnesses of the run that starts meanwhile.
@@ -76,17 +82,19 @@ def before(records: Private[Records], mechanism: Mechanism, budget: Budget, guar
     if known_runs is None:
         yield lambda files: NOBODY
         return
-    records_print, subjects = fingerprint(records, known_runs.key), grouping(known_runs.key)
+    key = known_runs.key
+    records_print = "" if records is None else fingerprint(records, key)
+    content_print, subjects = keyed(content, key), grouping(key)
     promise = Promise(mechanism.relation, "subject" if subjects else mechanism.unit, subjects)
     with known_runs.locked():
-        earlier = [run for run in known_runs.on(records_print)
+        earlier = [run for run in known_runs.on(records_print, content_print)
                    if run.run != run_id and (run.spent > 0 or run.in_use)]
         if earlier:
             log(_summary(earlier, promise, budget))
         if total is not None:
             _require(earlier, promise, budget, total)
         yield lambda files: known_runs.witness(files.run_id(), records_print, guarantee,
-                                               files.root, subjects)
+                                               files.root, subjects, content_print)
 
 
 def witness(files: RunFolder, log: Callable[[str], None]) -> Witness:

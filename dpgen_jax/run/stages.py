@@ -105,10 +105,10 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
     """
     request, files, mechanism = plan.request, plan.files, plan.method.mechanism
     holds = protection.stamp(request.budget, request.seed, plan.config, plan.protected).holds
-    run_id = files.run_id() if request.resume else ""
+    run_id = files.run_id() if request.resume or files.waiting else ""
     with spending.before(plan.records, mechanism, request.budget, holds, request.total_epsilon,
-                         run_id, notices.private, plan.grouping) as witness:
-        (folder.reopen if request.resume else folder.create)(files.root, plan.public_config)
+                         run_id, notices.private, plan.grouping, plan.content) as witness:
+        folder.opened(files.root, plan.public_config, request.resume)
         partition = resume.identity(files, plan.records, plan.assign, request.resume, request.seed)
         ledger = resume.ledger(files, mechanism, plan.public_config, request.resume, witness(files))
     log(f"run folder: {files.root}")

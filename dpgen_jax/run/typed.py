@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dpgen_jax.core.config import from_json
 from dpgen_jax.core.console import program
+from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.run.folder import RunFolder, read_json
 
@@ -82,10 +85,12 @@ def words(root: Path) -> list[str]:
     files = RunFolder(root)
     if not files.config.is_file():
         raise UserError(f"{root} holds no run to resume (no config.json); name the folder of a run")
-    typed = read_json(files.config).get("typed")
+    typed, schema = read_json(files.config).get("typed"), files.schema
     if not (isinstance(typed, list) and typed and all(isinstance(word, str) for word in typed)):
         raise UserError(f"{root} does not say by which command it was started, as it was from "
                         "Python or by an earlier version: repeat that with resume, or --resume")
+    if files.answer.is_file() and schema.is_file() and not files.waiting:  # wherever it is now
+        return [typed[0], *merged(typed[1:], [f"--schema={schema.absolute()}"])]
     return typed
 
 
@@ -97,6 +102,27 @@ def data_options(root: Path) -> dict[str, Any]:
     """
     options = read_json(RunFolder(root).config).get("data_options")
     return options if isinstance(options, dict) else {}
+
+
+def as_read(options: DataOptions, known: dict[str, Any], kind: str) -> DataOptions:
+    """Returns options of a data set, in which those count that a run read it with.
+
+    Args:
+        options: Those that the user names now, which come first.
+        known: As `data_options` returns them.
+        kind: The kind of data set that is read now, such as "csv".
+
+    Raises:
+        UserError: What the run holds is damaged.
+    """
+    known = dict(known)
+    if options.test_csv:  # the held-out part is this file
+        known.pop("test_fraction", None)
+    if known.pop("kind", None) != kind:
+        return options
+    read = from_json(DataOptions, known, "data_options")
+    return dataclasses.replace(options, **{
+        name: getattr(read, name) for name in known if getattr(options, name) is None})
 
 
 def data_words(root: Path, options: Sequence[str]) -> list[str] | None:
@@ -122,6 +148,17 @@ def merged(before: Sequence[str], now: Sequence[str]) -> list[str]:
     """
     flags: dict[str, list[str]] = {"": []} | _by_flag(before) | _by_flag(now)
     return [word for group in flags.values() for word in group]
+
+
+def without(words: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Returns the words of a command without some flags and their values.
+
+    Args:
+        words: Flags and their values.
+        names: The flags to leave out, with their dashes.
+    """
+    return [word for name, group in _by_flag(words).items() if name not in names
+            for word in group]
 
 
 def _by_flag(words: Sequence[str]) -> dict[str, list[str]]:

@@ -7,39 +7,23 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 from dpgen_jax import presets
-from dpgen_jax.accountant import calibrate
+from dpgen_jax.accountant import calibrate, events
+from dpgen_jax.accountant.events import Events
 from dpgen_jax.core import cli
-from dpgen_jax.core.console import tell
-from dpgen_jax.core.types import ImageSpec, UserError
-from dpgen_jax.data.base import Dataset
+from dpgen_jax.core.terms import Relation
+from dpgen_jax.core.types import ImageSpec, Private, UserError
+from dpgen_jax.data.base import Dataset, locate, safe_name
 from dpgen_jax.presets import choice
 from dpgen_jax.run import typed
-from dpgen_jax.run.folder import RunFolder, read_json, refuse_used
+from dpgen_jax.run.folder import RunFolder, default_root, read_json, refuse_used
+from dpgen_jax.run.reading import Reading, budget_for
 
 CHANNELS, SIDE, DELTA = 3, 32, 1e-5
 """The values for an image folder that declares nothing."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Reading:
-    """How a data set is read.
-
-    Attributes:
-        place: KIND or KIND:PLACE.
-        words: The flags, with what was added to them.
-        remarks: Lines on what was added.
-        bought: What was bought, as `Dataset.bought` holds it.
-    """
-
-    place: str
-    words: list[str]
-    remarks: tuple[str, ...] = ()
-    bought: tuple[dict[str, Any], ...] = ()
 
 
 def with_kind(words: Sequence[str]) -> Reading:
@@ -84,7 +68,8 @@ def folder(reading: Reading, method: str, args: Any) -> Reading:
                 and not args.config.protects_clients)
     if not promised:
         return reading
-    if args.resume and args.out and (config := RunFolder(args.out).config).is_file():
+    files = RunFolder(args.out) if args.resume and args.out else None
+    if files is not None and (config := files.config).is_file() and not files.waiting:
         before = typed.data_words(args.out, ("class_names", "channels", "image_size")) or []
         flags = [word for word in before if not word.startswith("--dataset")]
         return dataclasses.replace(reading, words=typed.merged(flags, reading.words),
@@ -109,29 +94,35 @@ def _side(method: str, args: Any) -> int:
 def _with_names(reading: Reading, method: str, args: Any, side: int) -> Reading:
     """Buys the names of the classes, after all checks that need none of them."""
     from dpgen_jax.data import folders
-    from dpgen_jax.run import class_purchase
+    from dpgen_jax.run import class_purchase, early
 
     if args.dry_run:
         raise UserError("--dry-run buys nothing, and the names of the classes would be bought; "
                         "declare --class-names A,B")
-    if args.out:
-        refuse_used(args.out)
-    path = reading.place.partition(":")[2]
-    n, words = len(folders.categories(path)), reading.words  # their number is public
-    epsilon, delta = args.epsilon, args.delta
-    if cli.peek(words, "--preset") is None:
-        facts = choice.Facts("", ImageSpec(side, side, args.data.channels or CHANNELS, 2), n)
-        stated = epsilon if cli.peek(words, "--epsilon") is not None else None
-        tuned = args.config != presets.get(method, args.preset)[1].config
-        preset = choice.preset_for(method, facts, stated, tuned).preset
-        epsilon = preset.epsilon if stated is None else stated
-        delta = delta if cli.peek(words, "--delta") is not None else preset.delta
+    path, words = reading.place.partition(":")[2], reading.words
+    root = args.out or default_root(method, safe_name(locate(path).resolve().name))
+    if args.out and not (args.resume and RunFolder(root).waiting):
+        refuse_used(root)
+    n = len(folders.categories(path))  # their number is public
+    spec = ImageSpec(side, side, args.data.channels or CHANNELS, 2)
+    budget = budget_for(reading, method, args, spec, n)
+    epsilon, delta = budget.epsilon, budget.delta
     calibrate.check_budget(epsilon, delta, n)
     class_purchase.refuse_useless(n, epsilon, delta)
-    names = class_purchase.buy(path, epsilon, delta)
-    tell(f"note: {names.line}", sys.stderr)  # at once: it is spent, whatever comes next
-    flags = [f"--class-names={names.option}", f"--epsilon={epsilon}", f"--delta={delta}"]
-    return dataclasses.replace(_more(reading, flags, names.line), bought=names.rows)
+    flags = (f"--epsilon={epsilon}", f"--delta={delta}", f"--out={root}")
+
+    def draw(spent: Events) -> early.Answer:
+        names = class_purchase.buy(path, epsilon, delta)
+        return early.Answer((f"--class-names={names.option}", *flags), names.line,
+                            tuple(events.to_json(spent)))
+
+    relation = str(getattr(args.config, "relation", Relation.REPLACE_ONE))
+    answer = early.answered(early.Purchase(
+        root, method, f"folder:{locate(path).resolve()}", relation,
+        budget, class_purchase.cost(epsilon, delta), Private(folders.content(path)),
+        args.total_epsilon, typed.kept(method, typed.merged(words, flags[:2]))), args.resume, draw)
+    return dataclasses.replace(_more(reading, list(answer.flags), answer.line),
+                               bought=answer.bought)
 
 
 def _more(reading: Reading, flags: list[str], remark: str) -> Reading:

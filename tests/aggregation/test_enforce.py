@@ -25,18 +25,28 @@ def test_rows_that_break_the_bound_become_zero_and_no_others():
     np.testing.assert_array_equal(stacked(rows[:, None][:2]), rows[:, None][:2])
 
 
-@pytest.mark.slow
-def test_every_bound_checks_the_integers_that_are_added():
+BOUNDS = {"one of each module": ["RowL2", "KLevels", "TopKSign", "OneHot", "CellVotes",
+                                 "LabelVotes"],
+          "the others": ["GradientL2", "SketchedSigns", "NonNegativeL2", "clients"]}
+
+
+def test_no_bound_is_forgotten():
+    assert set(as_in_a_run.one_of_each_bound()) == {name for names in BOUNDS.values()
+                                                    for name in names}
+
+
+@pytest.mark.parametrize("names", [
+    pytest.param(names, id=which, marks=pytest.mark.slow if which == "one of each module" else
+                 pytest.mark.long) for which, names in BOUNDS.items()])
+def test_every_bound_checks_the_integers_that_are_added(names):
     """Compiled with a run's flags, what is added to a sum comes from the check's loop and from
     integers alone; a label vote, a comparison that is 0 or 1 however it is computed, needs none."""
-    found = as_in_a_run.call("sources_of_bounds", "loop")
-    assert found.pop("LabelVotes") == NO_CHECK
-    assert len(found) == 9 and all(one == ONE_CHECK for one in found.values()), found
-
+    found = as_in_a_run.call("sources_of_bounds", "loop", *names)
+    assert found == {name: NO_CHECK if name == "LabelVotes" else ONE_CHECK for name in names}
 
 @pytest.mark.slow
 def test_messages_that_are_rounded_again_after_the_check_are_caught():
-    found = as_in_a_run.call("sources_of_bounds", "inline", "GradientL2", "RowL2", "CellVotes")
+    found = as_in_a_run.call("sources_of_bounds", "inline", "GradientL2", "CellVotes")
     assert not [name for name, (floats, checks) in found.items() if checks or not floats], found
 
 

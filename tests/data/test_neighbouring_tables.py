@@ -64,7 +64,7 @@ def read(tmp_path):
 
 def public(data) -> dict:
     """All of a data set but the records, and what the data holder alone may see."""
-    private = {"x_train", "y_train", "x_test", "y_test", "private_notes", "clients"}
+    private = {"x_train", "y_train", "x_test", "y_test", "private_notes", "content", "clients"}
     return {field.name: getattr(data, field.name) for field in dataclasses.fields(data)
             if field.name not in private} | {
         "n": len(data.y_train), "shape": data.x_train.shape, "types": data.x_train.dtype,

@@ -42,7 +42,7 @@ def read(tmp_path):
 
 def public(data) -> dict:
     """All of a data set but what only the data holder may see: the number of rows too."""
-    private = {"x_train", "y_train", "x_test", "y_test", "private_notes", "subjects"}
+    private = {"x_train", "y_train", "x_test", "y_test", "private_notes", "subjects", "content"}
     found = data.subjects
     return {field.name: getattr(data, field.name) for field in dataclasses.fields(data)
             if field.name not in private} | {

@@ -1,5 +1,8 @@
 """Inception: every tensor in its place, single blocks by plain convolutions, resizes by hand."""
 
+import dataclasses
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -170,7 +173,7 @@ def test_the_whole_network_has_the_published_sizes(monkeypatch):
         return x
 
     monkeypatch.setattr(nets, "through", through)
-    out = jax.eval_shape(lambda p, x: nets.Inception().apply(p, x), inception._shapes(),
+    out = jax.eval_shape(lambda p, x: nets.Inception().apply(p, x), inception.NETWORK.shapes,
                          jnp.zeros((5, 299, 299, 3)))
     assert out.shape == (5, 2048)
     for shape in [(149, 149, 32), (147, 147, 64), (73, 73, 80), (71, 71, 192), (35, 35, 256),
@@ -215,11 +218,12 @@ def test_bytes_and_floats_are_the_same_image():
 
 
 def test_features_come_in_batches_and_say_so(monkeypatch):
-    monkeypatch.setattr(inception, "_apply", lambda params, x: jnp.asarray(x[:, 0, 0] * params))
-    monkeypatch.setattr(inception, "BATCH", 4)
+    corner = SimpleNamespace(apply=lambda params, x: x[:, 0, 0] * params)
+    network = dataclasses.replace(
+        inception.NETWORK, module=corner, prepare=lambda x: x, batch=4)
     monkeypatch.setattr(pretrained, "REPORT_EVERY", 2)
     x, lines = np.arange(18).reshape(18, 1, 1, 1), []
-    result = inception.features(2, x, lines.append)
+    result = network.features(2, x, lines.append)
     np.testing.assert_array_equal(result[:, 0], 2 * np.arange(18))
     assert lines == ["Inception: 8 of 18 images", "Inception: 16 of 18 images"]
 

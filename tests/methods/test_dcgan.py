@@ -83,8 +83,9 @@ def test_neither_a_second_unit_nor_noise_gets_past_the_mechanism():
 
 # The verbs.
 
-@pytest.mark.slow
-@both
+@pytest.mark.parametrize("config", [
+    pytest.param(CONFIG, marks=pytest.mark.slow, id="published"),
+    pytest.param(WASSERSTEIN, marks=pytest.mark.long, id="gs-wgan")])
 def test_the_answer_is_the_gradient_of_the_generators_loss(config):
     method = build(config, small_datalens.SPEC)
     x, y = small_datalens.images(9)

@@ -113,8 +113,10 @@ def test_each_sampled_record_counts_once_with_its_own_clipped_gradient():
     np.testing.assert_allclose(released[0], expected, atol=len(who) * grid, rtol=6e-3)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("layout", [(1, 1, "shard_map"), (3, 2, "shard_map"), (2, 2, "pmap")])
+@pytest.mark.parametrize("layout", [
+    pytest.param((3, 2, "shard_map"), marks=pytest.mark.slow),
+    pytest.param((1, 1, "shard_map"), marks=pytest.mark.long),
+    pytest.param((2, 2, "pmap"), marks=pytest.mark.long)])
 def test_how_sampled_records_lie_on_devices_changes_nothing(layout):
     _, released, _ = round_0()
     np.testing.assert_allclose(round_0(*layout)[1], released, atol=2 * METHOD.mechanism.bound.grid)
@@ -172,8 +174,10 @@ ALL = [(name, preset)
                       }.values()]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "preset"), ALL)
+@pytest.mark.parametrize(("name", "preset"), [
+    pytest.param(*one, marks=pytest.mark.long if i else pytest.mark.slow)
+    for i, one in enumerate(sorted(ALL, key=lambda one: presets.all_of(one[0])[one[1]].epsilon,
+                                   reverse=True))])
 def test_epsilon_of_every_preset_by_another_accountant(name, preset):
     chosen = presets.all_of(name)[preset]
     config = calibrate_config.complete(

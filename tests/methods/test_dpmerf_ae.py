@@ -100,8 +100,8 @@ def test_the_loss_is_that_of_each_record_alone():
     assert float(net.loss(params, x)) == pytest.approx(np.mean(alone), rel=1e-5)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("spec", [IMAGE, TABLE])
+@pytest.mark.parametrize("spec", [pytest.param(IMAGE, marks=pytest.mark.slow),
+                                  pytest.param(TABLE, marks=pytest.mark.long)])
 def test_a_whole_run_makes_samples_within_the_budget(tmp_path, spec):
     own = records(spec, N)
     config = dataclasses.replace(CONFIG, records=None, sigma=None)

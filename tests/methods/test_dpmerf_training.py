@@ -76,7 +76,7 @@ def test_every_step_is_shown_and_none_costs_anything(whole, tmp_path):
     assert whole[1].privacy["steps"] == 1 and whole[1].privacy["budget_epsilon"] == 3.0
 
 
-@pytest.mark.parametrize("step", [0, 2])
+@pytest.mark.parametrize("step", [pytest.param(0, marks=pytest.mark.long), 2])
 def test_an_interrupt_stops_it_and_a_resume_begins_it_again(whole, tmp_path, interrupt, step):
     """Step 0: while the embedding is released. Resumed, nothing is charged or drawn again, and the
     generator is, bit for bit, that of a run that was left alone."""

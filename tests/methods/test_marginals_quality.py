@@ -35,6 +35,7 @@ def test_breast_cancer_at_epsilon_1(tmp_path):
     assert np.mean(scores) >= 0.97, scores
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not ADULT.is_dir(), reason="DPGEN_DATA/adult holds UCI's files")
 def test_adult_at_epsilon_1(tmp_path):
     """Also the shares of classes, columns and pairs."""

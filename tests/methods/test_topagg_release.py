@@ -76,6 +76,7 @@ def test_it_learns_and_is_read_again(release):
     assert release.privacy["method"] == "topagg_sgd" and release.privacy["steps"] == 40
 
 
+@pytest.mark.long
 def test_by_dimension_and_without_convolutions_it_learns_too(tmp_path):
     x, y = images(90)
     release = fitting.fit("topagg_sgd", x, y, classes=3, epsilon=math.inf, delta=1e-3, seed=0,

@@ -52,7 +52,7 @@ def measured(monkeypatch, tmp_path):
     return calls
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_row_writes_its_results_and_repeats_nothing(measured, tmp_path, monkeypatch):
     row = toy("gpate", "mnist-eps1")
     path = runner.run(row, tmp_path / "runs")
@@ -73,7 +73,7 @@ def test_a_row_writes_its_results_and_repeats_nothing(measured, tmp_path, monkey
     assert len(measured) == 4
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_training_that_was_stopped_goes_on(measured, tmp_path, monkeypatch):
     row, resumed, real = toy("datalens", "mnist-eps1"), [], lifecycle.run
 

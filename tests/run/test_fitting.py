@@ -8,9 +8,9 @@ import types
 import numpy as np
 import pandas as pd
 import pytest
+import runs
 
 import dpgen_jax as dg
-import runs
 from dpgen_jax import data, methods, presets
 from dpgen_jax.core.types import Column, ImageSpec, TableSpec, UserError
 from dpgen_jax.data import schema as schemas

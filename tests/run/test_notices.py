@@ -18,7 +18,7 @@ NOTE = "secret.png could not be read"
 def test_private_notes_never_go_to_stdout_or_into_the_run(tmp_path, capsys):
     """Whoever is sent the output of a run, or its folder, would read them there."""
     data = dataclasses.replace(from_arrays(*runs.images(), 3), private_notes=(NOTE,))
-    lifecycle.run(runs.request(tmp_path / "run", steps=1), data)
+    lifecycle.run(runs.request(tmp_path / "run"), data)
     out, err = capsys.readouterr()
     assert "note: " in out and "release: " in out and NOTE not in out
     assert f"private: {NOTE}\n" in err

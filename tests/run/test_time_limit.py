@@ -18,6 +18,8 @@ from dpgen_jax.run import checkpoint, lifecycle, progress
 
 CLUSTER = Path(__file__).parents[2] / "benchmarks/cluster"
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
+
 
 class Clock:
     """A clock that a test moves."""

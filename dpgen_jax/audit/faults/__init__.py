@@ -1,11 +1,26 @@
-"""Faults that are planted on purpose, and the attacks that catch them."""
+"""Faults that are planted on purpose, and the attacks that catch them.
+
+Every attack is made once on the library as it is, where it must find nothing; and then once on each
+fault that it must catch. An attack that breaks down has caught nothing.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
-from dpgen_jax.audit.findings import Log, Report
-from dpgen_jax.core.types import UserError
+import jax
+
+from dpgen_jax.audit.faults import charges, noise, sums, units
+from dpgen_jax.audit.faults.catalogue import ATTACKS, FAULTS, TWO_DEVICES, Fault
+from dpgen_jax.audit.findings import Findings, Log, Report, Verdict
+from dpgen_jax.core.errors import UserError, nearest, one_line
+
+__all__ = ["FAULTS", "all_of"]
+assert charges and noise and sums and units  # each registers its faults when it is imported
+LONGEST = 150
+"""letters of what an attack found that are shown"""
+LIMITS = ("faults that nobody thought of, and the same ones at the size of a real run",)
 
 
 def all_of(names: Sequence[str], log: Log) -> Report:
@@ -21,4 +36,54 @@ def all_of(names: Sequence[str], log: Log) -> Report:
     Raises:
         UserError: A name that no fault has.
     """
-    raise UserError("no faults are planted by this version; audit a mechanism")
+    with contextlib.suppress(RuntimeError):  # a backend is already up, with the devices it has
+        jax.config.update("jax_num_cpu_devices", max(2, jax.config.jax_num_cpu_devices))  # type: ignore[attr-defined]
+    for name in names:
+        if name not in FAULTS:
+            raise UserError(f"no fault is named {name!r}{nearest(name, FAULTS)}; known: "
+                            f"{', '.join(FAULTS)}")
+    planted = [FAULTS[name] for name in names] or [*FAULTS.values()]
+    needed = dict.fromkeys(attack for fault in planted for attack in fault.attacks)
+    found, enough = Findings(log), len(jax.devices()) > 1
+    for attack in needed:
+        _sound(attack, found, enough)
+    caught = sum(_planted(fault, found, enough) for fault in planted)
+    return Report(subject="planted faults", findings=tuple(found.made), limits=LIMITS,
+                  closing=f"{caught} caught, {len(planted) - caught} missed")
+
+
+def _sound(name: str, found: Findings, enough: bool) -> None:
+    """Makes an attack on the library as it is."""
+    check = f"no fault | {name}"
+    if name in TWO_DEVICES and not enough:
+        found.add(check, Verdict.UNCHECKED, "there is one device")
+        return
+    alarm, broken = _made(name)
+    found.found(check, not alarm and not broken, broken or f"a false alarm: {alarm}" * bool(alarm))
+
+
+def _planted(fault: Fault, found: Findings, enough: bool) -> bool:
+    """Plants a fault and makes each attack that must catch it; returns whether all did."""
+    caught = True
+    for name in fault.attacks:
+        check = f"{fault.name} | {name}"
+        if name in TWO_DEVICES and not enough:
+            found.add(check, Verdict.UNCHECKED, "there is one device")
+            caught = False
+            continue
+        with fault.plant():
+            alarm, broken = _made(name)
+        caught &= bool(alarm)
+        found.found(check, bool(alarm), f"caught: {alarm[:LONGEST]}" if alarm else
+                    f"MISSED: {fault.what}{broken and f' ({broken})'}")
+    return caught
+
+
+def _made(name: str) -> tuple[str, str]:
+    """Makes an attack: what it found, and why it broke down."""
+    try:
+        return ATTACKS[name](), ""
+    except UserError as error:
+        return f"the library refuses: {one_line(error)}", ""
+    except Exception as error:  # whatever a fault does to an attack, it has not caught it so
+        return "", f"the attack broke down: {type(error).__name__}: {one_line(error)[:LONGEST]}"

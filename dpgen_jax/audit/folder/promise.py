@@ -1,0 +1,208 @@
+"""The promise of a release, made anew from the ledger and config.json alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from dpgen_jax.accountant import gaussian
+from dpgen_jax.aggregation.bits import OsBits, SeededBits
+from dpgen_jax.audit.findings import Findings, Verdict
+from dpgen_jax.audit.folder.reading import Folder, attempt
+from dpgen_jax.audit.folder.spending import sanitised
+from dpgen_jax.core.config import to_json
+from dpgen_jax.core.terms import Unit
+from dpgen_jax.federated import server
+from dpgen_jax.release import contents, guarantee
+from dpgen_jax.release import statement as statements
+from dpgen_jax.release.bundle import load
+from dpgen_jax.release.statement import Protected
+from dpgen_jax.run import checkpoint, stages
+from dpgen_jax.run.data_dependent import EX_POST
+from dpgen_jax.run.folder import read_json
+
+
+def stated(folder: Folder, findings: Findings) -> None:
+    """Says what the release promises; only a promise that holds for all of it is one.
+
+    Args:
+        folder: The folder, which has a statement.
+        findings: Where findings are added.
+    """
+    privacy = folder.statement
+    stamp = guarantee.of(privacy)
+    verdict = Verdict.HOLDS if stamp.kind == "valid" else Verdict.UNCHECKED
+    findings.add("privacy.json promises something", verdict, guarantee.line(privacy) + (
+        "" if stamp.kind == "valid" else "; that is no pass"))
+
+
+def recomputed(folder: Folder, findings: Findings) -> None:
+    """Compares privacy.json with what ledger and config.json give.
+
+    Args:
+        folder: The folder of a run, whose version is this one, with a statement.
+        findings: Where findings are added.
+    """
+    written = read_json(folder.release / "privacy.json")
+    expected = to_json(_expected(folder))
+    wrong = [f"{name} is {_short(written.get(name))}, ledger and configuration give "
+             f"{_short(expected.get(name))}" for name in {**expected, **written}
+             if written.get(name) != expected.get(name)]
+    findings.found("privacy.json is what ledger.jsonl and config.json give", not wrong,
+                   "; ".join(wrong) or f"{len(expected)} fields, epsilon {expected['epsilon']}")
+    taken = checkpoint.steps(folder.files.checkpoints)
+    made, charged = written.get("steps", 0), folder.book.account.steps
+    wrong_steps = f"{made} steps were made and {charged} rounds charged" * (made > charged)
+    if not wrong_steps and taken and not folder.of_server and made != taken[-1]:
+        wrong_steps = f"it says {made} steps, and the last checkpoint is of step {taken[-1]}"
+    findings.found("privacy.json speaks of steps that were charged", not wrong_steps,
+                   wrong_steps or f"{made} steps, {charged} rounds charged")
+    if sanitised(folder.book.account.spent()) is not None:
+        findings.add("the sanitised data-dependent epsilon", Verdict.HOLDS,
+                     "its cost is charged and its fields agree with the ledger; the number itself "
+                     "is noisy, made of votes, and cannot be made anew")
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) < 100 else f"{text[:60]} ... {text[-30:]}"
+
+
+def _expected(folder: Folder) -> dict[str, Any]:
+    """The statement of the ledger and the configuration, and of nothing else.
+
+    Steps are taken from the statement, and compared apart; so are the noise sources of the clients
+    of a federation, which they alone know.
+    """
+    config, account, written = folder.config, folder.book.account, folder.statement
+    seeded = config.get("seed") is not None
+    source = SeededBits.label if seeded else OsBits.label
+    steps = written.get("steps", 0)
+    privacy = statements.statement(
+        method=config["method"], preset=config.get("preset"), ledger=account,
+        relation=str(folder.mechanism.relation), protected=_protected(folder), steps=steps,
+        noise_source=str(written["noise_source"]) if folder.of_server else source,
+        accounting=folder.method_config.accounting, as_published=stages.as_published(
+            config["method"], folder.method_config, account.header["delta"], steps))
+    if (event := sanitised(account.spent())) is not None:
+        privacy |= _with_bound(folder, privacy, event)
+    return privacy
+
+
+def _with_bound(folder: Folder, privacy: dict[str, Any], event: Any) -> dict[str, Any]:
+    """The fields of a statement that were written when a data-dependent bound was published."""
+    said = folder.statement.get("data_dependent_epsilon") or {}
+    targets = [float(record["epsilon"]) for record in folder.book.records
+               if record["kind"] in ("header", "extend")]
+    return {"budget_epsilon": targets[0], "data_dependent_epsilon": {
+        "epsilon": said.get("epsilon"), "order": event.order, "kind": EX_POST,
+        "own_cost_rdp": event.rdp, "epsilon_without_it": targets[-2],
+        "may_be_too_low_with_probability": folder.method_config.sanitiser.failure}}
+
+
+def _protected(folder: Folder) -> Protected:
+    """Who is protected, by config.json and the mechanism."""
+    config, mechanism = folder.config, folder.mechanism
+    if folder.of_server:
+        return server.protected(mechanism)
+    said = config.get("unit", {})
+    notes, uncovered = tuple(config.get("data_notes", ())), tuple(config.get("not_covered", ()))
+    simulated, records = config.get("simulated", ""), config.get("records")
+    if said:
+        return Protected(Unit.SUBJECT, {"subjects": said["subjects"]}, notes, uncovered,
+                         unit_column=said["unit_column"], rows_per_unit=said["rows_per_unit"])
+    if mechanism.unit == Unit.RECORD:
+        counts = {"records": int(records or 0)}
+        return Protected(Unit.RECORD, counts, notes, uncovered, simulated)
+    if records is None:
+        return Protected(Unit.CLIENT, {"clients": mechanism.n_units}, notes, uncovered)
+    return Protected(Unit.RECORD, {"records": records, "simulated_clients": mechanism.n_units},
+                     notes, uncovered, simulated)
+
+
+def sound(folder: Folder, findings: Findings) -> None:
+    """Loads the release, and compares its config.json with that of the run.
+
+    Args:
+        folder: The folder, which has a statement.
+        findings: Where findings are added.
+    """
+    why = attempt(lambda: load(folder.release))
+    findings.found("the generator is the one that release/config.json names, and loads", not why,
+                   why or _digest(folder)[:16])
+    if not why:
+        _for_people(folder, findings)
+    if not folder.whole or why:
+        return
+    described = contents.described(folder.release / "config.json")
+    spec = {name: value for name, value in described["spec"].items()
+            if name not in ("class_names", "targets")}
+    counts = (read_json(folder.files.class_counts).get("counts")
+              if folder.files.class_counts.exists() else None)
+    pairs = {"method": (described["method"], folder.config["method"]),
+             "config": (described["config"], folder.config["config"]),
+             "spec": (spec, {name: value for name, value in folder.config["spec"].items()
+                             if name not in ("class_names", "targets")}),
+             "class_counts": (described.get("class_counts"), counts)}
+    wrong = [f"{name} is {_short(one)}, the run's is {_short(other)}"
+             for name, (one, other) in pairs.items() if one != other]
+    findings.found("release/config.json is that of the run", not wrong, "; ".join(wrong))
+
+
+def _for_people(folder: Folder, findings: Findings) -> None:
+    """Compares the texts of the release with those that are made of privacy.json."""
+    if (folder.release / "README.md").is_file():
+        findings.add("the release's README.md", Verdict.UNCHECKED,
+                     "an earlier version wrote it; this one writes README.txt and statement.html")
+        return
+    texts = {name: text for name, text in load(folder.release).stated().items()
+             if name != "privacy.json"}
+    wrong = [name for name, text in texts.items()
+             if not (path := folder.release / name).is_file() or path.read_bytes() != text]
+    findings.found(f"{' and '.join(texts)} say what privacy.json says", not wrong,
+                   f"{' and '.join(wrong)}: not what is made of this privacy.json" * bool(wrong))
+
+
+def _digest(folder: Folder) -> str:
+    return hashlib.sha256((folder.release / "generator.safetensors").read_bytes()).hexdigest()
+
+
+def of_itself(folder: Folder, findings: Findings, same: bool) -> None:
+    """Checks what a release alone says: that its parts agree with each other.
+
+    Args:
+        folder: A release alone, with a statement.
+        findings: Where findings are added.
+        same: Whether this version made it.
+    """
+    privacy = folder.statement
+    wrong = [f"{name} is {privacy.get(name)!r} here and {other!r} in config.json"
+             for name, other in (("method", folder.config["method"]),
+                                 ("package_version", folder.version))
+             if privacy.get(name) != other]
+    findings.found("privacy.json and config.json speak of one release", not wrong,
+                   "; ".join(wrong))
+    if same:
+        _costs(folder, findings)
+    findings.add("epsilon from the ledger, charges against releases, permissions",
+                 Verdict.UNCHECKED, "the ledger lies with whoever trained it: ask them for "
+                 "`python -m dpgen_jax.audit RUN`")
+
+
+def _costs(folder: Folder, findings: Findings) -> None:
+    """Compares the events of a statement with the mechanism that config.json builds."""
+    privacy, mechanism = folder.statement, folder.mechanism
+    if mechanism.cost_depends_on_answers:
+        return  # how many queries were answered stands in the ledger alone
+    listed = {json.dumps({k: v for k, v in event.items() if k != "count"}, sort_keys=True):
+              event.get("count", 0) for event in to_json(privacy.get("events", []))}
+    due = mechanism.events(privacy.get("steps", 0))
+    wrong = [f"{event.statement()} is due {n} times" for event, n in due
+             if listed.get(json.dumps(to_json(event.statement()), sort_keys=True), 0) < n]
+    claimed, needed = privacy["epsilon"], gaussian.epsilon(due, privacy["delta"])
+    if needed > float(claimed):
+        wrong.append(f"{privacy['steps']} steps cost epsilon {needed:.6g}, and {claimed} is stated")
+    findings.found("privacy.json charges at least what the mechanism of config.json costs",
+                   not wrong, "; ".join(wrong) or f"its {privacy['steps']} steps alone cost "
+                   f"epsilon {needed:.6g} of {claimed}")

@@ -1,0 +1,183 @@
+"""Reads what a folder says of itself, as much of it as can be read, and changes nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dpgen_jax import methods
+from dpgen_jax.accountant import chain, files, locking
+from dpgen_jax.accountant.totals import Account, Record
+from dpgen_jax.core.config import from_json
+from dpgen_jax.core.errors import one_line
+from dpgen_jax.core.types import UserError
+from dpgen_jax.release import contents
+from dpgen_jax.run.folder import RunFolder, read_json
+
+
+@dataclasses.dataclass(frozen=True)
+class Book:
+    """A ledger, read without its lock.
+
+    Attributes:
+        records: The records of its whole lines.
+        hashes: Their hashes.
+        tail: The bytes of a torn last line.
+        account: The totals, with what a resume would charge for the torn line.
+    """
+
+    records: list[Record]
+    hashes: list[str]
+    tail: bytes
+    account: Account
+
+    def contains(self, head: str, lines: int) -> bool:
+        """Whether the first `lines` lines end in the hash `head`."""
+        return 0 < lines <= len(self.hashes) and self.hashes[lines - 1] == head
+
+
+@dataclasses.dataclass(frozen=True)
+class Folder:
+    """A run folder, the folder of a client, or a release alone; parts are read when asked for.
+
+    Attributes:
+        root: The folder.
+        whole: True for the folder of a run or a client, False for a release alone.
+    """
+
+    root: Path
+    whole: bool
+
+    @property
+    def files(self) -> RunFolder:
+        """The names of its files."""
+        return RunFolder(self.root)
+
+    @property
+    def release(self) -> Path:
+        """The folder of the release, which need not exist."""
+        return self.files.release if self.whole else self.root
+
+    @functools.cached_property
+    def config(self) -> dict[str, Any]:
+        """config.json of the run, or of a release alone that of the release.
+
+        Raises:
+            UserError: It is missing or damaged.
+        """
+        return contents.described(self.root / "config.json")
+
+    @functools.cached_property
+    def book(self) -> Book:
+        """The ledger.
+
+        Raises:
+            UserError: It is missing, or a line of it is broken.
+        """
+        data = files.read_ledger(self.files.ledger)
+        records, hashes, tail, account = chain.replay(self.files.ledger, data)
+        if tail:
+            account = account.after(chain.torn(tail, account))
+        return Book(records, hashes, tail, account)
+
+    @functools.cached_property
+    def statement(self) -> dict[str, Any]:
+        """privacy.json.
+
+        Raises:
+            UserError: It is missing or damaged.
+        """
+        path = self.release / "privacy.json"
+        return contents.statement(read_json(path), str(path))
+
+    @functools.cached_property
+    def method_config(self) -> Any:
+        """The method's configuration, of config.json.
+
+        Raises:
+            UserError: It is none of this version's.
+        """
+        module = methods.get(self.config["method"])
+        return from_json(module.Config, self.config["config"], "config")
+
+    @functools.cached_property
+    def mechanism(self) -> Any:
+        """The mechanism, built anew of config.json.
+
+        Raises:
+            UserError: Such a mechanism cannot be.
+        """
+        module = methods.get(self.config["method"])
+        return module.mechanism(self.method_config, contents.spec(self.config["spec"]))
+
+    @property
+    def of_client(self) -> bool:
+        """Whether it is the folder of one client of a federation."""
+        return "client" in self.config
+
+    @property
+    def of_server(self) -> bool:
+        """Whether it is the folder of the server of a federation."""
+        return self.config.get("dataset") == "federation" and not self.of_client
+
+    @property
+    def version(self) -> str:
+        """The version of the package that made it; empty where it does not say."""
+        said = (self.config.get("versions", {}).get("dpgen_jax") if self.whole
+                else self.config.get("package_version"))
+        return str(said or "")
+
+    @property
+    def released(self) -> bool:
+        """Whether there is a release with its statement."""
+        return (self.release / "privacy.json").is_file()
+
+
+def opened(root: Path) -> Folder:
+    """Finds out what a folder is.
+
+    Args:
+        root: The folder.
+
+    Raises:
+        UserError: It is neither a run nor a release.
+    """
+    names = {path.name for path in root.iterdir()} if root.is_dir() else set()
+    if names & {"ledger.jsonl", "private"} or ("release" in names and "config.json" in names):
+        return Folder(root, whole=True)
+    if names & {"privacy.json", "generator.safetensors"}:
+        return Folder(root, whole=False)
+    raise UserError(f"{root} is neither a run nor a release: it holds no ledger.jsonl and no "
+                    "privacy.json; name the folder of a run")
+
+
+def attempt(read: Callable[[], Any]) -> str:
+    """Returns why a part cannot be read, in one line; nothing where it can.
+
+    Args:
+        read: Reads the part.
+    """
+    try:
+        read()
+    except (UserError, *chain.DAMAGE, OSError) as error:
+        return one_line(error)
+    return ""
+
+
+def in_use(path: Path) -> bool:
+    """Whether another process has the ledger's lock: the run is going on.
+
+    Args:
+        path: The ledger.
+    """
+    try:
+        with path.open("rb") as file:
+            locking.give_up(locking.hold(path, file.fileno(), create=False), file.fileno())
+    except FileNotFoundError:  # no lock was ever taken
+        return False
+    except OSError:  # locked, or nobody can tell
+        return True
+    return False

@@ -1,0 +1,151 @@
+"""The releases of a run, by its metrics, votes and checkpoints, against what is charged."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dpgen_jax.accountant import events as kinds
+from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant.events import Events
+from dpgen_jax.accountant.totals import Account
+from dpgen_jax.audit.findings import Findings, Verdict
+from dpgen_jax.audit.folder.reading import Book, Folder, attempt
+from dpgen_jax.audit.folder.spending import shortfall
+from dpgen_jax.private import votes
+from dpgen_jax.run import checkpoint, metrics, noise_digests
+
+MOST_ROWS = 12
+"""Rows of metrics whose epsilon is computed anew, about, where that takes long"""
+
+
+def against_releases(folder: Folder, findings: Findings) -> None:
+    """Compares what is charged with what metrics, votes and checkpoints know was released.
+
+    Args:
+        folder: The folder.
+        findings: Where findings are added.
+    """
+    files, book = folder.files, folder.book
+    if (why := attempt(lambda: metrics.charged(files.metrics))):
+        findings.add("metrics.jsonl", Verdict.FAILS, why)
+    elif files.metrics.exists():
+        wrong, looked = _rows(folder)
+        findings.found("metrics.jsonl knows of no round that is not charged", not wrong,
+                       wrong or looked)
+    if folder.mechanism.keeps_votes and files.votes.exists():
+        _votes(folder, findings)
+    if files.noise_digests.exists():
+        _bits(folder, findings)
+    taken = checkpoint.steps(files.checkpoints)
+    wrong = ""
+    for step in taken:
+        try:
+            note = checkpoint.note(files.checkpoints, step, "ledger_head", "ledger_lines")
+        except ValueError as error:
+            wrong = wrong or str(error)
+            continue
+        rounds = _steps_at(book, note["ledger_lines"])
+        if not book.contains(note["ledger_head"], note["ledger_lines"]):
+            wrong = wrong or f"checkpoint {step} names line {note['ledger_lines']} of a ledger " \
+                             "that is not this one"
+        elif step > rounds:
+            wrong = wrong or f"checkpoint {step} is of step {step}, and {rounds} rounds were " \
+                             "charged when it was taken"
+    if taken or wrong:
+        findings.found("each checkpoint names its line of the ledger", not wrong,
+                       wrong or f"{len(taken)} checkpoints, the last of step {taken[-1]}")
+
+
+def _bits(folder: Folder, findings: Findings) -> None:
+    """Looks for noise bits that were used twice, and for rounds that were drawn and not charged."""
+    path, charged = folder.files.noise_digests, folder.book.account.steps
+    if why := attempt(lambda: noise_digests.read(path)):
+        findings.add("private/noise_digests.txt", Verdict.FAILS, why)
+        return
+    rows = noise_digests.read(path)
+    again, last = noise_digests.repeats(rows), max((number for number, _ in rows), default=-1)
+    wrong = f"rounds {' and '.join(map(str, again[0]))} had the same bits" if again else (
+        f"round {last} was drawn, and {charged} rounds are charged" * (last >= charged))
+    findings.found("no bits of noise were used twice", not wrong,
+                   wrong or f"digests of {len(rows)} rounds, all different")
+
+
+def _steps_at(book: Book, lines: int) -> int:
+    """Rounds that the first lines of a ledger charge."""
+    account = Account()
+    for record in book.records[:lines]:
+        account.apply(record)
+    return account.steps
+
+
+def _rows(folder: Folder) -> tuple[str, str]:
+    """Says what is wrong with the rows of metrics, or else what was looked at."""
+    account = Account()
+    spent_at: dict[int, list[Events]] = {}
+    for record in folder.book.records:
+        account.apply(record)
+        spent_at.setdefault(account.steps, []).append(account.spent())
+    rows = metrics.every(folder.files.metrics)
+    steps = [row.get("step", 0) for row in rows if not row.get("superseded")]
+    if steps != sorted(steps):
+        return "the steps of its rows do not ascend", ""
+    for number, row in enumerate(rows, 1):
+        charged = _charged(row, account.steps)
+        # Steps of post-training are counted after the last round, and charge nothing.
+        made = min(row.get("step", 0), folder.method_config.steps or math.inf)
+        if made > charged or charged > account.steps:
+            return (f"line {number} is of step {row.get('step')} and says that {charged} rounds "
+                    f"were charged; the ledger charges {account.steps}"), ""
+        if charged not in spent_at:
+            return f"line {number}: the ledger never charged {charged} rounds", ""
+    with_epsilon = [(i, row) for i, row in enumerate(rows, 1)
+                    if isinstance(row.get("epsilon"), float)]
+    looked = with_epsilon if _quick(account.spent()) else with_epsilon[
+        ::max(1, len(with_epsilon) // MOST_ROWS)] + with_epsilon[-1:]
+    for number, row in looked:
+        charged = _charged(row, account.steps)
+        known = [_epsilon(spent, account) for spent in spent_at[charged]]
+        if not any(math.isclose(row["epsilon"], value, rel_tol=1e-9) for value in known):
+            return (f"line {number} says epsilon {row['epsilon']:.6g} for {charged} rounds; "
+                    f"the ledger's is {known[-1]:.6g}"), ""
+    return "", (f"{len(rows)} rows, at most {max(steps, default=0)} steps; epsilon computed anew "
+                f"for {len(looked)} of {len(with_epsilon)}")
+
+
+def _charged(row: dict[str, Any], rounds: int) -> int:
+    """Rounds that were charged when a row was written; a server writes the number of its round."""
+    return int(row.get("charged", row["turn"] + 1 if "turn" in row else rounds))
+
+
+def _quick(events: Events) -> bool:
+    return all(isinstance(event, kinds.GaussianEvent | kinds.EpsilonDeltaEvent
+                          | kinds.NonPrivateEvent) for event, _ in events)
+
+
+_known: dict[tuple[Events, float], float] = {}
+
+
+def _epsilon(spent: Events, account: Account) -> float:
+    """The epsilon of events at the ledger's delta, computed once."""
+    key = (spent, account.header["delta"])
+    if key not in _known:
+        _known[key] = gaussian.epsilon(*key)
+    return _known[key]
+
+
+def _votes(folder: Folder, findings: Findings) -> None:
+    """Compares the votes that the data holder kept with the charges."""
+    mechanism, account = folder.mechanism, folder.book.account
+    kept = votes.n_steps(folder.files.votes, mechanism.queries, mechanism.vote_bins)
+    wrong = (f"votes of {kept} rounds are kept, and {account.steps} are charged"
+             if kept > account.steps else "")
+    looked = f"{kept} rounds of votes"
+    if mechanism.cost_depends_on_answers and not wrong:
+        flags = votes.answered(folder.files.votes, mechanism.queries, mechanism.vote_bins)
+        (test, _), (answer, _) = mechanism.events(1)  # counted here, and not by the mechanism
+        due = ((test, flags.size), (answer, int(flags.sum())))
+        wrong = shortfall(account.spent(), due)
+        looked += f", {int(flags.sum())} of {flags.size} queries answered, each of them charged"
+    findings.found("private/votes.i4 knows of no answer that is not charged", not wrong,
+                   wrong or looked)

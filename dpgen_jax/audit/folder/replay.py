@@ -1,0 +1,230 @@
+"""Non-interference replayed on the records of a run: one record changes, and one unit alone moves.
+
+The records are read as the run read them, and recognised by the keyed fingerprint in private/. Then
+one of them is replaced, and units are visited on both sets of records.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import dataclasses
+import secrets
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import numpy as np
+
+from dpgen_jax import data, methods
+from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.audit.findings import Findings, Verdict
+from dpgen_jax.audit.folder.leaks import Word
+from dpgen_jax.audit.folder.reading import Folder
+from dpgen_jax.core import cli
+from dpgen_jax.core.config import to_json
+from dpgen_jax.core.data_options import DataOptions
+from dpgen_jax.core.types import EMPTY, ImageSpec, Method, Private, Records
+from dpgen_jax.data import Dataset
+from dpgen_jax.private import interference
+from dpgen_jax.private import records as sealing
+from dpgen_jax.private.partition import Partition
+from dpgen_jax.release import contents
+from dpgen_jax.run import protection, typed, undeclared
+from dpgen_jax.run.folder import read_json
+
+CHANGED, BESIDE, ROUNDS = 3, 2, 2
+"""Records that are changed one after the other, units beside theirs, and rounds of each visit"""
+SEARCHED = 40
+"""Records and names of subjects that are searched for in the release"""
+LONG_ENOUGH = 6
+"""Letters of a name that is searched for: a shorter one may be part of any word or number"""
+
+
+def on_data(folder: Folder, place: str, options: DataOptions, findings: Findings) -> list[Word]:
+    """Changes records of the run's data set, one at a time, and compares everything.
+
+    Args:
+        folder: The folder of a run.
+        place: The data set, as `data.load` takes it.
+        options: How it is read, where that differs from how the run read it.
+        findings: Where findings are added.
+
+    Returns:
+        What may not stand in the release: some records, and names of subjects.
+
+    Raises:
+        UserError: Data that cannot be read.
+    """
+    if folder.of_server:
+        findings.add("one record moves its own unit alone", Verdict.UNCHECKED,
+                     "a server has no records: audit the folders of its clients")
+        return []
+    dataset, config = as_read(folder, place, options)
+    words = [*_records(dataset), *_subjects(dataset, place)]
+    sealed = sealing.seal(dataset.x_train, dataset.y_train, dataset.spec)
+    identity = read_json(folder.files.identity)
+    if folder.of_client:
+        known = sealing.fingerprint(sealed, bytes.fromhex(identity["key"]))
+        findings.found("the records are those of this client", known == identity["fingerprint"])
+        return words
+    method = methods.get(folder.config["method"]).build(config, dataset.spec)
+    key = bytes.fromhex(identity["partition_key"])
+    dealt = protection.dealt(method, config, dataset, key)
+    same = sealing.fingerprint(sealed, key, dealt) == identity["fingerprint"]
+    findings.found("the records are those that the run began with", same, "" if same else
+                   f"{place} holds other records, or they are read in another way")
+    if same:
+        _described(folder, dataset, method, findings)
+        _disjoint(dealt, findings)
+        _replayed(dataset, config, method, key, findings)
+    return words
+
+
+def as_read(folder: Folder, place: str, options: DataOptions) -> tuple[Dataset, Any]:
+    """The data set as the run read it, and the configuration that goes with it."""
+    place = undeclared.with_kind([f"--dataset={place}"]).place
+    kind = place.partition(":")[0]
+    options = typed.as_read(_stated(folder, options), typed.data_options(folder.root), kind)
+    spec = contents.spec(folder.config["spec"])
+    source = data.SOURCES.get(kind)
+    if (source and not source.sized and options.image_size is None
+            and isinstance(spec, ImageSpec)):
+        options = dataclasses.replace(options, image_size=spec.height)
+    dataset = data.load(place, **vars(options))
+    alpha = cli.peek([str(word) for word in folder.config.get("typed", ())], "--alpha")
+    if dataset.clients is None and folder.method_config.protects_clients:
+        return protection.federated(dataset, folder.method_config,
+                                    folder.mechanism.n_units, float(alpha) if alpha else None)
+    return dataset, folder.method_config
+
+
+@dataclasses.dataclass(frozen=True)
+class _Typed:
+    """The flags by which a run read its data."""
+
+    data: Annotated[DataOptions, cli.FLAT] = DataOptions()
+    dataset: str = ""
+    """the data set"""
+
+
+def _stated(folder: Folder, options: DataOptions) -> DataOptions:
+    """The options that are stated now, and beside them those that were typed for the run."""
+    names = [field.name for field in dataclasses.fields(DataOptions)]
+    words = typed.data_words(folder.root, names) if folder.config.get("typed") else None
+    before = cli.parse(_Typed, words or [], "audit", "").data
+    return dataclasses.replace(options, **{
+        name: getattr(before, name) for name in names if getattr(options, name) in (None, False)})
+
+
+def _described(folder: Folder, dataset: Dataset, method: Method, findings: Findings) -> None:
+    """Compares what config.json says of the data with what the loader says."""
+    who = protection.protected(method, dataset)
+    spec = to_json(dataset.spec)
+    pairs = {"spec": ({k: v for k, v in spec.items() if k not in ("class_names", "targets")},
+                      folder.config["spec"]),
+             "not_covered": (list(who.uncovered), folder.config.get("not_covered")),
+             "data_notes": (list(dataset.notes), folder.config.get("data_notes")),
+             "records": (who.counts.get("records"), folder.config.get("records"))}
+    wrong = [name for name, (one, other) in pairs.items() if one != other]
+    findings.found("config.json says of the data what the loader says", not wrong,
+                   f"{', '.join(wrong)} differ" if wrong else "schema, number, and notes")
+
+
+def _disjoint(dealt: Partition, findings: Findings) -> None:
+    """Checks that no record lies with two units."""
+    each = [np.unique(row) for row in dealt.index]
+    everyone = np.concatenate(each)
+    twice = len(everyone) - len(np.unique(everyone))
+    findings.found("no record lies with two units", not twice,
+                   f"{twice} records lie with more than one unit" if twice else
+                   f"{len(each):,} units of at most {dealt.index.shape[1]:,} records")
+
+
+def _replayed(dataset: Dataset, config: Any, method: Method, key: bytes, findings: Findings
+              ) -> None:
+    """Changes records, one at a time, and visits their units and others."""
+    public = jax.jit(method.init)(jax.random.key(0))
+    query = jax.jit(method.ask)(jax.random.key(1), public)
+    visit = interference.visitor(method, query, ROUNDS)
+    private_input = told_to_a_unit(method)
+    limit, first = method.mechanism.bound.squared_sensitivity(), _dealt(dataset, config, method,
+                                                                        key)
+    wrong, moved_at_all, most = "", 0, 0
+    filled = np.flatnonzero(dataset.y_train != EMPTY)
+    for record in (int(filled[secrets.randbelow(len(filled))]) for _ in range(CHANGED)):
+        other = _dealt(neighbour(dataset, record), config, method, key)
+        owners = set(np.flatnonzero((first[0].index == record).any(1)).tolist())
+        beside = {secrets.randbelow(method.mechanism.n_units) for _ in range(BESIDE)}
+        for moved in interference.moved(visit, first[1], other[1], sorted(owners | beside),
+                                       private_input):
+            changed = moved.state or moved.squared
+            moved_at_all, most = moved_at_all + bool(changed), max(most, moved.squared)
+            if changed and moved.unit not in owners:
+                wrong = wrong or f"unit {moved.unit} moved, which does not have the record"
+            if moved.squared > limit:
+                wrong = wrong or (f"a message moved by a squared distance of {moved.squared}, and "
+                                  f"the bound says {limit}")
+        if not np.array_equal(np.delete(first[0].index, sorted(owners), 0),
+                              np.delete(other[0].index, sorted(owners), 0)):
+            wrong = wrong or "records of other units were dealt anew"
+    findings.found("one record moves its own unit alone, within the bound", not wrong, wrong or (
+        f"{CHANGED} records replaced, each visited in {ROUNDS} rounds; {moved_at_all} visits "
+        f"differed, by at most {most} of {limit} (squared); nothing else is given records"))
+
+
+def told_to_a_unit(method: Method) -> np.ndarray:
+    """Returns what a round tells a unit in secret: that it counts; noise bits of a client are 0.
+
+    Args:
+        method: The method, built.
+    """
+    inputs = method.mechanism.private_inputs(SeededBits(0), np.zeros(1, np.int32), 0)
+    return np.full(inputs.shape[2:], inputs.dtype != np.uint32, inputs.dtype)
+
+
+def neighbour(dataset: Dataset, record: int) -> Dataset:
+    """Returns the data set with the content and the label of one record replaced.
+
+    Args:
+        dataset: The data set.
+        record: The record.
+    """
+    x, y = np.array(dataset.x_train), np.array(dataset.y_train)
+    x[record] = (255 if x.dtype == np.uint8 else 1) - x[record]
+    y[record] = (y[record] + 1) % dataset.spec.classes
+    return dataclasses.replace(dataset, x_train=x, y_train=y)
+
+
+def _dealt(dataset: Dataset, config: Any, method: Method, key: bytes
+           ) -> tuple[Partition, Private[Records]]:
+    """The records of each unit, dealt as the run deals them."""
+    partition = protection.dealt(method, config, dataset, key)
+    sealed = sealing.seal(dataset.x_train, dataset.y_train, dataset.spec)
+    return partition, sealing.deal(sealed, partition)
+
+
+def _records(dataset: Dataset) -> list[Word]:
+    """Some images of the training part, in the forms in which a file could hold them."""
+    if not isinstance(dataset.spec, ImageSpec) or not len(dataset.y_train):
+        return []
+    chosen = {secrets.randbelow(len(dataset.y_train)) for _ in range(SEARCHED)}
+    words: list[Word] = []
+    for image in (np.ravel(dataset.x_train[i]) for i in sorted(chosen)):
+        if len(np.unique(image)) > 8:  # an image of one colour may be anything
+            words += [("a record", image.tobytes()),
+                      ("a record", (image / np.float32(255)).astype("<f4").tobytes())]
+    return words
+
+
+def _subjects(dataset: Dataset, place: str) -> list[Word]:
+    """Names of some subjects, from the file itself."""
+    path = Path(place.partition(":")[2])
+    if dataset.subjects is None or not path.is_file():
+        return []
+    with contextlib.suppress(OSError, csv.Error, UnicodeDecodeError), \
+            path.open(newline="", encoding="utf-8-sig") as file:
+        names = {(row.get(dataset.subjects.column) or "").strip() for row in csv.DictReader(file)}
+        long = sorted(name for name in names if len(name) >= LONG_ENOUGH)
+        return [("the name of a subject", name.encode()) for name in long[:10 * SEARCHED]]
+    return []

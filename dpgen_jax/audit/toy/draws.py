@@ -1,0 +1,119 @@
+"""Noise and secret draws as a run uses them: fresh bits for each number, and laws as charged."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+from scipy.stats import chi2
+
+from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.aggregation.bits import OsBits, SeededBits
+from dpgen_jax.aggregation.local import LocalMechanism
+from dpgen_jax.aggregation.noise import RoundedGaussian
+from dpgen_jax.aggregation.sampling import FixedSizeSampling, PoissonSampling
+from dpgen_jax.aggregation.schedule import FullParticipation
+from dpgen_jax.aggregation.topk_sign import TopKSign
+from dpgen_jax.audit.findings import ALARM
+from dpgen_jax.audit.planting import replaced
+from dpgen_jax.audit.toy import adversary
+from dpgen_jax.run import loop
+
+ROUNDS = 400
+"""rounds whose samples are looked at"""
+
+
+class NoBits(SeededBits):
+    """Bits of 0, of which every noise makes 0."""
+
+    def draw(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Returns zeros."""
+        return np.zeros(shape, np.uint32)
+
+
+def fresh(devices: int = 1) -> str:
+    """Looks at the noise of a run that is resumed: what it released, less what it would have.
+
+    Args:
+        devices: How many devices the units lie on.
+
+    Returns:
+        Where noise is used twice or has another spread; empty where it is fresh.
+    """
+    where = adversary.layout(2 if devices == 1 else 1, devices)
+    method, data = adversary.build(), adversary.neighbours()[0]
+    half = adversary.STEPS // 2
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "ledger")
+        state, _ = adversary.train(path, method, data, where, bits=OsBits(), steps=half,
+                                   steps_per_call=3)
+        with Ledger.open(path) as ledger, replaced(loop, "compile_block", adversary.block):
+            job = loop.Job(method, where, ledger, OsBits(), 3)
+            state = loop.train(job, adversary.placed(data, where), state, adversary.STEPS)
+        seen = np.asarray(state.public.seen)
+        previous = seen.copy()
+        previous[-1] = 0  # which the first query reads, when nothing is there yet
+        silent, _ = adversary.train(Path(folder, "silent"), method, data, where, planted=previous,
+                                    bits=NoBits(0))
+    rows = (seen - np.asarray(silent.public.seen)).reshape(-1, adversary.SHAPE[1])
+    if again := len(rows) - len(np.unique(rows, axis=0)):
+        return f"{again} of {len(rows)} rows have the noise of another"
+    spread, slack = rows.std() / adversary.SIGMA, 6 / math.sqrt(2 * rows.size)
+    return "" if abs(spread - 1) < slack else (
+        f"noise has {spread:.3g} of the standard deviation that is charged, of {rows.size} numbers")
+
+
+def fresh_on_devices() -> str:
+    """Returns what `fresh` finds on two devices."""
+    return fresh(2)
+
+
+def of_clients() -> str:
+    """Looks at the noise bits of clients that add noise themselves.
+
+    Returns:
+        Where two of them have the same; empty where they are fresh.
+    """
+    local = LocalMechanism(
+        bound=TopKSign(adversary.TOP_K, adversary.ROWS), noise=RoundedGaussian(adversary.SIGMA),
+        schedule=FullParticipation(), n_units=adversary.UNITS, shape=adversary.SHAPE,
+        decode=lambda noised, n: noised.astype(jnp.float32))
+    bits = local.private_inputs(OsBits(), np.zeros(3, np.int32), 0)
+    rows = bits.reshape(-1, bits.shape[-2] * bits.shape[-1])
+    again = len(rows) - len(np.unique(rows, axis=0))
+    return f"{again} of {len(rows)} rows of noise bits are another's" if again else ""
+
+
+def secret() -> str:
+    """Looks at the samples of schedules that draw units in secret.
+
+    Returns:
+        Where they can be foretold, or do not have the law that is charged; empty where they do.
+    """
+    return _poisson(PoissonSampling(60, 12)) or _fixed(FixedSizeSampling(40, 8))
+
+
+def _poisson(schedule: PoissonSampling) -> str:
+    """The sizes of Poisson samples: each is binomial."""
+    drawn, again = (schedule.participation(OsBits(), schedule.units, 0, ROUNDS) for _ in "ab")
+    if np.array_equal(drawn, again):
+        return "PoissonSampling draws the same units for the same rounds: anybody can foretell them"
+    sizes = (drawn >= 0).sum(0)
+    rate = schedule.rate
+    variance = schedule.units * rate * (1 - rate)
+    spread = float(((sizes - schedule.units * rate)**2).sum() / variance)
+    low, high = (float(chi2.isf(p, ROUNDS)) for p in (1 - ALARM / 4, ALARM / 4))
+    return "" if 0.8 * low < spread < 1.2 * high else (
+        f"sizes of Poisson samples have {spread / ROUNDS:.3g} of their variance")
+
+
+def _fixed(schedule: FixedSizeSampling) -> str:
+    """Samples of fixed size: each has it, and others are drawn each time."""
+    drawn, again = (schedule.participation(OsBits(), schedule.units, 0, ROUNDS) for _ in "ab")
+    if np.array_equal(drawn, again):
+        return ("FixedSizeSampling draws the same units for the same rounds: anybody can foretell "
+                "them")
+    return "" if (drawn.sum(0) == schedule.sampled).all() else "samples have another size"

@@ -1,0 +1,82 @@
+"""A run folder that is written by the library's own parts, without a training, and its audit."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+
+from dpgen_jax.accountant.smooth_sensitivity import Sanitiser
+from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.audit.findings import Findings, Verdict
+from dpgen_jax.audit.folder import releases, spending
+from dpgen_jax.audit.folder.reading import opened
+from dpgen_jax.audit.toy import adversary
+from dpgen_jax.core.config import Budget, Runtime, to_json
+from dpgen_jax.core.types import Private
+from dpgen_jax.methods import gpate
+from dpgen_jax.private import records, votes
+from dpgen_jax.run import folder, metrics, resume, side_releases
+
+STEPS, TEACHERS = 4, 40
+CONFIG = gpate.Config(teachers=TEACHERS, batch=2, projection=3, bins=4, sigma=20.0,
+                      sigma_ratio=2.0, threshold=0.5, steps=STEPS,
+                      sanitiser=Sanitiser(8.0, 0.025, 10.0, 12.0, 3.0))
+BUDGET = Budget(100.0, 1e-5, class_epsilon=0.5)
+
+
+def written(root: Path) -> None:
+    """Writes the folder of a run of Confident-GNMax whose votes are drawn at random.
+
+    The order of what is written is that of a run: class counts, then for each round the charge, the
+    votes, the settlement and the row of metrics.
+
+    Args:
+        root: The folder, which must not exist.
+    """
+    public = to_json({
+        "method": "gpate", "preset": None, "dataset": "toy", "records": 12,
+        "spec": adversary.SPEC, "config": CONFIG, "budget": BUDGET, "runtime": Runtime(),
+        "seed": None, "data_notes": (), "not_covered": (), "simulated": ""})
+    files = folder.create(root, public)
+    sealed = records.seal(*adversary.neighbours()[0], adversary.SPEC)
+    resume.identity(files, sealed, lambda key: adversary.dealt(), False, None)
+    mechanism, rng = gpate.mechanism(CONFIG, adversary.SPEC), np.random.default_rng(0)
+    with resume.ledger(files, mechanism, public, False) as ledger, \
+            metrics.MetricsWriter(files.metrics) as rows:
+        side_releases.class_counts(files, ledger, sealed, adversary.SPEC, BUDGET.class_epsilon,
+                                   OsBits(), lambda line: None)
+        for step in range(STEPS):
+            charged = mechanism.pending_charge(ledger.spent(), ledger.steps_charged, 1)
+            ticket = ledger.reserve(charged, 1)
+            shape = (1, CONFIG.batch, CONFIG.projection)
+            counts = rng.multinomial(TEACHERS, rng.dirichlet(np.full(CONFIG.bins, 0.05), shape))
+            answered = (counts.max(-1) > TEACHERS / 2).astype(np.int32)
+            sums = jnp.asarray(counts.reshape(1, *mechanism.shape), jnp.int32)
+            votes.append(files.votes, Private(sums), answered)
+            ledger.settle(ticket, mechanism.actual_charge(answered, charged), 1)
+            rows.write({"step": step + 1, "epsilon": ledger.epsilon(),
+                        "charged": ledger.steps_charged})
+
+
+def audited() -> str:
+    """Writes the folder, and audits what it spent.
+
+    Returns:
+        What the audit found to fail; empty where all holds.
+    """
+    found = Findings(lambda line: None)
+    with tempfile.TemporaryDirectory() as place:
+        root = Path(place, "run")
+        written(root)
+        run = opened(root)
+        spending.chained(run, found)
+        spending.of_this_run(run, found)
+        spending.as_the_mechanism_says(run, found)
+        releases.against_releases(run, found)
+        spending.side_releases(run, found)
+    return "; ".join(f"{finding.check}: {finding.detail}" for finding in found.made
+                     if finding.verdict == Verdict.FAILS)
+

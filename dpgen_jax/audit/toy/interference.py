@@ -1,0 +1,90 @@
+"""Non-interference of the toy: one record changes one unit, and one message.
+
+The public side hears of it through what is released alone. All is compared bit for bit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from dpgen_jax.audit.toy import adversary
+from dpgen_jax.core.types import Private
+from dpgen_jax.private import interference
+from dpgen_jax.run import loop
+
+
+def separation() -> str:
+    """Follows two neighbouring runs on one transcript.
+
+    Returns:
+        What differs beside what was released and the state of one unit; empty where nothing does.
+    """
+    method, where = adversary.build(), adversary.layout()
+    planted = np.zeros((adversary.STEPS, *adversary.SHAPE), np.float32)
+    with tempfile.TemporaryDirectory() as folder:
+        states, ledgers = zip(*(
+            adversary.train(Path(folder, name), method, data, where, planted=planted)
+            for name, data in zip("ab", adversary.neighbours(), strict=True)), strict=True)
+    one, other = (dataclasses.replace(jax.device_get(state.public), seen=0) for state in states)
+    if ledgers[0].steps_charged != ledgers[1].steps_charged:
+        return (f"{ledgers[0].steps_charged} rounds were made with one record, and "
+                f"{ledgers[1].steps_charged} with the other")
+    if not interference.same(one, other):
+        return "the public state differs beside what was released"
+    before, after = (state.units for state in states)
+    assert before is not None and after is not None
+    moved = interference.differing(before, after, adversary.UNITS)
+    return "" if moved == {adversary.owner()} else (
+        f"units {sorted(moved)} moved, and unit {adversary.owner()} has the record")
+
+
+def messages(devices: int = 1, chunk: int = 2) -> str:
+    """Looks at what each unit adds to the sum, counted alone, on two neighbouring data sets.
+
+    Args:
+        devices: How many devices the units lie on.
+        chunk: Units in one batched product.
+
+    Returns:
+        What is wrong; empty where one unit's message moves, no message is longer than the bound
+        says, and together they are the sum.
+    """
+    method, where = adversary.build(), adversary.layout(chunk, devices)
+    compiled = loop.compile_block(method, where)
+    bits = np.zeros((adversary.STEPS, *adversary.SHAPE, 3), np.uint32)
+    pair = [adversary.placed(data, where) for data in adversary.neighbours()]
+
+    def total(records: Private[Any], only: int | None) -> np.ndarray:
+        state = adversary.start(where)
+        units = state.units
+        if units is not None and only is not None:
+            units = interference.alone(units, only, where)
+        public = adversary.call(compiled, state, records, where, bits, 0, 1, units)[0]
+        return np.asarray(public.seen[0], np.int64)
+
+    added = np.array([[total(records, unit) for unit in range(adversary.UNITS)]
+                     for records in pair])
+    moved = set(np.flatnonzero((added[0] != added[1]).any((1, 2))).tolist())
+    bound = method.mechanism.bound
+    if moved != {adversary.owner()}:
+        return f"the messages of units {sorted(moved)} moved, and one unit has the record"
+    longest = int((added**2).sum((2, 3)).max())
+    if longest > bound.squared_norm:
+        return f"a unit adds a squared norm of {longest}; its bound is {bound.squared_norm}"
+    silent = np.flatnonzero(~added[0].any((1, 2)))
+    if len(silent):
+        return f"units {silent.tolist()} are never counted"
+    together = total(pair[0], None)
+    return "" if np.array_equal(together, added[0].sum(0)) else (
+        "the sum over all units is not the sum of their messages")
+
+
+def messages_on_devices() -> str:
+    """Returns what `messages` finds on two devices, a unit at a time."""
+    return messages(devices=2, chunk=1)

@@ -1,0 +1,126 @@
+"""Non-interference: what the change of one record does to units and to their messages.
+
+Each unit is visited as the library visits it, on two sets of records. What is opened here is for
+the data holder, who changes a record on purpose.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpgen_jax.core.types import Array, Method, Private, PyTree, Records, unseal
+from dpgen_jax.private import teachers
+from dpgen_jax.private.layout import Layout
+from dpgen_jax.private.teachers import Units
+
+Visit: TypeAlias = Callable[[Array, Records, Array], tuple[Units, Array]]
+"""From the number of a unit, its records and its private input to the unit after all rounds, and
+its messages, int32 [S, B, D]."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Moved:
+    """The effect of a change of records on one unit.
+
+    Attributes:
+        unit: Its number.
+        state: Whether any bit of what it keeps differs.
+        squared: The squared L2 distance of its messages, in integers; the largest of all rounds.
+    """
+
+    unit: int
+    state: bool
+    squared: int
+
+
+def visitor(method: Method, query: PyTree, rounds: int = 1) -> Visit:
+    """Compiles the visits of one unit, from its initial state on.
+
+    Args:
+        method: The method, built.
+        query: The query of every round.
+        rounds: How often it is visited.
+    """
+    mechanism = method.mechanism
+
+    @jax.jit
+    def visit(number: Array, records: Records, private_input: Array) -> tuple[Units, Array]:
+        unit = teachers.one_unit(method, jax.random.key(2), number)
+        messages = []
+        for step in range(rounds):
+            unit, votes = teachers.query_unit(method, unit, records, query, jnp.int32(step),
+                                              private_input)
+            messages.append(mechanism.added(jnp.zeros(mechanism.shape, jnp.int32), votes[None]))
+        return unit, jnp.stack(messages)
+
+    return visit
+
+
+def moved(visit: Visit, records: Private[Records], other: Private[Records], units: Iterable[int],
+          private_input: np.ndarray) -> tuple[Moved, ...]:
+    """Visits units on two sets of records.
+
+    Args:
+        visit: As `visitor` returns it.
+        records: Sealed x [U, m, ...], y int32 [U, m], dealt.
+        other: Other records, dealt alike.
+        units: The numbers of the units that are visited.
+        private_input: What a round tells a unit in secret.
+
+    Returns:
+        One for each unit. They tell of the records: for the data holder.
+    """
+    found = []
+    for unit in units:
+        (before, said), (after, now) = (
+            _visited(visit, sealed, unit, private_input) for sealed in (records, other))
+        apart = (said.astype(np.int64) - now) ** 2
+        found.append(Moved(unit, not same(before, after), int(apart.sum((1, 2)).max())))
+    return tuple(found)
+
+
+def _visited(visit: Visit, records: Private[Records], unit: int, private_input: np.ndarray
+             ) -> tuple[Units, np.ndarray]:
+    """One unit after its visits, and its messages."""
+    dealt = jax.tree.map(lambda array: array[unit], unseal(records))
+    seen: tuple[Units, np.ndarray] = jax.device_get(
+        visit(jnp.int32(unit), dealt, jnp.asarray(private_input)))
+    return seen
+
+
+def differing(one: Private[Units], other: Private[Units], n_units: int) -> set[int]:
+    """Returns the units of which any bit that they keep differs, on one device.
+
+    Args:
+        one: Sealed units, leaves [U, ...].
+        other: Likewise.
+        n_units: U; units behind them are padding.
+    """
+    leaves = [jax.tree.leaves(jax.device_get(unseal(units))) for units in (one, other)]
+    return {unit for a, b in zip(*leaves, strict=True) for unit in range(n_units)
+            if a[unit].tobytes() != b[unit].tobytes()}
+
+
+def alone(units: Private[Units], only: int, layout: Layout) -> Private[Units]:
+    """Returns the units, of which one counts, and the others say nothing.
+
+    Args:
+        units: Sealed units.
+        only: The number of the one.
+        layout: How they lie on devices.
+    """
+    opened = unseal(units)
+    numbers = np.where(np.arange(layout.padded) == only, only, layout.n_units).astype(np.int32)
+    return Private(dataclasses.replace(opened, id=jax.device_put(numbers, layout.by_unit)))
+
+
+def same(one: PyTree, other: PyTree) -> bool:
+    """Whether two pytrees of arrays are equal, bit for bit."""
+    return all(np.asarray(a).tobytes() == np.asarray(b).tobytes()
+               for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True))

@@ -1,0 +1,57 @@
+"""How a data set is read: its place and flags, with what was added to them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from dpgen_jax import presets
+from dpgen_jax.core import cli
+from dpgen_jax.core.config import Budget
+from dpgen_jax.core.types import Spec
+from dpgen_jax.presets import choice
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """How a data set is read.
+
+    Attributes:
+        place: KIND or KIND:PLACE.
+        words: The flags, with what was added to them.
+        remarks: Lines on what was added.
+        bought: What was bought, as `Dataset.bought` holds it.
+    """
+
+    place: str
+    words: list[str]
+    remarks: tuple[str, ...] = ()
+    bought: tuple[dict[str, Any], ...] = ()
+
+
+def budget_for(reading: Reading, method: str, args: Any, spec: Spec, n: int) -> Budget:
+    """Returns the budget of a run whose data are not typed yet.
+
+    Where the flags do not say, it is that of the preset that will serve the data.
+
+    Args:
+        reading: The reading.
+        method: The method that will be trained.
+        args: The flags of `train`, parsed.
+        spec: A schema of the kind that the data will have.
+        n: The public number of all records.
+
+    Returns:
+        The budget, without class counts.
+
+    Raises:
+        UserError: No preset of the method is for such data.
+    """
+    epsilon, delta = args.epsilon, args.delta
+    if cli.peek(reading.words, "--preset") is None:
+        stated = epsilon if cli.peek(reading.words, "--epsilon") is not None else None
+        tuned = args.config != presets.get(method, args.preset)[1].config
+        preset = choice.preset_for(method, choice.Facts("", spec, n), stated, tuned).preset
+        epsilon = preset.epsilon if stated is None else stated
+        delta = delta if cli.peek(reading.words, "--delta") is not None else preset.delta
+    return Budget(epsilon, delta)

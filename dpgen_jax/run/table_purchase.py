@@ -1,0 +1,182 @@
+"""A schema that nobody declared, bought under differential privacy: kinds, nulls, bounds, names.
+
+The header of the table is public. All counts come from one `Survey`, and all that follows is
+computed from its noisy counts: once it is charged, no message and no error depends on a record.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from dpgen_jax.accountant.events import Events, to_json
+from dpgen_jax.aggregation.bits import BitSource
+from dpgen_jax.aggregation.survey import KINDS, NAMES, Survey
+from dpgen_jax.core.types import Private, UserError
+from dpgen_jax.data import forms, readings
+from dpgen_jax.data.draft_columns import MAX_CATEGORIES, ordered
+from dpgen_jax.data.parsing import Cells
+from dpgen_jax.data.readings import READINGS, Reading
+from dpgen_jax.data.schema_columns import NULLS
+from dpgen_jax.data.schema_label import MAX_CLASSES
+from dpgen_jax.run import table_columns
+from dpgen_jax.run.schema_purchase import OTHER
+
+CLEAR = 3.0
+"""A count that is so many standard deviations of its noise above 0 is taken for one."""
+NULLABLE = 2.0
+"""Likewise, of nulls: a flag too many does less harm than one too few."""
+COVERED = 0.5
+"""The share of the rows of a label that its classes must have, if its values are numbers."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """The columns whose entries are to be bought.
+
+    Attributes:
+        columns: The names of the columns that are not declared.
+        label: The name of the label; None: rows without classes.
+        declared: The document of a schema that declares the other columns.
+    """
+
+    columns: tuple[str, ...]
+    label: str | None
+    declared: dict[str, Any]
+
+    @property
+    def queries(self) -> int:
+        """The queries of values: one a column, and one more of a label, which may be a number."""
+        return len(self.columns) + (self.label in self.columns)
+
+
+@dataclasses.dataclass(frozen=True)
+class Typed:
+    """A column after the first answer.
+
+    Attributes:
+        name: Its name.
+        reading: How its cells are read.
+        present: The noisy number of cells that are read so.
+        nullable: Whether it is taken to hold nulls, or cells of another kind.
+    """
+
+    name: str
+    reading: Reading
+    present: float
+    nullable: bool
+
+
+def buy(cells: Cells, wanted: Wanted, survey: Survey, spent: Events, bits: BitSource
+        ) -> dict[str, Any]:
+    """Buys the entries of a schema.
+
+    Args:
+        cells: The table.
+        wanted: What is to be bought.
+        survey: The queries, which are charged already.
+        spent: All purchases that the ledger charges; those of a draw that was lost are among them.
+        bits: The source of the noise.
+
+    Returns:
+        The document of the schema.
+
+    Guarantee:
+        That of `Survey`: a cell decides its reading and its bin by itself, and all else here
+        follows from released counts.
+
+    Raises:
+        UserError: Fewer than two classes of the label came out; that is spent nevertheless.
+    """
+    codes = np.stack([readings.codes(cells.columns[name]) for name in wanted.columns], 1)
+    counts = survey.kind_counts(Private(codes), len(READINGS), bits)
+    typed = [_typed(name, row, survey.kinds.sigma)
+             for name, row in zip(wanted.columns, counts, strict=True)]
+    numbers = {column.name: table_columns.bins(column.reading, cells.columns[column.name])
+               for column in typed if table_columns.has_bins(column.reading)}
+    texts = {column.name: Private([None if text in NULLS else text
+                                   for text in cells.columns[column.name]])
+             for column in typed if column.reading == readings.TEXT or column.name == wanted.label}
+    binned, names = survey.value_counts(numbers, texts, bits)
+    made = {}
+    label = wanted.label
+    for column in typed:
+        if column.name == label:
+            is_number = column.reading.family == "number" and (
+                len(names[label]) > MAX_CATEGORIES
+                or sum(names[label].values()) < COVERED * column.present)
+            label = None if is_number else label
+        made[column.name] = _entries(column, label, binned, names, survey)
+    columns = {name: made.get(name, wanted.declared.get("columns", {}).get(name))
+               for name in cells.columns}
+    document = dict(wanted.declared) | {"columns": columns}
+    if label is not None:
+        document = {"label": label} | document
+    elif wanted.label is not None:
+        document["targets"] = list(dict.fromkeys([*document.get("targets", []), wanted.label]))
+    if cells.dialect.entries:
+        document = {"file": cells.dialect.entries} | document
+    return document | {"bought": [*document.get("bought", []), *_rows(made, spent)]}
+
+
+def _typed(name: str, counts: np.ndarray, sigma: float) -> Typed:
+    """The reading of a column, from the noisy counts of its readings."""
+    families = {family: [place for place, reading in enumerate(READINGS)
+                         if reading.family == family] for family in readings.FAMILIES}
+    totals = {family: float(counts[places].sum()) / math.sqrt(len(places))
+              for family, places in families.items() if family != READINGS[0].family}
+    best = max(totals, key=lambda family: totals[family])
+    if totals[best] < CLEAR * sigma:
+        best = READINGS[-1].family
+    places = families[best]
+    # Whole numbers are numbers too, and 3/4 is a day and a month either way round: the later
+    # reading of a family is right if it is needed at all, and texts of the earlier fit it too.
+    needed = [place for place in places if counts[place] >= CLEAR * sigma]
+    reading = READINGS[needed[-1] if needed else places[0]]
+    odd = counts[0] if best == READINGS[-1].family else counts[0] + counts[-1]
+    noise = sigma * (1 if best == READINGS[-1].family else math.sqrt(2))
+    return Typed(name, reading, float(counts[places].sum()), bool(odd >= NULLABLE * noise))
+
+
+def _entries(column: Typed, label: str | None, binned: dict[str, np.ndarray],
+             names: dict[str, dict[str, int]], survey: Survey) -> dict[str, Any]:
+    """The entries of a column."""
+    if column.name == label:
+        counts = names[column.name]
+        classes = ordered(sorted(counts, key=lambda text: -counts[text])[:MAX_CLASSES])
+        if len(classes) < 2:
+            raise UserError(f"{len(classes)} classes of the label {label} are so frequent that "
+                            "their names stand out of the noise, and 2 are needed; declare it in "
+                            "--schema FILE (what was bought is spent)")
+        return {"kind": "categorical", "categories": classes, "odd": "null"}
+    nullable = {"nullable": "true" if column.nullable else "false"}
+    if column.reading == readings.TEXT or column.name not in binned:
+        if column.reading != readings.TEXT:  # booleans and times need no query
+            made = dict(column.reading.entries)
+            value = made["categories"][0] if "categories" in made else forms.texts(
+                dataclasses.replace(column.reading.column, kind="continuous"), np.zeros(1))[0]
+            return made | nullable | {"odd": "null" if column.nullable else value}
+        found = [text for text in names.get(column.name, ()) if text != OTHER]
+        return {"kind": "categorical", "categories": [*ordered(found), OTHER], "other": OTHER,
+                **nullable, "odd": "null" if column.nullable else OTHER}
+    bounds = table_columns.bounded(column.reading, binned[column.name], survey.values.sigma,
+                                   column.present)
+    if bounds is None:  # no value is in enough rows: the column cannot be learned
+        return {"kind": "categorical", "categories": [OTHER], "other": OTHER, **nullable,
+                "odd": "null" if column.nullable else OTHER}
+    entries, middle = bounds
+    return entries | nullable | {"odd": "null" if column.nullable else middle}
+
+
+def _rows(made: dict[str, dict[str, Any]], spent: Events) -> list[dict[str, Any]]:
+    """The purchases, as a schema lists them: each with the entries that it is of."""
+    kinds = [f"{name}.{entry}" for name, entries in made.items() for entry in ("kind", "nullable")
+             if entry in entries]
+    names = [f"{name}.categories" for name, entries in made.items() if "categories" in entries]
+    values = [*(f"{name}.bounds" for name, entries in made.items() if "min" in entries), *names]
+    of = {KINDS: kinds, NAMES: names}
+    return [{"entry": of.get(event.mechanism, values) or kinds, **row}
+            for event, count in spent for row in to_json(((event, count),))]

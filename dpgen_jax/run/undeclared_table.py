@@ -1,0 +1,193 @@
+"""A CSV file without a schema, or with one that declares a part of its columns.
+
+What is missing is bought under differential privacy, or, where the user accepts that or nothing is
+promised, read from the records. What came of it lies in the run folder as schema.yaml.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+from dpgen_jax import presets
+from dpgen_jax.accountant import calibrate
+from dpgen_jax.accountant.events import Events
+from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.reading import content_of
+from dpgen_jax.core.terms import Relation
+from dpgen_jax.core.types import Private, UserError
+from dpgen_jax.data import schema, schema_draft, tables
+from dpgen_jax.data.base import listed, locate, safe_name
+from dpgen_jax.data.dialect import Dialect, declared, of_header
+from dpgen_jax.data.parsing import Cells
+from dpgen_jax.run import early, folder, table_price, table_purchase, typed
+from dpgen_jax.run.folder import RunFolder, refuse_used
+from dpgen_jax.run.reading import Reading, budget_for
+
+REMARK = """\
+The schema of {source}. The columns that say so were bought under differential privacy from all
+{rows:,} rows of that file, at epsilon {alone:.3g} by itself (delta {delta:g}); the others were
+declared. It may be published, edited, and passed as --schema.
+For records of other people, of whom none was in that file, delete the block `bought`: then it
+costs nothing."""
+READ = """\
+The schema of {source}, which was READ FROM ITS RECORDS by --accept-uncovered, or
+by a run that promises nothing: no epsilon covers it."""
+
+
+def table(reading: Reading, method: str, args: Any) -> Reading:
+    """Declares what the flags do not say of a CSV file.
+
+    Args:
+        reading: The reading.
+        method: The method that will be trained.
+        args: The flags of `train`, parsed.
+
+    Returns:
+        The reading, with the flag of a whole schema.
+
+    Raises:
+        UserError: The header does not fit the flags, or the purchase would tell nothing; said
+            before anything is spent.
+    """
+    path = locate(reading.place.partition(":")[2])
+    document = schema.document(args.data.schema) if _is_file(args.data.schema) else None
+    if args.data.schema and document is None:
+        return _with_declared(reading, args)
+    partial = document if isinstance(document, dict) else {}
+    columns: Any = partial.get("columns")
+    columns = columns if isinstance(columns, dict) else {}
+    dialect = declared(partial["file"]) if "file" in partial else of_header(path)
+    names = tables.header(path, dialect)
+    missing = tuple(name for name in names if name not in columns and name != args.data.unit)
+    if document is not None and (not missing or not columns):
+        return _with_declared(reading, args)  # `schema.read` says what is wrong with it
+    for name in columns:
+        if name not in names:
+            raise UserError(f"{path}: column {name} is declared and missing{nearest(name, names)}; "
+                            f"the header has: {listed(names)}")
+    label = _label(args.data.label, partial.get("label"), names, path)
+    if not set(names) - {label, args.data.unit}:
+        raise UserError(f"{path}: the label is the only column; there is nothing else to learn")
+    answer = _answer(reading, method, args, path, dialect,
+                     table_purchase.Wanted(missing, label, partial))
+    words = typed.merged(typed.without(reading.words, ("--label",)), answer.flags)
+    return dataclasses.replace(reading, words=words, remarks=(*reading.remarks, answer.line))
+
+
+def _is_file(text: str | None) -> bool:
+    return text is not None and not (text in schema.NAMES and not Path(text).is_file())
+
+
+def _with_declared(reading: Reading, args: Any) -> Reading:
+    """A reading by a schema that declares every column."""
+    line = f"every column is declared by --schema {args.data.schema}, which costs nothing but " \
+        "what it lists as bought"
+    answer = early.stored(args.out if args.resume else None)
+    return dataclasses.replace(reading, remarks=(
+        *reading.remarks, line if answer is None else answer.line))
+
+
+def _label(stated: str | None, of_schema: Any, names: list[str], path: Path) -> str | None:
+    """The label, by the flag or the schema, which must be a column."""
+    if stated is not None and of_schema not in (None, stated):
+        raise UserError(f"--label {stated}: the schema has the label {of_schema}; drop one of them")
+    label = of_schema if stated is None else stated
+    if label is not None and label not in names:
+        raise UserError(f"--label {label}: {path} has no such column{nearest(str(label), names)}; "
+                        f"its header has: {listed(names)}")
+    return label
+
+
+def _answer(reading: Reading, method: str, args: Any, path: Path, dialect: Dialect,
+            wanted: table_purchase.Wanted) -> early.Answer:
+    """Buys what is missing, or reads it from the records, or finds what was bought before."""
+    root = args.out or folder.default_root(method, safe_name(path.name.partition(".")[0]))
+    if args.out and not (args.resume and RunFolder(root).waiting):
+        refuse_used(root)
+    promised = math.isfinite(args.epsilon) and args.seed is None and not args.accept_uncovered
+    cells = tables.read(path, dialect=dialect)
+    if not cells.rows:
+        raise UserError(f"{path}: no rows; at least 1 is needed")
+    if args.dry_run:
+        raise UserError(f"--dry-run {'buys' if promised else 'writes'} nothing, and the schema of "
+                        f"{len(wanted.columns)} columns would be {'bought' if promised else 'read'}"
+                        "; declare them in --schema FILE")
+    budget = budget_for(reading, method, args, presets.numbers(1), len(cells.rows))
+    flags = (f"--schema={(root / 'schema.yaml').absolute()}", f"--out={root}",
+             f"--epsilon={budget.epsilon}", f"--delta={budget.delta}")
+    relation = str(getattr(args.config, "relation", Relation.REPLACE_ONE))
+    purchase = early.Purchase(
+        root, method, f"csv:{path.resolve()}", relation, budget, (), Private(content_of(path)),
+        args.total_epsilon,
+        typed.kept(method, typed.merged(reading.words, flags[2:])))
+    if promised:
+        return _bought(purchase, args, path, cells, wanted, flags)
+    return early.answered(purchase, args.resume,
+                          lambda _: _read(cells, wanted, path, args.data.unit, flags))
+
+
+def _bought(purchase: early.Purchase, args: Any, path: Path, cells: Cells,
+            wanted: table_purchase.Wanted, flags: tuple[str, ...]) -> early.Answer:
+    """Buys what is missing, after all checks that need none of it."""
+    if args.config.protects_clients or args.data.unit is not None:
+        raise UserError(f"{path}: {listed(wanted.columns)} are not declared, and they are bought "
+                        "at the level of single rows, which does not cover all rows of a unit or "
+                        "a client; declare them in --schema FILE (nothing was spent)")
+    n, budget = len(cells.rows), purchase.budget
+    calibrate.check_budget(budget.epsilon, budget.delta, n)
+    survey = table_price.survey(len(wanted.columns), wanted.queries, n, budget.epsilon,
+                                budget.delta, args.schema_share)
+    table_price.refuse_useless(survey, n, budget.epsilon)
+    alone = table_price.alone(survey, budget.delta)
+    remark = REMARK.format(source=path.name, rows=n, alone=alone, delta=budget.delta)
+
+    def draw(spent: Events) -> early.Answer:
+        document = table_purchase.buy(cells, wanted, survey, spent, OsBits())
+        schema.parse(document, "schema.yaml")
+        text = schema_draft.render(document, path.name, remark)
+        return early.Answer(
+            flags, _said(document, wanted, purchase, args.schema_share, alone),
+            files={"schema.yaml": text.encode()})
+
+    return early.answered(dataclasses.replace(purchase, events=survey.events()), args.resume, draw)
+
+
+def _read(cells: Cells, wanted: table_purchase.Wanted, path: Path, unit: str | None,
+          flags: tuple[str, ...]) -> early.Answer:
+    """The schema that is read from the records."""
+    cells = dataclasses.replace(cells, columns={
+        name: texts for name, texts in cells.columns.items() if name != unit})
+    document = schema_draft.draft(cells, wanted.label, wanted.declared.get("columns"))
+    text = schema_draft.render(document, path.name, READ.format(source=path.name))
+    line = (f"the schema of {listed(wanted.columns)} is READ FROM THE RECORDS, which no epsilon "
+            "covers; --schema declares it, and without --accept-uncovered it is bought")
+    return early.Answer(flags, line, files={"schema.yaml": text.encode()})
+
+
+def _said(document: dict[str, Any], wanted: table_purchase.Wanted, purchase: early.Purchase,
+          share: float, alone: float) -> str:
+    """The line on a purchase: what it cost, and what it came to, all of it released."""
+    columns = {name: document["columns"][name] for name in wanted.columns}
+    empty = [name for name, entries in columns.items()
+             if entries.get("categories") == [table_purchase.OTHER]]
+    lost = (f"; of {listed(empty)} nothing stands out of the noise, and synthetic cells will hold "
+            f"`{table_purchase.OTHER}`: declare {'it' if len(empty) == 1 else 'them'}"
+            if empty else "")
+    label = document.get("label")
+    if label is not None:
+        labelled = f"the label is {label}"
+        if label in columns:
+            labelled += f" with classes {listed(columns[label]['categories'])}"
+    elif wanted.label is not None:
+        labelled = f"{wanted.label} is a number with many values, so it is no label but a target"
+    else:
+        labelled = "without a label, as --label names none"
+    budget = purchase.budget
+    return (f"the schema of {len(columns)} columns that nobody declared is bought for {share:.3g} "
+            f"of epsilon: Gaussian training has what epsilon {(1 - share) * budget.epsilon:.3g} "
+            f"would give (by itself the purchase is epsilon {alone:.3g} at delta "
+            f"{budget.delta:g}); {labelled}{lost}; see {purchase.root / 'schema.yaml'}")

@@ -1,0 +1,62 @@
+"""Killed between a purchase and the training, a run remembers what was spent and what it bought."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import runs
+from test_newcomer import QUICK
+from test_table_purchase import HEADER, ROWS
+
+from dpgen_jax import evaluate, train
+from dpgen_jax.accountant import journal_entry
+from dpgen_jax.run import table_purchase
+from dpgen_jax.run.folder import read_json
+
+KILLED = """
+import os, signal, sys
+from dpgen_jax import train
+from dpgen_jax.run import early
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if sys.argv[1] == "before the answer":
+    early._kept = die
+train.choose(sys.argv[2], sys.argv[3:])
+die()
+"""
+
+
+@pytest.mark.parametrize(("moment", "count"), [
+    pytest.param("before the answer", 2, marks=pytest.mark.slow),
+    pytest.param("behind it", 1, marks=pytest.mark.long)])
+def test_killed_between_purchase_and_training_it_is_remembered(tmp_path, monkeypatch, capsys,
+                                                               moment, count):
+    """From the command to its release: charges of both draws, and a schema that is kept."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DPGEN_STATE", str(tmp_path / "state"))
+    (tmp_path / "loans.csv").write_text("\n".join([HEADER, *ROWS, ""]))
+    (tmp_path / "killed.py").write_text(KILLED)
+    words = ["dpmerf", "--dataset=loans.csv", "--label=default", "--epsilon=10", *QUICK]
+    ended = subprocess.run([sys.executable, "killed.py", moment, *words, "--out=run"], check=False,
+                           env=runs.environment(), capture_output=True, text=True)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    (remembered,) = (tmp_path / "state/runs").iterdir()
+    assert journal_entry.read_run(remembered).spent > 3
+    train.command(["--resume", "run"])
+    first = capsys.readouterr()
+    assert "bought for 0.1 of epsilon" in first.out and "before: " not in first.err
+    statement = read_json(tmp_path / "run/release/privacy.json")
+    assert [event["count"] for event in statement["events"]
+            if event["mechanism"].startswith("survey")] == [count] * 3
+    assert statement["guarantee"] == "(epsilon, delta) replace-one" and statement["epsilon"] == 10
+    assert sum("bought under differential privacy" in note for note in statement["data_notes"]) == 4
+    monkeypatch.setattr(table_purchase, "buy", lambda *args: pytest.fail("bought again"))
+    train.command(["--resume", "run"])
+    assert read_json(tmp_path / "run/release/privacy.json") == statement
+    assert (tmp_path / "run").rename(tmp_path / "moved")
+    assert f"--schema={tmp_path / 'moved/schema.yaml'}" in evaluate._with_data_set(
+        Path("moved"), ["moved"])

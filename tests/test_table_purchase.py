@@ -1,0 +1,267 @@
+"""A CSV that declares nothing: what is bought, what that costs, and what no record can do to it."""
+
+import datetime
+
+import numpy as np
+import pytest
+
+from dpgen_jax import train
+from dpgen_jax.accountant import events, gaussian
+from dpgen_jax.accountant import ledger as books
+from dpgen_jax.aggregation import survey
+from dpgen_jax.aggregation.survey import Survey
+from dpgen_jax.core.types import EMPTY, UserError
+from dpgen_jax.data import forms, schema, tables, transform
+from dpgen_jax.data.dialect import of_header
+from dpgen_jax.run import early, table_purchase
+from dpgen_jax.run.folder import read_json
+
+HEADER = "id,amount,age,born,noon,seen,ok,city,empty,one,code,default"
+N = 500
+
+
+def line(i, rng):
+    day = datetime.date(1970, 1, 1) + datetime.timedelta(days=int(rng.integers(0, 9000)))
+    cells = [f"u{i}", f"{rng.lognormal(5, 1):.2f}", rng.integers(18, 90), day.strftime("%d/%m/%Y"),
+             f"{rng.integers(24):02d}:{rng.integers(60):02d}", f"{day} 10:11:12",
+             ("True", "False")[rng.integers(2)],
+             "" if rng.random() < 0.3 else ("Bonn", "Köln")[rng.integers(2)], "", 7,
+             0 if rng.random() < 0.4 else rng.integers(100, 1000), int(rng.random() < 0.3)]
+    return ",".join(map(str, cells))
+
+
+def rows_of(n=N, seed=0):
+    rng = np.random.default_rng(seed)
+    return [line(i, rng) for i in range(n)]
+
+
+ROWS = rows_of()
+HOSTILE = ["", ",,,", '"a\nb",1e308,-1e308,99/99/9999,25:00,x,TRUE,"x,y",\u202e,inf,1e999,2',
+           "\x00,nan,NaN,31/02/2000,?,?,?,?,?,?,?,?", "9" * 400 + ",1_0,0x1,1e5,1,1,1,1,1,1,1,yes",
+           "u1,-5,17.5,2001-01-01,10:00 AM,01.01.2000 10:00,oui,Bonn,full,8,-3,\u00e9"]
+
+
+@pytest.fixture
+def bare(tmp_path, monkeypatch):
+    """Writes a table and trains as far as its choice; returns that."""
+    monkeypatch.chdir(tmp_path)
+
+    def inner(*flags, rows=ROWS, header=HEADER, encoding="utf-8", out="run"):
+        (tmp_path / "loans.csv").write_bytes(
+            "\n".join([header, *rows, ""]).encode(encoding, "surrogateescape"))
+        return train.choose("dpmerf", ["--dataset=loans.csv", "--epsilon=10", "--test-fraction=0",
+                                       f"--out={out}", *flags])
+    return inner
+
+
+@pytest.fixture
+def muted(monkeypatch):
+    """All noisy counts are exact, and kept: [kinds, numbers, names] of each purchase."""
+    seen = []
+    monkeypatch.setattr(survey, "_noise", lambda noise, draws, bits: np.zeros(draws, np.int64))
+    monkeypatch.setattr(Survey, "threshold", 1)
+
+    def noted(real):
+        def inner(self, *args):
+            seen.append(real(self, *args))
+            return seen[-1]
+        return inner
+
+    for name in ("kind_counts", "value_counts"):
+        monkeypatch.setattr(Survey, name, noted(getattr(Survey, name)))
+    return seen
+
+
+def padded(row):
+    """A hostile row with as many cells as the header has."""
+    cells = row.split(",") if '"' not in row else None
+    if cells is None:
+        return row
+    wanted = HEADER.count(",") + 1
+    return ",".join([*cells, *[""] * wanted][:wanted])
+
+
+@pytest.mark.slow
+def test_a_hostile_row_moves_counts_as_declared_and_raises_nothing(bare, muted):
+    """Files that differ in one row, through the command: its ledger, reading and training data."""
+    one, columns = bare("--label=default", out="before"), HEADER.count(",") + 1
+    charged = {event.mechanism: event for event, _ in events.from_json(
+        [{k: v for k, v in row.items() if k != "entry"} for row in one.dataset.bought])}
+    for i, row in enumerate(HOSTILE):
+        changed = bare("--label=default", rows=[*ROWS[:7], padded(row), *ROWS[8:]], out=f"{i}")
+        (kinds, (numbers, names)), (kinds2, (numbers2, names2)) = muted[:2], muted[-2:]
+        assert np.abs(kinds - kinds2).sum(1).max() <= 2
+        assert ((kinds - kinds2) ** 2).sum() <= charged["survey kinds"].squared_sensitivity
+        total = sum(int(((numbers[c] - numbers2[c]) ** 2).sum()) for c in numbers)
+        for column in names:
+            texts = names[column].keys() | names2[column].keys()
+            moved = [abs(names[column].get(t, 0) - names2[column].get(t, 0)) for t in texts]
+            assert sum(moved) <= 2
+            total += sum(x * x for x in moved)
+        assert 0 < total <= charged["survey values"].squared_sensitivity == 2 * (columns + 1)
+        data = changed.dataset
+        assert data.count == N and np.isfinite(data.x_train).all() and not data.uncovered
+        assert (data.x_train[data.y_train == EMPTY] == 0).all()
+
+
+def test_a_planted_fault_is_caught(bare, muted, monkeypatch):
+    """A row that decides how others are read moves more than is declared: of cp1252, say."""
+    monkeypatch.setattr(tables, "header", lambda path, dialect: HEADER.split(","))
+    from dpgen_jax.data import dialect
+    from dpgen_jax.run import undeclared_table
+
+    def moved(how):
+        monkeypatch.setattr(undeclared_table, "of_header", how)
+        muted.clear()
+        for out, row in (("a", ROWS[7]), ("b", ROWS[7].replace(",7,", ",\udce9,"))):
+            bare("--label=default", rows=[*ROWS[:7], row, *ROWS[8:]], out=f"{out}{how.__name__}")
+        one, other = muted[1][1]["city"], muted[3][1]["city"]
+        return sum(abs(one.get(t, 0) - other.get(t, 0)) for t in one.keys() | other.keys())
+
+    def by_all_rows(path):
+        return dialect.detected(path.read_bytes())
+
+    assert moved(of_header) <= 2 < moved(by_all_rows)
+
+
+def test_every_kind_comes_back(bare, muted):
+    """Kinds, nulls, bounds and names, and all cells by the schema that was bought."""
+    chosen = bare("--label=default")
+    bought = schema.read("run/schema.yaml")
+    columns = {column.name: column for column in bought.spec.all_columns}
+    forms_of = {name: (column.kind, column.written, column.format, column.nullable)
+                for name, column in columns.items()}
+    assert forms_of == {
+        "id": ("categorical", "plain", "", False), "amount": ("continuous", "plain", "", False),
+        "age": ("integer", "plain", "", False), "born": ("integer", "date", "%d/%m/%Y", False),
+        "noon": ("continuous", "time", "%H:%M", False),
+        "seen": ("continuous", "datetime", "%Y-%m-%d %H:%M:%S", False),
+        "ok": ("categorical", "boolean", "", False), "city": ("categorical", "plain", "", True),
+        "empty": ("categorical", "plain", "", True), "one": ("integer", "plain", "", False),
+        "code": ("integer", "plain", "", False), "default": ("categorical", "plain", "", False)}
+    assert columns["city"].categories == ("Bonn", "Köln", "other")
+    assert (columns["code"].special, columns["default"].categories) == ((0.0,), ("0", "1"))
+    assert 16 <= columns["age"].low <= 18 and 89 <= columns["age"].high <= 127
+    data, cells = chosen.dataset, [row.split(",") for row in ROWS]
+    codes = transform.decode(data.spec, data.x_train)
+    for place, column in enumerate(data.spec.columns):
+        texts = forms.texts(column, codes[:, place])
+        before = [row[HEADER.split(",").index(column.name)] for row in cells]
+        if column.written == "datetime":  # seconds of many years are no float32
+            before, texts = ([text[:13] for text in side] for side in (before, texts))
+        same = [a == b or (forms.number(a) is not None and np.isclose(float(a), float(b), 2e-3))
+                for a, b in zip(before, texts, strict=True)]
+        assert np.mean(same) > 0.94, column.name
+    assert np.mean([str(y) == row[-1] for y, row in zip(data.y_train, cells, strict=True)]) == 1
+
+
+def test_the_purchase_costs_its_share_and_is_charged_first(bare):
+    chosen = bare("--label=default", "--delta=1e-6")
+    assert chosen.remarks[0] == "loans.csv is read as csv:loans.csv"
+    assert chosen.remarks[1].startswith("the schema of 12 columns that nobody declared is bought "
+                                        "for 0.1 of epsilon: Gaussian training has what epsilon 9")
+    account = books.account(books.read("run/ledger.jsonl"))
+    assert not account.meaning and len(account.spent()) == 3
+    rows = [{k: v for k, v in row.items() if k != "entry"} for row in chosen.dataset.bought]
+    assert events.from_json(rows) == account.spent()
+    alone, whole = account.epsilon(), gaussian.epsilon((*account.spent(), (_training(9), 1)), 1e-6)
+    assert f"epsilon {alone:.3g} at delta" in chosen.remarks[1] and 3 < alone < 4.5
+    assert 9.8 < whole <= 10 and "run/schema.yaml" in chosen.words[-4] + chosen.words[-1] + str(
+        chosen.words)
+
+
+def _training(epsilon):
+    """A Gaussian release that spends this epsilon at what names leave of delta."""
+    low, high = 0.01, 100.0
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        event = events.GaussianEvent(middle, 1)
+        low, high = (middle, high) if gaussian.epsilon(((event, 1),), 0.9e-6) > epsilon else (
+            low, middle)
+    return events.GaussianEvent(high, 1)
+
+
+@pytest.mark.parametrize(("flags", "message"), [
+    (["--label=defaulted"], r"--label defaulted: .*no such column, did you mean 'default'.*amount"),
+    (["--label=default", "--dry-run"], "--dry-run buys nothing, and the schema of 12 columns"),
+    (["--label=default", "--epsilon=0.1"], "share can be told of each; declare them.*nothing was"),
+    (["--label=default", "--unit=id", "--rows-per-unit=2"], "level of single rows.*nothing was"),
+    (["--label=default", "--schema-share=1"], "it is a part of epsilon"),
+    (["--label=default", "--delta=0.1"], "no protection for 500 records")])
+def test_what_cannot_be_bought_is_said_before_anything_is_spent(bare, tmp_path, flags, message):
+    with pytest.raises(UserError, match=message):
+        bare(*flags)
+    assert not (tmp_path / "run").exists()
+
+
+def test_few_rows_and_very_many_columns_are_to_be_declared(bare, tmp_path):
+    wide = ",".join(f"c{i}" for i in range(11_000))
+    for rows, header in ((ROWS[:20], HEADER), ([",".join("1" * 11_000)] * 60, wide)):
+        with pytest.raises(UserError, match="columns are not declared.*nothing was spent"):
+            bare(rows=rows, header=header)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_schema_of_some_columns_buys_the_rest(bare, tmp_path):
+    (tmp_path / "some.yaml").write_text(
+        "label: default\ncolumns:\n  default: {kind: categorical, categories: ['0', '1']}\n"
+        "  age: {kind: integer, min: 0, max: 120}\n  id: {kind: identifier, pattern: 'u####'}\n")
+    chosen = bare("--schema=some.yaml")
+    spec = chosen.dataset.spec
+    assert (spec.label.categories, spec.identifiers[0].name) == (("0", "1"), "id")
+    assert next(c for c in spec.columns if c.name == "age").high == 120
+    assert "schema of 9 columns" in chosen.remarks[1] and chosen.dataset.bought[0][
+        "squared_sensitivity"] == 18
+    full = bare("--schema=run/schema.yaml", out="full")
+    assert full.dataset.bought == chosen.dataset.bought
+    assert "every column is declared by --schema" in full.remarks[1]
+    with pytest.raises(UserError, match="--label age: .* has the label default"):
+        bare("--schema=run/schema.yaml", "--label=age", out="other")
+
+
+def test_a_label_of_many_numbers_is_a_target_and_none_is_said(bare, muted):
+    chosen = bare("--label=amount")
+    assert "amount is a number with many values" in chosen.remarks[1]
+    assert not chosen.dataset.spec.labelled and chosen.dataset.spec.targets == ("amount",)
+    assert "without a label, as --label names none" in bare(out="b").remarks[1]
+
+
+def test_what_is_accepted_is_read_and_stamped(bare):
+    rows = [f"u,{row.split(',', 1)[1]}".replace(",,7,", ",x,7,") for row in ROWS]
+    words = ["--label=default", "--accept-uncovered"]
+    with pytest.raises(UserError, match="column empty holds no values; remove it from the file"):
+        bare(*words, rows=[row.replace(",x,7,", ",,7,") for row in rows])
+    chosen = bare(*words, rows=rows)
+    assert chosen.dataset.uncovered and not chosen.dataset.bought
+    assert "READ FROM THE RECORDS" in chosen.remarks[1]
+    assert not early.Path("run/ledger.jsonl").exists()
+
+
+def test_texts_that_are_all_different_say_nothing(bare):
+    rows = [f"{i}-{row}" for i, row in enumerate(ROWS)]
+    assert "of id, empty nothing stands out" in bare("--label=default", rows=rows).remarks[1]
+
+
+def stopped(*_):
+    raise KeyboardInterrupt
+
+
+def test_draws_that_were_lost_stay_charged(bare, tmp_path, monkeypatch):
+    """Stopped between charge and answer: a new draw is charged anew, and then never again."""
+    words = ["--label=default"]
+    with monkeypatch.context() as lost:
+        lost.setattr(early, "_kept", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            bare(*words)
+    typed = read_json(tmp_path / "run/config.json")["typed"]
+    assert typed[0] == "dpmerf" and "--epsilon=10.0" in typed
+    with pytest.raises(UserError, match="holds a run; go on with it: .*--resume"):
+        bare(*words)
+    with pytest.raises(UserError, match="was started with budget"):
+        bare(*words, "--resume", "--epsilon=4")
+    words += ["--resume", f"--delta={read_json(tmp_path / 'run/config.json')['budget']['delta']}"]
+    bought = bare(*words).dataset.bought
+    assert [row["count"] for row in bought] == [2, 2, 2]
+    monkeypatch.setattr(table_purchase, "buy", lambda *args: pytest.fail("bought again"))
+    assert bare(*words).dataset.bought == bought
+    assert len(books.read(tmp_path / "run/ledger.jsonl")) == 4
