@@ -204,7 +204,7 @@ def test_what_is_drawn_beyond_a_moved_image():
         return gaussian_images.sample(sizes, model, jax.random.key(0), jnp.arange(8) % 2, SPEC, 0.5)
 
     with_frame, without = (np.asarray(jax.jit(least, static_argnums=0)(g)) for g in (0.0, 0.5))
-    assert with_frame.min() < 0.5 and without.min() == 1
+    assert with_frame.min() < 0.5 and without.min() > 0.999
 
 
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
