@@ -18,7 +18,7 @@ from typing import Any
 
 import jinja2
 
-from benchmarks import results_tables
+from benchmarks import audits, results_tables
 from benchmarks.papers import page as papers
 from benchmarks.results_tables import ROOT, load, pm_of, results
 from benchmarks.sweep import jobs
@@ -28,7 +28,8 @@ from benchmarks.tables import page as comparison
 # Each template, and the way from its folder to the root.
 TEMPLATES = {"docs/results.md.jinja": "..", "docs/papers.md.jinja": "..",
              "docs/tables.md.jinja": "..",
-             "docs/explanation/claimed-and-proven.md.jinja": "../.."}
+             "docs/explanation/claimed-and-proven.md.jinja": "../..",
+             "docs/explanation/certified.md.jinja": "../.."}
 README = ROOT / "README.md"
 BEGIN, END = "<!-- written by python -m benchmarks.results_page -->", "<!-- end -->"
 SHOWN_IN_README = ("mixture", "dpgan", "dpmerf", "dpcgan", "datalens", "gswgan", "dpac",
@@ -138,7 +139,7 @@ def figures(up: str) -> dict[str, Any]:
         "mlp": gradients["mlp-128"], "opacus": gradients["opacus"],
         "aggregation": results("aggregation"),
         "pate": results("pate_accounting")["composition"][-1], "papers": papers,
-        "comparison": comparison,
+        "comparison": comparison, "audits": audits,
         **results_tables.TABLES}
 
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 import tyro
 
 from dpgen_jax import methods, presets, schema
-from dpgen_jax.core import cli
+from dpgen_jax.core import cli, hosts
 from dpgen_jax.core.config import Budget, MonitorOptions, Runtime
 from dpgen_jax.core.console import program, tell
 from dpgen_jax.core.data_options import DataOptions
+from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.hosts import Hosts
 from dpgen_jax.presets import choice
 from dpgen_jax.presets import help as short_help
 from dpgen_jax.run import typed, undeclared, undeclared_table
@@ -63,6 +65,7 @@ class Train(Generic[Config]):
     data: Annotated[DataOptions, cli.FLAT] = DataOptions()
     monitor: Annotated[MonitorOptions, cli.FLAT] = MonitorOptions()
     runtime: Annotated[Runtime, cli.FLAT] = Runtime()
+    meeting: Annotated[Hosts, cli.FLAT] = Hosts()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,6 +145,33 @@ def command(argv: list[str]) -> int | None:
     if not (method or cli.peek(words, "--dataset")):
         method, _ = choice.DEMONSTRATION
     cli.use_all_cores()
+    hosts.start(meeting(words))
+    with hosts.alive():
+        return trained(method, words)
+
+
+def meeting(words: list[str]) -> Hosts:
+    """Returns where the processes of the run meet, which is read before all other flags."""
+    numbers = [cli.peek(words, flag) for flag in ("--processes", "--process-id")]
+    try:
+        return Hosts(cli.peek(words, "--coordinator"),
+                           *(None if text is None else int(text) for text in numbers))
+    except ValueError as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError("--processes and --process-id are whole numbers") from error
+
+
+def trained(method: str, words: list[str]) -> int | None:
+    """Trains as the flags say; returns the exit code.
+
+    Args:
+        method: The name of the method; empty where the user named none.
+        words: The flags.
+
+    Raises:
+        UserError: As `lifecycle.run`.
+    """
     chosen = choose(method, words)
     from dpgen_jax.run import lifecycle, protection
     from dpgen_jax.run.progress import OUT_OF_TIME, Notices
@@ -157,9 +187,11 @@ def command(argv: list[str]) -> int | None:
         chosen.remarks)
     notices = Notices()
     if args.dry_run:
-        for line in lifecycle.rehearse(request, dataset, notices=notices):
+        for line in lifecycle.rehearse(request, dataset, notices=notices) if hosts.leads() else ():
             tell(line)
         return None
+    if not hosts.leads():
+        return lifecycle.follow(request, dataset)
     lifecycle.run(request, dataset, notices=notices)
     if notices.failures:
         return cli.INCOMPLETE

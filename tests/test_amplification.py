@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import loops
 import numpy as np
 import pytest
-from scipy import stats
 
 from dpgen_jax.accountant.events import SampledGaussianEvent
 from dpgen_jax.accountant.ledger import Ledger
@@ -25,6 +24,7 @@ from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.aggregation.sampling import FixedSizeSampling
 from dpgen_jax.aggregation.schedule import RoundRobin
 from dpgen_jax.aggregation.topk_sign import TopKSign
+from dpgen_jax.audit import statistics
 from dpgen_jax.core.types import Method, Private, Records
 from dpgen_jax.private import teachers
 from dpgen_jax.run import loop
@@ -121,20 +121,8 @@ def scores(method: Method, steps: int, vote: int, seed: int) -> np.ndarray:
 
 
 def certified(zeros: np.ndarray, ones: np.ndarray) -> float:
-    """Lower bound on epsilon at DELTA, at confidence 1 - ALPHA: log((power - delta) / size) of a
-    test `score > t` (both by Clopper and Pearson; t from one half of the runs, judged on the
-    other)."""
-    half = len(zeros) // 2
-
-    def bound(zeros, ones, t):
-        size = stats.beta.ppf(1 - ALPHA / 2, (zeros > t).sum() + 1, max((zeros <= t).sum(), 1e-9))
-        hits = (ones > t).sum()
-        power = stats.beta.ppf(ALPHA / 2, hits, len(ones) - hits + 1) if hits else 0
-        return math.log((power - DELTA) / size) if power > DELTA else -math.inf
-
-    candidates = np.quantile(zeros[:half], np.linspace(0.5, 1, 201))
-    best = max(candidates, key=lambda t: bound(zeros[:half], ones[:half], t))
-    return bound(zeros[half:], ones[half:], best)
+    """Lower bound on epsilon at DELTA, at confidence 1 - ALPHA."""
+    return float(statistics.certified_epsilon(zeros, ones, DELTA, ALPHA))
 
 
 @functools.cache

@@ -17,6 +17,7 @@ import small_datalens
 
 from dpgen_jax import methods, presets
 from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.audit import pairs
 from dpgen_jax.core.types import EMPTY, Records
 from dpgen_jax.nets.critic import CriticNet
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
@@ -179,12 +180,6 @@ def test_a_unit_that_has_nothing_but_empty_slots_adds_nothing(name):
         assert np.asarray(visitor(name)(1, own)[1]).any(), "nothing is ever said"
 
 
-def opposites(shape):
-    """The worst pair of a mixture's first round: opposite vectors, and other shades."""
-    pair = jnp.zeros((2, *shape)).at[0, 0, 1].set(1.0).at[1, 0, 1].set(-1.0)
-    return pair.at[0, 0, -1].set(1.0).at[1, 0, -2].set(1.0)
-
-
 def check_bound(name, project):
     """Opposite messages, as large as can be, move the sum by what is declared, and no more."""
     method, _, query = built(name)
@@ -192,18 +187,10 @@ def check_bound(name, project):
     shape = jax.eval_shape(
         lambda: method.answer(jax.random.key(0), method.init_unit(jax.random.key(0)),
                               Records(own.x[0], own.y[0]), query)).shape
-    worst = 1e3 * jax.random.rademacher(jax.random.key(4), shape, jnp.float32)
-    pair = cells_apart(method.mechanism.bound) if name in TABLES_ONLY else (worst, -worst)
-    pair = opposites(shape) if name == "mixture" else pair
+    pair = pairs.opposites(method.mechanism.bound, jax.random.key(4), shape)
     a, b = (np.asarray(project(jax.random.key(5), m), np.int64) for m in pair)
     declared = method.mechanism.bound.squared_sensitivity()
     assert 0.8 * declared < np.sum((a - b) ** 2) <= declared
-
-
-def cells_apart(bound):
-    """Votes of equal weight for cells that are all different, in two messages."""
-    weight = np.full(bound.votes, int((bound.limit / bound.votes)**0.5))
-    return [jnp.float32([*(2 * np.arange(bound.votes) + i), *weight])[None] for i in (0, 1)]
 
 
 @pytest.mark.parametrize("name", PRIVATE)

@@ -38,6 +38,7 @@ MAY_IMPORT = {
                     "core.terms"},
     "private/": {"private", "core.types", "core.terms", "core.checks", "core.reading",
                  "core.subjects",
+                 "core.hosts",  # which tells other processes what comes, and no record
                  "accountant.pate", "accountant.pate_laplace", "accountant.topagg"},
     "aggregation/": {"aggregation", "core.types", "core.terms", "accountant.events",
                      "accountant.rounding", "accountant.smooth_sensitivity"},
@@ -158,6 +159,7 @@ PUBLIC = {"aggregation/mechanism.py:release",  # the door: bounded, summed, nois
           # what moved when an auditor changed a record, for the data holder
           "private/interference.py:_visited", "private/interference.py:differing",
           "private/packing.py:warmed",  # how far a warm-up has come is public
+          "private/packing.py:span",  # which units a block holds is public
           "private/records.py:count",  # n is public under replace-one
           "private/records.py:keyed",  # a keyed digest, kept in the journal
           "private/records.py:fingerprint"}  # a keyed digest, kept in private/

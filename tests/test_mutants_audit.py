@@ -11,10 +11,10 @@ import adversary
 import jax
 import numpy as np
 import pytest
-from scipy import stats
 
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.audit import statistics
 from dpgen_jax.audit.faults import FAULTS
 from dpgen_jax.run import loop
 
@@ -32,21 +32,6 @@ def charged(path, method) -> float:
 
     _, ledger = adversary.train(path, method, adversary.neighbours()[0], WHERE, block=idle)
     return math.sqrt(gaussian.mu_squared(ledger.spent()))
-
-
-def certified(zeros, ones, alpha: float = ALPHA) -> float:
-    """Lower bound on mu from scores on both data sets, at confidence 1 - alpha (both errors by
-    Clopper and Pearson, the threshold chosen on one half of the runs and judged on the other)."""
-    half = len(zeros) // 2
-    candidates = np.quantile(np.concatenate([zeros[:half], ones[:half]]), np.linspace(0, 1, 201))
-
-    def bound(zeros, ones, threshold):
-        errors = (zeros > threshold).sum(), (ones <= threshold).sum()
-        rates = [stats.beta.ppf(1 - alpha / 2, k + 1, max(len(zeros) - k, 1e-9)) for k in errors]
-        return -stats.norm.ppf(rates[0]) - stats.norm.ppf(rates[1])
-
-    best = max(candidates, key=lambda t: bound(zeros[:half], ones[:half], t))
-    return bound(zeros[half:], ones[half:], best)
 
 
 @functools.cache
@@ -83,7 +68,7 @@ def audit(method) -> float:
         seen = follow(data, None, bits)
         other, one = (follow(d, seen, np.zeros(shape, np.uint32)) for d in reversed(pair))
         scores.append(((one - other) * (seen - (one + other) / 2)).sum((1, 2, 3)))
-    return certified(*reversed(scores))
+    return float(statistics.certified_mu(*reversed(scores), ALPHA))
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from dpgen_jax.core.config import Budget
 from dpgen_jax.core.types import BudgetExceeded, UserError
 from dpgen_jax.methods import datalens
 from dpgen_jax.nets.adam import Adam
-from dpgen_jax.run import checkpoint, lifecycle, metrics, resume
+from dpgen_jax.run import checkpoint, lifecycle, metrics, resume, saved_state
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 DONE, STEPS = 3, runs.CONFIG.steps
@@ -92,8 +92,7 @@ def restored(root, step, where=None):
     """Public state and units of a checkpoint, opened."""
     config = dataclasses.replace(runs.CONFIG, sigma=30.0)
     method, where = datalens.build(config, small_datalens.SPEC), where or small_datalens.layout(4)
-    with books.Ledger.open(root / "ledger.jsonl") as book:
-        state = resume.restore(runs.files(root), method, where, book, step)
+    state = saved_state.restore(runs.files(root).checkpoints, method, where, step)
     assert state.step == step
     return (*small_datalens.opened(state, where), np.asarray(jax.random.key_data(state.key)))
 

@@ -122,9 +122,10 @@ def confident(mechanism: Any, seconds: float, found: Findings, name: str
     needed = mechanism.votes_needed
     test[:, :, 0], test[:, :, -1] = [[needed - 1], [needed]], [[1], [0]]
     plain: Any
-    for what, plain, sums in (("tests", lowered.tests(mechanism), test),
+    for what, plain, sums in (("one round at the preset's own noise", mechanism, test),
+                              ("tests", lowered.tests(mechanism), test),
                               ("answers", lowered.answers(mechanism), tie)):
-        scores = attacked(plain, sums.reshape(2, *mechanism.shape), seconds / 2)
+        scores = attacked(plain, sums.reshape(2, *mechanism.shape), seconds / 3)
         events = plain.events(1)
         judge(found, f"{name}: {what}", events, scores,
               f"sigma {plain.noise.sigma:.3g}, of the tests {plain.test_noise.sigma:.3g}, "
@@ -158,8 +159,9 @@ def _noise(mechanism: Any) -> str:
 
 def promised(events: Events) -> dict[str, list[float]]:
     """Returns the trade-off curve that events promise: the errors that no test goes below."""
-    pairs_ = [(gaussian.epsilon(events, delta), delta) for delta in np.logspace(-6, -0.3, 20)]
-    alphas = np.linspace(0, 1, 101)
+    deltas = np.concatenate([np.logspace(-6, -1, 11), np.linspace(0.15, 0.99, 29)])
+    pairs_ = [(gaussian.epsilon(events, float(delta)), delta) for delta in deltas]
+    alphas = np.concatenate([np.logspace(-4, -1, 40), np.linspace(0.1, 1, 46)[1:]])
     floor = np.zeros_like(alphas)
     for epsilon, delta in pairs_:
         if math.isfinite(epsilon):

@@ -92,7 +92,7 @@ def command(argv: list[str]) -> int | None:
     if not argv or argv[0] in ("-h", "--help"):
         print(__doc__.strip())
         print(f"\nflags of each: {program('audit')} METHOD --help")
-        return None
+        raise SystemExit(0)
     cli.use_all_cores()
     if any(word == "--faults" or word.startswith("--only") for word in argv):
         return _faults(argv)
@@ -118,7 +118,7 @@ def _method(method: str, argv: list[str]) -> int:
                         "to audit the mechanism")
     if not 0 < args.seconds < float("inf"):
         raise UserError(f"--seconds is {args.seconds}; give a number above 0")
-    log = _log(args.json)
+    out, log = _out(args.out, Path("audits") / f"{method}-{name}"), _log(args.json)
     if args.dataset is None:
         from dpgen_jax.audit import mechanism
 
@@ -129,7 +129,7 @@ def _method(method: str, argv: list[str]) -> int:
 
         report = training.of_method(method, preset, args.config, args.epsilon, args.delta,
                                     args.dataset, args.data, args.canaries, log)
-    return _finish(report, args.out or Path("audits") / f"{method}-{name}", args.json)
+    return _finish(report, out, args.json)
 
 
 def _folder(root: Path, argv: list[str]) -> int:
@@ -138,8 +138,9 @@ def _folder(root: Path, argv: list[str]) -> int:
     args = cli.parse(OfFolder, argv, program("audit", "RUN"),
                      "Checks whether everything that a run folder says of itself is so; with "
                      "--dataset also that one record moves one unit alone.")
+    out = _out(args.out, root / "audit")
     report = run_folder.of_folder(root, args.dataset, args.data, _log(args.json))
-    return _finish(report, args.out or root / "audit", args.json)
+    return _finish(report, out, args.json)
 
 
 def _faults(argv: list[str]) -> int:
@@ -147,8 +148,16 @@ def _faults(argv: list[str]) -> int:
 
     args = cli.parse(OfFaults, argv, program("audit"),
                      "Plants every fault of the catalogue, and says which attack caught it.")
+    out = _out(args.out, Path("audits") / "faults")
     report = faults.all_of(args.only, _log(args.json))
-    return _finish(report, args.out or Path("audits") / "faults", args.json)
+    return _finish(report, out, args.json)
+
+
+def _out(stated: Path | None, default: Path) -> Path:
+    """The folder of the files, which is looked at before minutes are spent."""
+    from dpgen_jax.audit import writing
+
+    return writing.require_folder(stated or default)
 
 
 def _log(as_json: bool) -> Log:

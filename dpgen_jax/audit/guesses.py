@@ -120,6 +120,8 @@ def judge(found: Findings, law: Law, coins: np.ndarray, ratio: np.ndarray, event
                     p > ALARM, "the noise of different entries is tested by the audit of the "
                     "mechanism", measure="mu", claimed=mu,
                     certified=max(0.0, 2 * float(ndtri(low))), confidence=1 - SHOWN)
+    tied = "" if mu is None else (
+        f"; of all {n} guesses together mu {one_run.certified_mu(n, n, v, SHOWN):.3g}")
     r = law.guessed(n, delta)
     likely = np.argsort(-np.abs(ratio), kind="stable")[:r]
     right = int(correct[likely].sum())
@@ -127,7 +129,7 @@ def judge(found: Findings, law: Law, coins: np.ndarray, ratio: np.ndarray, event
     shrink = one_run.of_pairs([pair for pair in curve if math.isfinite(pair[0])])
     found.found(f"{name}: epsilon of the training, whatever depends on whatever",
                 not one_run.rejected(shrink, n, r, right, ALARM),
-                f"{right} of the {r} most likely guesses are right",
+                f"{right} of the {r} most likely guesses are right{tied}",
                 measure=f"epsilon at delta {delta:g}", claimed=curve[-1][0],
                 certified=one_run.certified_epsilon(n, r, right, delta, SHOWN),
                 confidence=1 - SHOWN)

@@ -15,7 +15,7 @@ from dpgen_jax.accountant.events import Events, GaussianEvent
 from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
 from dpgen_jax.aggregation.laplace import MIN_SCALE, DiscreteLaplace
 from dpgen_jax.aggregation.mechanism import Mechanism
-from dpgen_jax.aggregation.noise import MIN_SIGMA, NoNoise, RoundedGaussian
+from dpgen_jax.aggregation.noise import MIN_SIGMA, NoNoise
 from dpgen_jax.aggregation.sampling import FixedSizeSampling, PoissonSampling
 from dpgen_jax.aggregation.schedule import FullParticipation
 
@@ -46,14 +46,20 @@ def single(mechanism: Any, mu: float = MU) -> Any:
     """
     sensitivity = math.sqrt(mechanism.bound.squared_sensitivity())
     if isinstance(mechanism.noise, DiscreteLaplace):
-        return with_noise(mechanism, DiscreteLaplace(max(sensitivity / LAPLACE_MU, MIN_SCALE)))
-    return with_noise(mechanism, RoundedGaussian(max(sensitivity / mu, MIN_SIGMA)))
+        scale = max(sensitivity / LAPLACE_MU, MIN_SCALE)
+        return with_noise(mechanism, dataclasses.replace(mechanism.noise, scale=scale))
+    return with_noise(mechanism, gaussian_noise(mechanism.noise, sensitivity / mu))
+
+
+def gaussian_noise(noise: Any, sigma: float) -> Any:
+    """Returns a Gaussian noise of the same type, faults of it included, with another sigma."""
+    return dataclasses.replace(noise, sigma=max(sigma, MIN_SIGMA))
 
 
 def tests(mechanism: ConfidentGNMax, mu: float = MU) -> ConfidentGNMax:
     """Returns Confident-GNMax whose tests alone have about this mu in a round."""
-    sigma = max(math.sqrt(mechanism.queries) / mu, MIN_SIGMA)
-    return dataclasses.replace(mechanism, test_noise=RoundedGaussian(sigma))
+    return dataclasses.replace(mechanism, test_noise=gaussian_noise(
+        mechanism.test_noise, math.sqrt(mechanism.queries) / mu))
 
 
 def answers(mechanism: ConfidentGNMax, mu: float = MU) -> ConfidentGNMax:
@@ -61,10 +67,10 @@ def answers(mechanism: ConfidentGNMax, mu: float = MU) -> ConfidentGNMax:
 
     The threshold is lowered where two bins with half of the votes each would not reach it.
     """
-    sigma = max(math.sqrt(2 * mechanism.queries) / mu, MIN_SIGMA)
     test_sigma = getattr(mechanism.test_noise, "sigma", 0.0)
     reached = (mechanism.n_units // 2 - 6 * test_sigma) / mechanism.n_units
-    return dataclasses.replace(mechanism, noise=RoundedGaussian(sigma),
+    noise = gaussian_noise(mechanism.noise, math.sqrt(2 * mechanism.queries) / mu)
+    return dataclasses.replace(mechanism, noise=noise,
                                threshold=max(min(mechanism.threshold, reached), 1e-9))
 
 
@@ -82,7 +88,7 @@ def drawn(mechanism: Any, mu: float = 2.5) -> Any:
     sensitivity = math.sqrt(bound.squared_sensitivity())
     schedule = type(mechanism.schedule)(UNITS, SAMPLED)
     return dataclasses.replace(
-        mechanism, noise=RoundedGaussian(max(sensitivity / mu, MIN_SIGMA)), schedule=schedule,
+        mechanism, noise=gaussian_noise(mechanism.noise, sensitivity / mu), schedule=schedule,
         n_units=UNITS, bound=bound, shape=(rows, columns))
 
 

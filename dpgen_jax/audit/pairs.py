@@ -111,13 +111,16 @@ def _(bound: CellVotes, key: Array, shape: tuple[int, int]) -> tuple[Array, Arra
 
 @opposites.register
 def _(bound: Moments, key: Array, shape: tuple[int, int]) -> tuple[Array, Array]:
-    """Vectors at right angles, in two blocks, and other shades."""
+    """Other shades, and vectors at right angles in two blocks, or opposite ones of one."""
     first = jax.random.randint(key, (), 0, bound.length)
     place = jnp.arange(bound.length)
-    vectors = [place == first, place == (first + bound.length // 2) % bound.length]
-    shades = [jnp.arange(bound.shades) == i for i in (0, bound.shades - 1)]
-    a, b = (jnp.concatenate([jnp.full(1, i * (bound.blocks - 1.0)), vectors[i] * 1.0,
-                             shades[i] * 1.0]).astype(jnp.float32)[None] for i in (0, 1))
+    one = 1.0 * (place == first)
+    other = 1.0 * (place == (first + bound.length // 2) % bound.length)
+    vectors = (one, other if bound.square_blocks else -one)
+    blocks = (0.0, bound.blocks - 1.0 if bound.square_blocks else 0.0)
+    shades = [1.0 * (jnp.arange(bound.shades) == i) for i in (0, bound.shades - 1)]
+    a, b = (jnp.concatenate([jnp.full(1, blocks[i]), vectors[i], shades[i]]).astype(
+        jnp.float32)[None] for i in (0, 1))
     return a, b
 
 

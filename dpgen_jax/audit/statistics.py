@@ -14,8 +14,9 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import beta
 
-CANDIDATES = 129
-"""thresholds that are tried"""
+TAIL = np.logspace(-4, -1.7, 20)
+LEVELS = np.concatenate([TAIL, np.linspace(0.03, 0.97, 81), 1 - TAIL])
+"""the quantiles of the scores that are tried as thresholds"""
 
 
 class Rates(NamedTuple):
@@ -60,10 +61,11 @@ def rates(zeros: np.ndarray, ones: np.ndarray, alpha: float,
     first = training_part(zeros.shape[-1])
     judged = zeros.shape[-1] - first
     pooled = np.concatenate([zeros[..., :first], ones[..., :first]], -1)
-    tried = np.moveaxis(np.quantile(pooled, np.linspace(0, 1, CANDIDATES), axis=-1), 0, -1)
+    tried = np.moveaxis(np.quantile(pooled, LEVELS, axis=-1), 0, -1)
 
     def pessimist(hits: np.ndarray) -> np.ndarray:
-        share = (hits + 0.5) / (first + 1)
+        # Of many thresholds in the tails some were lucky on the part that chooses.
+        share = np.minimum((hits + np.sqrt(hits + 1)) / first, 1)
         return np.minimum(share + 2 * np.sqrt(share * (1 - share) / judged) + 2 / judged, 1 - 1e-9)
 
     false_positives = (zeros[..., None, :first] > tried[..., None]).sum(-1)

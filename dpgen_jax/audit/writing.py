@@ -17,6 +17,22 @@ LAST = "audit.json"
 PICTURE = "audit.png"
 
 
+def require_folder(out: Path) -> Path:
+    """Returns a folder that an audit may be written into, before minutes are spent on it.
+
+    Args:
+        out: The folder, which need not exist.
+
+    Raises:
+        UserError: The folder lies in a release, which is shared, or is a file.
+    """
+    if out.exists() and not out.is_dir():
+        raise UserError(f"--out {out} is a file; name a folder")
+    if any((path / "generator.safetensors").exists() for path in (out, *out.resolve().parents)):
+        raise UserError(f"--out {out} lies in a release, which is shared; name another folder")
+    return out
+
+
 def write(report: Report, out: Path) -> Path:
     """Writes the files of a report into a folder.
 
@@ -28,13 +44,8 @@ def write(report: Report, out: Path) -> Path:
         The path of audit.json.
 
     Raises:
-        UserError: The folder lies in a release, which is shared, or is a file.
         OSError: It cannot be written.
     """
-    if out.exists() and not out.is_dir():
-        raise UserError(f"--out {out} is a file; name a folder")
-    if any((path / "generator.safetensors").exists() for path in (out, *out.resolve().parents)):
-        raise UserError(f"--out {out} lies in a release, which is shared; name another folder")
     picture = {PICTURE: curves_picture(report)} if report.curves else {}
     write_together(out, {**picture, LAST: json_bytes(to_json(report.record()))})
     return out / LAST

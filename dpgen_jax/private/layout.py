@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 import jax
+import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from dpgen_jax.core.types import PyTree, UserError
+from dpgen_jax.core.types import Array, PyTree, UserError
 
 AXIS = "units"
 """The name of the mesh axis that units lie along."""
@@ -64,6 +65,18 @@ class Layout:
         """The sharding of arrays whose leading axis is the unit axis."""
         return NamedSharding(self.mesh, PartitionSpec(AXIS))
 
+    @property
+    def local(self) -> tuple[int, ...]:
+        """The places in `devices` of those that this process drives, next to each other."""
+        return tuple(place for place, device in enumerate(self.devices)
+                     if device.process_index == jax.process_index())
+
+    @property
+    def local_units(self) -> tuple[int, int]:
+        """The first unit of this process's devices, and the one behind the last; with padding."""
+        per_device = self.padded // len(self.devices)
+        return self.local[0] * per_device, (self.local[-1] + 1) * per_device
+
     def fold(self, tree: PyTree) -> PyTree:
         """Returns a tree of [U, ...] leaves in the form that the per-device function takes.
 
@@ -83,3 +96,52 @@ class Layout:
     def replicated(self) -> NamedSharding:
         """The sharding of arrays that every device has as a whole."""
         return NamedSharding(self.mesh, PartitionSpec())
+
+
+def padded_rows(array: np.ndarray, layout: Layout) -> np.ndarray:
+    """Returns an array [R, ...] of the rows of units, padded with zeros.
+
+    Args:
+        array: On the host.
+        layout: How units lie on devices.
+    """
+    padding = [(0, layout.padded // layout.n_cohorts - len(array))] + [(0, 0)] * (array.ndim - 1)
+    return np.pad(array, padding)
+
+
+def spread(array: np.ndarray, layout: Layout) -> Array:
+    """Puts an array [k devices, ...] on the devices, as the per-device function takes it.
+
+    Args:
+        array: On the host.
+        layout: How units lie on devices.
+    """
+    if layout.parallel == "pmap":
+        per = len(array) // len(layout.devices)  # no -1: an array may be empty
+        array = array.reshape(len(layout.devices), per, *array.shape[1:])
+    return put(array, layout.by_unit)
+
+
+def put(array: np.ndarray, sharding: NamedSharding, first: int = 0,
+        rows: int | None = None) -> Array:
+    """Puts an array on the devices of all processes, each of which gives what its own have.
+
+    `device_put` would send the values of each process to all others, to compare them.
+
+    Args:
+        array: On the host: at least this process's rows of the whole.
+        sharding: How the whole lies.
+        first: The first of these rows.
+        rows: All rows of the whole; by default those of `array`.
+    """
+    if sharding.is_fully_addressable:
+        return jax.device_put(array, sharding)
+    shape = (len(array) if rows is None else rows, *array.shape[1:]) if array.ndim else ()
+
+    def part(index: tuple[slice, ...] | None) -> np.ndarray:
+        if not index:
+            return array
+        start, stop, _ = index[0].indices(shape[0])
+        return array[start - first:stop - first]
+
+    return jax.make_array_from_callback(shape, sharding, part)

@@ -7,6 +7,7 @@ devices, chunks or padding.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from typing import TypeVar
 
@@ -14,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpgen_jax.core import hosts
 from dpgen_jax.core.types import Method, Private, unseal
 from dpgen_jax.private.teachers import Layout, Units, one_unit, unit_bytes
 
@@ -32,7 +34,9 @@ def block_size(method: Method) -> int:
 
 
 def blocks(units: Private[T], layout: Layout, size: int) -> Iterator[Private[T]]:
-    """Yields the real units, `size` at a time, as host arrays with a leading unit axis.
+    """Yields the real units of this process, `size` at a time, as host arrays [units, ...].
+
+    Blocks end at multiples of `size`, and where the units of this process end.
 
     Args:
         units: Sealed units, or one sealed array of all units, on their devices.
@@ -48,9 +52,20 @@ def blocks(units: Private[T], layout: Layout, size: int) -> Iterator[Private[T]]
                 pieces.append(np.asarray(rows[low:high]))
         return np.concatenate(pieces)
 
-    for first in range(0, layout.n_units, size):
-        last = min(first + size, layout.n_units)
+    start, stop = layout.local_units
+    for at in range(start // size * size, min(stop, layout.n_units), size):
+        first, last = max(at, start), min(at + size, stop, layout.n_units)
         yield Private(jax.tree.map(lambda a, f=first, t=last: take(a, f, t), unseal(units)))
+
+
+def span(block: Private[Units]) -> tuple[int, int]:
+    """Returns the first unit of a block, and the one behind its last, which are public.
+
+    Args:
+        block: Sealed units, on the host.
+    """
+    ids = unseal(block).id
+    return int(ids[0]), int(ids[-1]) + 1
 
 
 def assemble(parts: Iterator[Private[Units]], method: Method, layout: Layout) -> Private[Units]:
@@ -59,7 +74,7 @@ def assemble(parts: Iterator[Private[Units]], method: Method, layout: Layout) ->
     Blocks are written in place as they come.
 
     Args:
-        parts: Blocks, in the order of unit ids.
+        parts: Blocks that hold all units of this process, in any order.
         method: The method whose units they are.
         layout: How units shall lie on devices.
     """
@@ -67,22 +82,19 @@ def assemble(parts: Iterator[Private[Units]], method: Method, layout: Layout) ->
     per = _per_device(layout)
     zeros = jax.jit(lambda: jax.tree.map(lambda a: jnp.zeros((per, *a.shape), a.dtype), unit))
     per_device = []
-    for device in layout.devices:
+    places = [(place * per, layout.devices[place]) for place in layout.local]
+    for _, device in places:
         with jax.default_device(device):
             per_device.append(jax.device_put(zeros(), device))  # and it stays there
-    first = 0
     for part in parts:
-        rows = unseal(part)
-        last = first + len(rows.id)
-        for d, at in enumerate(range(0, layout.padded, per)):
+        rows, (first, last) = unseal(part), span(part)
+        for d, (at, device) in enumerate(places):
             low, high = max(first, at), min(last, at + per)
             if low < high:
                 piece = jax.tree.map(lambda a, f=low - first, t=high - first: a[f:t], rows)
-                per_device[d] = _write(
-                    per_device[d], jax.device_put(piece, layout.devices[d]), low - at)
-        first = last
-    for d, at in enumerate(range(0, layout.padded, per)):
-        ids = jax.device_put(np.arange(at, at + per, dtype=np.int32), layout.devices[d])
+                per_device[d] = _write(per_device[d], jax.device_put(piece, device), low - at)
+    for d, (at, device) in enumerate(places):
+        ids = jax.device_put(np.arange(at, at + per, dtype=np.int32), device)
         per_device[d] = dataclasses.replace(per_device[d], id=ids)
     return Private(jax.tree.map(lambda *shards: _join(shards, layout), *per_device))
 
@@ -108,12 +120,16 @@ def _unit(method: Method) -> Units:
 def warmed(units: Private[Units], layout: Layout) -> np.ndarray:
     """Returns which units have had their pretraining, which is public: bool [U].
 
+    Every process must ask, and hears of the units of all.
+
     Args:
         units: Sealed units.
         layout: How they lie on devices.
     """
-    (block,) = blocks(Private(unseal(units).warm), layout, layout.n_units)
-    return np.asarray(unseal(block)).astype(bool)
+    warm = [np.asarray(unseal(block)).astype(bool)
+            for block in blocks(Private(unseal(units).warm), layout, layout.n_units)]
+    each = hosts.gather(np.concatenate([*warm, np.zeros(0, bool)]).tolist())
+    return np.array(list(itertools.chain(*each)), bool)
 
 
 def _per_device(layout: Layout) -> int:
@@ -122,10 +138,10 @@ def _per_device(layout: Layout) -> int:
 
 
 def _shards(leaf: jax.Array, layout: Layout) -> Iterator[tuple[int, jax.Array]]:
-    """Yields (first unit, the single-device array) of each device."""
+    """Yields (first unit, the single-device array) of each device of this process."""
     by_device = {shard.device: shard.data for shard in leaf.addressable_shards}
-    for d, device in enumerate(layout.devices):
-        yield d * _per_device(layout), by_device[device]
+    for place in layout.local:
+        yield place * _per_device(layout), by_device[layout.devices[place]]
 
 
 @jax.jit(donate_argnums=0)
@@ -139,5 +155,5 @@ def _join(shards: tuple[jax.Array, ...], layout: Layout) -> jax.Array:
     """Returns one sharded array made of the devices' own arrays, without a copy."""
     if layout.parallel == "pmap":
         shards = tuple(shard[None] for shard in shards)
-    shape = (len(shards) * shards[0].shape[0], *shards[0].shape[1:])
+    shape = (len(layout.devices) * shards[0].shape[0], *shards[0].shape[1:])
     return jax.make_array_from_single_device_arrays(shape, layout.by_unit, list(shards))

@@ -19,9 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from dpgen_jax.core import hosts
 from dpgen_jax.core.types import Array, Method, Pretraining, Private, PyTree, Records, unseal
+from dpgen_jax.private.layout import Layout, spread
 from dpgen_jax.private.packing import warmed
-from dpgen_jax.private.teachers import Layout, Units, on_devices, spread, vmapped
+from dpgen_jax.private.teachers import Units, on_devices, vmapped
 
 CALL_SECONDS = 1.0
 """Seconds that one call should take."""
@@ -107,6 +109,35 @@ def warm_chunk(method: Method, layout: Layout, units: Private[Units], records: P
     return Private(everyone), Private(after)
 
 
+class Chunks:
+    """Pretrains chunks of units, one after the other, call by call; each from step 0 on."""
+
+    def __init__(self, method: Method, layout: Layout):
+        self._call, self._layout = compile_call(method, layout), layout
+        shapes = jax.eval_shape(_warm_start(method).init, jax.random.key(0))
+        wide = layout.chunk * len(layout.devices)
+        self._states = Private(jax.tree.map(
+            lambda a: spread(np.zeros((wide, *a.shape), a.dtype), layout), shapes))
+
+    def __call__(self, units: Private[Units], records: Private[Records], chunk: int, first: int,
+                 n: int) -> Private[Units]:
+        """Runs some steps of one chunk of each device.
+
+        Args:
+            units: Sealed units on their devices; they are used up.
+            records: Their sealed records.
+            chunk: The number of the chunk on each device.
+            first: The first of the steps.
+            n: The number of steps.
+
+        Returns:
+            The units after these steps.
+        """
+        units, self._states = jax.block_until_ready(self._call(
+            units, records, self._states, chunk * self._layout.chunk, first, n))
+        return units
+
+
 def pretrain(method: Method, units: Private[Units], records: Private[Records], layout: Layout
             ) -> Iterator[tuple[Private[Units], float]]:
     """Yields, after each call of about a second, the units and the share of the work that is done.
@@ -121,20 +152,17 @@ def pretrain(method: Method, units: Private[Units], records: Private[Records], l
     """
     if method.pretraining is None or not method.pretraining.steps:
         return
-    call = compile_call(method, layout)
+    call = Chunks(method, layout)
+    hosts.tell("warmed")
     todo = np.flatnonzero(~_ready(units, layout))
-    shapes = jax.eval_shape(method.pretraining.init, jax.random.key(0))
-    wide = layout.chunk * len(layout.devices)
-    states = Private(jax.tree.map(
-        lambda a: spread(np.zeros((wide, *a.shape), a.dtype), layout), shapes))
     steps, n = method.pretraining.steps, 1
     for position, chunk in enumerate(todo):
         first = 0
         while first < steps:
             n = min(n, steps - first)
             started = time.perf_counter()
-            units, states = jax.block_until_ready(
-                call(units, records, states, int(chunk) * layout.chunk, first, n))
+            hosts.tell("pretrain", {"chunk": int(chunk), "first": first, "n": n})
+            units = call(units, records, int(chunk), first, n)
             seconds, first = time.perf_counter() - started, first + n
             n = max(1, min(LONGEST_CALL, 2 * n, int(CALL_SECONDS * n / seconds)))
             yield units, (position + first / steps) / len(todo)

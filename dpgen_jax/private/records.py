@@ -112,7 +112,8 @@ def grouping(subjects: Subjects | None, key: bytes) -> str:
     return hmac.new(key, b"grouping" + codes.tobytes(), hashlib.sha256).hexdigest()
 
 
-def deal(records: Private[Records], partition: Partition) -> Private[Records]:
+def deal(records: Private[Records], partition: Partition,
+         units: tuple[int, int] | None = None) -> Private[Records]:
     """Gives each unit its records: x [U, m, ...], y int32 [U, m], sealed.
 
     An empty slot is refilled by the unit's own other records in turn, so that what a unit gets is a
@@ -122,10 +123,11 @@ def deal(records: Private[Records], partition: Partition) -> Private[Records]:
     Args:
         records: Sealed records [n].
         partition: Which records each unit has.
+        units: The first of the units that are wanted, and the one behind the last; None: all.
     """
     opened = unseal(records)
     x, y = np.asarray(opened.x), np.asarray(opened.y)
-    index = _refilled(partition.index, y == EMPTY)
+    index = _refilled(partition.index[slice(*(units or (None,)))], y == EMPTY)
     return _sealed(x[index], y[index])
 
 

@@ -17,7 +17,7 @@ from jax.sharding import PartitionSpec
 
 from dpgen_jax.core.types import EMPTY, Array, Method, Private, PyTree, Records, unseal
 from dpgen_jax.private.checks import check_contribution, check_message, check_unit
-from dpgen_jax.private.layout import AXIS, Layout
+from dpgen_jax.private.layout import AXIS, Layout, put
 
 
 @jax.tree_util.register_dataclass
@@ -58,7 +58,7 @@ def stack(method: Method, key: Array, layout: Layout) -> Private[Units]:
         key: Random key of all units.
         layout: How units lie on devices.
     """
-    ids = jax.device_put(jnp.arange(layout.padded, dtype=jnp.int32), layout.by_unit)
+    ids = put(np.arange(layout.padded, dtype=np.int32), layout.by_unit)
 
     def local(ids: Array) -> Units:
         return lax.map(lambda unit_id: one_unit(method, key, unit_id), ids)
@@ -80,41 +80,33 @@ def place(records: Private[Records], layout: Layout) -> Private[Records]:
     """Puts records on the devices of their units, or on every device where units are sampled.
 
     Args:
-        records: Sealed x [U, m, ...], y int32 [U, m], on the host; padded units get zeros.
+        records: Sealed x [U, m, ...], y int32 [U, m], on the host: those of the units of this
+            process (`Layout.local_units`), where padded units get zeros, or of all units where
+            units are sampled.
         layout: How units lie on devices.
     """
     if layout.sampled:
-        return Private(jax.device_put(unseal(records), layout.replicated))
+        return Private(jax.tree.map(lambda a: put(a, layout.replicated), unseal(records)))
+    first, last = layout.local_units
 
     def one(array: np.ndarray) -> Array:
-        padding = [(0, layout.padded - layout.n_units)] + [(0, 0)] * (array.ndim - 1)
-        return jax.device_put(np.pad(array, padding), layout.by_unit)
+        padding = [(0, last - first - len(array))] + [(0, 0)] * (array.ndim - 1)
+        return put(np.pad(array, padding), layout.by_unit, first, layout.padded)
 
     return Private(layout.fold(jax.tree.map(one, unseal(records))))
 
 
-def rows(array: np.ndarray, layout: Layout) -> Array:
-    """Puts an array [R, ...] on the devices of the rows of units, padded with zeros.
+def meet(layout: Layout) -> None:
+    """Opens the ways by which devices of several processes talk, while nobody is late.
+
+    The first talk waits half a minute for all of them, which a compilation may outlast.
 
     Args:
-        array: On the host.
         layout: How units lie on devices.
     """
-    padding = [(0, layout.padded // layout.n_cohorts - len(array))] + [(0, 0)] * (array.ndim - 1)
-    return spread(np.pad(array, padding), layout)
-
-
-def spread(array: np.ndarray, layout: Layout) -> Array:
-    """Puts an array [k devices, ...] on the devices, as the per-device function takes it.
-
-    Args:
-        array: On the host.
-        layout: How units lie on devices.
-    """
-    if layout.parallel == "pmap":
-        per = len(array) // len(layout.devices)  # no -1: an array may be empty
-        array = array.reshape(len(layout.devices), per, *array.shape[1:])
-    return jax.device_put(array, layout.by_unit)
+    ones = put(np.ones(len(layout.devices), np.int32), layout.by_unit)
+    jax.block_until_ready(jax.jit(_shard_map(
+        lambda one: lax.psum(one, AXIS), layout, (True,), False))(ones))
 
 
 def query_unit(method: Method, unit: Units, records: Records, query: PyTree, step: Array,

@@ -21,6 +21,10 @@ NOT_ACCOUNTED = (
     "side channels (timing, memory, power)",
     "the generator of the operating system, whose strength is computational")
 
+BETWEEN_HOSTS = ("listening on the network between the {} processes that made the run, which lies "
+                 "inside the trust boundary: it carried sums without noise, the bits of the noise, "
+                 "and which record is whose")
+
 
 @dataclasses.dataclass(frozen=True)
 class Protected:
@@ -72,7 +76,7 @@ def accountant(events: Events) -> str:
 
 def statement(*, method: str, preset: str | None, ledger: Any, relation: str, protected: Protected,
               steps: int, noise_source: str, accounting: str = "proven",
-              as_published: dict[str, Any] | None = None) -> dict[str, Any]:
+              as_published: dict[str, Any] | None = None, processes: int = 1) -> dict[str, Any]:
     """The statement of a run.
 
     epsilon is the budget fixed before the first release and never a reading taken while training,
@@ -89,6 +93,7 @@ def statement(*, method: str, preset: str | None, ledger: Any, relation: str, pr
         noise_source: Label of the source of noise bits.
         accounting: "proven", or another that proves nothing.
         as_published: The epsilon of a paper's formula, beside an accounting that is not proven.
+        processes: How many processes made the run, at its last start.
 
     Returns:
         The contents of privacy.json; an infinite number is still a float.
@@ -112,7 +117,7 @@ def statement(*, method: str, preset: str | None, ledger: Any, relation: str, pr
         "preset": preset,
         **protected.counts,
         "noise_source": noise_source,
-        "not_accounted": list(NOT_ACCOUNTED),
+        "not_accounted": [*NOT_ACCOUNTED, *[BETWEEN_HOSTS.format(processes)] * (processes > 1)],
         "data_notes": list(protected.notes),
         "data_dependent_epsilon": None,
         "package_version": __version__,

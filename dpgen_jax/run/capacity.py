@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from dpgen_jax import methods
-from dpgen_jax.core import reading
+from dpgen_jax.core import hosts, reading
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import Method, Spec, UserError
 from dpgen_jax.private import teachers
@@ -41,9 +41,12 @@ def fitting(method: str, config: Any, spec: Spec, runtime: Runtime, log: Callabl
 
 
 def memory() -> float:
-    """Returns the bytes of memory of all devices together, or of the machine."""
-    limits = [(device.memory_stats() or {}).get("bytes_limit", 0) for device in jax.devices()]
-    return sum(limits) or reading.machine_bytes()
+    """Returns the bytes of memory of all devices together, or of the machine, of all processes.
+
+    Each is taken to have as much as this one.
+    """
+    limits = [(device.memory_stats() or {}).get("bytes_limit", 0) for device in jax.local_devices()]
+    return (sum(limits) or reading.machine_bytes()) * hosts.count()
 
 
 def state_bytes(method: Method) -> int:
@@ -125,9 +128,11 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1) -> teachers.L
     """
     mechanism = method.mechanism
     batch_capacity = mechanism.schedule.batch_capacity
-    available = jax.devices()
+    available = jax.local_devices()
     if runtime.devices > len(available):
         raise UserError(f"--devices {runtime.devices}: only {len(available)} are there")
+    if runtime.parallel == "pmap" and hosts.count() > 1:
+        raise UserError("--parallel pmap is for one process; leave it out")
     # A large network's products use all cores from one device; more devices gain nothing there,
     # and their threads then wait for each other in XLA's collectives. So do the products of all
     # records that were sampled, beside which the public half, done by every device, is large, and
@@ -135,7 +140,9 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1) -> teachers.L
     large = (teachers.unit_bytes(method) > 2**20 or batch_capacity is not None
              or mechanism.n_units == 1 or bool(method.phases))
     alone = large and available[0].platform == "cpu"
-    devices = tuple(available[:runtime.devices or (1 if alone else len(available))])
+    each = runtime.devices or (1 if alone else len(available))
+    devices = tuple(device for process in range(hosts.count())
+                    for device in [d for d in jax.devices() if d.process_index == process][:each])
     on_cpu = devices[0].platform == "cpu"
     # A unit without a network of its own is one row of a product, of which many are taken at once.
     small = teachers.unit_bytes(method) < 2**10 and mechanism.unit == "record"

@@ -2,9 +2,11 @@
 
 private/checkpoints/STEP/{note.json, PART, PART, ...}: each part is written by orbax, and its
 checksum is in the note, as orbax has none for the values of large arrays; large state comes in
-many parts, so that no second copy of it is held. Private state passes through sealed. The ledger
-is not in here: the note names the ledger line at which the checkpoint was taken, which must still
-be in the file when the run is resumed.
+many parts, so that no second copy of it is held. Of several processes each writes the parts of its
+own units, as safetensors, since orbax writes arrays of the host for the first process alone; all
+must see one disk, and any number of processes reads either. Private state passes through sealed.
+The ledger is not in here: the note names the ledger line at which the checkpoint was taken, which
+must still be in the file when the run is resumed.
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ from typing import Any
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from safetensors import safe_open
+from safetensors.numpy import save_file
 
+from dpgen_jax.core import hosts
 from dpgen_jax.core.reading import require_regular
 from dpgen_jax.core.types import UserError
 from dpgen_jax.run.folder import write_json
@@ -46,6 +51,7 @@ def _without_late_writes(report: Callable[[Any], Any]) -> Callable[[Any], None]:
 
 sys.unraisablehook = _without_late_writes(sys.unraisablehook)
 FULL = os.strerror(errno.ENOSPC)
+BYTES = ".safetensors"
 
 
 def _checkpointer() -> ocp.Checkpointer:
@@ -73,10 +79,8 @@ def save(folder: Path, step: int, parts: Iterable[tuple[str, Any]], note: dict[s
         folder.mkdir(mode=0o700, exist_ok=True)
         thin(folder, keep)
         unfinished.mkdir(mode=0o700)
-        sums = {}
-        for name, tree in parts:
-            sums[name] = _checksum(tree)
-            _checkpointer().save((unfinished / name).absolute(), tree)
+        hosts.tell("save", {"folder": str(unfinished.absolute())})
+        sums = write_parts(unfinished, parts)
         write_json(unfinished / "note.json", note | {"crc32": sums}, mode=0o600)
         _owner_only(unfinished)
         if (folder / str(step)).exists():
@@ -88,6 +92,65 @@ def save(folder: Path, step: int, parts: Iterable[tuple[str, Any]], note: dict[s
         raise UserError(f"checkpoint {folder / str(step)} cannot be written ({why}); earlier ones "
                         "are kept: free some space, then resume the run") from error
     thin(folder, keep)
+
+
+def write_parts(folder: Path, parts: Iterable[tuple[str, Any]]) -> dict[str, int]:
+    """Writes this process's parts, while every other process writes its own.
+
+    Args:
+        folder: The unfinished checkpoint, on a disk that all processes see.
+        parts: Their names and pytrees of arrays, taken one at a time.
+
+    Returns:
+        The checksums of the parts of all processes.
+
+    Raises:
+        Exception: What went wrong here.
+        OSError: Naming what went wrong at another process.
+    """
+    sums, fault = {}, None
+    try:
+        for name, tree in parts:
+            sums[name] = _checksum(tree)
+            _write(folder / name, tree)
+    except Exception as error:  # the others wait to hear of it
+        fault = error
+    each = hosts.gather({"sums": sums, "fault": fault and reason(fault)})
+    if fault:
+        raise fault
+    for i, other in enumerate(each):
+        if other["fault"]:
+            raise OSError(f"process {i}: {other['fault']}")
+    return {name: total for other in each for name, total in other["sums"].items()}
+
+
+def _write(path: Path, tree: Any) -> None:
+    """Writes one part."""
+    if hosts.count() == 1:
+        _checkpointer().save(path.absolute(), tree)
+        return
+    leaves = [np.asarray(leaf, order="C") for leaf in jax.tree.leaves(tree)]
+    save_file({f"{i:05d}": leaf.reshape(-1).view(np.uint8) for i, leaf in enumerate(leaves)},
+              path.with_suffix(BYTES), metadata={
+                  f"{i:05d}": json.dumps([leaf.dtype.name, leaf.shape])
+                  for i, leaf in enumerate(leaves)})
+
+
+def _read(path: Path, like: Any) -> Any:
+    """Reads one part, in the form of `like` and the types that it was written in."""
+    stored = path.with_suffix(BYTES)
+    if stored.exists():
+        require_regular(stored)
+        with safe_open(stored, "np") as file:
+            form = {name: json.loads(text) for name, text in file.metadata().items()}
+            leaves = [file.get_tensor(name).view(jax.numpy.dtype(form[name][0])).reshape(
+                form[name][1]) for name in sorted(file.keys())]
+        return jax.tree.unflatten(jax.tree.structure(like), leaves)
+    for file in path.rglob("*"):
+        if not file.is_dir():
+            require_regular(file)  # orbax would wait for a pipe without end
+    as_saved = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), like)
+    return _checkpointer().restore(path, item=like, restore_args=as_saved)
 
 
 def thin(folder: Path, keep: int) -> int:
@@ -129,6 +192,11 @@ def note(folder: Path, step: int, *names: str) -> dict[str, Any]:
         return {name: written[name] for name in names}
 
 
+def part_names(folder: Path, step: int) -> list[str]:
+    """The names of the parts of a checkpoint."""
+    return [path.stem for path in (folder / str(step)).iterdir() if path.name != "note.json"]
+
+
 def _checksum(tree: Any) -> int:
     """CRC-32 over the bytes of all arrays: against accidents, not against people."""
     total = 0
@@ -144,11 +212,7 @@ def restore(folder: Path, step: int, name: str, like: Any) -> Any:
         UserError: Naming the checkpoint when it is truncated, altered or of another shape.
     """
     with _damage_named(folder, step) as path:
-        for file in (path / name).rglob("*"):
-            if not file.is_dir():
-                require_regular(file)  # orbax would wait for a pipe without end
-        as_saved = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), like)
-        read = _checkpointer().restore(path / name, item=like, restore_args=as_saved)
+        read = _read(path / name, like)
         known = json.loads((path / "note.json").read_text()).get("crc32", {}).get(name)
         if known is not None and _checksum(read) != known:
             raise ValueError("the checksum differs")

@@ -17,6 +17,7 @@ from typing import Any
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.core import hosts
 from dpgen_jax.core.atomic import json_bytes, write_together
 from dpgen_jax.core.config import Budget, to_json
 from dpgen_jax.core.console import tell
@@ -123,6 +124,10 @@ def answered(purchase: Purchase, resume: bool, draw: Callable[[Events], Answer])
         _require_same(files, purchase.about)
         if (answer := stored(purchase.root)) is not None:
             return answer
+    if hosts.count() > 1:
+        raise UserError(f"what {purchase.place} leaves undeclared is read or bought by one "
+                        "process: declare it (--schema, --class-names), or begin the run without "
+                        "--coordinator and go on with several processes by --resume")
     read = None if purchase.events else draw(())  # which may fail, before anything is made
     promised = spending.Promise(purchase.relation, Unit.RECORD, "")
     with spending.before(None, promised, purchase.budget, bool(purchase.events), purchase.total,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dpgen_jax.core import hosts
 from dpgen_jax.core.console import tell
 from dpgen_jax.data import Dataset
 from dpgen_jax.release.bundle import Release, load
-from dpgen_jax.run import typed
+from dpgen_jax.run import follower, typed
 from dpgen_jax.run.planning import Log, check, declare, plan, summary
 from dpgen_jax.run.progress import Notices
 from dpgen_jax.run.request import Request
@@ -39,13 +40,36 @@ def run(request: Request, dataset: Dataset, log: Log = tell, notices: Notices | 
     declared = declare(request, dataset, log)
     checked = check(declared, log, notices)
     planned = plan(checked)
-    with begin(planned, log, notices) as begun:
+    follower.agree(planned)
+    with hosts.leading(), begin(planned, log, notices) as begun:
         dealt = deal(planned, begun, log)
         trained = train(planned, begun, dealt, log)
         made = release(planned, begun, trained, log)
         for line in typed.next_steps(planned.files, request.typed, dataset.x_test is not None):
             log(line)
         return made
+
+
+def follow(request: Request, dataset: Dataset) -> int:
+    """Takes part in a run that another process leads, with the units of this one.
+
+    Args:
+        request: What the user asked for, of all processes alike.
+        dataset: The records, of all processes alike.
+
+    Returns:
+        The exit code of the process that leads.
+
+    Raises:
+        UserError: As `run`, and where the processes were not started for the same run.
+    """
+    planned = plan(check(declare(request, dataset, _silent), _silent, Notices(_silent)))
+    follower.agree(planned)
+    return follower.follow(planned)
+
+
+def _silent(line: str) -> None:
+    """Says nothing: the process that leads says it."""
 
 
 def rehearse(request: Request, dataset: Dataset, log: Log = tell, notices: Notices | None = None

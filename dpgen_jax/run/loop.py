@@ -20,10 +20,12 @@ from dpgen_jax.accountant import gaussian
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import BitSource, SeededBits
 from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.core import hosts
 from dpgen_jax.core.types import Array, Method, Metrics, Private, PyTree, Records, UserError
-from dpgen_jax.private.teachers import Layout, Units, rows, stack
+from dpgen_jax.private.layout import Layout, padded_rows
+from dpgen_jax.private.teachers import stack
 from dpgen_jax.run.noise_digests import noise_bits
-from dpgen_jax.run.rounds import Block, compile_block
+from dpgen_jax.run.rounds import Block, State, compile_block, run_block
 
 CALL_SECONDS = 1.0
 """Seconds that one call of a compiled block should take."""
@@ -31,32 +33,6 @@ LONGEST_BLOCK = 16
 """Rounds of the longest block."""
 MOST_SECRETS = 2**28
 """Bytes of private inputs and noise bits of one block, at most."""
-
-
-@dataclasses.dataclass
-class State:
-    """Everything that a run carries from round to round.
-
-    Attributes:
-        public: The public state of the method, any pytree of arrays.
-        units: The state of all units, leaves [U, ...], sealed; None once they are not needed.
-        key: Random key of the public side.
-        step: Rounds that ended.
-        post_state: The state of `Method.post_training` once that has begun, any pytree of arrays.
-        post_step: Steps of post-training that ended.
-    """
-
-    public: PyTree
-    units: Private[Units] | None
-    key: Array
-    step: int = 0
-    post_state: PyTree = None
-    post_step: int = 0
-
-    @property
-    def done(self) -> int:
-        """Steps of both sorts."""
-        return self.step + self.post_step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,11 +137,11 @@ def _run_block(job: Job, block: Block, records: Private[Records], state: State, 
     first_round = ledger.steps_charged
     charged = mechanism.pending_charge(ledger.spent(), first_round, n)
     ticket = ledger.reserve(charged, n)
-    secrets = draw(mechanism, job.layout, job.bits, first_round, n, longest)
-    hooks.on_bits(first_round, noise_bits(*secrets)[:n])
-    public, units, released, answered, votes = block(
-        state.public, state.units, records, *secrets, state.key, state.step, n)
-    state = dataclasses.replace(state, public=public, units=units, step=state.step + n)
+    private_inputs, bits, cohorts = draw(mechanism, job.layout, job.bits, first_round, n, longest)
+    hooks.on_bits(first_round, noise_bits(private_inputs, bits)[:n])
+    hosts.tell("block", {"n": n}, private_inputs=private_inputs, bits=bits, cohorts=cohorts)
+    state, released, answered, votes = run_block(
+        block, records, state, job.layout, private_inputs, bits, cohorts, n)
     metrics, outcomes = _floats(released), np.asarray(answered)[:n]
     fault = None
     try:
@@ -242,7 +218,7 @@ def _next_length(n: int, started: float) -> int:
 
 
 def draw(mechanism: Mechanism, layout: Layout, bits: BitSource, first_round: int, n: int,
-         longest: int) -> tuple[Array, np.ndarray, np.ndarray]:
+         longest: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draws the secret bits and the cohorts of a block, fresh for every call.
 
     They are padded with zeros up to `longest` rounds: blocks of any length are compiled once.
@@ -256,8 +232,8 @@ def draw(mechanism: Mechanism, layout: Layout, bits: BitSource, first_round: int
         longest: S, the rounds of the longest block.
 
     Returns:
-        Private inputs [R, S, ...] on the devices of their units, noise bits uint32
-        [S, *bits_shape] and cohorts int32 [S].
+        Private inputs [R, S, ...] of the rows of units with padding, noise bits uint32
+        [S, *bits_shape] and cohorts int32 [S], all on the host.
     """
     def padded(array: np.ndarray, axis: int) -> np.ndarray:
         padding = [(0, 0)] * array.ndim
@@ -265,7 +241,8 @@ def draw(mechanism: Mechanism, layout: Layout, bits: BitSource, first_round: int
         return np.pad(array, padding)
 
     cohorts = mechanism.schedule.cohorts(bits, first_round, n)
-    private_inputs = rows(padded(mechanism.private_inputs(bits, cohorts, first_round), 1), layout)
+    private_inputs = padded_rows(
+        padded(mechanism.private_inputs(bits, cohorts, first_round), 1), layout)
     return private_inputs, padded(bits.draw((n, *mechanism.bits_shape)), 0), padded(cohorts, 0)
 
 

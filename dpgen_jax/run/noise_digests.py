@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from dpgen_jax.core import reading
-from dpgen_jax.core.types import Array, UserError
+from dpgen_jax.core.types import UserError
 
 LINE = re.compile(r"(\d{1,18}) ([0-9a-f]{32})\n")
 DIGEST_BYTES = 16
@@ -30,21 +30,17 @@ LARGEST = 2**30
 """Bytes of a file, at most: a line is below 60."""
 
 
-def noise_bits(private_inputs: Array, bits: np.ndarray, cohorts: np.ndarray) -> np.ndarray:
+def noise_bits(private_inputs: np.ndarray, bits: np.ndarray) -> np.ndarray:
     """Returns the bits of the noise of each round, wherever it is added: uint32 [S, ...].
 
     Args:
-        private_inputs: As `loop.draw` returns them; uint32 where they are bits of the units' own
-            noise.
-        bits: Likewise.
-        cohorts: Likewise, int32 [S].
+        private_inputs: As `loop.draw` returns them, [R, S, ...]; uint32 where they are bits of the
+            units' own noise.
+        bits: Likewise, uint32 [S, ...].
     """
     if bits.size or private_inputs.dtype != np.uint32:
         return bits
-    of_units = np.asarray(private_inputs)
-    # Rounds lie behind the units, or behind devices and units.
-    axis = list(of_units.shape).index(len(cohorts), 1)
-    return np.moveaxis(of_units.reshape(-1, *of_units.shape[axis:]), 1, 0)
+    return np.moveaxis(private_inputs, 1, 0)
 
 
 def append(path: Path, key: bytes, first_round: int, bits: np.ndarray) -> None:

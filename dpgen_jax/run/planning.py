@@ -13,6 +13,7 @@ from typing import Any
 from dpgen_jax import methods
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.core import hosts
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Method, Private, Records, Spec, TableSpec, UserError
@@ -256,4 +257,6 @@ def summary(plan: Plan) -> str:
     return (f"{units} ({size:.2f} GB of state{sums}{cohorts}), "
             f"{config.steps:,} steps, sigma {config.sigma:g} for epsilon {budget.epsilon:g} at "
             f"delta {budget.delta:g}; {len(layout.devices)} {layout.devices[0].platform} devices, "
-            f"chunks of {layout.chunk}")
+            f"chunks of {layout.chunk}"
+            + (f", of {hosts.count()} processes, which with the network between them lie inside "
+               "the trust boundary" if hosts.count() > 1 else ""))

@@ -13,6 +13,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from dpgen_jax.core import hosts
 from dpgen_jax.core.console import Guarded, in_notebook, tell
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
@@ -56,6 +57,9 @@ class Stop:
         now = time.monotonic()
         block, self._last_look = max(0.0, now - self._last_look), now
         self.out_of_time |= now + block > self._end
+        number = hosts.signal_of_others()
+        if self.signal is None and number:
+            self.note(number, None)
         return self.signal is not None or self.out_of_time
 
     @property

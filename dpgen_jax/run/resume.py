@@ -9,7 +9,7 @@ and lost stay charged; noise bits are always fresh.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -20,12 +20,13 @@ from dpgen_jax.accountant.events import RenyiEvent
 from dpgen_jax.accountant.ledger import NOBODY, Ledger
 from dpgen_jax.accountant.witness import Witness
 from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.core import hosts
 from dpgen_jax.core.config import digest
 from dpgen_jax.core.types import Method, Private, Records, UserError
-from dpgen_jax.private import packing, teachers, votes
+from dpgen_jax.private import teachers, votes
 from dpgen_jax.private.partition import Partition
 from dpgen_jax.private.records import fingerprint
-from dpgen_jax.run import checkpoint, metrics
+from dpgen_jax.run import checkpoint, metrics, saved_state
 from dpgen_jax.run.folder import MEANING, RunFolder, read_json, write_json
 from dpgen_jax.run.loop import State, initial_state
 
@@ -211,71 +212,14 @@ def start(files: RunFolder, method: Method, layout: teachers.Layout, ledger: Led
     Raises:
         UserError: For a damaged checkpoint, or one that the ledger does not know.
     """
-    key = jax.random.key((secrets.randbits(32) if seed is None else seed) % 2**32)
+    number = (secrets.randbits(32) if seed is None else seed) % 2**32
     taken = checkpoint.steps(files.checkpoints) if resumed else []
-    return restore(files, method, layout, ledger, taken[-1]) if taken else \
-        initial_state(method, key, layout)
-
-
-def save(files: RunFolder, state: State, method: Method, layout: teachers.Layout, ledger: Ledger,
-         keep: int) -> None:
-    """Writes a checkpoint that names the ledger line at which it was taken.
-
-    Args:
-        files: The run folder.
-        state: A state whose units are there.
-        method: The method, built.
-        layout: How the units lie on the devices.
-        ledger: The run's open ledger.
-        keep: How many checkpoints are kept.
-
-    Raises:
-        UserError: Where it cannot be written.
-    """
-    if state.units is None:
-        raise ValueError("the units of this state are gone")
-    units = state.units
-    size = packing.block_size(method)
-
-    def parts() -> Iterator[tuple[str, Any]]:
-        yield "public", {"public": state.public, "key": jax.random.key_data(state.key)}
-        for i, block in enumerate(packing.blocks(units, layout, size)):
-            yield f"units-{i:05d}", block
-
-    checkpoint.save(files.checkpoints, state.step, parts(), keep=keep, note={
-        "ledger_head": ledger.head, "ledger_lines": ledger.n_lines, "block_size": size})
-
-
-def restore(files: RunFolder, method: Method, layout: teachers.Layout, ledger: Ledger,
-            step: int) -> State:
-    """Restores the state at checkpoint `step`, laid out for these devices.
-
-    Args:
-        files: The run folder.
-        method: The method, built.
-        layout: How the units lie on the devices.
-        ledger: The run's open ledger.
-        step: The checkpoint.
-
-    Raises:
-        UserError: For a damaged checkpoint, or one that the ledger does not know.
-    """
-    _require_line(files, ledger, step)
-    size = checkpoint.note(files.checkpoints, step, "block_size")["block_size"]
-    key = jax.random.key(0)
-    shapes = jax.eval_shape(lambda: {"public": method.init(key), "key": jax.random.key_data(key)})
-    public = checkpoint.restore(files.checkpoints, step, "public", jax.tree.map(
-        lambda a: np.empty(a.shape, a.dtype), shapes))
-
-    def parts() -> Iterator[Any]:
-        for i, first in enumerate(range(0, layout.n_units, size)):
-            count = min(size, layout.n_units - first)
-            yield checkpoint.restore(files.checkpoints, step, f"units-{i:05d}",
-                                     packing.like(method, count))
-
-    return State(jax.device_put(public["public"], layout.replicated),
-                 packing.assemble(parts(), method, layout),
-                 jax.random.wrap_key_data(public["key"]), step)
+    if not taken:
+        hosts.tell("begin", {"key": number})
+        return initial_state(method, jax.random.key(number), layout)
+    _require_line(files, ledger, taken[-1])
+    hosts.tell("restore", {"folder": str(files.checkpoints.absolute()), "step": taken[-1]})
+    return saved_state.restore(files.checkpoints, method, layout, taken[-1])
 
 
 def _require_line(files: RunFolder, ledger: Ledger, step: int) -> None:

@@ -1,21 +1,50 @@
-"""A compiled block of rounds: ask, query the units, release, absorb."""
+"""The state of a run, and a compiled block of rounds: ask, query the units, release, absorb."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from dpgen_jax.aggregation.mechanism import kept, release
 from dpgen_jax.core.types import Array, Method, Metrics, Private, PyTree, Records
 from dpgen_jax.private.checks import check_public, check_query
-from dpgen_jax.private.teachers import Layout, Units, bounded_sum, on_devices
+from dpgen_jax.private.layout import Layout, spread
+from dpgen_jax.private.teachers import Units, bounded_sum, on_devices
 
 Block: TypeAlias = Callable[..., tuple[PyTree, Private[Units], Metrics, Array, Private[Array]]]
 """A compiled block of rounds, see `compile_block`."""
+
+
+@dataclasses.dataclass
+class State:
+    """Everything that a run carries from round to round.
+
+    Attributes:
+        public: The public state of the method, any pytree of arrays.
+        units: The state of all units, leaves [U, ...], sealed; None once they are not needed.
+        key: Random key of the public side.
+        step: Rounds that ended.
+        post_state: The state of `Method.post_training` once that has begun, any pytree of arrays.
+        post_step: Steps of post-training that ended.
+    """
+
+    public: PyTree
+    units: Private[Units] | None
+    key: Array
+    step: int = 0
+    post_state: PyTree = None
+    post_step: int = 0
+
+    @property
+    def done(self) -> int:
+        """Steps of both sorts."""
+        return self.step + self.post_step
 
 
 def compile_block(method: Method, layout: Layout) -> Block:
@@ -68,6 +97,31 @@ def compile_block(method: Method, layout: Layout) -> Block:
 
     return on_devices(block, layout, (False, True, not layout.sampled, True, *[False] * 5),
                       (False, True, False, False, False), donate=(0, 1))
+
+
+def run_block(block: Block, records: Private[Records], state: State, layout: Layout,
+              private_inputs: np.ndarray, bits: np.ndarray, cohorts: np.ndarray, n: int
+              ) -> tuple[State, Metrics, Array, Private[Array]]:
+    """Runs one compiled block, which every process does with its own units.
+
+    Args:
+        block: The compiled block.
+        records: Sealed records on their devices.
+        state: The state before it; its arrays are used up.
+        layout: How units lie on devices.
+        private_inputs: [R, S, ...] with padding, as `loop.draw` makes them.
+        bits: uint32 [S, ...].
+        cohorts: int32 [S].
+        n: The rounds of the block.
+
+    Returns:
+        The state after it, the public metrics, what was answered and the sums that are kept.
+    """
+    public, units, released, answered, votes = block(
+        state.public, state.units, records, spread(private_inputs, layout), bits, cohorts,
+        state.key, state.step, n)
+    after = dataclasses.replace(state, public=public, units=units, step=state.step + n)
+    return after, released, answered, votes
 
 
 def _outputs_of_a_round(method: Method) -> tuple[Metrics, Array, Private[Array]]:

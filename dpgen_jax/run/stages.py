@@ -18,14 +18,14 @@ import jax
 from dpgen_jax import methods
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import BitSource, OsBits, SeededBits
+from dpgen_jax.core import hosts
 from dpgen_jax.core.platforms import shortfall
 from dpgen_jax.core.types import BudgetExceeded, Private, Records, TableSpec, UserError
-from dpgen_jax.private import records as sealing
 from dpgen_jax.private import teachers
 from dpgen_jax.private.partition import Partition
 from dpgen_jax.release import guarantee, statement
 from dpgen_jax.release.bundle import Release
-from dpgen_jax.run import checkpoint, folder, protection, resume, side_releases, spending
+from dpgen_jax.run import checkpoint, folder, follower, protection, resume, side_releases, spending
 from dpgen_jax.run.finish import finish
 from dpgen_jax.run.folder import RunFolder
 from dpgen_jax.run.loop import State
@@ -144,7 +144,8 @@ def deal(plan: Plan, begun: Begun, log: Log) -> Dealt:
     if counts is None and _in_equal_shares(plan):
         log("note: synthetic records will have their classes in equal shares: not those of the "
             "data, which --class-epsilon buys")
-    return Dealt(sealing.deal(plan.records, begun.partition), counts, bits)
+    hosts.tell("deal", index=begun.partition.index, sizes=begun.partition.sizes)
+    return Dealt(follower.local_records(plan, begun.partition), counts, bits)
 
 
 def _in_equal_shares(plan: Plan) -> bool:
@@ -212,6 +213,7 @@ def release(plan: Plan, begun: Begun, trained: Trained, log: Log) -> Release:
         method=request.method, preset=request.preset, ledger=begun.ledger,
         relation=plan.method.mechanism.relation, protected=plan.protected, steps=state.step,
         noise_source=trained.noise_source, accounting=plan.config.accounting,
+        processes=hosts.count(),
         as_published=as_published(request.method, plan.config, request.budget.delta, state.step))
     made = dataclasses.replace(release_maker(plan, trained.class_counts)(state), privacy=privacy)
     return publish(plan.files, made, trained.save, begun.notices, log)
@@ -232,7 +234,8 @@ def release_maker(plan: Plan, class_counts: tuple[int, ...] | None) -> Callable[
 
     def at(state: State) -> Release:
         public = state.post_state if plan.method.post_training else state.public
-        model = finalize(last_key(state, plan.config), public)
+        # From the host: the other processes are at their own work.
+        model = finalize(last_key(state, plan.config), jax.device_get(public))
         return Release(plan.request.method, plan.config, plan.spec, jax.device_get(model), {},
                        class_counts)
 

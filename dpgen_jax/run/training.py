@@ -20,7 +20,7 @@ from dpgen_jax.core.types import Method, Private, Records, UserError
 from dpgen_jax.private import teachers
 from dpgen_jax.private import votes as vote_log
 from dpgen_jax.private.pretraining import pretrain
-from dpgen_jax.run import checkpoint, loop, noise_digests, resume
+from dpgen_jax.run import checkpoint, loop, noise_digests, saved_state
 from dpgen_jax.run.folder import RunFolder, read_json
 from dpgen_jax.run.loop import State
 from dpgen_jax.run.metrics import MetricsWriter
@@ -175,7 +175,7 @@ class Training:
     def _save(self, state: State) -> None:
         """A failure costs this checkpoint, and no more."""
         try:
-            resume.save(self.files, state, self.method, self.layout, self.ledger,
+            saved_state.save(self.files, state, self.method, self.layout, self.ledger,
                         self.runtime.keep_checkpoints)
         except UserError as error:
             self.notices.failure(str(error))

@@ -15,7 +15,7 @@ from dpgen_jax.run.folder import RunFolder, read_json
 
 PATHS = ("--schema", "--test-csv", "--class-names")
 """Flags whose value may be the path of a file."""
-LOCAL = ("--out", "--resume", "--dry-run")
+LOCAL = ("--out", "--resume", "--dry-run", "--coordinator", "--processes", "--process-id")
 """Flags that belong to one start, and not to the run."""
 
 

@@ -29,6 +29,7 @@ from dpgen_jax.aggregation.topk_sign import TopKSign
 from dpgen_jax.audit.planting import replaced
 from dpgen_jax.core.types import Array, ImageSpec, Method, Metrics, Private, Records
 from dpgen_jax.private import partition, records, teachers
+from dpgen_jax.private.layout import padded_rows, spread
 from dpgen_jax.run import loop
 
 SPEC = ImageSpec(2, 4, 1, 2)
@@ -185,7 +186,7 @@ def lay(units: teachers.Units, where: teachers.Layout) -> Private[teachers.Units
 def untold(where: teachers.Layout, steps: int) -> tuple[Array, np.ndarray]:
     """Secrets [R, S, 0] and groups [S] of a mechanism that tells nobody anything and visits all."""
     nothing = np.zeros((-(-where.n_units // where.n_cohorts), steps, 0), np.int32)
-    return teachers.rows(nothing, where), np.zeros(steps, np.int32)
+    return spread(padded_rows(nothing, where), where), np.zeros(steps, np.int32)
 
 
 def call(block: Callable, state: loop.State, records: Private[Any], where: teachers.Layout,

@@ -1,0 +1,97 @@
+"""Attack what every method promises, and write what is certified beside what is claimed.
+
+    python -m benchmarks.audits [--only NAME ...] [--seconds 40]
+
+Each row is a command of `python -m dpgen_jax.audit`, run in a process of its own as a user would: a
+mechanism with the noise lowered and at its preset's own, or a whole training with canaries. Rows
+that were measured before are kept where they are not asked for. The noise is from the operating
+system: another run certifies a little more or less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from benchmarks import common
+
+MECHANISMS: dict[str, tuple[str, ...]] = {
+    "gpate": ("gpate", "--preset", "mnist-eps1"),
+    "datalens": ("datalens",), "gswgan": ("gswgan",), "dpac": ("dpac",), "pategan": ("pategan",),
+    "pategan, Laplace noise": ("pategan", "--noise", "laplace", "--sigma", "2000", "--steps", "10"),
+    "dpgan": ("dpgan",), "dpcgan": ("dpcgan",), "dpmerf": ("dpmerf",), "dpmerf_ae": ("dpmerf_ae",),
+    "projected_dpgan": ("projected_dpgan",), "dpsinkhorn": ("dpsinkhorn",),
+    "marginals": ("marginals",), "mixture": ("mixture",), "topagg_sgd": ("topagg_sgd",),
+    "fedavg_gan": ("fedavg_gan",),
+}
+FIELDS = ("command", "findings", "exit_code", "refused", "seconds", "load_average")
+SHOWN_DELTA = 0.01
+"""of the epsilons of mechanisms that tables show"""
+TRAININGS: dict[str, tuple[str, ...]] = {
+    "dpmerf on glyphs": ("dpmerf", "--dataset", "glyphs", "--canaries", "1000"),
+    "dpgan on glyphs": ("dpgan", "--dataset", "glyphs", "--canaries", "500", "--steps", "40"),
+    "marginals on breast_cancer": ("marginals", "--dataset", "breast_cancer", "--canaries", "200"),
+    "gswgan on glyphs": ("gswgan", "--dataset", "glyphs", "--canaries", "100", "--steps", "4"),
+    "datalens on glyphs": ("datalens", "--dataset", "glyphs", "--canaries", "200", "--steps", "4"),
+}
+
+
+def audited(arguments: tuple[str, ...], seconds: float) -> dict[str, Any]:
+    """Return the record of one audit, as the command prints it, or the line why there is none."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        extra = () if "--canaries" in arguments else ("--seconds", str(seconds))
+        done = subprocess.run(
+            [sys.executable, "-m", "dpgen_jax.audit", *arguments, *extra, "--json", "--out",
+             folder], capture_output=True, text=True)
+    row = {"command": ["audit", *arguments, *extra], "seconds": time.monotonic() - started}
+    if not done.stdout:
+        return row | {"refused": done.stderr.strip().splitlines()[-1:]}
+    report = json.loads(done.stdout)
+    return row | {name: report[name] for name in ("findings", "exit_code")}
+
+
+def table(rows: dict[str, Any], names: Iterable[str]) -> str:
+    """Return the findings that have a number as a table in markdown, epsilon at one delta."""
+    lines = ["| what was attacked | measure | claimed | certified | share |",
+             "| --- | --- | --- | --- | --- |"]
+    for name in names:
+        for finding in rows.get(name, {}).get("findings", ()):
+            shown = finding["measure"].startswith(("mu", "chance")) or (
+                finding["measure"] == f"epsilon at delta {SHOWN_DELTA:g}" or name in TRAININGS)
+            if not shown or finding["claimed"] is None:
+                continue
+            share = f"{finding['certified'] / finding['claimed']:.0%}" if finding["claimed"] else ""
+            check = finding["check"].partition(": ")[2]
+            lines.append(f"| {name}: {check} | {finding['measure']} | {finding['claimed']:.3g} | "
+                         f"{finding['certified']:.3g} | {share} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run the audits that were asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--only", nargs="*", help="names of rows; all if left out")
+    parser.add_argument("--seconds", type=float, default=40.0,
+                        help="how long each mechanism is attacked, beside compilation")
+    args = parser.parse_args()
+    known = {**MECHANISMS, **TRAININGS}
+    path = common.RESULTS / "audits.json"
+    rows = json.loads(path.read_text())["results"] if path.exists() else {}
+    for name in args.only or known:
+        rows[name] = audited(known[name], args.seconds) | {
+            "load_average": common.machine()["load_average"]}
+        print(name, f"{rows[name]['seconds']:.0f} s", rows[name].get("refused", ""), flush=True)
+        kept = {name: {field: rows[name][field] for field in FIELDS if field in rows[name]}
+                for name in known if name in rows}
+        common.write(common.record("audits", sys.argv[1:], [], kept))
+
+
+if __name__ == "__main__":
+    main()

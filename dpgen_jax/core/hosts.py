@@ -1,0 +1,277 @@
+"""Several processes, one run: process 0 leads, the others follow.
+
+The leader alone has the run folder, the ledger, the clock and the source of noise. Before each
+thing that all devices must do together it tells the others (`tell`), who hear it (`hear`) and do
+the same with the units that they have. With one process telling does nothing.
+
+No record and no label is told. Which unit has which record and the bits of the noise are, and the
+devices add up their sums of messages over the same network: the hosts and the network between them
+lie inside the trust boundary.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import json
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from dpgen_jax.core.console import tell as write
+from dpgen_jax.core.errors import UserError, one_line
+
+DEAD_AFTER = 30
+"""Seconds without a sign of life after which a process counts as dead, and all end."""
+SMALLEST = 4096
+"""Bytes of the smallest parcel: sizes are powers of two from here on, and each is compiled once."""
+GONE = ("another process has ended, or cannot be reached; its own last line says why. What was "
+        "charged stays charged; `--resume` goes on, with any number of processes")
+
+
+@dataclasses.dataclass(frozen=True)
+class Hosts:
+    """Several processes for one run, each started with the same command but for its number."""
+
+    coordinator: str | None = None
+    """HOST:PORT of process 0, or auto: what SLURM, MPI, Kubernetes or a TPU pod says"""
+    processes: int | None = None
+    """with --coordinator HOST:PORT, the processes in all"""
+    process_id: int | None = None
+    """with --coordinator HOST:PORT, the number of this process, from 0; process 0 leads"""
+
+    def __post_init__(self) -> None:
+        numbered = None not in (self.processes, self.process_id)
+        if self.coordinator in (None, "auto"):
+            if self.processes is not None or self.process_id is not None:
+                raise UserError("--processes and --process-id belong to --coordinator HOST:PORT")
+        elif not numbered:
+            raise UserError("--coordinator HOST:PORT needs --processes N and --process-id I, from "
+                            "0; `--coordinator auto` asks the batch system")
+        elif not 0 <= (self.process_id or 0) < (self.processes or 0):
+            raise UserError(f"--process-id is {self.process_id}; of {self.processes} processes it "
+                            f"must be 0 to {(self.processes or 0) - 1}")
+
+
+class _Team:
+    """This process's knowledge of its run's processes: one a process, as is JAX's own runtime.
+
+    Attributes:
+        count: How many there are.
+        index: The number of this one.
+        signal: The one that asked another process to stop, of which the leader has heard.
+        ended: Whether the leader has told that the run has ended.
+    """
+
+    count, index = 1, 0
+    signal: int | None = None
+    ended = False
+
+
+def start(hosts: Hosts, patience: int = 300) -> None:
+    """Joins the processes of a run; it must run before JAX touches a backend.
+
+    Args:
+        hosts: Where they meet; nothing is done for one process.
+        patience: Seconds that processes may start apart.
+
+    Raises:
+        UserError: Where they do not meet.
+    """
+    if hosts.coordinator is None:
+        return
+    import jax
+
+    # Else JAX would catch SIGTERM, and nobody would hear of it.
+    jax.config.update("jax_enable_preemption_service", False)
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    coordinator = None if hosts.coordinator == "auto" else hosts.coordinator
+    try:
+        jax.distributed.initialize(coordinator, hosts.processes, hosts.process_id,
+                                   initialization_timeout=patience,
+                                   heartbeat_timeout_seconds=DEAD_AFTER)
+        _Team.count, _Team.index = jax.process_count(), jax.process_index()
+    except (RuntimeError, ValueError) as error:
+        raise UserError(f"the {hosts.processes or ''} processes do not meet at "
+                        f"--coordinator {hosts.coordinator}: {one_line(error, 200)}") from error
+
+
+def count() -> int:
+    """Returns the number of processes."""
+    return _Team.count
+
+
+def leads() -> bool:
+    """Returns whether this process leads: it does where it is alone."""
+    return _Team.index == 0
+
+
+def tell(order: str, words: dict[str, Any] | None = None, **arrays: np.ndarray) -> None:
+    """Tells the other processes what all do next.
+
+    Args:
+        order: What to do.
+        words: JSON values that it needs.
+        **arrays: Arrays of the host that it needs.
+    """
+    if count() == 1:
+        return
+    parcel = _packed({"order": order, "words": words or {}}, arrays)
+    signals = _exchange(np.array([len(parcel), 0], np.int32))[:, 1]
+    _Team.signal = _Team.signal or int(signals.max()) or None
+    _sent(parcel, len(parcel))
+
+
+def hear(signal: int | None = None) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
+    """Waits for what the leader tells.
+
+    Args:
+        signal: One that asked this process to stop; the leader is told.
+
+    Returns:
+        The order, its words and its arrays.
+    """
+    size = int(_exchange(np.array([0, signal or 0], np.int32))[0, 0])
+    content, arrays = _unpacked(_sent(b"", size))
+    return content["order"], content["words"], arrays
+
+
+def signal_of_others() -> int | None:
+    """Returns the signal by which another process was asked to stop, as far as it has told."""
+    return _Team.signal
+
+
+def gather(value: Any) -> list[Any]:
+    """Returns a JSON value of each process, on all of them, in order.
+
+    Args:
+        value: This process's own.
+    """
+    if count() == 1:
+        return [value]
+    text = np.frombuffer(json.dumps(value).encode(), np.uint8)
+    sizes = _exchange(np.array([len(text), 0], np.int32))[:, 0]
+    room = np.zeros(_room(int(sizes.max())), np.uint8)
+    room[:len(text)] = text
+    return [json.loads(row.tobytes()[:size])
+            for row, size in zip(_exchange(room), sizes, strict=True)]
+
+
+def agree(what: str, value: str) -> None:
+    """Refuses processes that differ.
+
+    Args:
+        what: What they must agree on, as the error calls it.
+        value: This process's own.
+
+    Raises:
+        UserError: On all of them, naming those that differ from the leader.
+    """
+    values = gather(value)
+    others = [str(i) for i, other in enumerate(values) if other != values[0]]
+    if others:
+        raise UserError(f"process {', '.join(others)} has another {what} than process 0; start all "
+                        "with the same command on the same data, but for --process-id")
+
+
+@contextlib.contextmanager
+def leading() -> Iterator[None]:
+    """Tells the others, who wait for orders, that the run has ended, and with what exit code."""
+    try:
+        yield
+    except (UserError, SystemExit) as error:
+        _end(_exit_code(error))
+        raise
+    _end(0)
+
+
+def _end(code: int) -> None:
+    tell("end", {"code": code})
+    _Team.ended = True
+
+
+def _exit_code(error: BaseException) -> int:
+    """The exit code of a command that ends with this error."""
+    code = getattr(error, "exit_code", getattr(error, "code", 1))
+    return code if isinstance(code, int) else 1
+
+
+@contextlib.contextmanager
+def alive() -> Iterator[None]:
+    """Ends this process at once where it fails and the others do not know, who wait for it.
+
+    Leaving politely, it would wait for minutes for others that wait for it; a broken connection
+    tells them.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if count() == 1:
+            raise
+        if _Team.ended:
+            _leave()
+            raise
+        if isinstance(error, UserError):
+            write(f"error: {one_line(error)}", sys.stderr)
+        elif _is_connection(error):
+            write(f"error: {GONE}", sys.stderr)
+        elif not isinstance(error, SystemExit):
+            traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(_exit_code(error))
+    _leave()
+
+
+def _leave() -> None:
+    """Parts from the others, who are at the same point."""
+    if count() > 1:
+        import jax
+
+        jax.distributed.shutdown()
+
+
+def _is_connection(error: BaseException) -> bool:
+    """Whether JAX lost another process."""
+    return type(error).__name__ in ("JaxRuntimeError", "XlaRuntimeError")
+
+
+def _exchange(row: np.ndarray) -> np.ndarray:
+    """Returns an array of each process, [processes, ...], on all of them."""
+    from jax.experimental import multihost_utils
+
+    return np.asarray(multihost_utils.process_allgather(row)).reshape(count(), *row.shape)
+
+
+def _sent(parcel: bytes, size: int) -> bytes:
+    """Returns the leader's parcel, on all."""
+    from jax.experimental import multihost_utils
+
+    room = np.zeros(_room(size), np.uint8)
+    room[:len(parcel)] = np.frombuffer(parcel, np.uint8)
+    return np.asarray(multihost_utils.broadcast_one_to_all(room)).tobytes()[:size]
+
+
+def _room(size: int) -> int:
+    """The power of two that a parcel is padded to."""
+    return max(SMALLEST, 1 << max(0, size - 1).bit_length())
+
+
+def _packed(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
+    """JSON and arrays as bytes."""
+    out = io.BytesIO()
+    np.savez(out, allow_pickle=False, _=np.frombuffer(json.dumps(content).encode(), np.uint8),
+             **arrays)
+    return out.getvalue()
+
+
+def _unpacked(parcel: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The inverse of `_packed`."""
+    with np.load(io.BytesIO(parcel), allow_pickle=False) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    return json.loads(arrays.pop("_").tobytes()), arrays

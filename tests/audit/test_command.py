@@ -1,0 +1,56 @@
+"""The command: bad input gets one line, and a subprocess attacks a mechanism and a training."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from dpgen_jax.audit import command_line
+from dpgen_jax.audit.findings import FAILED, UNDECIDED, Findings, Report
+from dpgen_jax.core.errors import UserError
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["nope"], "unknown method"), (["--sigma", "3"], "name a method"),
+    (["pategan", "--canaries", "3"], "both --dataset and --canaries"),
+    (["pategan", "--seconds", "nan"], "--seconds is nan"),
+    (["pategan", "--sigma", "1", "--steps", "5", "--epsilon", "0.1"], "need epsilon"),
+    (["pategan", "--out", __file__], "is a file"),
+    pytest.param(["mixture", "--dataset", "glyphs", "--canaries", "5"], "no single noisy sum",
+                 marks=pytest.mark.slow),
+    pytest.param(["dpmerf", "--dataset", "breast_cancer", "--canaries", "9999"],
+                 "--canaries is 9999", marks=pytest.mark.slow)])
+def test_bad_input_gets_a_line(words, said, monkeypatch):
+    monkeypatch.setattr(command_line.cli, "use_all_cores", lambda: None)
+    with pytest.raises(UserError, match=said):
+        command_line.command(words)
+
+
+def test_the_exit_code_is_0_only_where_all_checks_were_made_and_hold():
+    def code(*kinds):
+        found = Findings(lambda line: None)
+        for kind in kinds:
+            found.add("check", kind)
+        return Report(subject="", findings=tuple(found.made)).exit_code
+
+    assert (code("holds"), code("holds", "cannot be checked"), code(), code(
+        "cannot be checked", "fails")) == (0, UNDECIDED, UNDECIDED, FAILED)
+
+
+def ran(out, *words):
+    done = subprocess.run([sys.executable, "-m", "dpgen_jax.audit", *words, "--out", str(out)],
+                          capture_output=True, text=True)
+    record = json.loads((out / "audit.json").read_text())
+    assert done.returncode == record["exit_code"], done.stderr
+    return record, done.stdout
+
+
+@pytest.mark.slow
+def test_a_mechanism_and_a_configuration_without_noise(tmp_path):
+    record, printed = ran(tmp_path / "a", "pategan", "--seconds", "0.5", "--batch", "8")
+    assert record["exit_code"] == 0 and "mu claimed 3" in printed
+    assert (tmp_path / "a" / "audit.png").read_bytes().startswith(b"\x89PNG")
+    record, printed = ran(tmp_path / "b", "pategan", "--sigma", "0", "--steps", "5", "--epsilon",
+                          "inf")
+    assert record["exit_code"] == UNDECIDED and "no epsilon is promised" in printed

@@ -1,0 +1,51 @@
+"""Whole trainings with canaries: guesses are as good as the charged noise allows, and better where
+a fault is planted."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import small_datalens
+
+from dpgen_jax import methods, presets
+from dpgen_jax.aggregation.noise import RoundedGaussian
+from dpgen_jax.audit import canaries, guesses, training
+from dpgen_jax.audit.findings import Findings, Verdict
+from dpgen_jax.data import from_arrays
+from dpgen_jax.run.calibrate_config import with_records
+
+N = 150
+pytestmark = pytest.mark.slow
+
+
+@dataclasses.dataclass(frozen=True)
+class HalfDrawn(RoundedGaussian):
+    def sample(self, bits):
+        return RoundedGaussian(self.sigma / 2).sample(bits)
+
+
+def verdicts(name, fields, noise=RoundedGaussian):
+    """{check: finding} of one training at toy size."""
+    dataset = from_arrays(*small_datalens.images(N), 3)
+    config = with_records(dataclasses.replace(presets.get(name)[1].config, **fields), N)
+    built = methods.get(name).build(config, dataset.spec)
+    mechanism = built.mechanism
+    built = dataclasses.replace(built, mechanism=dataclasses.replace(
+        mechanism, noise=noise(mechanism.noise.sigma)))
+    shape = (mechanism.shape[0], mechanism.shape[1])
+    rng = np.random.default_rng(3)
+    made = canaries.chosen(built, shape, dataset.spec.classes, N, rng)
+    found = Findings(lambda line: None)
+    law = guesses.Law.of(made, config.steps)
+    coins, ratio, _ = training.trained(made, dataset, config, float("inf"), 1e-5, rng)
+    guesses.judge(found, law, coins, ratio, mechanism.events(config.steps), 1e-5, name)
+    return found.made
+
+
+def test_a_release_of_embeddings_leaks_what_is_charged_and_half_the_noise_is_caught():
+    fields = {"features": 100, "sigma": 0.5}
+    sound = verdicts("dpmerf", fields)
+    assert all(finding.verdict == Verdict.HOLDS for finding in sound)
+    assert 1.3 < sound[1].certified < sound[1].claimed == pytest.approx(2)
+    caught = verdicts("dpmerf", fields, HalfDrawn)
+    assert caught[0].verdict == caught[1].verdict == Verdict.FAILS

@@ -1,0 +1,51 @@
+"""One run on several processes of this machine, each with some CPU devices."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+LIMIT = 1800
+"""Seconds, for processes that hang; nothing waits for them otherwise."""
+
+
+def start(words, processes: int, devices: int, cwd: Path, change=lambda i, words: words
+          ) -> list[subprocess.Popen]:
+    """Starts the processes of `python -m dpgen_jax.train WORDS`.
+
+    Args:
+        words: The words that are common to all.
+        processes: How many there are.
+        devices: CPU devices of each.
+        cwd: Where they run; process I writes to I.out and I.err there.
+        change: From a process's number and words to the words that it gets.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    started = []
+    for i in range(processes):
+        meeting = [] if processes == 1 else [
+            f"--coordinator=127.0.0.1:{port}", f"--processes={processes}", f"--process-id={i}"]
+        with open(cwd / f"{i}.out", "w") as out, open(cwd / f"{i}.err", "w") as err:
+            started.append(subprocess.Popen(
+                [sys.executable, "-m", "dpgen_jax.train", *change(i, [*words, *meeting])],
+                cwd=cwd, stdout=out, stderr=err,
+                env=os.environ | {"JAX_NUM_CPU_DEVICES": str(devices)}))
+    return started
+
+
+def finish(started, cwd: Path) -> tuple[list[int], str]:
+    """Waits for all; returns their exit codes and all that was said."""
+    codes = [process.wait(LIMIT) for process in started]
+    return codes, "\n".join((cwd / f"{i}.{end}").read_text()
+                            for i in range(len(started)) for end in ("out", "err"))
+
+
+def train(words, processes: int, devices: int, cwd: Path, **options) -> tuple[list[int], str]:
+    """A whole run: `start`, then `finish`."""
+    cwd.mkdir(exist_ok=True)
+    return finish(start(words, processes, devices, cwd, **options), cwd)

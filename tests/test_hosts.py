@@ -1,0 +1,136 @@
+"""Several processes make one run: its release does not depend on how many they are."""
+
+import signal
+import time
+
+import processes
+import pytest
+import runs
+
+from dpgen_jax.accountant import ledger as books
+from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.hosts import Hosts
+from dpgen_jax.run import checkpoint, lifecycle
+
+COMMON = [word for word in runs.FLAGS if not word.startswith(("--devices", "--chunk"))]
+WORDS = ["datalens", "--dataset=npz:noise.npz", *COMMON, "--chunk=1", "--devices={devices}",
+         "--steps=4", "--steps-per-call=2", "--checkpoint-minutes=0", "--out=run"]
+
+
+@pytest.fixture
+def place(tmp_path):
+    runs.npz(tmp_path / "noise.npz", *runs.images())
+    return tmp_path
+
+
+def words(devices, *more):
+    return [word.format(devices=devices) for word in (*WORDS, *more)]
+
+
+def model(folder):
+    """The generator of a run, as bytes."""
+    return (folder / "run/release/generator.safetensors").read_bytes()
+
+
+@pytest.mark.slow
+def test_two_processes_release_what_one_does(place):
+    for folder, count, devices in ((place / "one", 1, 2), (place / "two", 2, 1)):
+        folder.mkdir()
+        (folder / "noise.npz").symlink_to(place / "noise.npz")
+        codes, said = processes.train(words(devices, "--seed=3"), count, devices, folder)
+        assert codes == [0] * count, said
+    assert model(place / "one") == model(place / "two")
+    # The second has nothing to say, and what was charged was charged once.
+    lines = (place / "two/1.out").read_text().splitlines()
+    assert all(line.startswith("[Gloo]") for line in lines), lines
+    ledgers = [books.account(books.read(place / name / "run/ledger.jsonl")) for name in
+               ("one", "two")]
+    assert ledgers[0].spent() == ledgers[1].spent() and ledgers[1].steps == 4
+    # What two wrote, one reads: it goes on from the last step, to the same end.
+    release = model(place / "two")
+    codes, said = processes.train(["--resume=run"], 1, 2, place / "two")
+    assert codes == [0], said
+    assert model(place / "two") == release
+
+
+# Units that lie in cohorts and are pretrained, records that are sampled, phases, and post-training.
+METHODS = {
+    "gswgan": ["--critics=4", "--critics-per-step=2", "--warm-steps=2", "--batch=3", "--pool=2",
+               "--generator.width=2", "--critic.width=2", "--warm-generator.width=2"],
+    "dpgan": ["--batch=6", "--fakes=6", "--g-batch=6"],
+    "dpmerf": ["--features=12", "--generator-steps=3"],
+    "mixture": ["--cells=2", "--frequencies=4", "--dimensions=5"]}
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_every_kind_of_method_runs_on_two(place, method):
+    given = [method, "--dataset=npz:noise.npz", "--delta=1e-3", "--test-fraction=0", "--out=run",
+             "--seed=3", "--class-epsilon=1", *METHODS[method],
+             *["--steps=3"] * (method in ("gswgan", "dpgan"))]
+    for name, count, devices in (("one", 1, 2), ("two", 2, 1)):
+        (place / name).mkdir()
+        (place / name / "noise.npz").symlink_to(place / "noise.npz")
+        codes, said = processes.train([*given, f"--devices={devices}", "--chunk=1"], count, devices,
+                                      place / name)
+        assert codes == [0] * count, said
+    assert model(place / "one") == model(place / "two")
+
+
+@pytest.mark.slow
+def test_processes_that_differ_are_refused_before_anything_is_spent(place):
+    def other(i, given):
+        return [word for word in given if i == 0 or word != "--top-k=8"]
+
+    codes, said = processes.train(words(1), 2, 1, place, change=other)
+    assert codes == [2, 2], said
+    assert "process 1 has another config than process 0" in said and "Traceback" not in said
+    assert not (place / "run").exists()
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.parametrize("who", [0, 1])
+def test_sigterm_to_any_process_stops_all(place, who):
+    started = processes.start(words(1, "--steps=4000", "--sigma=1e6"), 2, 1, place)
+    wait_for(place / "run/metrics.jsonl")
+    started[who].send_signal(signal.SIGTERM)
+    codes, said = processes.finish(started, place)
+    assert codes == [143, 143], said
+    release = lifecycle.load(place / "run")
+    assert 0 < release.privacy["steps"] < 4000
+    assert checkpoint.steps(runs.files(place / "run").checkpoints)[-1] == release.privacy["steps"]
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.parametrize("who", [0, 1])
+def test_a_process_that_dies_ends_all_and_one_goes_on(place, who):
+    started = processes.start(words(1, "--steps=4000", "--sigma=1e6"), 2, 1, place)
+    wait_for(place / "run/metrics.jsonl")
+    started[who].kill()
+    began = time.monotonic()
+    codes, said = processes.finish(started, place)
+    assert time.monotonic() - began < 90 and codes[1 - who] != 0
+    assert "another process has ended" in said or who == 0, said
+    charged = books.account(books.read(place / "run/ledger.jsonl")).steps
+    codes, said = processes.train(["--resume=run", f"--steps={charged + 2}"], 1, 1, place)
+    assert codes in ([0], [2], [3]), said
+
+
+def wait_for(path):
+    end = time.monotonic() + processes.LIMIT
+    while not path.exists():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(("fields", "why"), [
+    ({"coordinator": "host:1"}, "needs --processes N"),
+    ({"coordinator": "host:1", "processes": 2, "process_id": 2}, "must be 0 to 1"),
+    ({"processes": 2}, "belong to --coordinator"),
+    ({"coordinator": "auto", "process_id": 0}, "belong to --coordinator")])
+def test_where_processes_meet_is_checked(fields, why):
+    with pytest.raises(UserError, match=why):
+        Hosts(**fields)
