@@ -7,8 +7,9 @@ accounting, as `dp_accounting` adds it up and with the classic conversion of the
 the epsilon of the same noise and steps under a public rotation (exact Gaussian composition over
 the critic with the most participations); and under the published random schedule, if the sampled
 critics become known. Beside them stand the accuracies in the results of `benchmarks.images` at a
-proven epsilon, and for every paper what its accounting gives by either conversion. It reads no
-data, and writes benchmarks/results/claimed.json.
+proven epsilon, for every paper what its accounting gives by either conversion, for every setting
+of the PATE-style papers the rounds that its budget buys, and for codes that people run what is
+wrong in each (`claimed_codes`). It reads no data, and writes benchmarks/results/claimed.json.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom
 
-from benchmarks import common
+from benchmarks import claimed_codes, common
 from dpgen_jax import presets
 from dpgen_jax.accountant import gaussian, gdp, published, published_sampling
 from dpgen_jax.accountant.events import GaussianEvent
@@ -174,7 +175,8 @@ def main() -> None:
     where = common.machine()
     print(common.write(common.record("claimed", [], [], {
         "delta": DELTA, "settings": settings(), "baselines": baselines(),
-        "conversions": conversions(), "reached": reached()}, where)))
+        "conversions": conversions(), "reached": reached(),
+        **claimed_codes.rows()}, where)))
 
 
 if __name__ == "__main__":

@@ -268,7 +268,29 @@ def baselines_table() -> str:
         for row in results("claimed")["baselines"]))
 
 
+def papers_table() -> str:
+    """Returns the rounds that the budget of each published setting buys, by three accounts."""
+    return markdown(("method", "presets", "epsilon", "delta", "sigma",
+                     "steps by the paper's formula", "by dp-accounting", "proven here"), (
+        (f"`{row['method']}`", ", ".join(f"`{name}`" for name in row["presets"]),
+         f"{row['epsilon']:g}", f"{row['delta']:g}", f"{row['sigma']:g}", f"{row['paper']:,}",
+         f"{row['dp_accounting']:,}", f"{row['proven']:,}")
+        for row in results("claimed")["papers"]))
+
+
+def codes_table() -> str:
+    """Returns codes that people run: what they claim, what is sound, and what is wrong."""
+    def sound(row: dict[str, Any]) -> str:
+        if "sound" not in row:
+            return f"at least {row['certified_by_others']:g}, certified by {row['how']}"
+        return f"{row['sound']:,.3g} ({row['how']})"
+
+    return markdown(("code", "claimed epsilon", "counted soundly", "what is wrong"), (
+        (row["code"], f"{row['claimed']:g}", sound(row), row["wrong"])
+        for row in results("claimed")["codes"]))
+
+
 TABLES: dict[str, Callable[..., str]] = {table.__name__: table for table in (
     systems_table, embedded_table, datalens_table, utility_table, sweep_table, gpate_table,
     critics_table, tables_table, credit_table, budget_table, claimed_table, baselines_table,
-    conversions_table)}
+    conversions_table, papers_table, codes_table)}

@@ -105,14 +105,13 @@ def test_the_privacy_statement(run):
 TRAIN = ["datalens", "--dataset", "npz:noise.npz", *runs.FLAGS]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("flags", "said", "privacy"), [
-    (["--seed", "-1"], "epsilon 10", {"noise_source": "seeded: no privacy claim", "epsilon": "inf",
-                                      "budget_epsilon": 10.0}),
-    (["--epsilon", "inf"], "epsilon is inf: nothing bounds what a release tells",
-     {"epsilon": "inf", "events": [{"mechanism": "none", "sigma": 0.0, "sensitivity": None,
-                                    "count": STEPS}]})],
-    ids=["seeded", "no budget"])
+    pytest.param(["--seed", "-1"], "epsilon 10", {
+        "noise_source": "seeded: no privacy claim", "epsilon": "inf", "budget_epsilon": 10.0},
+        id="seeded", marks=pytest.mark.long),  # `test_guarantee` makes such a run
+    pytest.param(["--epsilon", "inf"], "epsilon is inf: nothing bounds what a release tells", {
+        "epsilon": "inf", "events": [{"mechanism": "none", "sigma": 0.0, "sensitivity": None,
+                                      "count": STEPS}]}, id="no budget", marks=pytest.mark.slow)])
 def test_runs_without_a_claim_say_so(place, call, tmp_path, monkeypatch, flags, said, privacy):
     monkeypatch.chdir(place)
     code, out, err = call(train, *TRAIN, "--steps", STEPS, "--out", tmp_path / "run", *flags)

@@ -33,10 +33,11 @@ class Source:
         for name in self.files:
             if not any(_exists(place + suffix) for place in name.split(" or ")
                        for suffix in ("", ".gz")):
-                root = os.environ.get("DPGEN_DATA", "../shared/data")
+                root = os.environ.get("DPGEN_DATA")
+                where = (f"{Path(root).absolute()}, or set DPGEN_DATA to the folder that has them"
+                         if root else "a folder, and set DPGEN_DATA to it")
                 return (f"{self.title} is not there: put {' and '.join(self.files)} "
-                        f"({self.origin}) into {Path(root).absolute()}, or set DPGEN_DATA to the "
-                        "folder that has them")
+                        f"({self.origin}) into {where}")
         return None
 
 

@@ -139,6 +139,8 @@ class TableSpec:
         constraints: What holds between the columns of every row, as `data.constraints` reads it.
         targets: Names of columns that an evaluation predicts beside the label. They change nothing
             that is trained, and schemas that differ in them alone are equal.
+        derived: Names of columns that the constraints make functions of others: no method needs to
+            learn them, as synthetic rows take them from their definitions.
     """
 
     columns: tuple[Column, ...]
@@ -147,6 +149,7 @@ class TableSpec:
     identifiers: tuple[Identifier, ...] = _later(())
     constraints: tuple[str, ...] = _later(())
     targets: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
+    derived: tuple[str, ...] = _later(())
 
     dtype: ClassVar[str] = "float32"
     """The type of a sealed record."""

@@ -85,12 +85,13 @@ class Sum:
     total: Field
     parts: tuple[tuple[int, Field], ...]
 
-    def _sum(self, table: np.ndarray) -> np.ndarray:
+    def sum(self, table: np.ndarray) -> np.ndarray:
+        """Returns what the total is of the parts: float64 [n]."""
         return np.sum([sign * part.values(table) for sign, part in self.parts], 0)
 
     def broken(self, table: np.ndarray) -> np.ndarray:
         """Returns which rows break it: bool [n]."""
-        apart = np.abs(self.total.values(table) - self._sum(table))
+        apart = np.abs(self.total.values(table) - self.sum(table))
         return apart > self.total.step / 2
 
     def mended(self, table: np.ndarray) -> np.ndarray:
@@ -98,15 +99,15 @@ class Sum:
         table = table.copy()
         least, most = transform.bounds(self.total.column)
         for up in (1, -1):  # what is above the bounds, then what is below
-            over = np.maximum(up * (self._sum(table) - (most if up > 0 else least)), 0)
+            over = np.maximum(up * (self.sum(table) - (most if up > 0 else least)), 0)
             for sign, part in self.parts:
                 low, high = transform.bounds(part.column)
                 values = table[:, part.at]
                 room = values - low if sign == up else high - values
                 change = np.minimum(np.ceil(over / part.step - 1e-9) * part.step, room)
-                table[:, part.at] = _near(values - sign * up * change, part.column)
+                table[:, part.at] = near(values - sign * up * change, part.column)
                 over = np.maximum(over - change, 0)
-        table[:, self.total.at] = _near(self._sum(table), self.total.column)
+        table[:, self.total.at] = near(self.sum(table), self.total.column)
         return table
 
 
@@ -149,7 +150,7 @@ class Implies:
 Rule = Compare | Sum | Implies
 
 
-def _near(values: np.ndarray, column: Column) -> np.ndarray:
+def near(values: np.ndarray, column: Column) -> np.ndarray:
     """Returns numbers rounded to the decimals that the column has."""
     return np.round(values, max(column.decimals, 0)) + 0.0
 

@@ -12,7 +12,7 @@ import functools
 import numpy as np
 
 from dpgen_jax.core.types import TableSpec, UserError
-from dpgen_jax.data import constraints, forms, transform
+from dpgen_jax.data import constraints, derived, forms, transform
 
 PASSES = 12
 """How often all constraints are looked at: mending one may break another."""
@@ -28,7 +28,8 @@ class Finished:
 
     Attributes:
         codes: float64 [n, columns], as `transform` says.
-        mended: How many rows broke each constraint as they were drawn.
+        mended: How many rows broke each constraint as they were drawn, once columns that are
+            functions of others were computed.
         replaced: How many rows could not be mended, and are copies of others of their class.
         before: How many rows, beside these, the numbers are of.
     """
@@ -90,7 +91,7 @@ def mended(spec: TableSpec, codes: np.ndarray, y: np.ndarray) -> Finished:
     if not spec.constraints:
         return Finished(codes)
     rules = constraints.rules(spec)
-    table = _written(spec, np.column_stack([codes, y]))
+    table = derived.computed(spec, _written(spec, np.column_stack([codes, y])))
     counts = {text: int(rule.broken(table).sum())
               for text, rule in zip(spec.constraints, rules, strict=True)}
     table = _mended(spec, table)

@@ -23,7 +23,7 @@ from typing import Any
 from dpgen_jax.core import reading
 from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.types import NO_LABEL, Identifier, TableSpec, UserError
-from dpgen_jax.data import finishing, forms, yaml_text
+from dpgen_jax.data import derived, finishing, forms, yaml_text
 from dpgen_jax.data.base import Uncovered, listed, locate
 from dpgen_jax.data.dialect import DEFAULT, Dialect, declared
 from dpgen_jax.data.schema_columns import ENTRIES, IDENTIFIER, column, kind_of, pattern
@@ -219,6 +219,7 @@ def _parse(document: Any) -> Schema:
     spec = TableSpec(features, label, position, identifiers,
                      _constraints(document.get("constraints", [])), predicted)
     finishing.check(spec)
+    spec = dataclasses.replace(spec, derived=derived.names(spec))
     return Schema(spec, others, odd, tuple(notes), tuple(rows), tuple(uncovered),
                   str(document.get("name", "")), declared(document.get("file", {})))
 

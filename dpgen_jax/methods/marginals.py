@@ -37,7 +37,7 @@ from dpgen_jax.core.types import (
     TableSpec,
     UserError,
 )
-from dpgen_jax.methods.shared import table_list, table_rounds, table_votes, tree
+from dpgen_jax.methods.shared import learned, table_list, table_rounds, table_votes, tree
 from dpgen_jax.methods.shared.config import (
     RecordUnits,
     require_not_negative,
@@ -89,8 +89,8 @@ def plan(config: Config, spec: Spec) -> Plan:
     """
     if not isinstance(spec, TableSpec):
         raise UserError("this method is for tables; for images use dpmerf or dpgan")
-    return Plan(spec, config.n_records, config.sigma or 0.0, config.steps or 5, config.cells,
-                config.bins, config.groups, config.weight_label, config.label_part)
+    return Plan(learned.learned(spec), config.n_records, config.sigma or 0.0, config.steps or 5,
+                config.cells, config.bins, config.groups, config.weight_label, config.label_part)
 
 
 def mechanism(config: Config, spec: Spec) -> SumMechanism:
@@ -127,7 +127,8 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     """Returns the method for rows of this schema."""
     del runtime
     p = plan(config, spec)
-    fit = Fit(p)
+    assert isinstance(spec, TableSpec)
+    places, fit = learned.places(spec), Fit(p)
     kinds = jnp.array(p.kinds)
 
     def init(key: Array) -> Public:
@@ -145,7 +146,8 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
         """
         del key, unit
         row = query.step % len(records.y)
-        code, label = p.grid.codes(records.x[row]), jnp.clip(records.y[row], 0, p.classes - 1)
+        code = p.grid.codes(records.x[row][places])
+        label = jnp.clip(records.y[row], 0, p.classes - 1)
         votes = jax.lax.switch(kinds[jnp.minimum(query.step, p.steps - 1)], [
             lambda: table_votes.of_histograms(p, code, label),
             lambda: table_votes.of_pairs(p, code, label, query),
@@ -168,7 +170,7 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
         return fit.model(public)
 
     def sample(model: tree.Model, key: Array, labels: Array) -> Array:
-        return tree.sample(p.grid, model, key, labels)
+        return learned.whole(spec, tree.sample(p.grid, model, key, labels))
 
     return Method(mechanism=mechanism(config, spec), init=init, ask=ask, answer=answer,
                   absorb=absorb, finalize=finalize, sample=sample,

@@ -12,7 +12,7 @@ from typing import Any, Required, TypedDict
 
 from dpgen_jax.core.config import from_json, to_json
 from dpgen_jax.core.types import Column, ImageSpec, Spec, TableSpec, UserError
-from dpgen_jax.data import constraints, schema_columns
+from dpgen_jax.data import constraints, derived, schema_columns
 from dpgen_jax.run.folder import read_json
 
 MAX_SIDE, MAX_CLASSES = 2**14, 100_000
@@ -203,6 +203,8 @@ def spec(value: dict[str, Any], name: str = "the schema") -> Spec:
 
 def _sound_rules(made: TableSpec) -> bool:
     try:
+        if made.derived and made.derived != derived.names(made):
+            return False
         constraints.rules(made)
     except UserError:
         return False

@@ -25,10 +25,10 @@ from dpgen_jax.version import __version__
 
 SOURCES = (
     "version", "core/__init__", "core/errors", "core/schema", "data/forms",
-    "data/transform", "data/constraints", "data/finishing", "data/writing", "release/__init__",
-    "release/conditions", "release/files", "release/sampling", "release/standalone/__init__",
-    "release/standalone/operations", "release/standalone/program", "release/standalone/random_bits",
-    "release/standalone/records")
+    "data/transform", "data/constraints", "data/derived", "data/finishing", "data/writing",
+    "release/__init__", "release/conditions", "release/files", "release/sampling",
+    "release/standalone/__init__", "release/standalone/operations", "release/standalone/program",
+    "release/standalone/random_bits", "release/standalone/records")
 """The files of this library that a folder holds."""
 STAND_INS = {
     "__init__": '"""The parts of dpgen_jax that need NumPy alone."""\n',

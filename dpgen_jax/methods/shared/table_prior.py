@@ -74,14 +74,14 @@ def expected(deviation: Array, noise: Array, size: Array, total: Array, is_numbe
     variance = signal + noise[..., None]**2 + 1e-18
     likely = -0.5 * jnp.sum(along**2 / variance + jnp.log(variance), -1)  # [S, d, C]
 
-    def given(weights: Array) -> Array:
+    def shares_of_scales(weights: Array) -> Array:
         return jax.nn.softmax(likely + jnp.log(weights)[:, None], 0)
 
     def fitted(_: int, weights: Array) -> Array:
-        counted = given(weights).sum(1) + SEEN / len(SCALES)
+        counted = shares_of_scales(weights).sum(1) + SEEN / len(SCALES)
         return counted / counted.sum(0)
 
     even = jnp.full((len(SCALES), len(size)), 1 / len(SCALES))
     weights = jax.lax.fori_loop(0, ROUNDS, fitted, even)
-    part = jnp.sum(given(weights)[..., None] * signal / variance, 0)
+    part = jnp.sum(shares_of_scales(weights)[..., None] * signal / variance, 0)
     return jnp.einsum("dbk,dck->dcb", axes, part * along)
