@@ -18,7 +18,7 @@ from typing import Any
 
 import jinja2
 
-from benchmarks import audits, results_tables
+from benchmarks import audits, reached, results_tables
 from benchmarks.papers import page as papers
 from benchmarks.results_tables import ROOT, load, pm_of, results
 from benchmarks.sweep import jobs
@@ -164,6 +164,7 @@ def pages() -> Iterable[tuple[Path, Callable[[], str]]]:
     for template in TEMPLATES:
         yield ROOT / template.removesuffix(".jinja"), functools.partial(page, template)
     yield README, readme
+    yield reached.PATH, reached.text
 
 
 def main() -> None:

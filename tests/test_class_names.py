@@ -9,10 +9,11 @@ import small_datalens
 from dpgen_jax import data
 from dpgen_jax.core.config import digest, from_json, to_json
 from dpgen_jax.core.types import EMPTY, ImageSpec, UserError
-from dpgen_jax.data import Dataset
+from dpgen_jax.data import Dataset, class_names
 from dpgen_jax.evaluation import assess
+from dpgen_jax.evaluation.report import page
 from dpgen_jax.presets import numbers
-from dpgen_jax.release import contents
+from dpgen_jax.release import contents, export
 from dpgen_jax.release.bundle import Release
 from dpgen_jax.release.statement import Protected
 from dpgen_jax.run import folder, planning
@@ -67,6 +68,35 @@ def test_they_are_no_part_of_what_is_compared_or_of_old_digests():
     assert from_json(ImageSpec, to_json(NAMED)).class_names == NAMED.class_names
     assert public(NAMED)["spec"] == public(PLAIN)["spec"] == to_json(PLAIN)
     assert public(NAMED)["class_names"] == [*NAMED.class_names]
+
+
+def test_they_are_folders_and_labels_of_what_is_sampled(tmp_path):
+    x, y = runs.images(n=6)
+    for names, folders in ((("emu", "cat", "big dog"), {"emu", "cat", "big dog"}),
+                           (("a/b", "..", "c"), {"0", "1", "2"}),
+                           (("A", "a", "b"), {"0", "1", "2"})):
+        spec = ImageSpec(8, 8, 1, 3, names)
+        out = tmp_path / names[0].replace("/", "")
+        with export.opener(out, spec, 6)(_made(out), spec, 6) as take:
+            take(x, np.arange(6) % 3)
+        assert {path.name for path in (out / "train").iterdir()} == folders
+    report = page.page(page.Report({}, SOUND, {"class_names": ["emu", "cat", "dog"]},
+                                   samples=(x, np.arange(6) % 3)))
+    assert "data:image/png" in report
+    assert page.class_names({"spec": to_json(NAMED)}) == ["emu", "cat", "dog"]
+
+
+def _made(path):
+    path.mkdir()
+    return path
+
+
+def test_public_data_have_their_public_names():
+    x = np.zeros((10, 8, 8, 1), np.uint8)
+    fashion = data.from_arrays(x, np.arange(10), 10)
+    assert class_names.official(fashion, class_names.FASHION).spec.class_names[9] == "Ankle boot"
+    for names in (tuple("0123456789"), ("a", "b"), ()):
+        assert class_names.official(fashion, names) is fashion
 
 
 def test_a_run_of_an_older_version_can_be_resumed(tmp_path):

@@ -17,7 +17,7 @@ from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.methods import about
 from dpgen_jax.presets import choice, numbers
 from dpgen_jax.presets import help as short_help
-from dpgen_jax.run import typed
+from dpgen_jax.run import rehearsal, typed
 from dpgen_jax.run.folder import read_json
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
@@ -228,10 +228,17 @@ def test_a_rehearsal_says_the_plan_and_leaves_nothing(tmp_path, monkeypatch, cap
     before = runs.snapshot(tmp_path)
     train.command(["gpate", "--dataset", "people.csv", "--schema", "people.yaml", "--epsilon=1",
                    "--out=run", "--dry-run"])
-    said = capsys.readouterr().out.splitlines()
-    assert "160 records, 160 units" in said[-3] and "sigma" in said[-3]
-    assert said[-2:] == ["bought beside the training: class counts for epsilon 0.01",
-                         "nothing was written or spent; leave out --dry-run to train"]
+    plan, bought, memory, *like, last = capsys.readouterr().out.splitlines()[-6:]
+    assert len(like) == rehearsal.SHOWN
+    assert "160 records, 160 units" in plan and "sigma" in plan
+    assert bought == "bought beside the training: class counts for epsilon 0.01"
+    assert last == "nothing was written or spent; leave out --dry-run to train"
+    assert memory.startswith("memory: ") and " for records" in memory
+    row = next(row for row in rehearsal.reached() if f"{row['file']})" in like[0])
+    stored = read_json(RESULTS / row["file"])["results"]
+    scores = [stored["scores"][name]["mean"] for name in
+              ("logistic_regression", "random_forest", "gradient_boosting")]
+    assert stored["method"] == "gpate" and f"gave {np.mean(scores):.3f}," in like[0]
     assert runs.snapshot(tmp_path) == before and not (tmp_path / "run").exists()
     with pytest.raises(UserError, match="needs the number of its clients.*nothing was written"):
         federate.command([])

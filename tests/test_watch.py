@@ -161,3 +161,14 @@ def test_another_public_data_set_stops_before_anything_is_made(tmp_path):
 def test_bad_wishes_are_named(fields, named):
     with pytest.raises(UserError, match=named):
         MonitorOptions(**fields)
+
+
+def test_cheap_measures_are_taken_a_few_times_where_nobody_says():
+    good, bad = drawing(patterns(), 0.1), drawing(patterns() * 0 + 0.5, 0.1)
+    looked = monitor.Monitor(MonitorOptions(), 50, lambda state: good, None)
+    assert [n for n in range(1, 51) if looked(at(n), None)] == [10, 20, 30, 40, 50]
+    short = monitor.Monitor(MonitorOptions(), 19, lambda state: good, None)
+    assert not any(short(at(n), None) for n in range(1, 20))
+    scores, worse = monitor.glance(good), monitor.glance(bad)
+    assert scores["nearest_mean_accuracy"] > 0.9 > 0.6 > worse["nearest_mean_accuracy"]
+    assert scores["contrast"] > worse["contrast"] and scores.keys() <= {*metrics.OF_SAMPLES}

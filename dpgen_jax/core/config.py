@@ -74,15 +74,16 @@ class MonitorOptions:
 
     tensorboard: bool = False
     """also write metrics and sample grids to RUN/tensorboard (needs the extra `tensorboard`)"""
-    evaluate_every: int = 0
-    """steps between evaluations of the samples themselves, into metrics.jsonl; 0: none"""
+    evaluate_every: int | None = None
+    """steps between evaluations of the samples themselves, into metrics.jsonl; 0: none; if left out
+    cheap ones, a few times in a run"""
     public_dataset: str | None = None
     """a PUBLIC data set of the same shape and classes, on which these evaluations also test"""
     progress: bool = True
     """show on stderr how far the training is"""
 
     def __post_init__(self) -> None:
-        if self.evaluate_every < 0:
+        if self.evaluate_every is not None and self.evaluate_every < 0:
             raise UserError(f"evaluate_every is {self.evaluate_every}; it must be 0 or above")
         if self.public_dataset and not self.evaluate_every:
             raise UserError("--public-dataset needs --evaluate-every N, the steps between tests")

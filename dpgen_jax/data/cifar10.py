@@ -11,7 +11,7 @@ from dpgen_jax.core.reading import read_bytes, require_memory, require_regular
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data.base import Arrays, Dataset, assemble, locate
 from dpgen_jax.data.batches import read_batch
-from dpgen_jax.data.class_names import fixed_classes
+from dpgen_jax.data.class_names import CIFAR10, fixed_classes, official
 
 CLASSES = 10
 SHAPE = (3, 32, 32)
@@ -42,7 +42,8 @@ def cifar10(path: str, classes: int | None, image_size: int | None) -> Dataset:
     require_memory(f"the batches in {root}", sum(require_regular(batch).st_size for batch in paths))
     parts = [read(batch) for batch in paths]
     x, y = (np.concatenate(arrays) for arrays in zip(*parts[:-1], strict=True))
-    return assemble("cifar10", classes, (x, y), parts[-1], ["public data"], image_size)
+    data = assemble("cifar10", classes, (x, y), parts[-1], ["public data"], image_size)
+    return official(data, CIFAR10)
 
 
 def _layout(root: Path) -> tuple[Callable[[Path], Arrays], list[Path]]:

@@ -10,6 +10,24 @@ from dpgen_jax.core.reading import read_bytes
 from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.data.base import Dataset, shown
 
+FASHION = ("T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag",
+           "Ankle boot")
+"""The classes of Fashion-MNIST, as its authors name them; the first also stands for tops."""
+CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+def official(data: Dataset, names: Sequence[str]) -> Dataset:
+    """Returns a public data set with the names that its classes have in public.
+
+    Args:
+        data: Images.
+        names: The names; numbers, of which nobody needs to be told, and another number of names
+            than of classes change nothing.
+    """
+    if len(names) != data.spec.classes or all(name.isdecimal() for name in names):
+        return data
+    return with_names(data, tuple(names))
+
 
 def declared(names: str | Sequence[str] | None) -> tuple[str, ...]:
     """Returns the names of classes that the user declares.

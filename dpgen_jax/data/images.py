@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import re
 import struct
 import zlib
 from pathlib import Path
@@ -15,7 +16,7 @@ from dpgen_jax.core import checks
 from dpgen_jax.core.reading import CHUNK, require_memory, require_regular
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data.base import Arrays, Dataset, assemble, locate
-from dpgen_jax.data.class_names import fixed_classes
+from dpgen_jax.data.class_names import FASHION, fixed_classes, official
 
 DIGITS_TRAIN = 1437
 IDX_CLASSES = 10
@@ -60,8 +61,10 @@ def idx(path: str, classes: int | None, image_size: int | None) -> Dataset:
     folder = locate(path)
     train = _idx_part(folder, "train")
     test = _idx_part(folder, "t10k") if any(folder.glob("t10k-*-ubyte*")) else None
-    return assemble(folder.resolve().name, IDX_CLASSES if classes is None else classes, train, test,
+    data = assemble(folder.resolve().name, IDX_CLASSES if classes is None else classes, train, test,
                     ["image height and width are read from the file headers"], image_size)
+    called = {re.sub("[^a-z]", "", part.lower()) for part in folder.resolve().parts[-2:]}
+    return official(data, FASHION if called & {"fashion", "fashionmnist"} else ())
 
 
 def _idx_part(folder: Path, part: str) -> Arrays:

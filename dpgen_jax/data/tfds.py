@@ -27,7 +27,7 @@ from dpgen_jax.data.base import (
     fit,
     stack,
 )
-from dpgen_jax.data.class_names import fixed_classes
+from dpgen_jax.data.class_names import fixed_classes, official
 from dpgen_jax.data.parsing import Cells
 
 DEFAULT_FOLDER = "~/tensorflow_datasets"
@@ -78,6 +78,7 @@ def tfds(name: str, classes: int | None, image_size: int | None, download: bool 
     data = assemble(name, classes, _read(name, builder, "train", image_size), test,
                     ["class count and image shape, unless resized, are those of the data set's "
                      "description"], image_size)
+    data = official(data, tuple(getattr(features["label"], "names", None) or ()))
     shape = getattr(features["image"], "shape", None) or (None,) * 3
     return dataclasses.replace(data, uncovered=tuple(_undescribed(data, shape, image_size)))
 

@@ -36,6 +36,11 @@ class Setting:
     seeds: int
 
 
+FAST_ENTRIES = 2**22
+"""The most entries, rows times features, of a draw of a fast evaluation: ensembles of 100 and 200
+learners take minutes of more."""
+FEWEST_ROWS = 250
+"""The fewest rows of such a draw, however many features they have."""
 Pairs = Mapping[str, Sequence[tuple[Rows, Rows]]]
 """Task -> the rows to train on and the rows to test on, of each seed."""
 SETTINGS = {setting.name: setting for setting in (
@@ -82,7 +87,7 @@ def utility(synthetic: Callable[[int, int], Rows], test: Rows, real: Rows | None
     Raises:
       UserError: Rows are malformed or not finite, or there is no such classifier or column.
     """
-    setting = _setting(options)
+    setting = _setting(options, spec)
     goals = targets.named(spec, options.targets or spec.targets)
     groupings = subgroups.named(spec, options.by)
     started = time.monotonic()
@@ -121,9 +126,13 @@ def utility(synthetic: Callable[[int, int], Rows], test: Rows, real: Rows | None
         "not_covered_by_epsilon": keys}
 
 
-def _setting(options: Evaluation) -> Setting:
-    """Return the setting that a user's options ask for."""
+def _setting(options: Evaluation, spec: TableSpec) -> Setting:
+    """Return the setting that options ask for: a fast one of a wide table has fewer rows."""
     setting = SETTINGS["fast" if options.fast else "full"]
+    room = max(FAST_ENTRIES // spec.shape[0], FEWEST_ROWS)
+    if options.fast and not options.samples and room < setting.n_samples:
+        setting = dataclasses.replace(setting, n_samples=room, description=(
+            f"{setting.description}, on fewer rows as there are {spec.shape[0]:,} features"))
     return dataclasses.replace(setting, seeds=options.seeds or setting.seeds,
                                n_samples=options.samples or setting.n_samples)
 

@@ -67,7 +67,8 @@ def write(metrics: dict[str, Any], release: Release, dataset: Dataset, out: Path
     if isinstance(release.spec, TableSpec):
         drawings = _table_figures(release, release.spec, dataset)
     else:
-        plots.samples_grid(samples[0], out / "samples.png", release.spec.classes)
+        plots.samples_grid(samples[0], out / "samples.png", release.spec.classes,
+                           release.spec.class_names or None)
     source = run if run and (run / "config.json").is_file() else None
     report = page.Report(
         metrics, release.privacy,

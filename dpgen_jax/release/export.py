@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,10 @@ GRID_IMAGES = 10_000
 """The most images of one grid, which is drawn as a whole."""
 GROUP_CELLS = 2**21
 """The cells of a row group of a Parquet file, at most; they are in memory together."""
+FOLDER = r"[^\W_][\w (),+-]{0,99}(?<! )"
+"""Names of classes that are folders on every system."""
+
+
 def opener(out: Path, spec: Spec, n: int) -> Opener:
     """Returns what opens a file, by the ending of its name.
 
@@ -114,21 +119,34 @@ def _png(out: Path, spec: Spec, n: int) -> Iterator[Write]:
     present = np.unique(y)
     columns = min(int((y == label).sum()) for label in present)
     picked = np.concatenate([x[y == label][:columns] for label in present])
-    samples_grid(picked, out, rows=len(present), labels=[str(label) for label in present])
+    names = spec.class_names or [str(label) for label in range(spec.classes)]
+    samples_grid(picked, out, rows=len(present), labels=[names[label] for label in present])
+
+
+def folder_names(spec: Spec) -> list[str]:
+    """Returns the name of each class's folder: its own, or its number where one cannot be a folder.
+
+    Args:
+        spec: The schema of images.
+    """
+    names = list(spec.class_names)
+    sound = all(re.fullmatch(FOLDER, name) for name in names)
+    distinct = len({name.casefold() for name in names}) == spec.classes
+    return names if names and sound and distinct else [str(i) for i in range(spec.classes)]
 
 
 @contextlib.contextmanager
 def _folder(out: Path, spec: Spec, n: int) -> Iterator[Write]:
     """out/train/CLASS/NUMBER.png, which `--dataset folder:` reads back."""
-    digits, written = max(6, len(str(n - 1))), 0
+    digits, written, names = max(6, len(str(n - 1))), 0, folder_names(spec)
 
     def take(x: np.ndarray, y: np.ndarray) -> None:
         nonlocal written
         for label in np.unique(y):
-            (out / "train" / str(label)).mkdir(parents=True, exist_ok=True)
+            (out / "train" / names[label]).mkdir(parents=True, exist_ok=True)
         for i, (image, label) in enumerate(zip(x, y, strict=True), written):
             Image.fromarray(image.squeeze(-1) if image.shape[-1] == 1 else image).save(
-                out / "train" / str(label) / f"{i:0{digits}d}.png")
+                out / "train" / names[label] / f"{i:0{digits}d}.png")
         written += len(y)
 
     yield take

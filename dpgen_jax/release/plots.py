@@ -28,6 +28,7 @@ from dpgen_jax.run import metrics
 TILE = 56
 """The longer side of an image in a grid has at least so many screen pixels."""
 GAP = 4
+SAMPLES = "samples"
 BACKGROUND, INK = (255, 255, 255), (60, 60, 60)
 BUDGET_COLOUR = "#c1440e"
 MAX_PANELS, PANELS_IN_ROW = 30, 5
@@ -96,7 +97,7 @@ def sampled_grid(images: np.ndarray, path: str | Path,
 
 
 def curves(rows: Sequence[dict[str, Any]] | str | Path, path: str | Path) -> Path:
-    """Draws the metrics of a run over its steps: all public scalars above, epsilon below.
+    """Draws the metrics of a run over its steps: its samples, other public scalars, epsilon.
 
     rows: those of metrics.jsonl, or its path, with keys step, epsilon, seconds and others; a value
     that is absent or null is a gap. Returns the path.
@@ -107,28 +108,38 @@ def curves(rows: Sequence[dict[str, Any]] | str | Path, path: str | Path) -> Pat
     rows = metrics.read(rows) if isinstance(rows, str | Path) else rows
     if not rows:
         raise UserError("there are no metrics to draw; the run has made no step")
-    figure = Figure(figsize=(8, 6), dpi=120, layout="constrained")
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    groups = _panels(rows)
+    figure = Figure(figsize=(8, 6 if len(groups) < 2 else 8), dpi=120, layout="constrained")
+    *panels, below = figure.subplots(1 + len(groups), 1, sharex=True, squeeze=False,
+                                      height_ratios=(*[3] * len(groups), 2))[:, 0]
     steps = [row["step"] for row in rows]
     style = {"linewidth": 1.5} | ({"marker": "o", "markersize": 3} if len(rows) < 40 else {})
-    scalars = {name: series(rows, name) for name in scalar_names(rows)}
-    for name, values in scalars.items():
-        above.plot(*joined(steps, values), label=plain_text(name.replace("_", " ")), **style)
-    if scalars:
-        figure.legend(loc="outside upper center", ncols=min(4, len(scalars)), frameon=False)
-    if spans_decades(scalars.values()):
-        above.set_yscale("log")
-    above.set_ylabel("public metrics")
+    for axes, (title, group) in zip(panels, groups.items(), strict=True):
+        for name, values in group.items():
+            axes.plot(*joined(steps, values), label=plain_text(name.replace("_", " ")), **style)
+        axes.legend(frameon=False, fontsize=8, ncols=min(4, len(group)), loc="best")
+        if title != SAMPLES and spans_decades(group.values()):
+            axes.set_yscale("log")
+        axes.set_ylabel(title)
     below.plot(steps, series(rows, "epsilon"), color=BUDGET_COLOUR, **style)
     below.set_ylim(bottom=0)
     below.set(xlabel="step", ylabel="epsilon spent", xlim=(0, 1.02 * max(1, *steps)))
     below.xaxis.set_major_locator(MaxNLocator(integer=True))
-    for axes in (above, below):
+    for axes in (*panels, below):
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
     path = Path(path)
     FigureCanvasAgg(figure).print_png(str(path))
     return path
+
+
+def _panels(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, np.ndarray]]:
+    """The metrics that are drawn together, by the title of their panel."""
+    scalars = {name: series(rows, name) for name in scalar_names(rows)}
+    groups = {title: {name: values for name, values in scalars.items()
+                      if (name in metrics.OF_SAMPLES) == (title == SAMPLES)}
+              for title in (SAMPLES, "public metrics")}
+    return {title: group for title, group in groups.items() if group}
 
 
 def marginals(spec: TableSpec, x: np.ndarray, y: np.ndarray, path: str | Path) -> Path:

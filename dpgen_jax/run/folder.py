@@ -205,7 +205,7 @@ def reopen(root: Path, config: dict[str, Any]) -> RunFolder:
     # Speed may change, except for the form in which the checkpoints hold the moments.
     changes += _differences("runtime.moments", *(
         written.get("runtime", {}).get("moments") for written in (before, config)))
-    if "class_names" in before:  # older versions wrote none
+    if before.get("class_names"):  # older versions wrote none, or not those of public data
         changes += _differences("class_names", *(
             written.get("class_names") for written in (before, config)))
     if changes:

@@ -6,8 +6,8 @@ from dpgen_jax.core import hosts
 from dpgen_jax.core.console import tell
 from dpgen_jax.data import Dataset
 from dpgen_jax.release.bundle import Release, load
-from dpgen_jax.run import follower, typed
-from dpgen_jax.run.planning import Log, check, declare, plan, summary
+from dpgen_jax.run import follower, rehearsal, typed
+from dpgen_jax.run.planning import Log, check, declare, plan
 from dpgen_jax.run.progress import Notices
 from dpgen_jax.run.request import Request
 from dpgen_jax.run.stages import begin, deal, release, train
@@ -88,8 +88,4 @@ def rehearse(request: Request, dataset: Dataset, log: Log = tell, notices: Notic
     """
     declared = declare(request, dataset, log)
     planned = plan(check(declared, log, notices or Notices()))
-    bought = [f"class counts for epsilon {planned.request.budget.class_epsilon:g}"
-              ] * bool(planned.request.budget.class_epsilon)
-    bought += [f"{len(dataset.bought)} entries of the schema"] * bool(dataset.bought)
-    return [summary(planned), f"bought beside the training: {' and '.join(bought) or 'nothing'}",
-            "nothing was written or spent; leave out --dry-run to train"]
+    return rehearsal.lines(planned, len(dataset.bought))

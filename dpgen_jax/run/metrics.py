@@ -20,6 +20,9 @@ from dpgen_jax.core import reading
 from dpgen_jax.core.strict_json import parse_json
 from dpgen_jax.core.types import UserError
 
+OF_SAMPLES = ("nearest_mean_accuracy", "synthetic_accuracy", "public_accuracy", "contrast",
+              "spread")
+"""measures of samples, between 0 and 1, which the monitor takes now and then"""
 NO_METRICS = ("step", "charged", "epsilon", "seconds")
 """columns that are no metric of the method"""
 

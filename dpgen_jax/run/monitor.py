@@ -29,6 +29,11 @@ COLUMNS = 8
 GRIDS = 20
 """Sample grids of a run that TensorBoard gets where no evaluations are asked for."""
 
+GLANCES, FEWEST = 5, 20
+"""How often cheap measures are taken where nobody says, and of how many steps at least."""
+GLANCED = 500
+"""Synthetic records of each draw that cheap measures read."""
+
 Rows = tuple[np.ndarray, np.ndarray]
 
 
@@ -60,8 +65,10 @@ class Monitor:
         Returns:
             The metrics of this step by name; none where it is not time.
         """
+        glances = self.options.evaluate_every is None and self.steps >= FEWEST
         every = self.options.evaluate_every or (
-            max(1, self.steps // GRIDS) if self.options.tensorboard else 0)
+            max(1, self.steps // GRIDS) if self.options.tensorboard else
+            self.steps // GLANCES if glances else 0)
         row_due = every and (state.done // every > self.last // every or state.done >= self.steps)
         if not row_due:
             return {}
@@ -70,7 +77,9 @@ class Monitor:
         if (self.options.tensorboard and isinstance(release.spec, ImageSpec)
                 and not release.classifies):
             writer.show("samples", sample_grid(release), state.done)
-        return judge(release, self.public) if self.options.evaluate_every else {}
+        if self.options.evaluate_every:
+            return judge(release, self.public)
+        return glance(release) if glances and not release.classifies else {}
 
 
 def prepare(options: MonitorOptions, spec: Spec, classifies: bool = False) -> Rows | None:
@@ -136,9 +145,32 @@ def judge(release: Release, public: Rows | None) -> dict[str, float]:
     return scores if public is None else scores | {"public_accuracy": accuracy(*public)}
 
 
-def _samples(release: Release, seed: int) -> Rows:
+def glance(release: Release) -> dict[str, float]:
+    """Judges a generator by its samples in a moment, without a training.
+
+    Args:
+        release: A generator.
+
+    Returns:
+        `nearest_mean_accuracy`: how many synthetic records lie nearest to the mean of their own
+        class in another draw, which rises as classes come apart; `contrast` of images: their
+        mean standard deviation over pixels, near 0 where they are grey; and `spread`.
+    """
+    (x, y), (other, labels) = (_samples(release, seed, GLANCED) for seed in (0, 1))
+    scores = {"spread": spread(x, y)}
+    if isinstance(release.spec, ImageSpec):
+        scores["contrast"] = float(x.reshape(len(x), -1).std(1).mean())
+    if len(present := np.unique(y)) < 2:
+        return scores
+    means = np.stack([x[y == label].mean(0).ravel() for label in present])
+    distances = ((other.reshape(len(other), 1, -1) - means) ** 2).sum(2)
+    right = present[distances.argmin(1)] == labels
+    return {"nearest_mean_accuracy": float(np.mean(right))} | scores
+
+
+def _samples(release: Release, seed: int, n: int = SAMPLES) -> Rows:
     """Synthetic records as images: the row of a table is an image of one pixel a feature."""
-    x, y = release.encoded(SAMPLES, seed=seed)
+    x, y = release.encoded(n, seed=seed)
     return (x if x.ndim == 4 else x[:, :, None, None]), y
 
 
@@ -150,7 +182,7 @@ def spread(x: np.ndarray, y: np.ndarray) -> float:
         y: Their labels [n].
     """
     by_class = [x[y == label] for label in np.unique(y)]
-    return float(np.mean([np.sqrt(np.mean(np.var(part, 0))) for part in by_class]))
+    return float(np.mean([np.sqrt(np.mean(np.var(part, 0, np.float64))) for part in by_class]))
 
 
 def sample_grid(release: Release) -> np.ndarray:

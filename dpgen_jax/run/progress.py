@@ -190,7 +190,7 @@ class Bar:
     def _begun(self, since: float, done: int) -> tqdm:
         """The bar of all blocks but the first, which ended at `since` with so many steps done."""
         live = self._live
-        bar = tqdm(total=self._total, initial=done, unit=f" {self._unit}",
+        bar = tqdm(total=self._total, initial=done, unit=self._unit,
                    dynamic_ncols=live and not in_notebook(), ncols=80 if in_notebook() else None,
                    mininterval=0.2 if live else 10, ascii=not live, file=Guarded(sys.stderr),
                    delay=1e-3,  # so that nothing is shown before the second block

@@ -64,7 +64,7 @@ def page(report: Report) -> str:
         method=privacy.get("method") or report.config.get("method") or "unnamed method",
         statement=statement(privacy, metrics, report.config),
         verdict=verdict.sentence(metrics), numbers=verdict.numbers(metrics),
-        samples=_samples(report.samples),
+        samples=_samples(report.samples, class_names(report.config)),
         curves=figures.learning_curves(report.rows),
         spent=figures.epsilon_curve(report.rows, privacy),
         utility=tables.utility(metrics), bars=figures.utility_bars(metrics),
@@ -135,12 +135,23 @@ def _plain(value: Any) -> str:
         return str(value)
 
 
-def _samples(samples: Images | Rows | None) -> Figure | Table | None:
+def class_names(config: dict[str, Any]) -> Sequence[str] | None:
+    """Return the names of the classes of images, as a run's config.json or a release has them.
+
+    Args:
+      config: The content of config.json.
+    """
+    names = config.get("class_names") or (config.get("spec") or {}).get("class_names")
+    return names if isinstance(names, list | tuple) and names else None
+
+
+def _samples(samples: Images | Rows | None, names: Sequence[str] | None) -> Figure | Table | None:
     """Return samples as a figure of images or as a table, or None where there are none."""
     if samples is None or not len(samples[1]):
         return None
     if isinstance(samples[0], np.ndarray):
-        return figures.sample_grid(*samples)
+        most = int(samples[1].max()) if names else 0
+        return figures.sample_grid(*samples, names if names and most < len(names) else None)
     header, rows = samples
     shown = rows[:MAX_ROWS]
     cut = "" if len(header) <= MAX_COLUMNS else f", {MAX_COLUMNS} of {len(header)} columns"

@@ -1,0 +1,46 @@
+"""The scores of methods on public data, by the results files, for `train --dry-run` to quote.
+
+python -m benchmarks.results_page     # writes it, with the pages of figures
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from benchmarks.results_tables import ROOT, results
+from benchmarks.tables.measures import CLASSIFIERS
+from dpgen_jax import methods
+
+PATH = ROOT / "dpgen_jax" / "presets" / "reached.json"
+
+
+def text() -> str:
+    """Returns the file, a line for each row: what a method reached, on what, in what time."""
+    return "[\n" + ",\n".join(f" {json.dumps(row)}" for row in (*_images(), *_tables())) + "\n]\n"
+
+
+def _images() -> list[dict[str, Any]]:
+    return [{"method": row["method"], "kind": "images", "data": row["dataset"],
+             "epsilon": float(row["epsilon"]), "measure": "accuracy of a CNN",
+             "score": round(row["gen2real"]["cnn"]["accuracy"]["mean"], 3),
+             "seconds": math.ceil(row["training_seconds"]), "file": "systems.json"}
+            for row in results("systems")["rows"] if math.isfinite(float(row["epsilon"]))]
+
+
+def _tables() -> list[dict[str, Any]]:
+    """Rows of this library's methods; a measure that a table does not have is left out."""
+    rows = []
+    for path in sorted((ROOT / "benchmarks/results/tables").glob("*-eps*.json")):
+        cell = json.loads(path.read_text())["results"]
+        scores = [cell.get("scores", {}).get(name, {}).get("mean") for name in CLASSIFIERS]
+        if cell.get("method") in methods.NAMES and None not in scores:
+            seconds = max(run["wall_seconds"] for run in cell["runs"])
+            rows.append({"method": cell["method"], "kind": "table",
+                         "data": f"{cell['table']} ({cell['rows']:,} rows)",
+                         "records": cell["rows"], "flags": " ".join(cell["flags"]),
+                         "epsilon": float(cell["epsilon"]), "measure": "mean AUROC of classifiers",
+                         "score": round(math.fsum(scores) / len(scores), 3),
+                         "seconds": math.ceil(seconds), "file": f"tables/{path.name}"})
+    return rows

@@ -1,0 +1,81 @@
+"""The lines of a rehearsal: what a run would do, buy and need, and what such a budget gave."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from dpgen_jax.core.terms import Unit
+from dpgen_jax.core.types import TableSpec
+from dpgen_jax.run import capacity
+from dpgen_jax.run.planning import Plan, summary
+
+SHOWN = 2
+"""The most results on like data that are named."""
+
+
+def lines(plan: Plan, entries: int) -> list[str]:
+    """Returns the lines of a rehearsal.
+
+    Args:
+        plan: The plan of the run.
+        entries: How many entries of the schema were bought.
+    """
+    class_epsilon = plan.request.budget.class_epsilon
+    bought = [f"class counts for epsilon {class_epsilon:g}"] * bool(class_epsilon)
+    bought += [f"{entries} entries of the schema"] * bool(entries)
+    return [summary(plan), f"bought beside the training: {' and '.join(bought) or 'nothing'}",
+            memory(plan), *like_data(plan),
+            "nothing was written or spent; leave out --dry-run to train"]
+
+
+def memory(plan: Plan) -> str:
+    """Returns what lies in memory throughout a run; the work of a step comes on top.
+
+    Args:
+        plan: The plan of the run.
+    """
+    state, spec, count = capacity.state_bytes(plan.method), plan.spec, plan.protected.counts
+    parts = [f"{_size(state)} for the state of units"]
+    if plan.protected.unit == Unit.RECORD:  # of others the number of records is private
+        records = count["records"] * math.prod(spec.shape) * np.dtype(spec.dtype).itemsize
+        parts.append(f"{_size(records)} for records")
+    return f"memory: {' and '.join(parts)}, and the work of a step, of {_size(capacity.memory())}"
+
+
+def _size(count: float) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{max(count, 1) / 1e6:.1f} MB"
+
+
+@functools.cache
+def reached() -> list[dict[str, Any]]:
+    """Returns what methods reached on public data, as the results files say."""
+    rows: list[dict[str, Any]] = json.loads(
+        resources.files("dpgen_jax.presets").joinpath("reached.json").read_text("utf-8"))
+    return rows
+
+
+def like_data(plan: Plan) -> list[str]:
+    """Returns a line for each result of the method on like data, of the nearest epsilon and size.
+
+    Args:
+        plan: The plan of the run.
+    """
+    method, target = plan.request.method, plan.request.budget.epsilon
+    kind = "table" if isinstance(plan.spec, TableSpec) else "images"
+    rows = [row for row in reached() if (row["method"], row["kind"]) == (method, kind)]
+    if not rows or not 0 < target < math.inf:
+        return [f"on like data: no result of {method} is at hand, nor its time"]
+    nearest = min((abs(math.log(row["epsilon"] / target)), row["epsilon"]) for row in rows)[1]
+    count = next(iter(plan.protected.counts.values()))
+    near = sorted((row for row in rows if row["epsilon"] == nearest),
+                  key=lambda row: abs(math.log(row.get("records", count) / count)))
+    return [f"on like data: {row['data']} at epsilon {row['epsilon']:g} gave {row['score']:.3f}, "
+            f"{row['measure']}, in {row['seconds']:,} s on two CPU cores "
+            f"({' '.join(filter(None, (row.get('flags'), row['file'])))})"
+            for row in near[:SHOWN]]
