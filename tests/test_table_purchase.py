@@ -235,6 +235,18 @@ def test_what_is_accepted_is_read_and_stamped(bare):
     assert chosen.dataset.uncovered and not chosen.dataset.bought
     assert "READ FROM THE RECORDS" in chosen.remarks[1]
     assert not early.Path("run/ledger.jsonl").exists()
+    assert early.Path("run/schema.yaml").stat().st_mode & 0o77 == 0
+
+
+def test_a_label_of_a_rare_class_keeps_what_was_bought(bare, tmp_path):
+    rows = [f"{row[:-1]}{int(i == 5)}" for i, row in enumerate(ROWS)]
+    with pytest.raises(UserError, match="fewer than 2 classes of the label default.*another --out"):
+        bare("--label=default", rows=rows)
+    text = (tmp_path / "run/schema.yaml").read_text().replace("columns:\n", (
+        "label: default\ncolumns:\n  default: {kind: categorical, categories: ['0', '1']}\n"))
+    (tmp_path / "mended.yaml").write_text(text)
+    data = bare("--schema=mended.yaml", rows=rows, out="other").dataset
+    assert data.spec.class_names == ("0", "1") and len(data.bought) == 3
 
 
 def test_texts_that_are_all_different_say_nothing(bare):

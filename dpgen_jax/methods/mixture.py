@@ -55,6 +55,8 @@ SPREAD: dict[str, Any] = {"first": 0.2, "second": 0.78, "count": 0.02}
 MEANS: dict[str, Any] = {"first": 0.9, "count": 0.1}
 CELLS: dict[str, Any] = {"first": 0.15, "second": 0.78, "count": 0.07}
 """Shares of the squared norm of a message, in each kind of round."""
+RADIUS = 1.2
+"""Longest distance to a cell that counts in full, over the expected root of its mean square."""
 MOST_PRODUCTS = 4_000_000
 """of all cells together where the formulas decide: 16 MB, whose noise takes 48 MB of bits"""
 
@@ -148,7 +150,7 @@ def sizes(config: Config, spec: Spec) -> Sizes:
         grey=config.grey if config.grey is not None else 0.0 if grey else 0.5,
         norm=config.norm * math.sqrt(math.prod(spec.shape)),
         spread=config.spread * math.sqrt(math.prod(spec.shape)),
-        radius=max(1.0, 0.26 * clear**0.15), means=config.means, whitening=config.whitening,
+        radius=RADIUS, means=config.means, whitening=config.whitening,
         trust=config.trust, prune=config.prune)
 
 

@@ -57,15 +57,16 @@ def moved(net: GeneratorNet, module: nn.Module, spec: Spec) -> nn.Module:
     return Warped(net, module)
 
 
-def affine(images: Array, entries: Array) -> Array:
+def affine(images: Array, entries: Array, outside: str = "constant") -> Array:
     """Moves images by affine maps.
 
     The pixel at (y, x), in halves of the sides from the centre, is read bilinearly at
-    (y, x) + A (y, x) + SHIFT b; 0 is read outside.
+    (y, x) + A (y, x) + SHIFT b.
 
     Args:
         images: [N, H, W, ch].
         entries: [N, 6]: A, row by row, and b.
+        outside: How pixels beyond the image are read: "constant", as 0, or "nearest".
 
     Returns:
         [N, H, W, ch].
@@ -77,7 +78,7 @@ def affine(images: Array, entries: Array) -> Array:
         rows = (1 + e[0]) * y + e[1] * x + SHIFT * e[4]
         columns = e[2] * y + (1 + e[3]) * x + SHIFT * e[5]
         at = [(rows + 1) * (height - 1) / 2, (columns + 1) * (width - 1) / 2]
-        return jax.vmap(lambda channel: jax.scipy.ndimage.map_coordinates(channel, at, order=1),
-                        2, 2)(image)
+        return jax.vmap(lambda channel: jax.scipy.ndimage.map_coordinates(
+            channel, at, order=1, mode=outside), 2, 2)(image)
 
     return jax.vmap(one)(images, entries)

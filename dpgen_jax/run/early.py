@@ -137,7 +137,9 @@ def answered(purchase: Purchase, resume: bool, draw: Callable[[Events], Answer])
             folder.create(purchase.root, purchase.about)
         ledger = _ledger(files, purchase, witness) if purchase.events else None
     if ledger is None or read is not None:
-        return _kept(files, read or draw(()))
+        answer = _kept(files, read or draw(()))
+        files.schema.chmod(0o600)  # it was read from the records
+        return answer
     with ledger:
         ledger.charge(purchase.events)
         return _kept(files, draw(ledger.spent()))

@@ -15,7 +15,7 @@ import numpy as np
 from dpgen_jax.accountant.events import Events, to_json
 from dpgen_jax.aggregation.bits import BitSource
 from dpgen_jax.aggregation.survey import KINDS, NAMES, Survey
-from dpgen_jax.core.types import Private, UserError
+from dpgen_jax.core.types import Private
 from dpgen_jax.data import forms, readings
 from dpgen_jax.data.draft_columns import MAX_CATEGORIES, ordered
 from dpgen_jax.data.parsing import Cells
@@ -82,14 +82,12 @@ def buy(cells: Cells, wanted: Wanted, survey: Survey, spent: Events, bits: BitSo
         bits: The source of the noise.
 
     Returns:
-        The document of the schema.
+        The document of the schema; without its label, and without that column, where fewer than
+        two classes came out.
 
     Guarantee:
         That of `Survey`: a cell decides its reading and its bin by itself, and all else here
         follows from released counts.
-
-    Raises:
-        UserError: Fewer than two classes of the label came out; that is spent nevertheless.
     """
     codes = np.stack([readings.codes(cells.columns[name]) for name in wanted.columns], 1)
     counts = survey.kind_counts(Private(codes), len(READINGS), bits)
@@ -112,10 +110,11 @@ def buy(cells: Cells, wanted: Wanted, survey: Survey, spent: Events, bits: BitSo
         made[column.name] = _entries(column, label, binned, names, survey)
     columns = {name: made.get(name, wanted.declared.get("columns", {}).get(name))
                for name in cells.columns}
+    columns = {name: entries for name, entries in columns.items() if entries != {}}
     document = dict(wanted.declared) | {"columns": columns}
-    if label is not None:
+    if label in columns:
         document = {"label": label} | document
-    elif wanted.label is not None:
+    elif wanted.label is not None and label is None:
         document["targets"] = list(dict.fromkeys([*document.get("targets", []), wanted.label]))
     if cells.dialect.entries:
         document = {"file": cells.dialect.entries} | document
@@ -126,10 +125,10 @@ def _typed(name: str, counts: np.ndarray, sigma: float) -> Typed:
     """The reading of a column, from the noisy counts of its readings."""
     families = {family: [place for place, reading in enumerate(READINGS)
                          if reading.family == family] for family in readings.FAMILIES}
-    totals = {family: float(counts[places].sum()) / math.sqrt(len(places))
-              for family, places in families.items() if family != READINGS[0].family}
+    totals = {family: float(counts[places].sum()) for family, places in families.items()
+              if family != READINGS[0].family}
     best = max(totals, key=lambda family: totals[family])
-    if totals[best] < CLEAR * sigma:
+    if totals[best] < CLEAR * sigma * math.sqrt(len(families[best])):
         best = READINGS[-1].family
     places = families[best]
     # Whole numbers are numbers too, and 3/4 is a day and a month either way round: the later
@@ -148,9 +147,7 @@ def _entries(column: Typed, label: str | None, binned: dict[str, np.ndarray],
         counts = names[column.name]
         classes = ordered(sorted(counts, key=lambda text: -counts[text])[:MAX_CLASSES])
         if len(classes) < 2:
-            raise UserError(f"{len(classes)} classes of the label {label} are so frequent that "
-                            "their names stand out of the noise, and 2 are needed; declare it in "
-                            "--schema FILE (what was bought is spent)")
+            return {}
         return {"kind": "categorical", "categories": classes, "odd": "null"}
     nullable = {"nullable": "true" if column.nullable else "false"}
     if column.reading == readings.TEXT or column.name not in binned:

@@ -70,8 +70,9 @@ def table(reading: Reading, method: str, args: Any) -> Reading:
             raise UserError(f"{path}: column {name} is declared and missing{nearest(name, names)}; "
                             f"the header has: {listed(names)}")
     label = _label(args.data.label, partial.get("label"), names, path)
-    if not set(names) - {label, args.data.unit}:
-        raise UserError(f"{path}: the label is the only column; there is nothing else to learn")
+    if not set(names) - {label, args.data.unit} or len(names) == 1:
+        raise UserError(f"{path}: there is one column only, whose empty cells are empty lines; "
+                        "declare it in --schema FILE, or add the others")
     answer = _answer(reading, method, args, path, dialect,
                      table_purchase.Wanted(missing, label, partial))
     words = typed.merged(typed.without(reading.words, ("--label",)), answer.flags)
@@ -147,8 +148,15 @@ def _bought(purchase: early.Purchase, args: Any, path: Path, cells: Cells,
 
     def draw(spent: Events) -> early.Answer:
         document = table_purchase.buy(cells, wanted, survey, spent, OsBits())
-        schema.parse(document, "schema.yaml")
         text = schema_draft.render(document, path.name, remark)
+        if wanted.label not in (None, *document["columns"]):
+            (purchase.root / "schema.yaml").write_text(text, "utf-8")
+            raise UserError(
+                f"fewer than 2 classes of the label {wanted.label} are so frequent that they stand "
+                f"out of the noise; all else that was bought is in {purchase.root / 'schema.yaml'}:"
+                f" add `label: {wanted.label}` and that column with its classes, and pass it as "
+                "--schema with another --out")
+        schema.parse(document, "schema.yaml")
         return early.Answer(
             flags, _said(document, wanted, purchase, args.schema_share, alone),
             files={"schema.yaml": text.encode()})

@@ -182,13 +182,29 @@ def test_sampled_vectors_have_the_moments_of_the_mixture():
 # Sizes by formula, and what is refused.
 
 @pytest.mark.parametrize(("side", "channels", "classes", "records"), [
-    (8, 1, 2, 3), (28, 1, 10, 60_000), (64, 3, 2, 500), (64, 3, 100, 50_000)])
+    (8, 1, 2, 3), (28, 1, 10, 60_000), (64, 3, 2, 500), (64, 3, 100, 50_000), (512, 3, 2, 60)])
 def test_any_images_get_sizes_and_a_sum_that_fits_into_memory(side, channels, classes, records):
-    for epsilon in (0.01, 1.0, 10.0):
+    for epsilon in (0.01, 1.0, 10.0, 100.0):
         config, spec = mixture.Config(records=records), ImageSpec(side, side, channels, classes)
         found = calibrate_config.complete("mixture", config, spec, Budget(epsilon, 1e-5))
         bound = mixture.mechanism(found, spec).bound
         assert bound.columns < 5_000_000 and bound.levels >= 2
+
+
+def test_what_is_drawn_beyond_a_moved_image():
+    """A black background goes on; a scene does not end in a frame."""
+    s = mixture.sizes(CONFIG, SPEC)
+    white = {"centre": np.zeros(9), "basis": np.zeros((9, 2)), "mean": np.zeros((2, 1, 2)),
+             "root": np.zeros((2, 1, 2, 2)), "weight": np.ones((2, 1)),
+             "raw": np.array([0.0, 1.0]), "shade": np.ones(2)}
+
+    def least(grey):
+        sizes = dataclasses.replace(s, grey=grey)
+        model = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), white)
+        return gaussian_images.sample(sizes, model, jax.random.key(0), jnp.arange(8) % 2, SPEC, 0.5)
+
+    with_frame, without = (np.asarray(jax.jit(least, static_argnums=0)(g)) for g in (0.0, 0.5))
+    assert with_frame.min() < 0.5 and without.min() > 0.999
 
 
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
