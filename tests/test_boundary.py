@@ -159,7 +159,7 @@ PUBLIC = {"aggregation/mechanism.py:release",  # the door: bounded, summed, nois
           # what moved when an auditor changed a record, for the data holder
           "private/interference.py:_visited", "private/interference.py:differing",
           "private/packing.py:warmed",  # how far a warm-up has come is public
-          "private/packing.py:span",  # which units a block holds is public
+          "private/packing.py:first_unit",  # which units a block holds is public
           "private/records.py:count",  # n is public under replace-one
           "private/records.py:keyed",  # a keyed digest, kept in the journal
           "private/records.py:fingerprint"}  # a keyed digest, kept in private/

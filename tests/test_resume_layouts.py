@@ -13,7 +13,7 @@ from dpgen_jax.core.types import UserError, unseal
 from dpgen_jax.data import from_arrays
 from dpgen_jax.methods import datalens
 from dpgen_jax.private import packing, teachers
-from dpgen_jax.run import capacity
+from dpgen_jax.run import capacity, saved_state
 from dpgen_jax.run.loop import initial_state
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
@@ -60,3 +60,14 @@ def test_a_state_that_never_fits_is_refused_before_anything_is_spent(monkeypatch
     with pytest.raises(UserError, match="state of .* units takes .* the memory here is 0.0 GB"):
         runs.train(tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_blocks_of_several_processes_leave_no_unit_out():
+    """Two processes, of units 0 to 5 and 6 to 10, in blocks of 4; in any order of names."""
+    names = ["public", "units-00001", "units-00001-0000006", "units-00000", "units-00002"]
+    assert saved_state._unit_blocks(names, 11, 4) == [
+        ("units-00000", 0, 4), ("units-00001", 4, 2), ("units-00001-0000006", 6, 2),
+        ("units-00002", 8, 3)]
+    # Where one is missing, another claims its units, which it does not hold: it counts as damaged.
+    assert saved_state._unit_blocks(names[1:3], 11, 4) == [
+        ("units-00000", 0, 4), ("units-00001", 4, 2), ("units-00001-0000006", 6, 5)]

@@ -58,14 +58,13 @@ def blocks(units: Private[T], layout: Layout, size: int) -> Iterator[Private[T]]
         yield Private(jax.tree.map(lambda a, f=first, t=last: take(a, f, t), unseal(units)))
 
 
-def span(block: Private[Units]) -> tuple[int, int]:
-    """Returns the first unit of a block, and the one behind its last, which are public.
+def first_unit(block: Private[Units]) -> int:
+    """Returns the first unit of a block, which is public.
 
     Args:
         block: Sealed units, on the host.
     """
-    ids = unseal(block).id
-    return int(ids[0]), int(ids[-1]) + 1
+    return int(unseal(block).id[0])
 
 
 def assemble(parts: Iterator[Private[Units]], method: Method, layout: Layout) -> Private[Units]:
@@ -87,7 +86,8 @@ def assemble(parts: Iterator[Private[Units]], method: Method, layout: Layout) ->
         with jax.default_device(device):
             per_device.append(jax.device_put(zeros(), device))  # and it stays there
     for part in parts:
-        rows, (first, last) = unseal(part), span(part)
+        rows, first = unseal(part), first_unit(part)
+        last = first + len(rows.id)
         for d, (at, device) in enumerate(places):
             low, high = max(first, at), min(last, at + per)
             if low < high:

@@ -60,19 +60,23 @@ def unit_parts(units: Private[teachers.Units], layout: teachers.Layout, size: in
         The name of a part, and the block.
     """
     for block in packing.blocks(units, layout, size):
-        first, last = packing.span(block)
-        yield f"units-{first:07d}-{last:07d}", block
+        first = packing.first_unit(block)
+        yield f"units-{first // size:05d}" + f"-{first:07d}" * bool(first % size), block
 
 
 def _unit_blocks(names: Iterable[str], n_units: int, size: int) -> list[tuple[str, int, int]]:
-    """Returns (name, first unit, count) of all parts that hold units; old ones are numbered."""
-    blocks = []
-    for name in sorted(name for name in names if name.startswith("units-")):
-        first, *last = (int(number) for number in name.split("-")[1:])
-        if not last:
-            first, last = first * size, [min((first + 1) * size, n_units)]
-        blocks.append((name, first, last[0] - first))
-    return blocks
+    """Returns (name, first unit, count) of all parts that hold units, which leave none out.
+
+    A block begins at a multiple of `size`, by which it is numbered, or where a process's units do,
+    of which the first one stands behind the number; it ends where the next one begins.
+    """
+    firsts = {}
+    for name in (name for name in names if name.startswith("units-")):
+        number, *first = (int(part) for part in name.split("-")[1:])
+        firsts[first[0] if first else number * size] = name
+    starts = sorted(firsts | {0: firsts.get(0, "units-00000")})
+    return [(firsts.get(first, "units-00000"), first, last - first)
+            for first, last in zip(starts, [*starts[1:], n_units], strict=True)]
 
 
 def restore(folder: Path, method: Method, layout: teachers.Layout, step: int) -> State:
