@@ -160,7 +160,7 @@ DAMAGE = {
         b"".join(lines(r)).replace(b'"count":1', b'"count":0', 1)), "line 2 is broken"),
     "a line less": (lambda r: (r / "ledger.jsonl").write_bytes(
         b"".join(lines(r)[:2] + lines(r)[3:])), "line 3 is broken"),
-    "another ledger": (another_ledger, "ledger.jsonl is the ledger of another configuration"),
+    "another ledger": (another_ledger, "ledger.jsonl is the ledger of another run"),
     "config cut": (lambda r: (r / "config.json").write_bytes(b'{"method":'), "is damaged"),
     "config a list": (lambda r: (r / "config.json").write_text("[]"), "config.json is damaged"),
     "no config": (lambda r: (r / "config.json").unlink(), "no config.json"),

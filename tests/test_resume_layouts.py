@@ -48,7 +48,7 @@ def test_a_state_that_does_not_fit_is_kept_in_half_precision(monkeypatch):
     data, said, runtime = from_arrays(*runs.images(), 3), [], Runtime()
     request = "datalens", runs.CONFIG, data.spec
     assert capacity.fitting(*request, runtime, said.append) is runtime and not said
-    monkeypatch.setattr(capacity, "memory", lambda: 1000.0)
+    monkeypatch.setattr(capacity, "memory", lambda: 3e4)
     smaller = capacity.fitting(*request, runtime, said.append)
     assert smaller == dataclasses.replace(runtime, moments="bfloat16")
     assert "kept in bfloat16" in said[0]
@@ -56,7 +56,7 @@ def test_a_state_that_does_not_fit_is_kept_in_half_precision(monkeypatch):
 
 
 def test_a_state_that_never_fits_is_refused_before_anything_is_spent(monkeypatch, tmp_path):
-    monkeypatch.setattr(capacity, "memory", lambda: 1000.0)
+    monkeypatch.setattr(capacity, "memory", lambda: 3e4)
     with pytest.raises(UserError, match="state of .* units takes .* the memory here is 0.0 GB"):
         runs.train(tmp_path / "run")
     assert not (tmp_path / "run").exists()
