@@ -17,6 +17,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from PIL import Image
@@ -126,6 +127,7 @@ def parse(words: list[str]) -> None:
     """As `execute`, up to the moment in which all arguments are parsed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cli, "parse", stopping(cli.parse))
+        patch.setattr(jax.distributed, "initialize", stopping(lambda *_, **__: None))
         for name in ("parse_args", "parse_known_args"):
             patch.setattr(argparse.ArgumentParser, name,
                           stopping(getattr(argparse.ArgumentParser, name)))
@@ -193,7 +195,7 @@ def test_every_line_without_a_mark_runs(place, monkeypatch):
             made = sorted((place / "runs").glob("*"), key=lambda run: run.stat().st_mtime)
             (place / "RUN").symlink_to(*made[-1:])
     assert refused == [], "\n\n".join(refused)
-    assert {"my-run", "RUN", "DIR", "synthetic.csv"} <= {path.name for path in place.iterdir()}
+    assert {"my-run", "RUN", "DIR", "synthetic.npz"} <= {path.name for path in place.iterdir()}
     assert len(typed) > 15, "the pages have other blocks: nothing was typed"
 
 
