@@ -72,7 +72,8 @@ def refuse_useless(made: Survey, n: int, epsilon: float) -> None:
 def hopeless(columns: int, n: int, epsilon: float, count: float) -> UserError:
     """Returns the error of a purchase that would tell nothing."""
     return UserError(
-        f"{columns:,} columns are not declared, and at epsilon {epsilon:g} only what some "
+        f"{columns:,} {'column is' if columns == 1 else 'columns are'} not declared, and at "
+        f"epsilon {epsilon:g} only what some "
         f"{count:,.0f} of {n:,} rows share can be told of each; declare them, or most of them, by "
         "--schema FILE, or raise --epsilon or --schema-share (nothing was spent)")
 

@@ -67,7 +67,7 @@ def table(reading: Reading, method: str, args: Any) -> Reading:
         return _with_declared(reading, args)  # `schema.read` says what is wrong with it
     for name in columns:
         if name not in names:
-            raise UserError(f"{path}: column {name} is declared and missing{nearest(name, names)}; "
+            raise UserError(f"{path}: column {name!r} is missing{nearest(name, names)}; "
                             f"the header has: {listed(names)}")
     label = _label(args.data.label, partial.get("label"), names, path)
     if not set(names) - {label, args.data.unit} or len(names) == 1:

@@ -199,7 +199,7 @@ def test_a_table_has_the_schema_of_its_description():
     assert [entry.what for entry in data.uncovered] == [
         "bounds of carat, rooms, size[0], size[1], price read from private data",
         "nullability of carat, size[0], size[1], price read from private data",
-        "kind of rooms read from private data"]
+        "kinds of rooms read from private data"]
     assert data.notes[2] == "features that are texts are left out: name"
     assert [column.name for column in data.spec.columns] == [
         "carat", "clear", "rooms", "size[0]", "size[1]", "price"]

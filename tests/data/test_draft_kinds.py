@@ -73,7 +73,7 @@ def test_a_draft_reads_its_own_file_and_owns_up_to_all_it_read(drafted):
     drafts = {f"{name}.{key}" for name, made in document["columns"].items() for key in made}
     assert set(document["read_from_data"]) == drafts - {"y.kind"}
     sorts = " ".join(entry.what for entry in data.uncovered)
-    for what in ("kind of iso", "bounds of iso", "format of iso", "categories of alive",
+    for what in ("kinds of iso", "bounds of iso", "format of iso", "categories of alive",
                  "pattern of id", "special values of hours", "scale of pay"):
         assert what in sorts
 

@@ -78,7 +78,7 @@ def test_a_draft_loads_and_says_what_it_read(run, tmp_path):
         "job": ("categorical", 0, 0, ("a: b", "cafe\u0301 \U0001f600", "cook"), True),
         "big": ("continuous", 0, 9e6, (), False),  # too wide for an integer column
         "Class": ("categorical", 0, 0, ("9", "10"), False)}
-    what = ["kind of n, x, job, big read from private data",
+    what = ["kinds of n, x, job, big read from private data",
             "bounds of n, x, big read from private data",
             "nullability of n, x, job, big read from private data",
             "categories of job, Class read from private data"]
