@@ -92,6 +92,8 @@ def restored(root, step, where=None):
     """Public state and units of a checkpoint, opened."""
     config = dataclasses.replace(runs.CONFIG, sigma=30.0)
     method, where = datalens.build(config, small_datalens.SPEC), where or small_datalens.layout(4)
+    with books.Ledger.open(root / "ledger.jsonl") as book:
+        resume._require_line(runs.files(root), book, step)
     state = saved_state.restore(runs.files(root).checkpoints, method, where, step)
     assert state.step == step
     return (*small_datalens.opened(state, where), np.asarray(jax.random.key_data(state.key)))

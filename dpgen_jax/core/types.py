@@ -249,17 +249,15 @@ class Method:
         predict: ``predict(model, x float32 [N, *spec.shape] in [0, 1]) -> logits``, float32 [N, C].
         class_shares: ``class_shares(model) -> float32 [C]``, of a generator that knows how frequent
             classes are: labels are drawn so where no class counts were bought. None: equal shares.
-        conditional: ``conditional(model, wanted) -> (model, probability)``, of a generator that has
-            `class_shares` and can be told what columns may be (`methods.shared.grid.Wanted`, by
-            their names): the model of such records alone, its class shares too, and their share
-            among all records. None: it cannot.
-        tables: ``tables(model, steps)``, the noisy tables that the releases of these steps were
-            made of, where there is such a list. Public.
+        conditional: ``conditional(model, wanted) -> (model, probability)``, of a generator with
+            `class_shares`: the model of records whose columns are as wanted alone, by name
+            (`methods.shared.grid.Wanted`), and their share among all. None: it cannot.
+        tables: ``tables(model, steps)``, the noisy tables of these steps' releases. Public.
         pretraining: Private training of every unit before the first round, or None.
         post_training: Public training after the last round and before `finalize`, or None.
-        phases: Of a method whose rounds differ: the i-th round is made by the i-th of these, and
-            all further ones by the last. They differ in `ask`, `answer`, `absorb` and what their
-            mechanisms bound, at one cost a round. Empty: all rounds are alike.
+        phases: Of a method whose rounds differ: the i-th of these makes the i-th round, the last
+            all further ones. They differ in `ask`, `answer`, `absorb` and bounds, and cost alike.
+        decomposes: Whether the public side decomposes matrices, which takes a CPU's one device.
 
     Raises:
         ValueError: Phases whose mechanisms differ in cost, units or shape.
@@ -281,6 +279,7 @@ class Method:
     pretraining: Pretraining | None = None
     post_training: PostTraining | None = None
     phases: tuple[Method, ...] = ()
+    decomposes: bool = False
 
     def __post_init__(self) -> None:
         mechanisms = [self.mechanism, *(phase.mechanism for phase in self.phases)]

@@ -174,6 +174,6 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
 
     return Method(mechanism=mechanism(config, spec), init=init, ask=ask, answer=answer,
                   absorb=absorb, finalize=finalize, sample=sample,
-                  class_shares=lambda model: model["share"],
+                  decomposes=True, class_shares=lambda model: model["share"],
                   conditional=lambda model, wanted: tree.conditional(p.grid, model, wanted),
                   tables=lambda model, steps: table_list.count_tables(p, model, steps))

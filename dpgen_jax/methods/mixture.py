@@ -208,7 +208,7 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
         Method(mechanism=mechanism, init=lambda key: gaussians.nothing(s), **verbs)
         for mechanism, verbs in zip(mechanisms(config, spec), verbs_of(config, spec), strict=True))
     return dataclasses.replace(first, phases=(first, second, *[third] * s.means, last),
-                               **generator(config, spec))
+                               decomposes=True, **generator(config, spec))
 
 
 def verbs_of(config: Config, spec: Spec) -> tuple[dict[str, Any], ...]:

@@ -135,11 +135,15 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1) -> teachers.L
         raise UserError("--parallel pmap is for one process; leave it out")
     # A large network's products use all cores from one device; more devices gain nothing there,
     # and their threads then wait for each other in XLA's collectives. So do the products of all
-    # records that were sampled, beside which the public half, done by every device, is large, and
-    # phases, whose public half decomposes matrices.
+    # records that were sampled, beside which the public half, done by every device, is large.
     large = (teachers.unit_bytes(method) > 2**20 or batch_capacity is not None
-             or mechanism.n_units == 1 or bool(method.phases))
+             or mechanism.n_units == 1 or method.decomposes)
     alone = large and available[0].platform == "cpu"
+    if alone and method.decomposes and runtime.devices > 1:
+        # The threads of the device that waits for the others' sums are those that it would need.
+        raise UserError(f"--devices {runtime.devices}: this method decomposes matrices, for which "
+                        "several devices of one CPU can wait for each other without end; leave "
+                        "--devices out, and one has all cores")
     each = runtime.devices or (1 if alone else len(available))
     devices = tuple(device for process in range(hosts.count())
                     for device in [d for d in jax.devices() if d.process_index == process][:each])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import typing
 from collections.abc import Iterator, Mapping
@@ -179,8 +180,16 @@ def _alone(dataset: Dataset, x: Any) -> Dataset:
 def _check(stated: Mapping[str, tuple[Any, Any]]) -> None:
     """Refuses values of another type than is expected; by name a value and its type."""
     for name, (value, kind) in stated.items():
-        if value is not None:
-            from_json(kind, _plain(value), name)
+        if value is None or (kind is float and _is_infinite(value)):
+            continue
+        if kind is float and isinstance(value, str):  # JSON has "inf", and a call has not
+            raise UserError(f"{name} is {value!r}, expected a number")
+        from_json(kind, _plain(value), name)
+
+
+def _is_infinite(value: Any) -> bool:
+    """Whether it is the number infinity, which says that there is no bound."""
+    return isinstance(value, float | np.floating) and math.isinf(value)
 
 
 def _plain(value: Any) -> Any:

@@ -49,6 +49,8 @@ def dataset(monkeypatch):
 
     dataset = FakeDataset()
     monkeypatch.setattr(assess.model, "tables", lambda *_: ())
+    monkeypatch.setattr(assess, "Release", FakeRelease)
+    monkeypatch.setattr(assess, "Dataset", FakeDataset)
     monkeypatch.setattr(data, "load", lambda spec, **options: dataset)
     monkeypatch.setattr(bundle, "load", lambda source: FakeRelease())
     return dataset

@@ -57,6 +57,7 @@ def of_client(text, number):
 
 
 @pytest.mark.skipif(bool(in_use()), reason=f"the ports of the page are in use: {in_use()}")
+@pytest.mark.long
 def test_the_example_of_a_federation_works_as_it_is_written(tmp_path):
     prepare, terms, server, client, start = terminals()
     install, _, records = prepare.partition("\n")
