@@ -11,6 +11,8 @@ sys.path[:0] = [str(ROOT), str(DOCS / "_extensions")]
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Sphinx reads nothing outside of its folder, and symbolic links do not survive every copy.
 shutil.copytree(ROOT / "notebooks", DOCS / "tutorials", dirs_exist_ok=True)
+for copied in (DOCS / "tutorials").glob("*.ipynb"):  # which lie one folder nearer to the pages
+    copied.write_text(copied.read_text().replace("](../docs/", "](../"))
 
 from dpgen_jax.version import __version__  # noqa: E402  (the path is set above)
 

@@ -58,7 +58,7 @@ def public_page() -> str:
         elif inspect.ismodule(value):  # a package that can be called
             call = type(value).__call__
             words = str(inspect.signature(call)).replace("self, ", "").replace("self", "")
-            parts += [f".. py:function:: dpgen_jax.{name}{words}", "",
+            parts += [f".. py:function:: dpgen_jax.{name}{words}", "   :no-index:", "",
                       f"   {(call.__doc__ or '').splitlines()[0]}", ""]
         elif callable(value):
             parts += [f".. autofunction:: dpgen_jax.{name}", ""]
