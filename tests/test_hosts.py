@@ -94,8 +94,8 @@ def test_processes_that_differ_are_refused_before_anything_is_spent(place):
 @pytest.mark.slow
 @pytest.mark.parametrize("who", [0, 1])
 def test_sigterm_to_any_process_stops_all(place, who):
-    started = processes.start(words(1, "--steps=4000", "--sigma=1e6"), 2, 1, place)
-    wait_for(place / "run/metrics.jsonl")
+    started = processes.start(words(1, "--steps=4000", "--sigma=6e4"), 2, 1, place)
+    wait_for(place / "run/metrics.jsonl", started)
     started[who].send_signal(signal.SIGTERM)
     codes, said = processes.finish(started, place)
     assert codes == [143, 143], said
@@ -108,8 +108,8 @@ def test_sigterm_to_any_process_stops_all(place, who):
 @pytest.mark.slow
 @pytest.mark.parametrize("who", [0, 1])
 def test_a_process_that_dies_ends_all_and_one_goes_on(place, who):
-    started = processes.start(words(1, "--steps=4000", "--sigma=1e6"), 2, 1, place)
-    wait_for(place / "run/metrics.jsonl")
+    started = processes.start(words(1, "--steps=4000", "--sigma=6e4"), 2, 1, place)
+    wait_for(place / "run/metrics.jsonl", started)
     started[who].kill()
     began = time.monotonic()
     codes, said = processes.finish(started, place)
@@ -120,10 +120,10 @@ def test_a_process_that_dies_ends_all_and_one_goes_on(place, who):
     assert codes in ([0], [2], [3]), said
 
 
-def wait_for(path):
+def wait_for(path, started):
     end = time.monotonic() + processes.LIMIT
     while not path.exists():
-        assert time.monotonic() < end
+        assert time.monotonic() < end and all(process.poll() is None for process in started)
         time.sleep(0.1)
 
 

@@ -237,8 +237,9 @@ def _leave() -> None:
 
 
 def _is_connection(error: BaseException) -> bool:
-    """Whether JAX lost another process."""
-    return type(error).__name__ in ("JaxRuntimeError", "XlaRuntimeError")
+    """Whether JAX lost another process, which it tells in errors of several kinds."""
+    return (type(error).__name__ in ("JaxRuntimeError", "XlaRuntimeError")
+            or "gloo" in str(error).lower())
 
 
 def _exchange(row: np.ndarray) -> np.ndarray:
