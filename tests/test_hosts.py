@@ -114,15 +114,18 @@ def test_a_process_that_dies_ends_all_and_one_goes_on(place, who):
     began = time.monotonic()
     codes, said = processes.finish(started, place)
     assert time.monotonic() - began < 90 and codes[1 - who] != 0
-    assert "another process has ended" in said or who == 0, said
+    if who == 1:  # without the leader, JAX's own runtime may end the other before it can speak
+        assert "another process has ended" in said, said
     charged = books.account(books.read(place / "run/ledger.jsonl")).steps
-    codes, said = processes.train(["--resume=run", f"--steps={charged + 2}"], 1, 1, place)
-    assert codes in ([0], [2], [3]), said
+    codes, said = processes.train(["--resume=run", "--max-minutes=0.3"], 1, 1, place)
+    assert codes == [75], said
+    assert books.account(books.read(place / "run/ledger.jsonl")).steps > charged > 0
+    assert lifecycle.load(place / "run").privacy["steps"] > 0
 
 
 def wait_for(path, started):
     end = time.monotonic() + processes.LIMIT
-    while not path.exists():
+    while not (path.exists() and path.stat().st_size):  # a whole block was made
         assert time.monotonic() < end and all(process.poll() is None for process in started)
         time.sleep(0.1)
 

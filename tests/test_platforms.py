@@ -122,7 +122,7 @@ time.sleep(1800)"""
 
 
 def test_no_lock_is_no_ledger(tmp_path, monkeypatch):
-    """Where the file system has none, a run stops: it is never replaced by a weaker kind."""
+    """A run stops where the file system has no locks: no weaker kind takes their place."""
     def unsupported(descriptor, blocking):
         raise OSError(38, "Function not implemented")
 

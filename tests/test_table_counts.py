@@ -58,7 +58,7 @@ def test_counts_are_bought_once_and_released(trained, release):
 
 @pytest.mark.parametrize(("classes", "scale", "draws"), [(2, 100, 1), (3, 200, 3)])
 def test_the_noise_of_the_counts(place, tmp_path, monkeypatch, classes, scale, draws):
-    """Where there are two classes, one count is drawn, and the other is the rest."""
+    """One count of two classes is sampled, and the other is what is left."""
     questions = []
 
     def noise(scale, n, bits):

@@ -148,7 +148,7 @@ def neighbours() -> list[Data]:
 
 
 def dealt(units: int = UNITS) -> partition.Partition:
-    """Which unit has which record."""
+    """Returns the dealing, which says which unit has which record."""
     return partition.assign(12, units, KEY)
 
 
