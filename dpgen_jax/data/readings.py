@@ -63,7 +63,7 @@ class Reading:
         """Returns whether a column of this reading also reads the cells of another.
 
         Args:
-            other: Any reading. One that states decimals reads those with as many, and whole numbers.
+            other: Any reading. One with decimals reads those with as many, and whole numbers.
         """
         if self is other or self.family != other.family:
             return self is other
@@ -108,13 +108,12 @@ def chosen(counts: np.ndarray, least: float) -> tuple[Reading, float, float]:
     """
     seen = [place for place in range(1, len(READINGS)) if counts[place] >= least]
     families = {READINGS[place].family for place in seen}
-    best, most = TEXT, 0.0
-    own = False
+    best, most, has_cells = TEXT, 0.0, False
     for place, reading in enumerate(READINGS):
         if reading.family in families:
             score = float(sum(counts[i] for i in seen if reading.reads(READINGS[i])))
-            if score > most or (score == most and place in seen and not own):
-                best, most, own = reading, score, place in seen
+            if score > most or (score == most and place in seen and not has_cells):
+                best, most, has_cells = reading, score, place in seen
     if not most:
         return TEXT, float(counts[-1]), 0.0
     rest = sum(counts[i] for i in seen if READINGS[i] is not TEXT)

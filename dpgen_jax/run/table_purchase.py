@@ -24,9 +24,8 @@ from dpgen_jax.data.schema_columns import NULLS
 from dpgen_jax.data.schema_label import MAX_CLASSES
 from dpgen_jax.run import table_columns
 from dpgen_jax.run.schema_purchase import OTHER
+from dpgen_jax.run.table_price import CLEAR
 
-CLEAR = 4.0
-"""A count that is so many standard deviations of its noise above 0 is taken for one."""
 NULLABLE = 2.0
 """Likewise, of nulls: a flag too many does less harm than one too few."""
 COVERED = 0.5
