@@ -1,7 +1,7 @@
 """CSV files as text: in blocks of rows, of which one is in memory, or as a whole.
 
-Python's `csv` reads them. pyarrow's reader takes a third of the time, but says of a row neither the
-line nor, of a quote that is not closed, where; and it keeps what it cannot tell apart.
+Python's `csv` reads them, and not pyarrow, whose reader tells of a row no line, which errors name
+here, and takes a quote in the middle of a cell as it is, which is an error here.
 """
 
 from __future__ import annotations

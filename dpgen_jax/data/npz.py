@@ -20,6 +20,9 @@ from dpgen_jax.data.images import to_bytes
 MEMBERS = ("x_train", "y_train", "x_test", "y_test", "classes", "client_id", *features.MEMBERS)
 KINDS = "biufcSU"
 """The kinds of arrays that are read without executing anything; what fits is checked after."""
+MEMBER_HEADER = 30
+"""The bytes of the header of a member of a zip file that come before its two fields of any length,
+whose lengths are the last four of them."""
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
@@ -155,9 +158,8 @@ def _array(path: Path, array: str, archive: zipfile.ZipFile, member: zipfile.Zip
 def _start(path: Path, member: zipfile.ZipInfo) -> int:
     """Returns where a member begins: behind its own header, which has two fields of any length."""
     with path.open("rb") as file:
-        file.seek(member.header_offset + zipfile.sizeFileHeader - 4)
-        return member.header_offset + zipfile.sizeFileHeader + sum(
-            struct.unpack("<2H", file.read(4)))
+        file.seek(member.header_offset + MEMBER_HEADER - 4)
+        return member.header_offset + MEMBER_HEADER + sum(struct.unpack("<2H", file.read(4)))
 
 
 def _stored_classes(path: Path, arrays: dict[str, np.ndarray]) -> int:

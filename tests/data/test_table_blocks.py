@@ -23,7 +23,7 @@ constraints:
   - age <= pay
 """
 DIGESTS = ["72cafe358fd38e61", "e98c20a378f53fe4", "21627ec12a26a3b0", "f4dd277b0ede5cad"]
-"""Of the parts as they were read when a table was read as a whole."""
+"""The digests of the parts as they were when a table was read as a whole."""
 
 
 def text(rows=1000):
@@ -92,7 +92,7 @@ def test_a_class_that_is_in_one_block_only_is_not_absent(read):
 
 
 def test_the_memory_grows_by_the_encoded_rows(read):
-    """By 36 bytes a row, beside what is set aside for more of them; its texts would take 900."""
+    """It is 36 bytes a row, beside what is set aside for more of them; texts would take 900."""
     peaks, rows = [], (500, 500, 2000)  # the first time much is made that stays
     for n in rows:
         content = text(n)
