@@ -144,7 +144,8 @@ def _first_message(box: str) -> str:
     rows = [line.strip("\u2502 ") for line in plain.splitlines()[1:]]
     if rows and _is_rule(rows[0]):  # under the title, where the terminal has ASCII only
         del rows[0]
-    return " ".join(filter(None, itertools.takewhile(lambda row: not _is_rule(row), rows)))
+    message = itertools.takewhile(lambda row: not _is_rule(row), rows)
+    return " ".join(row for row in message if row)
 
 
 def _is_rule(row: str) -> bool:
