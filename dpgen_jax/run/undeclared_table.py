@@ -21,7 +21,7 @@ from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.reading import content_of
 from dpgen_jax.core.terms import Relation
 from dpgen_jax.core.types import Private, UserError
-from dpgen_jax.data import schema, schema_draft, tables
+from dpgen_jax.data import csv_files, schema, schema_draft
 from dpgen_jax.data.base import listed, locate, safe_name
 from dpgen_jax.data.dialect import Dialect, declared, of_header
 from dpgen_jax.data.parsing import Cells
@@ -63,7 +63,7 @@ def table(reading: Reading, method: str, args: Any) -> Reading:
     columns: Any = partial.get("columns")
     columns = columns if isinstance(columns, dict) else {}
     dialect = declared(partial["file"]) if "file" in partial else of_header(path)
-    names = tables.header(path, dialect)
+    names = csv_files.header(path, dialect)
     missing = tuple(name for name in names if name not in columns and name != args.data.unit)
     if document is not None and (not missing or not columns):
         return _with_declared(reading, args)  # `schema.read` says what is wrong with it
@@ -77,7 +77,7 @@ def table(reading: Reading, method: str, args: Any) -> Reading:
                         "declare it in --schema FILE, or add the others")
     wanted = table_purchase.Wanted(missing, label, partial)
     if args.dry_run:
-        return _priced(reading, method, args, tables.read(path, dialect=dialect), wanted)
+        return _priced(reading, method, args, _cells(path, dialect), wanted)
     answer = _answer(reading, method, args, path, dialect, wanted)
     words = typed.merged(typed.without(reading.words, ("--label",)), answer.flags)
     return dataclasses.replace(reading, words=words, remarks=(*reading.remarks, answer.line))
@@ -113,7 +113,7 @@ def _answer(reading: Reading, method: str, args: Any, path: Path, dialect: Diale
     root = args.out or folder.default_root(method, safe_name(path.name.partition(".")[0]))
     if args.out and not (args.resume and RunFolder(root).waiting):
         refuse_used(root)
-    cells = tables.read(path, dialect=dialect)
+    cells = _cells(path, dialect)
     budget = budget_for(reading, method, args, presets.numbers(1), len(cells.rows))
     flags = (f"--schema={(root / 'schema.yaml').absolute()}", f"--out={root}",
              f"--epsilon={budget.epsilon}", f"--delta={budget.delta}")
@@ -126,6 +126,14 @@ def _answer(reading: Reading, method: str, args: Any, path: Path, dialect: Diale
         return _bought(purchase, args, path, cells, wanted, flags)
     return early.answered(purchase, args.resume,
                           lambda _: _read(cells, wanted, path, args.data.unit, flags))
+
+
+def _cells(path: Path, dialect: Dialect) -> Cells:
+    """The cells of the file, which must have rows."""
+    cells = csv_files.read(path, dialect=dialect)
+    if not cells.rows:
+        raise UserError(f"{path}: no rows; at least 1 is needed")
+    return cells
 
 
 def _is_promised(args: Any) -> bool:
