@@ -1,4 +1,4 @@
-"""What is said until the first block is there: seconds that have gone, or what it took before."""
+"""The lines until the first block is there: the seconds that have gone, or those of the last time."""
 
 import json
 import os
