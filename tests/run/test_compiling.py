@@ -1,4 +1,4 @@
-"""The lines until the first block is there: the seconds that have gone, or those of the last time."""
+"""The lines until the first block is there: seconds that have gone, or those of the last time."""
 
 import json
 import os
