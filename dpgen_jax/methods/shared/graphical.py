@@ -32,8 +32,8 @@ DEVIATIONS = 3.0
 """Standard deviations of noise that a pair must stand out by for a second parent."""
 STEPS, PRECISE = 1000, 1e-5
 """Steps of mirror descent, at most, and the relative gain below which it ends."""
-LEAST = 1e-6
-"""The least standard deviation of a mass that a fit is told."""
+LEAST = 3e-4
+"""The least standard deviation of a mass that a fit is told: what groups cut off is as much."""
 COPIES = 8
 """Copies of the junction tree's tables, float64, while it is fitted."""
 SECONDS_A_CELL, SECONDS_A_COLUMN = 3e-8, 0.5
