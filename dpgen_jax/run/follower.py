@@ -25,7 +25,7 @@ from dpgen_jax.run import checkpoint, loop, saved_state
 from dpgen_jax.run.folder import MEANING
 from dpgen_jax.run.planning import Plan
 from dpgen_jax.run.progress import Stop, interruptible
-from dpgen_jax.run.rounds import Block, compile_block, run_block
+from dpgen_jax.run.rounds import Block, Draws, compile_block, run_block
 from dpgen_jax.version import __version__
 
 
@@ -144,7 +144,7 @@ class _Follower:
         if self.block is None or self.phase is not before:
             self.block = compile_block(self.phase, self.plan.layout)
         self.state, *_ = run_block(self.block, self.records, self.state, self.plan.layout,
-                                   private_inputs, bits, cohorts, n)
+                                   Draws(private_inputs, bits, cohorts), n)
 
     def save(self, folder: str) -> None:
         """Writes this process's part of a checkpoint; the leader hears of what fails."""

@@ -106,8 +106,9 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
     request, files, mechanism = plan.request, plan.files, plan.method.mechanism
     holds = protection.stamp(request.budget, request.seed, plan.config, plan.protected).holds
     run_id = files.run_id() if request.resume or files.waiting else ""
-    with spending.before(plan.records, mechanism, request.budget, holds, request.total_epsilon,
-                         run_id, notices.private, plan.grouping, plan.content) as witness:
+    identity = spending.Identity(plan.records, plan.content, plan.grouping)
+    start = spending.Start(request.budget, holds, request.total_epsilon, run_id)
+    with spending.before(identity, mechanism, start, notices.private) as witness:
         folder.opened(files.root, plan.public_config, request.resume)
         partition = resume.identity(files, plan.records, plan.assign, request.resume, request.seed)
         ledger = resume.ledger(files, mechanism, plan.public_config, request.resume, witness(files))
@@ -137,10 +138,11 @@ def deal(plan: Plan, begun: Begun, log: Log) -> Dealt:
     seed, ledger = plan.request.seed, begun.ledger
     bits = OsBits() if seed is None else SeededBits(seed, ledger.incarnation)
     side_releases.charge_once(ledger, plan.purchases)
-    counts = side_releases.class_counts(plan.files, ledger, plan.records, plan.spec,
-                                        plan.request.budget.class_epsilon, bits, log,
-                                        plan.protected.rows_per_unit,
-                                        begun.partition if plan.protected.rows_per_unit else None)
+    bound = plan.protected.rows_per_unit
+    counted = side_releases.Counted(plan.records, plan.spec, bound,
+                                    begun.partition if bound else None)
+    counts = side_releases.class_counts(plan.files, ledger, counted,
+                                        plan.request.budget.class_epsilon, bits, log)
     if counts is None and _in_equal_shares(plan):
         log("note: synthetic records will have their classes in equal shares: not those of the "
             "data, which --class-epsilon buys")
@@ -209,12 +211,13 @@ def release(plan: Plan, begun: Begun, trained: Trained, log: Log) -> Release:
         UserError: Where the release cannot be written.
     """
     request, state = plan.request, trained.state
-    privacy = statement.statement(
-        method=request.method, preset=request.preset, ledger=begun.ledger,
-        relation=plan.method.mechanism.relation, protected=plan.protected, steps=state.step,
+    facts = statement.Facts(
+        method=request.method, preset=request.preset, steps=state.step,
         noise_source=trained.noise_source, accounting=plan.config.accounting,
         processes=hosts.count(),
         as_published=as_published(request.method, plan.config, request.budget.delta, state.step))
+    privacy = statement.statement(facts, begun.ledger, plan.method.mechanism.relation,
+                                  plan.protected)
     made = dataclasses.replace(release_maker(plan, trained.class_counts)(state), privacy=privacy)
     return publish(plan.files, made, trained.save, begun.notices, log)
 
