@@ -20,15 +20,8 @@ import jax
 import jax.numpy as jnp
 
 from dpgen_jax.core.errors import BudgetExceeded, UserError
-from dpgen_jax.core.schema import (
-    NO_LABEL,
-    Column,
-    Identifier,
-    ImageSpec,
-    Spec,
-    TableSpec,
-    Written,
-)
+from dpgen_jax.core.refinement import Refinement
+from dpgen_jax.core.schema import NO_LABEL, Column, Identifier, ImageSpec, Spec, TableSpec, Written
 
 if TYPE_CHECKING:
     from dpgen_jax.aggregation.mechanism import Mechanism
@@ -49,6 +42,7 @@ __all__ = [
     "Private",
     "PyTree",
     "Records",
+    "Refinement",
     "Spec",
     "TableSpec",
     "UserError",
@@ -166,23 +160,6 @@ class PostTraining:
     step: Callable[[Array, PyTree, Array], tuple[PyTree, Metrics]]
 
 
-@dataclasses.dataclass(frozen=True)
-class Refinement:
-    """A public estimate on the host, after `Method.finalize` and outside of compiled programs.
-
-    It reads released values alone and costs no privacy.
-
-    Attributes:
-        check: ``check() -> str``, a line that says what it will take; raises UserError where it
-            cannot be made here. Called before anything is spent.
-        apply: ``apply(public, model) -> model``, from arrays of NumPy to such arrays of the same
-            names, shapes and types.
-    """
-
-    check: Callable[[], str]
-    apply: Callable[[PyTree, PyTree], PyTree]
-
-
 def no_state(key: Array) -> Array:
     """Returns the state of a unit that keeps nothing: int32 [], a zero.
 
@@ -272,7 +249,7 @@ class Method:
         tables: ``tables(model, steps)``, the noisy tables of these steps' releases. Public.
         pretraining: Private training of every unit before the first round, or None.
         post_training: Public training after the last round and before `finalize`, or None.
-        refinement: A public estimate after `finalize`, on the host, or None.
+        refinement: `core.refinement.Refinement`, or None.
         phases: Of a method whose rounds differ: the i-th of these makes the i-th round, the last
             all further ones. They differ in `ask`, `answer`, `absorb` and bounds, and cost alike.
         decomposes: Whether the public side decomposes matrices, which takes a CPU's one device.

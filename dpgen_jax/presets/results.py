@@ -1,4 +1,4 @@
-"""What methods reached on public data, as the results files of the benchmarks say."""
+"""The scores of methods on public data, as the results files of the benchmarks say."""
 
 from __future__ import annotations
 

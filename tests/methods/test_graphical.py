@@ -104,7 +104,7 @@ def test_without_the_package_it_is_named_before_anything_is_spent(monkeypatch, t
 
 @needs_mbi
 def test_the_size_is_at_least_that_of_the_junction_tree():
-    """Of the widest structure: all columns in one chain of triangles, beside the class."""
+    """The widest structure is all columns in one chain of triangles, beside the class."""
     from mbi import Domain
     from mbi.junction_tree import hypothetical_model_size
 

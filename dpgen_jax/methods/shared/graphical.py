@@ -26,14 +26,14 @@ from dpgen_jax.methods.shared import junction
 from dpgen_jax.methods.shared.junction import Structure
 from dpgen_jax.methods.shared.table_plan import COARSE, Plan
 from dpgen_jax.methods.shared.tree import Model
-from dpgen_jax.methods.shared.tree_fit import Fit, Public
+from dpgen_jax.methods.shared.tree_fit import Fit
 
 DEVIATIONS = 3.0
 """Standard deviations of noise that a pair must stand out by for a second parent."""
 STEPS, PRECISE = 1000, 1e-5
 """Steps of mirror descent, at most, and the relative gain below which it ends."""
 LEAST = 3e-4
-"""The least standard deviation of a mass that a fit is told: what groups cut off is as much."""
+"""The least standard deviation of a mass in a fit: groups of bins are no more exact."""
 COPIES = 8
 """Copies of the junction tree's tables, float64, while it is fitted."""
 SECONDS_A_CELL, SECONDS_A_COLUMN = 3e-8, 0.5
@@ -44,7 +44,7 @@ MOST_SECONDS = 1800
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """What a fit takes at most, by the plan alone.
+    """Memory and time that a fit takes at most, by the plan alone.
 
     Attributes:
         megabytes: of memory, beside what the library takes.
@@ -96,12 +96,12 @@ def with_second(plan: Plan, model: Model) -> Model:
                     "table": jax.numpy.repeat(model["table"], plan.groups, 2)}
 
 
-def refined(fit: Fit, public: Public, model: Model) -> Model:
+def refined(fit: Fit, public: Any, model: Model) -> Model:
     """Returns the graphical model in place of a tree.
 
     Args:
         fit: the estimates of the plan.
-        public: the public state after the last release, with the tables of pairs; of NumPy.
+        public: `tree_fit.Public` after the last release, with the tables of pairs; of NumPy.
         model: arrays of `with_second`, of NumPy.
 
     Returns:
@@ -124,11 +124,11 @@ def refined(fit: Fit, public: Public, model: Model) -> Model:
 
 @dataclasses.dataclass(frozen=True)
 class _Facts:
-    """What the released counts say, as arrays of NumPy.
+    """The released counts, and the tree's estimates, as arrays of NumPy.
 
     Attributes:
         fit: the estimates of the plan.
-        public: the public state.
+        public: the public state, of NumPy.
         grouped: [d, C, G], P(class, group).
         within: [d, C, B], P(bin | class, group).
         edges: [d, C, G, G], P(group of the parent, group of the column | class), of the tree.
@@ -138,7 +138,7 @@ class _Facts:
     """
 
     fit: Fit
-    public: Public
+    public: Any
     grouped: np.ndarray
     within: np.ndarray
     edges: np.ndarray
@@ -147,7 +147,7 @@ class _Facts:
     pair_noise: float
 
     @classmethod
-    def of(cls, fit: Fit, public: Public, model: Model) -> _Facts:
+    def of(cls, fit: Fit, public: Any, model: Model) -> _Facts:
         """Returns the facts of a public state and its tree."""
         p, rows = fit.plan, np.arange(fit.plan.d)[:, None]
         share, _, cond = map(np.asarray, jax.jit(fit.columns)(public))
@@ -161,7 +161,7 @@ class _Facts:
         table = junction.split(np.asarray(model["table"], np.float64), model)[:, :, :, 0]
         below = np.zeros((*table.shape[:3], p.groups))  # P(group | class, parent's group)
         np.add.at(below.transpose(0, 3, 1, 2), (rows, public.group_of), table.transpose(0, 3, 1, 2))
-        noise = fit.noise(np.float32(p.weight(p.pair_share, len(p.couples))**2))
+        noise = fit.noise(jax.numpy.float32(p.weight(p.pair_share, len(p.couples))**2))
         both = zip(map(tuple, p.couples.tolist()), np.asarray(public.pairs), strict=True)
         return cls(fit, public, grouped * share[:, None], cond / np.maximum(inside, 1e-12),
                    grouped[public.parent][..., None] * below,
@@ -190,18 +190,18 @@ def _second_parents(facts: _Facts) -> np.ndarray:
     of it; the one whose coarse table is furthest from what the tree says, beyond noise, is taken.
     """
     parent, order = facts.public.parent, facts.public.order
-    second, before = np.full(len(parent), -1), set()
+    second, before = np.full(len(parent), -1), list[int]()
     noise = facts.pair_noise**2
     for node in order.tolist():
         first = int(parent[node])
-        tried = [other for other in before if first >= 0 and (
+        others = [other for other in before if first >= 0 and (
             other == parent[first] or parent[other] == first)]
         gain = {other: float(np.sum((facts.pair(other, node) - facts.expected(node, other))**2))
-                - noise * (COARSE**2 + DEVIATIONS * (2 * COARSE**2)**0.5) for other in tried}
+                - noise * (COARSE**2 + DEVIATIONS * (2 * COARSE**2)**0.5) for other in others}
         best = max(gain, key=lambda other: gain[other], default=-1)
         if best >= 0 and gain[best] > 0:
             second[node] = best
-        before.add(node)
+        before.append(node)
     return second
 
 
@@ -227,7 +227,7 @@ class _Coarse:
 
 
 def _measurements(facts: _Facts, second: np.ndarray) -> list[Any]:
-    """Returns what mbi is told: masses, the columns of each, and their noise."""
+    """Returns the measurements for mbi: masses, the columns of each, and their noise."""
     import mbi
 
     p, public = facts.fit.plan, facts.public
@@ -237,18 +237,18 @@ def _measurements(facts: _Facts, second: np.ndarray) -> list[Any]:
     # The estimates of columns, of histograms too, are surer than their tables beside the class.
     widths = np.array([(np.bincount(row, minlength=p.groups) > 0).sum() for row in public.group_of])
     sure = np.minimum(joint, p.first_noise / p.records + LEAST) * np.sqrt(p.bins / widths)
-    told = [mbi.LinearMeasurement(facts.grouped[i].ravel(), (p.d, i), float(sure[i]))
+    measured = [mbi.LinearMeasurement(facts.grouped[i].ravel(), (p.d, i), float(sure[i]))
             for i in range(p.d)]
     for node, parent in enumerate(public.parent.tolist()):
         if parent < 0:
             continue
         clique = (p.d, parent, node) if p.edge_classes > 1 else (parent, node)
-        told.append(mbi.LinearMeasurement(edge[node].ravel(), clique, float(edge_noise[node])))
+        measured.append(mbi.LinearMeasurement(edge[node].ravel(), clique, float(edge_noise[node])))
         for other in {parent, int(second[node])} - {-1}:
             query = _Coarse(facts.coarse[other], facts.coarse[node])
-            told.append(mbi.LinearMeasurement(facts.pair(other, node).ravel(), (other, node),
+            measured.append(mbi.LinearMeasurement(facts.pair(other, node).ravel(), (other, node),
                                               facts.pair_noise, query))
-    return told
+    return measured
 
 
 def _potentials(facts: _Facts, second: np.ndarray) -> dict[tuple[int, ...], np.ndarray]:
