@@ -21,7 +21,6 @@ from dpgen_jax.aggregation.bits import BitSource, OsBits, SeededBits
 from dpgen_jax.core import hosts
 from dpgen_jax.core.platforms import shortfall
 from dpgen_jax.core.types import BudgetExceeded, Private, Records, TableSpec, UserError
-from dpgen_jax.private import teachers
 from dpgen_jax.private.partition import Partition
 from dpgen_jax.release import guarantee, statement
 from dpgen_jax.release.bundle import Release
@@ -57,7 +56,7 @@ class Dealt:
     """Records that lie with their units.
 
     Attributes:
-        records: Those of each unit, sealed: x [U, m, ...], y int32 [U, m].
+        records: Those of each unit, sealed, on their devices: x [U, m, ...], y int32 [U, m].
         class_counts: The noisy class counts that were bought, or None.
         bits: The source of the noise.
     """
@@ -276,16 +275,15 @@ def as_published(method: str, config: Any, delta: float, steps: int) -> dict[str
 def _steps(plan: Plan, training: Training, dealt: Dealt) -> tuple[State, Exception | None]:
     """The pretraining and the loop; see `Training.train`."""
     method, request = plan.method, plan.request
-    placed = teachers.place(dealt.records, plan.layout)
     state = resume.start(plan.files, method, plan.layout, training.ledger, request.resume,
                          request.seed)
     # Queries that were not answered leave budget for more steps than the plan, unless steps were
     # asked for: the ledger decides.
     open_ended = method.mechanism.cost_depends_on_answers and not request.config.steps
     if method.pretraining and not state.step:
-        state = training.pretrain(state, placed)
+        state = training.pretrain(state, dealt.records)
     training.monitor.last = state.step
-    return training.train(state, placed, dealt.bits, plan.config.steps,
+    return training.train(state, dealt.records, dealt.bits, plan.config.steps,
                           sys.maxsize if open_ended else plan.config.steps)
 
 
