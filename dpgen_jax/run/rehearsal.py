@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-import json
 import math
-from importlib import resources
-from typing import Any
 
 import numpy as np
 
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import TableSpec
+from dpgen_jax.presets import results
 from dpgen_jax.run import capacity
 from dpgen_jax.run.planning import Plan, summary
 
@@ -71,14 +68,6 @@ def _size(count: float) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{max(count, 1) / 1e6:.1f} MB"
 
 
-@functools.cache
-def reached() -> list[dict[str, Any]]:
-    """Returns what methods reached on public data, as the results files say."""
-    rows: list[dict[str, Any]] = json.loads(
-        resources.files("dpgen_jax.presets").joinpath("reached.json").read_text("utf-8"))
-    return rows
-
-
 def like_data(method: str, kind: str, epsilon: float, count: int) -> list[str]:
     """Returns a line for each result of the method on like data, of the nearest epsilon and size.
 
@@ -88,7 +77,7 @@ def like_data(method: str, kind: str, epsilon: float, count: int) -> list[str]:
         epsilon: The budget of the run.
         count: The public number of records, or of what is protected.
     """
-    rows = [row for row in reached() if (row["method"], row["kind"]) == (method, kind)]
+    rows = [row for row in results.reached() if (row["method"], row["kind"]) == (method, kind)]
     if not rows or not 0 < epsilon < math.inf:
         return [f"on like data: no result of {method} is at hand, nor its time"]
     nearest = min((abs(math.log(row["epsilon"] / epsilon)), row["epsilon"]) for row in rows)[1]
