@@ -80,7 +80,7 @@ def pages():
 
 
 def browse(url, profile, *flags):
-    """What a headless browser writes of a page; it reaches no other machine."""
+    """Opens a page in a headless browser, which reaches no other machine."""
     return subprocess.run([BROWSER, *FLAGS, *flags, f"--user-data-dir={profile}", url],
                           capture_output=True, text=True, timeout=1800, check=False)
 
