@@ -25,7 +25,7 @@ PREFIX = "release:"
 SAMPLES = 2000
 """Records to test on."""
 SEED = 7
-"""Of the samples of a release."""
+"""The seed of the samples of a release."""
 
 Rows = tuple[np.ndarray, np.ndarray]
 
