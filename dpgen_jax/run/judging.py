@@ -1,4 +1,4 @@
-"""What a run judges its generator by: public records, or samples of an earlier release.
+"""The judge of a run's generator: public records, or samples of an earlier release.
 
 An earlier release tells of records. A generator that was picked by it tells what it tells, so that
 all it cost is charged to this run as well, before the first step, and the steps get what is left.

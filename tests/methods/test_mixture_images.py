@@ -1,4 +1,4 @@
-"""What a mixture makes of images: floors of its quality, and records that nobody would choose."""
+"""Images of a mixture: floors of their quality, and records that nobody would choose."""
 
 import functools
 
@@ -76,7 +76,7 @@ def test_records_that_nobody_would_choose_make_images_all_the_same(x, y):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("side", "classes", "n", "epsilon"), [
-    (512, 2, 8, 100.0), (8, 300, 300, 0.01), (4, 1, 2, 1.0)])
+    pytest.param(512, 2, 8, 100.0, marks=pytest.mark.long), (8, 300, 300, 0.01), (4, 1, 2, 1.0)])
 def test_few_records_large_images_and_many_classes_make_images(side, classes, n, epsilon):
     spec = ImageSpec(side, side, 1, classes)
     x = np.random.default_rng(0).integers(0, 256, (n, side, side, 1), dtype=np.uint8)
