@@ -5,11 +5,14 @@ from __future__ import annotations
 import collections
 import dataclasses
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
+
+from tqdm import tqdm
 
 from dpgen_jax.core import reading
 from dpgen_jax.core.types import EMPTY
@@ -125,6 +128,7 @@ def _encoded(name: str, schema: Schema, blocks: Iterable[Coded], others: int = 0
              if widest.width > WIDE else "")
     x, classes, n = np.empty((0, width), np.float32), [], 0
     changes: Counter[tuple[str, str]] = collections.Counter()
+    bar = _bar(name)
     for block in blocks:
         first, n = n, n + len(block.y)
         reading.require_memory(
@@ -136,6 +140,16 @@ def _encoded(name: str, schema: Schema, blocks: Iterable[Coded], others: int = 0
         x[first:n][block.y == EMPTY] = 0
         classes.append(block.y)
         changes.update(block.changes)
+        bar.update(len(block.y))
+    bar.close()
     x.resize((n, width), refcheck=False)
     y, label = np.concatenate(classes), schema.spec.label if schema.spec.labelled else None
     return x, y, private_notes(block.source, changes, label, y)
+
+
+def _bar(name: str) -> tqdm:
+    """Returns a bar on a terminal, a line every ten seconds elsewhere; nothing in the first ten."""
+    live = sys.stderr.isatty()
+    return tqdm(desc=f"reading {name}", unit="row", delay=10, dynamic_ncols=live, ascii=not live,
+                mininterval=0.2 if live else 10, bar_format=None if live else
+                "{desc}: {n_fmt} {unit}s, {rate_fmt}, {elapsed} gone\n")
