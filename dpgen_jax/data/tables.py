@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
-
 from tqdm import tqdm
 
 from dpgen_jax.core import reading
