@@ -42,7 +42,7 @@ class State:
     Attributes:
         public: The public state of the method, any pytree of arrays.
         units: The state of all units, leaves [U, ...], sealed; None once they are not needed.
-        key: Random key of the public side.
+        key: Random key [] of the public side.
         step: Rounds that ended.
         post_state: The state of `Method.post_training` once that has begun, any pytree of arrays.
         post_step: Steps of post-training that ended.
