@@ -280,15 +280,13 @@ def _steps(plan: Plan, training: Training, dealt: Dealt) -> tuple[State, Excepti
     placed = teachers.place(dealt.records, plan.layout)
     state = resume.start(plan.files, method, plan.layout, training.ledger, request.resume,
                          request.seed)
-    # Queries that were not answered leave budget for more steps than the plan, unless steps were
-    # asked for: the ledger decides.
+    # Queries without an answer leave budget for more steps, unless the user named their number.
     open_ended = method.mechanism.cost_depends_on_answers and not request.config.steps
     if method.pretraining and not state.step:
         state = training.pretrain(state, placed)
     training.monitor.last = state.step
-    planned = plan.config.planned_steps
-    return training.train(state, placed, dealt.bits, planned,
-                          sys.maxsize if open_ended else planned)
+    steps = plan.config.planned_steps
+    return training.train(state, placed, dealt.bits, steps, sys.maxsize if open_ended else steps)
 
 
 def _leave_where_seconds_count(training: Training, state: State) -> None:
