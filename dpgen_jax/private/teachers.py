@@ -91,8 +91,10 @@ def place(records: Private[Records], layout: Layout) -> Private[Records]:
     first, last = layout.local_units
 
     def one(array: np.ndarray) -> Array:
-        padding = [(0, last - first - len(array))] + [(0, 0)] * (array.ndim - 1)
-        return put(np.pad(array, padding), layout.by_unit, first, layout.padded)
+        missing = last - first - len(array)
+        if missing:  # without, there is no need of a second copy
+            array = np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
+        return put(array, layout.by_unit, first, layout.padded)
 
     return Private(layout.fold(jax.tree.map(one, unseal(records))))
 

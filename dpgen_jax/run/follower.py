@@ -55,14 +55,17 @@ def agree(plan: Plan) -> None:
 
 
 def local_records(plan: Plan, partition: Partition) -> Private[Records]:
-    """Returns the sealed records of the units of this process; of all where units are sampled.
+    """Puts the records of the units of this process on its devices; of all where units are sampled.
+
+    On the host no copy of them stays.
 
     Args:
         plan: The plan of the run.
         partition: Which record is whose.
     """
     layout = plan.layout
-    return sealing.deal(plan.records, partition, None if layout.sampled else layout.local_units)
+    dealt = sealing.deal(plan.records, partition, None if layout.sampled else layout.local_units)
+    return teachers.place(dealt, layout)
 
 
 def follow(plan: Plan) -> int:
@@ -116,8 +119,7 @@ class _Follower:
 
     def deal(self, index: np.ndarray, sizes: np.ndarray) -> None:
         """Puts the records of this process's units on its devices."""
-        dealt = local_records(self.plan, Partition(index, sizes))
-        self.records = teachers.place(dealt, self.plan.layout)
+        self.records = local_records(self.plan, Partition(index, sizes))
 
     def begin(self, key: int) -> None:
         """Makes the state before the first round."""

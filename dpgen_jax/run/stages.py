@@ -58,7 +58,7 @@ class Dealt:
     """Records that lie with their units.
 
     Attributes:
-        records: Those of each unit, sealed: x [U, m, ...], y int32 [U, m].
+        records: Those of each unit, sealed, on their devices: x [U, m, ...], y int32 [U, m].
         class_counts: The noisy class counts that were bought, or None.
         bits: The source of the noise.
     """
@@ -277,16 +277,16 @@ def as_published(method: str, config: MethodConfig, delta: float, steps: int
 def _steps(plan: Plan, training: Training, dealt: Dealt) -> tuple[State, Exception | None]:
     """The pretraining and the loop; see `Training.train`."""
     method, request = plan.method, plan.request
-    placed = teachers.place(dealt.records, plan.layout)
     state = resume.start(plan.files, method, plan.layout, training.ledger, request.resume,
                          request.seed)
     # Queries without an answer leave budget for more steps, unless the user named their number.
     open_ended = method.mechanism.cost_depends_on_answers and not request.config.steps
     if method.pretraining and not state.step:
-        state = training.pretrain(state, placed)
+        state = training.pretrain(state, dealt.records)
     training.monitor.last = state.step
     steps = plan.config.planned_steps
-    return training.train(state, placed, dealt.bits, steps, sys.maxsize if open_ended else steps)
+    return training.train(state, dealt.records, dealt.bits, steps,
+                          sys.maxsize if open_ended else steps)
 
 
 def _leave_where_seconds_count(training: Training, state: State) -> None:
