@@ -22,8 +22,8 @@ def test_and_so_it_is_in_the_programs_that_run():
     assert as_in_a_run.call("places", *names) == dict.fromkeys(names, 0)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("name", [pytest.param("dpcgan", marks=pytest.mark.slow),
+                                  pytest.param("datalens", marks=pytest.mark.long)])
 def test_a_place_that_speaks_louder_is_caught(name, monkeypatch):
     """The planted fault: whoever lies second in a chunk says one more wherever it says anything."""
     usual = teachers.vmapped
