@@ -1,4 +1,4 @@
-"""The command: bad input gets one line; a mechanism is attacked, and one without noise cannot be."""
+"""The command: bad input gets one line; a mechanism is attacked; without noise, nothing can be."""
 
 import json
 
