@@ -165,6 +165,8 @@ def check(declared: Declared, log: Log, notices: Notices) -> Checked:
     """
     request, dataset, method = declared.request, declared.dataset, declared.method
     records = sealing.seal(dataset.x_train, dataset.y_train, dataset.spec)
+    if method.refinement:
+        log(f"note: {method.refinement.check()}")
     side_releases.refuse_useless(method, request.budget.class_epsilon)
     public_rows = monitor.prepare(request.monitor, dataset.spec, method.predict is not None)
     protected = protection.protected(method, dataset)

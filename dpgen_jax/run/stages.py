@@ -236,11 +236,12 @@ def release_maker(plan: Plan, class_counts: tuple[int, ...] | None) -> Callable[
     finalize = jax.jit(plan.method.finalize)
 
     def at(state: State) -> Release:
-        public = state.post_state if plan.method.post_training else state.public
         # From the host: the other processes are at their own work.
-        model = finalize(last_key(state, plan.config), jax.device_get(public))
-        return Release(plan.request.method, plan.config, plan.spec, jax.device_get(model), {},
-                       class_counts)
+        public = jax.device_get(state.post_state if plan.method.post_training else state.public)
+        model = jax.device_get(finalize(last_key(state, plan.config), public))
+        if plan.method.refinement:
+            model = plan.method.refinement.apply(public, model)
+        return Release(plan.request.method, plan.config, plan.spec, model, {}, class_counts)
 
     return at
 

@@ -47,6 +47,7 @@ class Public:
         joint_precision: float32 [d], the sums of their precisions: squared weights of votes.
         edge: float32 [d, E, G, G], as `joint`, of the parent's and the column's groups.
         edge_precision: float32 [d].
+        pairs: float32 [P, 4, 4], noisy masses of all pairs, for a graphical model; None: not kept.
     """
 
     step: Array
@@ -65,6 +66,7 @@ class Public:
     joint_precision: Array
     edge: Array
     edge_precision: Array
+    pairs: Array | None = None
 
 
 @dataclasses.dataclass(frozen=True)
