@@ -1,4 +1,4 @@
-"""Many trials in one release: each has entries of its own, and all together certify what one would."""
+"""Many trials in one release: each has entries of its own, and together they certify the claim."""
 
 import dataclasses
 
