@@ -26,8 +26,8 @@ from dpgen_jax.core.console import in_notebook, tell
 
 FILE, MOST = "compiling.json", 500
 """The name of the file, and how many programs it holds at most."""
-EVERY = 10
-"""Seconds between two lines where there is no terminal."""
+TICK, SILENCE = 1.0, 60.0
+"""Seconds between two signs of life on a terminal, and between two lines elsewhere."""
 
 
 def program(arrays: Any, *numbers: int) -> str:
@@ -47,7 +47,7 @@ def program(arrays: Any, *numbers: int) -> str:
 class Waiting:
     """Says that the first block of a stage is being compiled, until it is there.
 
-    On a terminal the seconds tick; elsewhere there is a line every ten seconds.
+    On a terminal the seconds tick; elsewhere there is a line a minute.
     """
 
     def __init__(self, unit: str, digest: str, live: bool):
@@ -58,19 +58,21 @@ class Waiting:
             digest: Of the program, as `program` returns it; empty: none is remembered.
             live: Whether the seconds tick in one line.
         """
-        self._digest, self._since, self._over = digest, time.monotonic(), threading.Event()
+        self._unit, self._digest = unit, digest
+        self._since, self._over = time.monotonic(), threading.Event()
         before = _remembered().get(digest)
         about = (f"about {before:.0f} s, as the last time" if before is not None else
                  "some seconds to some minutes; it is timed for the next time")
         tell(f"compiling; the first {unit} takes {about}", sys.stderr)
         self._thread = threading.Thread(target=self._tick, args=(live and not in_notebook(),),
-                                        daemon=True)
+                                        daemon=True, name="progress")
         self._thread.start()
 
     def _tick(self, live: bool) -> None:
         """Shows the seconds that have gone."""
-        while not self._over.wait(1 if live else EVERY):
-            text = f"compiling, {time.monotonic() - self._since:.0f} s"
+        while not self._over.wait(TICK if live else SILENCE):
+            seconds = time.monotonic() - self._since
+            text = f"still at the first {self._unit}, {seconds:.0f} s with compiling"
             tell(f"\r{text}" if live else text, sys.stderr, "" if live else "\n")
 
     def end(self, first: bool) -> float:

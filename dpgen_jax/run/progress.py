@@ -161,7 +161,7 @@ class Bar:
     """A bar on a terminal and in a notebook, a line every ten seconds elsewhere; or nothing.
 
     The first block is compiled, so what it takes says nothing of the others: until it is there no
-    time is estimated, and it counts for no estimate.
+    time is estimated, and it counts for no estimate. `compiling.Waiting` says that it still runs.
     """
 
     def __init__(self, total: int, start: int, unit: str = "step", shown: bool = True,

@@ -44,10 +44,10 @@ def test_a_damaged_or_missing_folder_costs_no_run(folder, monkeypatch, capsys):
     assert not (folder / "missing").exists()
 
 
-def test_seconds_tick_and_nothing_is_estimated(folder, monkeypatch, capsys):
-    monkeypatch.setattr(compiling, "EVERY", 0.01)
-    bar = progress.Bar(5, 0)
-    while "compiling, 0 s\n" not in (err := capsys.readouterr().err):
+def test_seconds_tick_on_a_terminal_and_nothing_is_estimated(folder, monkeypatch, capsys):
+    monkeypatch.setattr(compiling, "TICK", 0.01)
+    waiting = compiling.Waiting("step", "", live=True)
+    while "\rstill at the first step, 0 s with compiling" not in (err := capsys.readouterr().err):
         assert "left" not in err
-    bar.advance(1, {})
-    assert not bar._waiting._thread.is_alive() and "left" not in capsys.readouterr().err
+    waiting.end(True)
+    assert "left" not in capsys.readouterr().err and not os.listdir(folder)
