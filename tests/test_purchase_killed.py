@@ -10,8 +10,10 @@ import runs
 from test_newcomer import QUICK
 from test_table_purchase import HEADER, ROWS
 
-from dpgen_jax import evaluate, train
+from dpgen_jax import account, evaluate, export, sample, train
 from dpgen_jax.accountant import journal_entry
+from dpgen_jax.data import csv_files, schema
+from dpgen_jax.data.parsing import coded
 from dpgen_jax.run import table_purchase
 from dpgen_jax.run.folder import read_json
 
@@ -57,6 +59,13 @@ def test_killed_between_purchase_and_training_it_is_remembered(tmp_path, monkeyp
     monkeypatch.setattr(table_purchase, "buy", lambda *args: pytest.fail("bought again"))
     train.command(["--resume", "run"])
     assert read_json(tmp_path / "run/release/privacy.json") == statement
+    account.command(["run"])
+    assert capsys.readouterr().out.count("survey ") == 3
+    sample.command(["run", "--n", "20", "--out", "rows.csv"])
+    export.command(["run", "--out", "alone"])
+    assert (tmp_path / "alone/privacy.json").is_file()
+    rows = csv_files.read(tmp_path / "rows.csv")
+    assert coded(schema.read("run/schema.yaml"), rows).codes.shape == (20, HEADER.count(","))
     assert (tmp_path / "run").rename(tmp_path / "moved")
     assert f"--schema={tmp_path / 'moved/schema.yaml'}" in evaluate._with_data_set(
         Path("moved"), ["moved"])
