@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.types import UserError
-from dpgen_jax.release import pictures
+from dpgen_jax.release import contents, pictures
 from dpgen_jax.release.bundle import Release, load
 from dpgen_jax.run import checkpoint
-from dpgen_jax.run.folder import RunFolder, go_on
+from dpgen_jax.run.folder import RunFolder, go_on, write_json
 from dpgen_jax.run.progress import Notices, reason
 
 PROMISE = ("guarantee", "epsilon", "delta", "relation", "unit", "unit_column",
@@ -58,8 +58,15 @@ def _of_more_steps(files: RunFolder, release: Release) -> Release | None:
 def _release(files: RunFolder, release: Release) -> None:
     """On a full disk the older checkpoints make room for it."""
     try:
-        release.save(files.release)
+        _save(files, release)
     except OSError:
         if not checkpoint.thin(files.checkpoints, 1):
             raise
-        release.save(files.release)
+        _save(files, release)
+
+
+def _save(files: RunFolder, release: Release) -> None:
+    """Writes the release, and which one it is, by which an audit knows it from another's."""
+    release.save(files.release)
+    digest = contents.described(files.release / "config.json")["generator_sha256"]
+    write_json(files.released, {"generator_sha256": digest}, mode=0o600)

@@ -81,6 +81,11 @@ class RunFolder:
         return self.private / "noise_digests.txt"
 
     @property
+    def released(self) -> Path:
+        """The digest of the generator that was released."""
+        return self.private / "released.json"
+
+    @property
     def class_counts(self) -> Path:
         """The noisy class counts that were bought."""
         return self.root / "class_counts.json"
