@@ -17,7 +17,6 @@ import dataclasses
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -27,12 +26,12 @@ from dpgen_jax.accountant import ledger as books
 from dpgen_jax.audit import one_run
 from dpgen_jax.audit.attacks import SHOWN
 from dpgen_jax.audit.findings import ALARM, Findings, Log, Report, Verdict
-from dpgen_jax.core.config import Budget, Runtime, to_json
+from dpgen_jax.audit.target import Target
+from dpgen_jax.core.config import Runtime, to_json
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.types import EMPTY, TableSpec, UserError
 from dpgen_jax.data import Dataset, transform
 from dpgen_jax.evaluation import attacks, membership
-from dpgen_jax.presets import Preset
 from dpgen_jax.run import lifecycle, protection
 from dpgen_jax.run.calibrate_config import with_records
 from dpgen_jax.run.folder import RunFolder
@@ -140,16 +139,11 @@ def judge(found: Findings, made: Planted, synthetic: tuple[np.ndarray, np.ndarra
                         lambda least: promise([(least, delta)]), n, n, right, SHOWN))
 
 
-def of_method(method: str, preset: Preset, config: Any, epsilon: float, delta: float, place: str,
-              options: DataOptions, canaries: int, log: Log) -> Report:
+def of_method(target: Target, place: str, options: DataOptions, canaries: int, log: Log) -> Report:
     """Trains once on records with canaries, and attacks samples of the release.
 
     Args:
-        method: The name of the method.
-        preset: Its preset.
-        config: The method's configuration; its steps or sigma may be open.
-        epsilon: The promise.
-        delta: Of the same promise.
+        target: The method and its promise.
         place: The data set, as `data.load` takes it.
         options: How it is read.
         canaries: How many canaries are put among the records.
@@ -161,13 +155,13 @@ def of_method(method: str, preset: Preset, config: Any, epsilon: float, delta: f
     Raises:
         UserError: Data that cannot be read, too many canaries, or a run that cannot be.
     """
-    dataset, found = data.load(place, **vars(options)), Findings(log)
-    dataset, config = protection.federated(dataset, with_records(config, dataset.count))
+    dataset, found, method = data.load(place, **vars(options)), Findings(log), target.method
+    dataset, config = protection.federated(dataset, with_records(target.config, dataset.count))
     made = planted(dataset, canaries, config.protects_clients, np.random.default_rng())
     with tempfile.TemporaryDirectory() as folder:
         files = RunFolder(Path(folder, "run"))
-        request = lifecycle.Request(method, None, config, Budget(
-            epsilon, delta, preset.class_epsilon), Runtime(), files.root, False, None)
+        request = lifecycle.Request(method, None, config, target.budget, Runtime(), files.root,
+                                    False, None)
         release = lifecycle.run(request, made.dataset, lambda line: None,
                                 Notices(lambda line: None))
         spent = books.account(books.read(files.ledger)).spent()
@@ -183,5 +177,5 @@ def of_method(method: str, preset: Preset, config: Any, epsilon: float, delta: f
             pair for pair in curve if np.isfinite(pair[0])], stated.steps, method)
     return Report(subject=f"samples of {method} with {canaries} canaries", limits=LIMITS,
                   findings=tuple(found.made),
-                  facts={"method": method, "config": to_json(config), "epsilon": epsilon,
-                         "delta": delta, "dataset": dataset.name, "canaries": canaries})
+                  facts={"method": method, "config": to_json(config), "epsilon": target.epsilon,
+                         "delta": target.delta, "dataset": dataset.name, "canaries": canaries})

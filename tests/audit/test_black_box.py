@@ -11,6 +11,7 @@ from dpgen_jax import presets
 from dpgen_jax.accountant import gdp
 from dpgen_jax.audit import black_box, command_line
 from dpgen_jax.audit.findings import Findings, Verdict
+from dpgen_jax.audit.target import Target
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import from_arrays, transform
@@ -98,8 +99,8 @@ def test_a_whole_run_is_attacked(monkeypatch):
     config = type(preset.config)(features=20, generator_steps=3)
 
     def report():
-        return black_box.of_method("dpmerf", preset, config, 1.0, 1e-4, "npz:any", DataOptions(),
-                                   CANARIES, lambda line: None)
+        return black_box.of_method(Target("dpmerf", preset, config, 1.0, 1e-4), "npz:any",
+                                   DataOptions(), CANARIES, lambda line: None)
 
     assert report().exit_code == 0
     monkeypatch.setattr(Release, "encoded", lambda self, n, seed: (
