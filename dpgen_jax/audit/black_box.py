@@ -27,7 +27,7 @@ from dpgen_jax.audit import one_run
 from dpgen_jax.audit.attacks import SHOWN
 from dpgen_jax.audit.findings import ALARM, Findings, Log, Report, Verdict
 from dpgen_jax.audit.target import Target
-from dpgen_jax.core.config import Runtime, to_json
+from dpgen_jax.core.config import MonitorOptions, Runtime, to_json
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.types import EMPTY, TableSpec, UserError
 from dpgen_jax.data import Dataset, transform
@@ -55,12 +55,14 @@ class Planted:
         values: Records [2, N, ...] that canaries may be, as the data set has them.
         labels: int [N], their labels, the same for both.
         coins: int [N], which of the two each is.
+        others: bool [n], records of the data set that are no canaries, nor empty.
     """
 
     dataset: Dataset
     values: np.ndarray
     labels: np.ndarray
     coins: np.ndarray
+    others: np.ndarray
 
 
 def planted(dataset: Dataset, canaries: int, clients: bool, rng: np.random.Generator) -> Planted:
@@ -73,23 +75,24 @@ def planted(dataset: Dataset, canaries: int, clients: bool, rng: np.random.Gener
         rng: Of the choice, the values and the coins.
 
     Raises:
-        UserError: There are fewer records, or clients.
+        UserError: They are more than half of the records, or of the clients.
     """
     filled = np.flatnonzero(dataset.y_train != EMPTY)
     owners = np.asarray(dataset.clients)[filled] if clients else filled
     units = np.unique(owners)
-    if not 1 <= canaries <= len(units):
-        raise UserError(f"--canaries is {canaries}; 1 to {len(units)} have a "
-                        f"{'client' if clients else 'record'} of their own here")
+    if not 1 <= canaries <= len(units) // 2:
+        raise UserError(f"--canaries is {canaries}; here it is 1 to {len(units) // 2}, half of the "
+                        f"{'clients' if clients else 'records'}: the attacker knows the others")
     chosen, coins = rng.permutation(units)[:canaries], rng.integers(0, 2, canaries)
     values = np.stack([mixed(dataset, canaries, rng) for _ in range(2)])
     x, y = np.array(dataset.x_train), np.array(dataset.y_train)
-    labels = np.empty(canaries, y.dtype)
+    labels, others = np.empty(canaries, y.dtype), y != EMPTY
     for i, unit in enumerate(chosen):
         rows = filled[owners == unit]
         labels[i] = y[rows[0]]
-        x[rows], y[rows] = values[coins[i], i], labels[i]
-    return Planted(dataclasses.replace(dataset, x_train=x, y_train=y), values, labels, coins)
+        x[rows], y[rows], others[rows] = values[coins[i], i], labels[i], False
+    return Planted(dataclasses.replace(dataset, x_train=x, y_train=y), values, labels, coins,
+                   others)
 
 
 def mixed(dataset: Dataset, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -123,7 +126,8 @@ def judge(found: Findings, made: Planted, synthetic: tuple[np.ndarray, np.ndarra
     """
     n, (epsilon, delta) = len(made.coins), curve[0]
     candidates = (attacks.flat(np.concatenate(made.values)), np.tile(made.labels, 2))
-    reference = (attacks.flat(made.dataset.x_train), np.asarray(made.dataset.y_train))
+    reference = (attacks.flat(np.asarray(made.dataset.x_train)[made.others]),
+                 np.asarray(made.dataset.y_train)[made.others])
     released = attacks.flat(synthetic[0]), np.asarray(synthetic[1])
 
     def promise(pairs: Sequence[tuple[float, float]]) -> one_run.Shrink:
@@ -160,8 +164,9 @@ def of_method(target: Target, place: str, options: DataOptions, canaries: int, l
     made = planted(dataset, canaries, config.protects_clients, np.random.default_rng())
     with tempfile.TemporaryDirectory() as folder:
         files = RunFolder(Path(folder, "run"))
-        request = lifecycle.Request(method, None, config, target.budget, Runtime(), files.root,
-                                    False, None)
+        request = lifecycle.Request(method, "", config, target.budget, Runtime(), files.root,
+                                    False, None, MonitorOptions(
+                                        evaluate_every=0, progress=False))
         release = lifecycle.run(request, made.dataset, lambda line: None,
                                 Notices(lambda line: None))
         spent = books.account(books.read(files.ledger)).spent()

@@ -51,6 +51,7 @@ def test_all_records_of_a_client_are_its_canary():
     changed = (np.asarray(made.dataset.x_train) != dataset.x_train).any((1, 2, 3))
     assert changed.sum() == 10 * N // 30
     assert len(set(dataset.clients[changed])) == 10
+    np.testing.assert_array_equal(made.others, ~changed)  # whom the attacker may know
 
 
 def test_rows_of_a_table_stay_rows():
@@ -82,7 +83,7 @@ def test_a_generator_that_does_not_is_not():
 @pytest.mark.parametrize(("words", "said"), [
     (["dpmerf", "--black-box"], "name --dataset and --canaries"),
     (["dpmerf", "--black-box", "--dataset", "breast_cancer", "--canaries", "9999"],
-     "--canaries is 9999; 1 to")])
+     "--canaries is 9999; here it is 1 to")])
 def test_what_cannot_be_attacked_is_said(words, said, monkeypatch):
     monkeypatch.setattr(command_line.cli, "use_all_cores", lambda: None)
     with pytest.raises(UserError, match=said):

@@ -29,7 +29,7 @@ def read(run: Path) -> dict[str, Any]:
         run: The run folder.
     """
     try:
-        document = parse_json((run / "audit" / "audit.json").read_text(encoding="utf-8"))
+        document = parse_json((run / "audit" / "audit.json").read_bytes())
     except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}
