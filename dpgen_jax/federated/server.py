@@ -84,7 +84,7 @@ def run(request: Request, spec: Spec, exchange: Exchange, log: Log = tell,
         if not state.step:
             raise BudgetExceeded("the budget allows no step, or nobody answered: there is no "
                                  "generator to release")
-        if state.step < request.config.steps:
+        if state.step < request.config.planned_steps:
             why = stop.reason or "the budget allows no further round"
             log(f"stopped at step {state.step} of {request.config.steps}: {why}")
         return session.release(state)
@@ -127,7 +127,7 @@ class Session:
         """
         state = saved.latest(self.files, initial_state(self.method, self.request.seed), self.ledger)
         writer = metrics.MetricsWriter(self.files.metrics, resume_step=state.step)
-        elapsed, steps = clock(), self.request.config.steps
+        elapsed, steps = clock(), self.request.config.planned_steps
 
         def on_round(state: State, values: Metrics) -> None:
             with self.notices.attempt(f"writing {self.files.metrics}"):

@@ -18,6 +18,7 @@ from dpgen_jax.core.config import to_json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Method, Private, Records, Spec, TableSpec, UserError
 from dpgen_jax.data import Dataset
+from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private import teachers
 from dpgen_jax.private.partition import Partition
@@ -48,7 +49,7 @@ class Declared:
 
     request: Request
     dataset: Dataset
-    config: Any
+    config: MethodConfig
     purchases: Events
     method: Method
 
@@ -93,7 +94,7 @@ class Plan:
 
     request: Request
     method: Method
-    config: Any
+    config: MethodConfig
     spec: Spec
     purchases: Events
     records: Private[Records]
@@ -164,6 +165,8 @@ def check(declared: Declared, log: Log, notices: Notices) -> Checked:
     """
     request, dataset, method = declared.request, declared.dataset, declared.method
     records = sealing.seal(dataset.x_train, dataset.y_train, dataset.spec)
+    if method.refinement:
+        log(f"note: {method.refinement.check()}")
     side_releases.refuse_useless(method, request.budget.class_epsilon)
     public_rows = monitor.prepare(request.monitor, dataset.spec, method.predict is not None)
     protected = protection.protected(method, dataset)
@@ -206,7 +209,7 @@ def plan(checked: Checked) -> Plan:
         content=Private(dataset.content))
 
 
-def public_config(request: Request, config: Any, dataset: Dataset, protected: Protected
+def public_config(request: Request, config: MethodConfig, dataset: Dataset, protected: Protected
                   ) -> dict[str, Any]:
     """Returns the content of a run's config.json, none of which depends on a record."""
     # Names of classes stand apart: the ledger's hash of what decides the cost is without them.

@@ -21,6 +21,7 @@ from dpgen_jax.aggregation.bits import BitSource, OsBits, SeededBits
 from dpgen_jax.core import hosts
 from dpgen_jax.core.platforms import shortfall
 from dpgen_jax.core.types import BudgetExceeded, Private, Records, TableSpec, UserError
+from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private.partition import Partition
 from dpgen_jax.release import guarantee, statement
 from dpgen_jax.release.bundle import Release
@@ -172,7 +173,7 @@ def train(plan: Plan, begun: Begun, dealt: Dealt, log: Log) -> Trained:
         UserError: Where the run was interrupted before its first step, or the generator diverged.
         BudgetExceeded: Where the budget allowed no step.
     """
-    generator, planned = release_maker(plan, dealt.class_counts), plan.config.steps
+    generator, planned = release_maker(plan, dealt.class_counts), plan.config.planned_steps
     post_steps = plan.method.post_training.steps if plan.method.post_training else 0
     monitor = Monitor(plan.request.monitor, planned + post_steps, generator, plan.public_rows)
     training = Training(plan.method, plan.files, plan.layout, begun.ledger, plan.request.runtime,
@@ -235,18 +236,19 @@ def release_maker(plan: Plan, class_counts: tuple[int, ...] | None) -> Callable[
     finalize = jax.jit(plan.method.finalize)
 
     def at(state: State) -> Release:
-        public = state.post_state if plan.method.post_training else state.public
         # From the host: the other processes are at their own work.
-        model = finalize(last_key(state, plan.config), jax.device_get(public))
-        return Release(plan.request.method, plan.config, plan.spec, jax.device_get(model), {},
-                       class_counts)
+        public = jax.device_get(state.post_state if plan.method.post_training else state.public)
+        model = jax.device_get(finalize(last_key(state, plan.config), public))
+        if plan.method.refinement:
+            model = plan.method.refinement.apply(public, model)
+        return Release(plan.request.method, plan.config, plan.spec, model, {}, class_counts)
 
     return at
 
 
-def last_key(state: Any, config: Any) -> jax.Array:
+def last_key(state: Any, config: MethodConfig) -> jax.Array:
     """Returns the key of what comes after the last planned step."""
-    return jax.random.fold_in(state.key, config.steps)
+    return jax.random.fold_in(state.key, config.planned_steps)
 
 
 def nothing_released(files: RunFolder, stop: Stop) -> UserError:
@@ -263,7 +265,8 @@ def nothing_released(files: RunFolder, stop: Stop) -> UserError:
                           "generator to release; start a new run, whose epsilon adds to this one's")
 
 
-def as_published(method: str, config: Any, delta: float, steps: int) -> dict[str, Any] | None:
+def as_published(method: str, config: MethodConfig, delta: float, steps: int
+                 ) -> dict[str, Any] | None:
     """Returns what a paper's formula gives for a run that kept to it; None for any other run."""
     paper = None if config.accounting == "proven" else methods.published(method, config, delta)
     if paper is None:
@@ -276,14 +279,14 @@ def _steps(plan: Plan, training: Training, dealt: Dealt) -> tuple[State, Excepti
     method, request = plan.method, plan.request
     state = resume.start(plan.files, method, plan.layout, training.ledger, request.resume,
                          request.seed)
-    # Queries that were not answered leave budget for more steps than the plan, unless steps were
-    # asked for: the ledger decides.
+    # Queries without an answer leave budget for more steps, unless the user named their number.
     open_ended = method.mechanism.cost_depends_on_answers and not request.config.steps
     if method.pretraining and not state.step:
         state = training.pretrain(state, dealt.records)
     training.monitor.last = state.step
-    return training.train(state, dealt.records, dealt.bits, plan.config.steps,
-                          sys.maxsize if open_ended else plan.config.steps)
+    steps = plan.config.planned_steps
+    return training.train(state, dealt.records, dealt.bits, steps,
+                          sys.maxsize if open_ended else steps)
 
 
 def _leave_where_seconds_count(training: Training, state: State) -> None:

@@ -278,7 +278,7 @@ def test_records_that_nobody_would_choose_make_images_all_the_same():
     assert made.shape == (60, 8, 8, 1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_digits_are_told_apart_by_what_was_made(tmp_path):
     """A floor: a linear classifier trained on synthetic digits, tested on real ones."""
     digits = data.load("digits")
