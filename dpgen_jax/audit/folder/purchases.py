@@ -1,4 +1,4 @@
-"""What a run bought beside its steps: class counts, entries of a schema, and names of classes."""
+"""The purchases of a run beside its steps: class counts, entries of a schema, names of classes."""
 
 from __future__ import annotations
 
