@@ -112,9 +112,9 @@ def _affordable_side_releases(budget: Budget, bought: Events) -> Events:
     epsilon = gaussian.epsilon(spent, budget.delta)
     if not epsilon < budget.epsilon:
         raise BudgetExceeded(
-            f"class counts and the schema's purchases cost epsilon {epsilon:.4g} of "
-            f"{budget.epsilon:g}, and nothing is left to train with; raise --epsilon, or lower "
-            "--class-epsilon or --schema-epsilon")
+            f"class counts, the schema's purchases and the release that judges cost epsilon "
+            f"{epsilon:.4g} of {budget.epsilon:g}, and nothing is left to train with; raise "
+            "--epsilon, or lower --class-epsilon, --schema-epsilon or that release's")
     return spent
 
 

@@ -211,7 +211,7 @@ class _Coarse:
 
     Attributes:
         left: [G, 4], the share of a group of the first column in each of its coarse groups.
-        right: likewise of the other column.
+        right: [H, 4], likewise of the other column.
     """
 
     left: np.ndarray
