@@ -16,7 +16,7 @@ from flax import traverse_util
 
 from dpgen_jax import methods
 from dpgen_jax.aggregation.discrete_laplace import class_prior
-from dpgen_jax.core import reading
+from dpgen_jax.core import reading, storage
 from dpgen_jax.core.atomic import json_bytes, write_together
 from dpgen_jax.core.config import from_json, to_json
 from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
@@ -265,10 +265,18 @@ def _together(blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarr
 def load(root: str | Path) -> Release:
     """Reads a release folder, or the release of a run folder.
 
+    Args:
+        root: The folder, or the address of a release on an object store.
+
     Raises:
         UserError: Naming the file that is missing or damaged.
     """
-    root = Path(root)
+    with storage.on_disk(root) as folder:
+        return _read(folder)
+
+
+def _read(root: Path) -> Release:
+    """The release in a folder of this machine."""
     if (root / "release").is_dir():
         root = root / "release"
     if (root / "ledger.jsonl").is_file():

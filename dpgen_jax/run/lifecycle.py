@@ -10,7 +10,7 @@ from dpgen_jax.run import follower, rehearsal, typed
 from dpgen_jax.run.planning import Log, check, declare, plan
 from dpgen_jax.run.progress import Notices
 from dpgen_jax.run.request import Request
-from dpgen_jax.run.stages import begin, deal, release, train
+from dpgen_jax.run.stages import begin, copy_release, deal, release, train
 
 __all__ = ["Release", "Request", "load", "rehearse", "run"]
 
@@ -45,6 +45,7 @@ def run(request: Request, dataset: Dataset, log: Log = tell, notices: Notices | 
         dealt = deal(planned, begun, log)
         trained = train(planned, begun, dealt, log)
         made = release(planned, begun, trained, log)
+        copy_release(planned, notices, log)
         for line in typed.next_steps(planned.files, request.typed, dataset.x_test is not None):
             log(line)
         return made

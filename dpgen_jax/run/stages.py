@@ -18,7 +18,7 @@ import jax
 from dpgen_jax import methods
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import BitSource, OsBits, SeededBits
-from dpgen_jax.core import hosts
+from dpgen_jax.core import hosts, storage
 from dpgen_jax.core.platforms import shortfall
 from dpgen_jax.core.types import BudgetExceeded, Private, Records, TableSpec, UserError
 from dpgen_jax.private import teachers
@@ -226,6 +226,20 @@ def publish(files: RunFolder, release: Release, save: Callable[[], None], notice
     log(f"release: {files.release} ({release.privacy['steps']} steps; "
         f"{guarantee.line(release.privacy)})")
     return release
+
+
+def copy_release(plan: Plan, notices: Notices, log: Log) -> None:
+    """Copies the release to the object store that the user named; failing costs a line.
+
+    Args:
+        plan: The plan of the run.
+        notices: Tells what failed.
+        log: Prints a line of the run.
+    """
+    if address := plan.request.release_to:
+        with notices.attempt(f"copying {plan.files.release} to {address}"):
+            storage.copy(plan.files.release, address)
+            log(f"copied to {address}")
 
 
 def release_maker(plan: Plan, class_counts: tuple[int, ...] | None) -> Callable[[State], Release]:
