@@ -37,8 +37,8 @@ def refuse_remote(root: str | Path) -> None:
     if address := url(root):
         raise UserError(f"{address} is no place for a run folder: its ledger must be locked, and "
                         "on disk before noise is drawn, which an object store does not promise. "
-                        f"Name a folder of a disk by --out, and {address} by --release-to, to which "
-                        "the finished release is copied")
+                        f"Name a folder of a disk by --out; --release-to {address} copies "
+                        "the finished release there")
 
 
 def require_local(out: Path) -> None:
