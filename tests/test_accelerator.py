@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks import accelerator, accelerator_case, common
+from benchmarks import accelerator, accelerator_case, common, steps
 from benchmarks.flops import published_flops
 from benchmarks.traced_flops import traced_flops
 from dpgen_jax.core.types import Records
@@ -47,6 +47,17 @@ def test_a_teacher_computes_what_the_published_network_asks_for():
     counted = accelerator_case.unit_flops(method, records, preset.config.d_steps)
     # The labels joined as constant maps cost the library nothing.
     assert .5 < counted / published_flops(preset.config, preset.spec, shape[1]) < 1
+
+
+@pytest.mark.long
+def test_what_several_processes_cost_is_measured(tmp_path, capsys):
+    out = tmp_path / "hosts.json"
+    assert steps.main(["--processes", "2", "--out", str(out)]) == 0
+    measured = json.loads(out.read_text())["results"]
+    assert measured["processes"] == 2
+    assert len(measured["seconds_per_block"]["all"]) == 20
+    assert measured["bytes_per_block"] >= 4 * 28 * 28  # at least a word of bits a pixel
+    assert "2 processes met in" in capsys.readouterr().out
 
 
 def test_rows_that_were_measured_are_kept(tmp_path, monkeypatch, capsys):
