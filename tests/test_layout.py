@@ -46,7 +46,6 @@ def released(where, bits):
         small_datalens.placed(*small_datalens.images(), where),
         where,
         bits,
-        0,
         1,
     )
     return np.asarray(public.seen)
@@ -130,9 +129,8 @@ def test_a_padded_unit_would_vote_but_for_its_number():
         state = adversary.start(where)
         units = Private(dataclasses.replace(unseal(state.units), id=np.array(ids, np.int32)))
         records = adversary.placed(adversary.neighbours()[0], where)
-        return np.asarray(
-            adversary.call(block, state, records, where, bits, 0, 1, units)[0].seen[0]
-        )
+        state = dataclasses.replace(state, units=units)
+        return np.asarray(adversary.call(block, state, records, where, bits, 1)[0].seen[0])
 
     real, padding = total([0, 1, 2, 3, 9, 9]), total([9, 9, 9, 9, 0, 1])
     assert np.any(padding) and np.array_equal(total([0, 1, 2, 3, 4, 5]), real)
@@ -164,7 +162,7 @@ def test_compiled_once_whatever_the_number_of_steps_and_after_a_resume(devices, 
 
     def go(state, n):
         caplog.clear()
-        public, units, *_ = adversary.call(block, state, records, where, noise, state.step, n)
+        public, units, *_ = adversary.call(block, state, records, where, noise, n)
         compilations.append(sum("XLA compilation" in line for line in caplog.messages))
         return dataclasses.replace(state, public=public, units=units, step=state.step + n)
 

@@ -11,7 +11,7 @@ from dpgen_jax.accountant import ledger as books
 from dpgen_jax.aggregation import survey
 from dpgen_jax.aggregation.survey import Survey
 from dpgen_jax.core.types import EMPTY, UserError
-from dpgen_jax.data import forms, schema, tables, transform
+from dpgen_jax.data import csv_files, forms, schema, transform
 from dpgen_jax.data.dialect import of_header
 from dpgen_jax.run import early, table_purchase
 from dpgen_jax.run.folder import read_json
@@ -106,7 +106,7 @@ def test_a_hostile_row_moves_counts_as_declared_and_raises_nothing(bare, muted):
 
 def test_a_planted_fault_is_caught(bare, muted, monkeypatch):
     """A row that decides how others are read moves more than is declared: of cp1252, say."""
-    monkeypatch.setattr(tables, "header", lambda path, dialect: HEADER.split(","))
+    monkeypatch.setattr(csv_files, "header", lambda path, dialect: HEADER.split(","))
     from dpgen_jax.data import dialect
     from dpgen_jax.run import undeclared_table
 

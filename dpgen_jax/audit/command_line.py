@@ -17,6 +17,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from dpgen_jax import methods, presets
 from dpgen_jax.audit.findings import Log, Report
+from dpgen_jax.audit.target import Target
 from dpgen_jax.core import cli
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.console import program, tell
@@ -119,16 +120,15 @@ def _method(method: str, argv: list[str]) -> int:
     if not 0 < args.seconds < float("inf"):
         raise UserError(f"--seconds is {args.seconds}; give a number above 0")
     out, log = _out(args.out, Path("audits") / f"{method}-{name}"), _log(args.json)
+    target = Target(method, preset, args.config, args.epsilon, args.delta)
     if args.dataset is None:
         from dpgen_jax.audit import mechanism
 
-        report = mechanism.of_preset(method, preset, args.config, args.epsilon, args.delta,
-                                     args.seconds, log)
+        report = mechanism.of_preset(target, args.seconds, log)
     else:
         from dpgen_jax.audit import training
 
-        report = training.of_method(method, preset, args.config, args.epsilon, args.delta,
-                                    args.dataset, args.data, args.canaries, log)
+        report = training.of_method(target, args.dataset, args.data, args.canaries, log)
     return _finish(report, out, args.json)
 
 

@@ -17,9 +17,9 @@ from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
 from dpgen_jax.aggregation.sampling import FixedSizeSampling, PoissonSampling
 from dpgen_jax.audit import attacks, law, lowered, pairs, secret_draws
 from dpgen_jax.audit.findings import ALARM, Findings, Log, Report, Verdict
-from dpgen_jax.core.config import Budget, Runtime, to_json
+from dpgen_jax.audit.target import Target
+from dpgen_jax.core.config import Runtime, to_json
 from dpgen_jax.core.types import Method, Records, Spec
-from dpgen_jax.presets import Preset
 from dpgen_jax.run.calibrate_config import complete, with_records
 from dpgen_jax.run.loop import require_32_bits
 
@@ -31,16 +31,12 @@ LIMITS = (
     "what happens before the mechanism: which unit has which record, and what units keep")
 
 
-def of_preset(method: str, preset: Preset, config: Any, epsilon: float, delta: float,
-              seconds: float, log: Log) -> Report:
+def of_preset(target: Target, seconds: float, log: Log) -> Report:
     """Attacks the mechanism of a configuration.
 
     Args:
-        method: The name of the method.
-        preset: Its preset, for the schema of the data and the number of records.
-        config: The method's configuration; its steps or sigma may be open.
-        epsilon: The promise.
-        delta: Of the same promise.
+        target: The method and its promise; its preset has the schema of the data and the number of
+            records.
         seconds: How long it is attacked.
         log: Prints a line of the audit.
 
@@ -51,10 +47,10 @@ def of_preset(method: str, preset: Preset, config: Any, epsilon: float, delta: f
         UserError: A configuration or a budget that means nothing.
     """
     require_32_bits()
-    found = Findings(log)
+    found, method, config, preset = Findings(log), target.method, target.config, target.preset
     if config.units_are_records and config.records is None:
         config = with_records(config, preset.records)
-    config = complete(method, config, preset.spec, Budget(epsilon, delta, preset.class_epsilon))
+    config = complete(method, config, preset.spec, target.budget)
     built = methods.get(method).build(config, preset.spec, Runtime())
     phases = distinct(built)
     curves: dict[str, Any] = {}
@@ -67,8 +63,8 @@ def of_preset(method: str, preset: Preset, config: Any, epsilon: float, delta: f
         shape = message_shape(phase, preset.spec, preset.records)
         made = of_mechanism(phase.mechanism, shape, seconds / len(phases), found, name, i > 0)
         curves = curves or made
-    facts = {"method": method, "config": to_json(config), "epsilon": epsilon, "delta": delta,
-             "seconds": seconds}
+    facts = {"method": method, "config": to_json(config), "epsilon": target.epsilon,
+             "delta": target.delta, "seconds": seconds}
     return Report(subject=f"the mechanism of {method}", findings=tuple(found.made), limits=LIMITS,
                   facts=facts, curves=curves)
 

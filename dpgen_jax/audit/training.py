@@ -21,10 +21,10 @@ from dpgen_jax.audit import guesses
 from dpgen_jax.audit.canaries import Canaries, chosen
 from dpgen_jax.audit.findings import Findings, Log, Report, Verdict
 from dpgen_jax.audit.mechanism import message_shape, promises_nothing
-from dpgen_jax.core.config import Budget, Runtime, to_json
+from dpgen_jax.audit.target import Target
+from dpgen_jax.core.config import Runtime, to_json
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.types import Private, Records, UserError
-from dpgen_jax.presets import Preset
 from dpgen_jax.private import partition, teachers
 from dpgen_jax.private import records as sealing
 from dpgen_jax.run import capacity, loop
@@ -36,16 +36,11 @@ LIMITS = (
     "bits of the operating system that are not random: the audit draws from the same source")
 
 
-def of_method(method: str, preset: Preset, config: Any, epsilon: float, delta: float, place: str,
-              options: DataOptions, canaries: int, log: Log) -> Report:
+def of_method(target: Target, place: str, options: DataOptions, canaries: int, log: Log) -> Report:
     """Trains once on records with canaries, and certifies what their guesses tell.
 
     Args:
-        method: The name of the method.
-        preset: Its preset.
-        config: The method's configuration; its steps or sigma may be open.
-        epsilon: The promise.
-        delta: Of the same promise.
+        target: The method and its promise.
         place: The data set, as `data.load` takes it.
         options: How it is read.
         canaries: How many canaries are put among the records.
@@ -60,8 +55,9 @@ def of_method(method: str, preset: Preset, config: Any, epsilon: float, delta: f
     """
     loop.require_32_bits()
     dataset = data.load(place, **vars(options))
-    config = with_records(config, dataset.count)
-    config = complete(method, config, dataset.spec, Budget(epsilon, delta, preset.class_epsilon))
+    method, epsilon, delta = target.method, target.epsilon, target.delta
+    config = with_records(target.config, dataset.count)
+    config = complete(method, config, dataset.spec, target.budget)
     built, found = methods.get(method).build(config, dataset.spec, Runtime()), Findings(log)
     facts = {"method": method, "config": to_json(config), "epsilon": epsilon, "delta": delta,
              "dataset": dataset.name, "canaries": canaries}
@@ -76,8 +72,8 @@ def of_method(method: str, preset: Preset, config: Any, epsilon: float, delta: f
         rng = np.random.default_rng()
         made = chosen(built, shape, dataset.spec.classes, canaries, rng)
         law = guesses.Law.of(made, config.steps)
-        coins, ratio, ledger = trained(made, dataset, config, epsilon, delta, rng)
-        guesses.judge(found, law, coins, ratio, mechanism.events(config.steps), delta, method)
+        guessed, ledger = trained(made, dataset, config, epsilon, delta, rng)
+        guesses.judge(found, law, guessed, mechanism.events(config.steps), delta, method)
         found.found(f"{method}: what was charged", ledger <= epsilon and np.isfinite(ledger),
                     f"epsilon {ledger:.4g} of {epsilon:g}, in {config.steps} steps")
     return Report(subject=f"a training of {method} with {canaries} canaries", limits=LIMITS,
@@ -85,7 +81,7 @@ def of_method(method: str, preset: Preset, config: Any, epsilon: float, delta: f
 
 
 def trained(made: Canaries, dataset: data.Dataset, config: Any, epsilon: float, delta: float,
-            rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float]:
+            rng: np.random.Generator) -> tuple[guesses.Guesses, float]:
     """Trains once through the real loop.
 
     Args:
@@ -97,7 +93,7 @@ def trained(made: Canaries, dataset: data.Dataset, config: Any, epsilon: float, 
         rng: Of the coins and the dealing.
 
     Returns:
-        The coins [N], the log likelihood ratios of heads [N], and the epsilon of the ledger.
+        The coins and what was released of them, and the epsilon of the ledger.
     """
     method = made.watched()
     n, u = dataset.count, method.mechanism.n_units
@@ -113,6 +109,6 @@ def trained(made: Canaries, dataset: data.Dataset, config: Any, epsilon: float, 
             Path(folder) / "ledger.jsonl", {"epsilon": epsilon, "delta": delta}) as ledger:
         job = loop.Job(method, layout, ledger, OsBits())
         state = loop.train(job, placed, state, config.steps)
-        return coins, np.asarray(state.public.ratio), ledger.epsilon()
+        return guesses.Guesses(coins, np.asarray(state.public.ratio)), ledger.epsilon()
 
 

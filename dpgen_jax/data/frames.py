@@ -10,7 +10,7 @@ import numpy as np
 from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.data import forms, tables, writing
 from dpgen_jax.data.base import Dataset
-from dpgen_jax.data.parsing import Cells, coded
+from dpgen_jax.data.parsing import Cells, coded, each_once
 from dpgen_jax.data.schema import Schema
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def from_frame(frame: pd.DataFrame, schema: Schema, test: pd.DataFrame | None = 
         UserError: As `tables.csv`, with the row of the frame.
     """
     spec = schema.spec
-    held_out = None if test is None else coded(schema, cells("test frame", test, spec))
-    return tables.table("frame", schema, coded(schema, cells("frame", frame, spec)), held_out)
+    held_out = None if test is None else [coded(schema, cells("test frame", test, spec))]
+    return tables.table("frame", schema, [coded(schema, cells("frame", frame, spec))], held_out)
 
 
 def cells(source: str, frame: pd.DataFrame, spec: TableSpec) -> Cells:
@@ -50,7 +50,7 @@ def cells(source: str, frame: pd.DataFrame, spec: TableSpec) -> Cells:
     """
     if not all(hasattr(frame, name) for name in ("columns", "isna")):
         raise UserError(f"{source} is a {type(frame).__name__}; give a pandas DataFrame")
-    names = tables.each_once(source, [str(name).strip() for name in frame.columns])
+    names = each_once(source, [str(name).strip() for name in frame.columns])
     declared = {column.name: column for column in spec.all_columns}
     columns = {name: [_text(cell, declared.get(name)) for cell in frame.iloc[:, i].astype(
         object).where(frame.iloc[:, i].notna(), "").tolist()] for i, name in enumerate(names)}

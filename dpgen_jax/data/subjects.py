@@ -18,7 +18,7 @@ from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.reading import content_of, require_memory
 from dpgen_jax.core.subjects import Subjects
 from dpgen_jax.core.types import EMPTY, UserError
-from dpgen_jax.data import frames, tables
+from dpgen_jax.data import csv_files, frames, tables
 from dpgen_jax.data import schema as schemas
 from dpgen_jax.data.base import Dataset, frozen, listed, locate, quoted
 from dpgen_jax.data.parsing import Cells, coded
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 MOST = 10_000
 """The largest number of rows of a subject: each has so many places in memory."""
 ID_BYTES = 16
+PLACE_BYTES = 12
+"""The bytes that an encoded value takes at its unit, dealt and on its device."""
 Source = str | Path | Mapping[str, Any]
 """A schema's file or name, or a dict as such a file holds it."""
 
@@ -53,9 +55,9 @@ def csv(place: str, schema: str, test_csv: str | None, column: str, rows: int) -
     """
     path = locate(place)
     form = without(schema, column)[0].dialect
-    test = None if test_csv is None else tables.read(locate(test_csv), dialect=form)
+    test = None if test_csv is None else csv_files.read(locate(test_csv), dialect=form)
     name = path.name.removesuffix(".gz").removesuffix(".csv")
-    data = table(name, schema, tables.read(path, dialect=form), test, column, rows)
+    data = table(name, schema, csv_files.read(path, dialect=form), test, column, rows)
     return dataclasses.replace(data, content=content_of(path))
 
 
@@ -101,13 +103,13 @@ def table(name: str, schema: Source, train: Cells, test: Cells | None, column: s
     codes = [coded(declared, cells) for cells, _ in parts]
     notes = (*notes, f"the unit is the column {column}: at most {rows} rows of each of its values "
              "are kept, by a keyed hash")
-    data = tables.table(name, declared, codes[0], codes[1] if test is not None else None, notes)
+    data = tables.table(name, declared, codes[:1], codes[1:] or None, notes)
     kept = [names for _, names in parts]
     if test is not None:  # the held-out part has no rows without a class
         kept[1] = [name for name, y in zip(kept[1], codes[1].y, strict=True) if y != EMPTY]
     subjects = numbered(column, rows, *kept)
     require_memory(f"{name}: {subjects.count:,} units of {rows:,} rows",
-                   tables.VALUE_BYTES * subjects.count * rows * data.x_train.shape[1])
+                   PLACE_BYTES * subjects.count * rows * data.x_train.shape[1])
     return dataclasses.replace(data, subjects=subjects,
                                private_notes=(*data.private_notes, *left_out(subjects)))
 

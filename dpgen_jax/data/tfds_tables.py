@@ -15,7 +15,7 @@ import numpy as np
 
 from dpgen_jax.core.reading import require_memory
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import schema, schema_draft, tables
+from dpgen_jax.data import csv_files, schema, schema_draft, tables
 from dpgen_jax.data.base import Dataset, listed
 from dpgen_jax.data.parsing import Cells, coded
 
@@ -116,7 +116,7 @@ class Description:
         wanted = [column for column in self._places
                   if column not in self.texts or column in set(texts)]
         require_memory(f"{source}: a table of {count * len(wanted):,} cells",
-                       tables.CELL_BYTES * count * len(wanted))
+                       csv_files.CELL_BYTES * count * len(wanted))
         columns: dict[str, list[str]] = {column: [] for column in wanted}
         for record in records:
             for column in wanted:
@@ -173,5 +173,5 @@ def load(name: str, info: Any, read: Callable[[str], Iterable[Any]], schema_file
     if described.texts and schema_file is None:
         notes.append(f"features that are texts are left out: {listed(described.texts)}")
     test = parts.get("test")
-    return tables.table(name, declared, coded(declared, parts["train"]),
-                        None if test is None else coded(declared, test), notes)
+    return tables.table(name, declared, [coded(declared, parts["train"])],
+                        None if test is None else [coded(declared, test)], notes)

@@ -19,7 +19,14 @@ from dpgen_jax.core.console import tell
 from dpgen_jax.core.types import BudgetExceeded, Method, Spec, UserError
 from dpgen_jax.federated import saved
 from dpgen_jax.federated.messages import Terms
-from dpgen_jax.federated.rounds import Exchange, Metrics, initial_state, train
+from dpgen_jax.federated.rounds import (
+    Conversation,
+    Exchange,
+    Metrics,
+    RoundHooks,
+    initial_state,
+    train,
+)
 from dpgen_jax.federated.saved import State
 from dpgen_jax.release import statement
 from dpgen_jax.release.bundle import Release
@@ -132,8 +139,8 @@ class Session:
                      f"{values['bytes_sent']:,} bytes out, {values['bytes_received']:,} in")
 
         try:
-            return train(self.terms, self.method, state, self.ledger, exchange, steps=steps,
-                         on_round=on_round, log=self.log, stop=stop)
+            return train(Conversation(self.terms, self.method), state, self.ledger, exchange, steps,
+                         RoundHooks(on_round=on_round, log=self.log, stop=stop))
         finally:
             with self.notices.attempt(f"writing {self.files.metrics}"):
                 writer.close()
@@ -148,10 +155,10 @@ class Session:
             The release.
         """
         mechanism, request = self.method.mechanism, self.request
-        privacy = statement.statement(
-            method=request.method, preset=request.preset, ledger=self.ledger,
-            relation=mechanism.relation, steps=state.step,
-            noise_source="; ".join(sorted(state.noise)), protected=protected(mechanism))
+        facts = statement.Facts(method=request.method, preset=request.preset, steps=state.step,
+                                noise_source="; ".join(sorted(state.noise)))
+        privacy = statement.statement(facts, self.ledger, mechanism.relation,
+                                      protected(mechanism))
         key = stages.last_key(state, request.config)
         model = jax.device_get(jax.jit(self.method.finalize)(key, state.public))
         result = Release(request.method, request.config, self.terms.spec, model, privacy)

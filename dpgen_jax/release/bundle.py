@@ -277,14 +277,7 @@ def load(root: str | Path) -> Release:
 
 def _read(root: Path) -> Release:
     """The release in a folder of this machine."""
-    if (root / "release").is_dir():
-        root = root / "release"
-    if (root / "ledger.jsonl").is_file():
-        raise UserError(f"the run in {root} has no release yet; finish it with train --resume "
-                        f"{root}")
-    if not (root / "config.json").is_file():
-        raise UserError(f"{root} is neither a run nor a release: it holds no release/config.json "
-                        "or config.json")
+    root = contents.located(root)
     described = contents.described(root / "config.json")
     privacy = contents.statement(read_json(root / "privacy.json"), str(root / "privacy.json"))
     path = root / "generator.safetensors"

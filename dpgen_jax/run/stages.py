@@ -18,10 +18,9 @@ import jax
 from dpgen_jax import methods
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import BitSource, OsBits, SeededBits
-from dpgen_jax.core import hosts, storage
+from dpgen_jax.core import hosts
 from dpgen_jax.core.platforms import shortfall
 from dpgen_jax.core.types import BudgetExceeded, Private, Records, TableSpec, UserError
-from dpgen_jax.private import teachers
 from dpgen_jax.private.partition import Partition
 from dpgen_jax.release import guarantee, statement
 from dpgen_jax.release.bundle import Release
@@ -57,7 +56,7 @@ class Dealt:
     """Records that lie with their units.
 
     Attributes:
-        records: Those of each unit, sealed: x [U, m, ...], y int32 [U, m].
+        records: Those of each unit, sealed, on their devices: x [U, m, ...], y int32 [U, m].
         class_counts: The noisy class counts that were bought, or None.
         bits: The source of the noise.
     """
@@ -106,8 +105,9 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
     request, files, mechanism = plan.request, plan.files, plan.method.mechanism
     holds = protection.stamp(request.budget, request.seed, plan.config, plan.protected).holds
     run_id = files.run_id() if request.resume or files.waiting else ""
-    with spending.before(plan.records, mechanism, request.budget, holds, request.total_epsilon,
-                         run_id, notices.private, plan.grouping, plan.content) as witness:
+    identity = spending.Identity(plan.records, plan.content, plan.grouping)
+    start = spending.Start(request.budget, holds, request.total_epsilon, run_id)
+    with spending.before(identity, mechanism, start, notices.private) as witness:
         folder.opened(files.root, plan.public_config, request.resume)
         partition = resume.identity(files, plan.records, plan.assign, request.resume, request.seed)
         ledger = resume.ledger(files, mechanism, plan.public_config, request.resume, witness(files))
@@ -137,10 +137,11 @@ def deal(plan: Plan, begun: Begun, log: Log) -> Dealt:
     seed, ledger = plan.request.seed, begun.ledger
     bits = OsBits() if seed is None else SeededBits(seed, ledger.incarnation)
     side_releases.charge_once(ledger, plan.purchases)
-    counts = side_releases.class_counts(plan.files, ledger, plan.records, plan.spec,
-                                        plan.request.budget.class_epsilon, bits, log,
-                                        plan.protected.rows_per_unit,
-                                        begun.partition if plan.protected.rows_per_unit else None)
+    bound = plan.protected.rows_per_unit
+    counted = side_releases.Counted(plan.records, plan.spec, bound,
+                                    begun.partition if bound else None)
+    counts = side_releases.class_counts(plan.files, ledger, counted,
+                                        plan.request.budget.class_epsilon, bits, log)
     if counts is None and _in_equal_shares(plan):
         log("note: synthetic records will have their classes in equal shares: not those of the "
             "data, which --class-epsilon buys")
@@ -209,12 +210,13 @@ def release(plan: Plan, begun: Begun, trained: Trained, log: Log) -> Release:
         UserError: Where the release cannot be written.
     """
     request, state = plan.request, trained.state
-    privacy = statement.statement(
-        method=request.method, preset=request.preset, ledger=begun.ledger,
-        relation=plan.method.mechanism.relation, protected=plan.protected, steps=state.step,
+    facts = statement.Facts(
+        method=request.method, preset=request.preset, steps=state.step,
         noise_source=trained.noise_source, accounting=plan.config.accounting,
         processes=hosts.count(),
         as_published=as_published(request.method, plan.config, request.budget.delta, state.step))
+    privacy = statement.statement(facts, begun.ledger, plan.method.mechanism.relation,
+                                  plan.protected)
     made = dataclasses.replace(release_maker(plan, trained.class_counts)(state), privacy=privacy)
     return publish(plan.files, made, trained.save, begun.notices, log)
 
@@ -226,20 +228,6 @@ def publish(files: RunFolder, release: Release, save: Callable[[], None], notice
     log(f"release: {files.release} ({release.privacy['steps']} steps; "
         f"{guarantee.line(release.privacy)})")
     return release
-
-
-def copy_release(plan: Plan, notices: Notices, log: Log) -> None:
-    """Copies the release to the object store that the user named; failing costs a line.
-
-    Args:
-        plan: The plan of the run.
-        notices: Tells what failed.
-        log: Prints a line of the run.
-    """
-    if address := plan.request.release_to:
-        with notices.attempt(f"copying {plan.files.release} to {address}"):
-            storage.copy(plan.files.release, address)
-            log(f"copied to {address}")
 
 
 def release_maker(plan: Plan, class_counts: tuple[int, ...] | None) -> Callable[[State], Release]:
@@ -286,16 +274,15 @@ def as_published(method: str, config: Any, delta: float, steps: int) -> dict[str
 def _steps(plan: Plan, training: Training, dealt: Dealt) -> tuple[State, Exception | None]:
     """The pretraining and the loop; see `Training.train`."""
     method, request = plan.method, plan.request
-    placed = teachers.place(dealt.records, plan.layout)
     state = resume.start(plan.files, method, plan.layout, training.ledger, request.resume,
                          request.seed)
     # Queries that were not answered leave budget for more steps than the plan, unless steps were
     # asked for: the ledger decides.
     open_ended = method.mechanism.cost_depends_on_answers and not request.config.steps
     if method.pretraining and not state.step:
-        state = training.pretrain(state, placed)
+        state = training.pretrain(state, dealt.records)
     training.monitor.last = state.step
-    return training.train(state, placed, dealt.bits, plan.config.steps,
+    return training.train(state, dealt.records, dealt.bits, plan.config.steps,
                           sys.maxsize if open_ended else plan.config.steps)
 
 

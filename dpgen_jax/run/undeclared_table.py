@@ -19,7 +19,7 @@ from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.reading import content_of
 from dpgen_jax.core.terms import Relation
 from dpgen_jax.core.types import Private, UserError
-from dpgen_jax.data import schema, schema_draft, tables
+from dpgen_jax.data import csv_files, schema, schema_draft
 from dpgen_jax.data.base import listed, locate, safe_name
 from dpgen_jax.data.dialect import Dialect, declared, of_header
 from dpgen_jax.data.parsing import Cells
@@ -61,7 +61,7 @@ def table(reading: Reading, method: str, args: Any) -> Reading:
     columns: Any = partial.get("columns")
     columns = columns if isinstance(columns, dict) else {}
     dialect = declared(partial["file"]) if "file" in partial else of_header(path)
-    names = tables.header(path, dialect)
+    names = csv_files.header(path, dialect)
     missing = tuple(name for name in names if name not in columns and name != args.data.unit)
     if document is not None and (not missing or not columns):
         return _with_declared(reading, args)  # `schema.read` says what is wrong with it
@@ -110,7 +110,7 @@ def _answer(reading: Reading, method: str, args: Any, path: Path, dialect: Diale
     if args.out and not (args.resume and RunFolder(root).waiting):
         refuse_used(root)
     promised = math.isfinite(args.epsilon) and args.seed is None and not args.accept_uncovered
-    cells = tables.read(path, dialect=dialect)
+    cells = csv_files.read(path, dialect=dialect)
     if not cells.rows:
         raise UserError(f"{path}: no rows; at least 1 is needed")
     if args.dry_run:

@@ -37,8 +37,8 @@ def verdicts(name, fields, noise=RoundedGaussian):
     made = canaries.chosen(built, shape, dataset.spec.classes, N, rng)
     found = Findings(lambda line: None)
     law = guesses.Law.of(made, config.steps)
-    coins, ratio, _ = training.trained(made, dataset, config, float("inf"), 1e-5, rng)
-    guesses.judge(found, law, coins, ratio, mechanism.events(config.steps), 1e-5, name)
+    guessed, _ = training.trained(made, dataset, config, float("inf"), 1e-5, rng)
+    guesses.judge(found, law, guessed, mechanism.events(config.steps), 1e-5, name)
     return found.made
 
 

@@ -12,7 +12,7 @@ import runs
 from dpgen_jax import federate
 from dpgen_jax.core.config import to_json
 from dpgen_jax.federated import server
-from dpgen_jax.federated.client import open_client
+from dpgen_jax.federated.client import Seat, open_client
 from dpgen_jax.join import terms_of
 from dpgen_jax.run import lifecycle, metrics
 
@@ -103,7 +103,7 @@ def in_process(root, rows):
 
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(open_client(
-            root / f"twin-{i}", terms, fed.records(i), fed.BUDGET, number=i, seed=fed.SEED,
+            root / f"twin-{i}", terms, fed.records(i), fed.BUDGET, seat=Seat(i, fed.SEED),
             method=terms.build())) for i in range(fed.CLIENTS)]
         request = lifecycle.Request(
             "gswgan", "federated", terms.config, fed.BUDGET, out=root / "twin", seed=fed.SEED

@@ -79,12 +79,13 @@ def _expected(folder: Folder) -> dict[str, Any]:
     seeded = config.get("seed") is not None
     source = SeededBits.label if seeded else OsBits.label
     steps = written.get("steps", 0)
-    privacy = statements.statement(
-        method=config["method"], preset=config.get("preset"), ledger=account,
-        relation=str(folder.mechanism.relation), protected=_protected(folder), steps=steps,
+    facts = statements.Facts(
+        method=config["method"], preset=config.get("preset"), steps=steps,
         noise_source=str(written["noise_source"]) if folder.of_server else source,
         accounting=folder.method_config.accounting, as_published=stages.as_published(
             config["method"], folder.method_config, account.header["delta"], steps))
+    privacy = statements.statement(facts, account, str(folder.mechanism.relation),
+                                   _protected(folder))
     if (event := sanitised(account.spent())) is not None:
         privacy |= _with_bound(folder, privacy, event)
     return privacy

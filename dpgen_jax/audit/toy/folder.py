@@ -46,8 +46,9 @@ def written(root: Path) -> None:
     mechanism, rng = gpate.mechanism(CONFIG, adversary.SPEC), np.random.default_rng(0)
     with resume.ledger(files, mechanism, public, False) as ledger, \
             metrics.MetricsWriter(files.metrics) as rows:
-        side_releases.class_counts(files, ledger, sealed, adversary.SPEC, BUDGET.class_epsilon,
-                                   OsBits(), lambda line: None)
+        counted = side_releases.Counted(sealed, adversary.SPEC)
+        side_releases.class_counts(files, ledger, counted, BUDGET.class_epsilon, OsBits(),
+                                   lambda line: None)
         for step in range(STEPS):
             charged = mechanism.pending_charge(ledger.spent(), ledger.steps_charged, 1)
             ticket = ledger.reserve(charged, 1)
