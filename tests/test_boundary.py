@@ -29,11 +29,12 @@ MAY_IMPORT = {
     "core/storage.py": {"core.errors"},
     "core/terms.py": set(),
     "core/schema.py": set(),
+    "core/refinement.py": set(),
     "core/subjects.py": set(),
     "core/data_options.py": set(),
     "core/reading.py": {"core.errors", "core.platforms"},
     # aggregation for a type annotation only
-    "core/types.py": {"core.errors", "core.schema", "aggregation"},
+    "core/types.py": {"core.errors", "core.refinement", "core.schema", "aggregation"},
     "core/config.py": {"core.types"},
     "accountant/": {"accountant", "core.atomic", "core.errors", "core.platforms", "core.reading",
                     "core.terms"},

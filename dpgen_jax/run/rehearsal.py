@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import json
 import math
-from importlib import resources
-from typing import Any
 
 import numpy as np
 
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import TableSpec
+from dpgen_jax.presets import results
 from dpgen_jax.run import capacity
 from dpgen_jax.run.planning import Plan, summary
 
@@ -52,14 +49,6 @@ def _size(count: float) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{max(count, 1) / 1e6:.1f} MB"
 
 
-@functools.cache
-def reached() -> list[dict[str, Any]]:
-    """Returns what methods reached on public data, as the results files say."""
-    rows: list[dict[str, Any]] = json.loads(
-        resources.files("dpgen_jax.presets").joinpath("reached.json").read_text("utf-8"))
-    return rows
-
-
 def like_data(plan: Plan) -> list[str]:
     """Returns a line for each result of the method on like data, of the nearest epsilon and size.
 
@@ -68,7 +57,7 @@ def like_data(plan: Plan) -> list[str]:
     """
     method, target = plan.request.method, plan.request.budget.epsilon
     kind = "table" if isinstance(plan.spec, TableSpec) else "images"
-    rows = [row for row in reached() if (row["method"], row["kind"]) == (method, kind)]
+    rows = [row for row in results.reached() if (row["method"], row["kind"]) == (method, kind)]
     if not rows or not 0 < target < math.inf:
         return [f"on like data: no result of {method} is at hand, nor its time"]
     nearest = min((abs(math.log(row["epsilon"] / target)), row["epsilon"]) for row in rows)[1]
