@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dpgen_jax.core import storage
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.types import BudgetExceeded, UserError
 from dpgen_jax.release import contents, pictures
@@ -40,6 +41,22 @@ def finish(files: RunFolder, release: Release, keep: Callable[[], None], notices
     keep()
     pictures.write(files, release, notices, log)
     return release
+
+
+def copied(files: RunFolder, address: str | None, notices: Notices, log: Callable[[str], None]
+           ) -> None:
+    """Copies the release to the object store that the user named; failing costs a line.
+
+    Args:
+        files: The run.
+        address: Where to; None: nowhere.
+        notices: Tells what failed.
+        log: Prints a line of the run.
+    """
+    if address:
+        with notices.attempt(f"copying {files.release} to {address}"):
+            storage.copy(files.release, address)
+            log(f"copied to {address}")
 
 
 def nothing_released(files: RunFolder, stop: Stop) -> UserError:
