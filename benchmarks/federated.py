@@ -195,7 +195,8 @@ def _row(case: Case, args: argparse.Namespace, federation: federations.Federatio
         "cost": cost(case.method, release.config, release.spec, 1 / release.config.n_clients),
         "privacy": release.privacy,
         **fidelity.fidelity([samples], (dataset.x_test, dataset.y_test),
-                            (real.x_train, real.y_train), cnn, features)}
+                            (real.x_train, real.y_train), cnn,
+                            features and fidelity.Inception(features))}
     row |= by_client(samples[0], part.x_train, part.y_train, part.clients, cnn)
     row.pop("not_covered_by_epsilon")
     if case.federation == "sound":

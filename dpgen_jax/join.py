@@ -76,7 +76,7 @@ def command(argv: list[str]) -> None:
     logging.basicConfig(format="%(asctime)s %(message)s")
     from dpgen_jax import data
     from dpgen_jax.federated import wire
-    from dpgen_jax.federated.client import open_client
+    from dpgen_jax.federated.client import Seat, open_client
 
     terms = terms_of(args.app)
     options: dict[str, Any] = {} if args.schema is None else {"schema": args.schema}
@@ -86,8 +86,8 @@ def command(argv: list[str]) -> None:
     path = args.socket or root.with_name(root.name + ".socket")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with open_client(root, terms, data.load(args.data, **options),
-                     Budget(args.epsilon, args.delta), number=args.client,
-                     seed=args.seed) as client:
+                     Budget(args.epsilon, args.delta),
+                     seat=Seat(args.client, args.seed)) as client:
         client.prepare()
         wire.listen(path, client.reply, ready=lambda: print(
             f"client {client.number} holds {root.absolute()} and listens at {path.absolute()}: "

@@ -150,8 +150,8 @@ def places(*names: str) -> dict[str, int]:
 def summed(method: Method, where: Layout):
     """(units, records, secrets, query) -> int32 [B, D], the bounded sum of one step."""
     def local(units, own, secrets, query):
-        return teachers.bounded_sum(method, where, units, own, secrets, query, jnp.int32(3),
-                                    jnp.int32(0))[1]
+        this = teachers.Round(query, jnp.int32(3), jnp.int32(0))
+        return teachers.bounded_sum(method, where, units, own, secrets, this)[1]
 
     compiled = teachers.on_devices(local, where, (True, not where.sampled, True, False), False, ())
     return lambda *args: np.asarray(jax.tree.leaves(compiled(*args))[0], np.int64)

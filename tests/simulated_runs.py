@@ -65,7 +65,8 @@ class World:
         die = _executioner(killed)
         files = RunFolder(root)
         own = files.run_id() if resume_it else ""
-        with spending.before(sealed, MECHANISM, BUDGET, True, total, own, say) as witness:
+        start = spending.Start(BUDGET, True, total, own)
+        with spending.before(spending.Identity(sealed), MECHANISM, start, say) as witness:
             (folder.reopen if resume_it else folder.create)(root, PUBLIC)
             die("folder")
             resume.identity(files, sealed, dealt or (lambda key: partition.assign(12, 3, key)),
@@ -75,15 +76,9 @@ class World:
         with ledger:
             opened = ledger.steps_charged, dict(ledger.spent()).get(COUNTS, 0)
             die("ledger")
-            side_releases.class_counts(
-                files,
-                ledger,
-                sealed,
-                small_datalens.SPEC,
-                COUNTS_EPSILON,
-                self.bits,
-                lambda line: None,
-            )
+            counted = side_releases.Counted(sealed, small_datalens.SPEC)
+            side_releases.class_counts(files, ledger, counted, COUNTS_EPSILON, self.bits,
+                                       lambda line: None)
             taken = checkpoint.steps(files.checkpoints)
             self._steps(files, ledger, taken[-1] if taken else 0, blocks, size, save_every, die)
         return opened

@@ -156,7 +156,6 @@ def alone(unit: int, data=DATA, steps: int = 1) -> np.ndarray:
     units = Private(dataclasses.replace(unseal(state.units), id=jax.device_put(
         ids, WHERE.by_unit)))
     bits = np.zeros((2, *METHOD.mechanism.bits_shape), np.uint32)
-    public = adversary.call(
-        block(METHOD, WHERE), state, placed(data), WHERE, bits, 0, steps, units
-    )[0]
+    state = dataclasses.replace(state, units=units)
+    public = adversary.call(block(METHOD, WHERE), state, placed(data), WHERE, bits, steps)[0]
     return np.asarray(public.seen)[:steps, :, 0].astype(int)

@@ -1,5 +1,6 @@
 """Requests that a training command refuses, in one line that names the mend."""
 
+import io
 import re
 import struct
 
@@ -9,7 +10,8 @@ import runs
 import test_commands
 from test_commands import STEPS, TRAIN, one_line
 
-from dpgen_jax import account, train
+from dpgen_jax import account, sample, train
+from dpgen_jax.core import cli
 from dpgen_jax.core.types import UserError
 from dpgen_jax.run import fitting
 
@@ -58,6 +60,7 @@ BAD = {
     "no idx folder": (["--dataset", "idx:none"], "none not found"),
     "preset": (["--preset", "mnist-eps2"], "unknown preset 'mnist-eps2'.*mean 'mnist-eps1'"),
     "flag": (["--tachers", "3"], "--tachers.*did you mean 'teachers'"),
+    "nested flag": (["--generator.hiden", "3"], "did you mean 'generator.hidden'"),
     "choice": (["--decode", "median"], "'threshold', 'mean'"),
     "no such run": (["--resume"], "no run to resume"),
     "out is a file": (["--out", "noise.npz"], "noise.npz holds other files"),
@@ -91,6 +94,28 @@ def test_resume_needs_out(place, call, monkeypatch):
     code, _, err = call(train, *TRAIN, "--resume")
     assert code == 2 and "--resume needs --out" in one_line(err)
     assert not (place / "runs").exists()
+
+
+class Terminal(io.StringIO):
+    """A terminal with colours, and with ASCII alone."""
+
+    encoding = "ascii"
+
+    def isatty(self):
+        return True
+
+
+def test_the_message_of_the_parser_is_the_same_on_every_terminal(monkeypatch):
+    def message():
+        with pytest.raises(UserError) as refusal:
+            cli.parse(sample.Sample, ["run", "--out", "\u00e9", "--n", "m\u00fcll"], "sample", "")
+        return str(refusal.value)
+
+    plain = message()
+    monkeypatch.setattr("sys.stdout", Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    assert message() == plain
+    assert re.fullmatch(r"Error parsing --n: .*'m\u00fcll' \(see: sample --help\)", plain)
 
 
 def idx_folder(root, x, y, cut=0):

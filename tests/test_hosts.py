@@ -7,7 +7,11 @@ import many_processes as processes
 import pytest
 import runs
 
+from dpgen_jax import train
 from dpgen_jax.accountant import ledger as books
+from dpgen_jax.audit import run_folder
+from dpgen_jax.audit.findings import UNDECIDED
+from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.hosts import Hosts
 from dpgen_jax.run import checkpoint, lifecycle
@@ -33,12 +37,19 @@ def model(folder):
 
 
 @pytest.mark.slow
-def test_two_processes_release_what_one_does(place):
-    for folder, count, devices in ((place / "one", 1, 2), (place / "two", 2, 1)):
-        folder.mkdir()
-        (folder / "noise.npz").symlink_to(place / "noise.npz")
-        codes, said = processes.train(words(devices, "--seed=3"), count, devices, folder)
-        assert codes == [0] * count, said
+def test_two_processes_release_what_one_does(place, call, monkeypatch, compiled_once):
+    """The one is that of the test."""
+    def one(folder, *arguments):
+        monkeypatch.chdir(folder)
+        code, _, errors = call(train, *arguments)
+        assert not code, errors
+
+    for name in ("one", "two"):
+        (place / name).mkdir()
+        (place / name / "noise.npz").symlink_to(place / "noise.npz")
+    one(place / "one", *words(2, "--seed=3"))
+    codes, said = processes.train(words(1, "--seed=3"), 2, 1, place / "two")
+    assert codes == [0, 0], said
     assert model(place / "one") == model(place / "two")
     # The second has nothing to say, and what was charged was charged once.
     lines = (place / "two/1.out").read_text().splitlines()
@@ -46,10 +57,12 @@ def test_two_processes_release_what_one_does(place):
     ledgers = [books.account(books.read(place / name / "run/ledger.jsonl")) for name in
                ("one", "two")]
     assert ledgers[0].spent() == ledgers[1].spent() and ledgers[1].steps == 4
+    # An audit finds nothing, but that a seed promises nothing.
+    report = run_folder.of_folder(place / "two/run", None, DataOptions(), lambda line: None)
+    assert report.exit_code == UNDECIDED, report.closing
     # What two wrote, one reads: it goes on from the last step, to the same end.
     release = model(place / "two")
-    codes, said = processes.train(["--resume=run"], 1, 2, place / "two")
-    assert codes == [0], said
+    one(place / "two", "--resume=run")
     assert model(place / "two") == release
 
 

@@ -227,7 +227,8 @@ def test_where_the_journal_lies(monkeypatch):
 # sums over runs
 
 def looked_up(said, budget=BUDGET, guarantee=True, total=None, mechanism=MECHANISM):
-    with spending.before(RECORDS, mechanism, budget, guarantee, total, "", said.append):
+    start = spending.Start(budget, guarantee, total)
+    with spending.before(spending.Identity(RECORDS), mechanism, start, said.append):
         pass
 
 

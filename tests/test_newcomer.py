@@ -11,11 +11,12 @@ import pytest
 import runs
 from PIL import Image
 
+from benchmarks.tables.measures import CLASSIFIERS
 from dpgen_jax import data, evaluate, federate, methods, presets, train
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.methods import about
-from dpgen_jax.presets import choice, numbers
+from dpgen_jax.presets import choice, numbers, results
 from dpgen_jax.presets import help as short_help
 from dpgen_jax.run import rehearsal, typed
 from dpgen_jax.run.folder import read_json
@@ -79,7 +80,7 @@ def test_numbers_of_records_of_clients_decide_nothing():
 
 def test_too_few_records_get_the_methods_that_fit_and_no_useless_advice():
     facts = choice.Facts("", MNIST, 860)
-    with pytest.raises(UserError, match="datalens has no preset for 860 images.*: dpgan, dpmerf"):
+    with pytest.raises(UserError, match="for 860 images.*: mixture, dpmerf, dpgan;"):
         choice.preset_for("datalens", facts)
     assert choice.preset_for("datalens", facts, tuned=True).preset.config.teachers == 57
 
@@ -185,12 +186,12 @@ def test_without_a_method_the_best_is_chosen_before_anything_is_spent(kind, tmp_
              rng.integers(0, 3, 500).astype(np.int32))
     words = {"table": ["--dataset=csv:people.csv", "--schema=people.yaml", "--epsilon=1"],
              "images": ["--dataset=npz:a.npz", "--epsilon=3"]}[kind]
-    chosen = train.choose("", words)
+    chosen = train.choose("", *train.read("", words))
     assert chosen.method == BEST[kind] and presets.all_of(chosen.method)[
         chosen.args.preset].dataset == kind
     assert chosen.why.startswith(f"no method was named, and {BEST[kind]} is taken as")
     assert len(chosen.dataset.y_train) == {"table": 160, "images": 400}[kind]
-    everything = train.choose("", [*words, "--test-fraction=0"])
+    everything = train.choose("", *train.read("", [*words, "--test-fraction=0"]))
     assert len(everything.dataset.y_train) == {"table": 200, "images": 500}[kind]
     assert everything.dataset.x_test is None
 
@@ -216,10 +217,25 @@ def test_the_short_help_has_the_methods_and_what_everyone_needs(capsys):
             train.command(words)
         out = capsys.readouterr().out
         assert not stop.value.code and also in out and "--help-all" in out
-        assert all(line in out for line in about.lines()) and len(out.splitlines()) < 40
+        assert all(line in out for line in about.lines()) and len(out.splitlines()) < 45
     flags = {field.name for kind in (train.Train, DataOptions)
              for field in dataclasses.fields(kind)}
     assert {flag.split()[0][2:].replace("-", "_") for flag in short_help.FLAGS} <= flags
+
+
+@pytest.mark.parametrize("method", short_help.ON_TABLES)
+def test_the_help_compares_methods_on_tables_with_figures_of_the_results_files(method):
+    text = " ".join(short_help.text("train", method).split())
+    files = {name: {(cell["table"], cell["epsilon"]): cell["scores"] for path in sorted(
+        (RESULTS / "tables").glob("*-eps*.json"))
+        if (cell := read_json(path)["results"])["method"] == name and cell["scores"]}
+        for name in (method, "marginals")}
+    for (table, epsilon), scores in files[method].items():
+        mean, best = (None if one is None else np.mean([one[name]["mean"] for name in CLASSIFIERS])
+                      for one in (scores, files["marginals"].get((table, epsilon))))
+        beside = "" if method == "marginals" or best is None else f" ({best:.3f})"
+        assert f"{table} {mean:.3f}{beside}" in text and f"epsilon {epsilon:g}: " in text
+    assert files[method] or "no result here; for them there is marginals" in text
 
 
 def test_a_rehearsal_says_the_plan_and_leaves_nothing(tmp_path, monkeypatch, capsys):
@@ -234,7 +250,7 @@ def test_a_rehearsal_says_the_plan_and_leaves_nothing(tmp_path, monkeypatch, cap
     assert bought == "bought beside the training: class counts for epsilon 0.01"
     assert last == "nothing was written or spent; leave out --dry-run to train"
     assert memory.startswith("memory: ") and " for records" in memory
-    row = next(row for row in rehearsal.reached() if f"{row['file']})" in like[0])
+    row = next(row for row in results.reached() if f"{row['file']})" in like[0])
     stored = read_json(RESULTS / row["file"])["results"]
     scores = [stored["scores"][name]["mean"] for name in
               ("logistic_regression", "random_forest", "gradient_boosting")]

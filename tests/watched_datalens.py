@@ -107,8 +107,7 @@ def messages(where: Layout, data, compiled: Callable | None = None) -> np.ndarra
         ids = np.asarray(unit_states.id)
         ids = jax.device_put(np.where(ids == only, ids, where.n_units), where.by_unit)
         alone = Private(dataclasses.replace(unit_states, id=ids))
-        return np.asarray(
-            adversary.call(compiled, state, records, where, bits, 0, 1, alone)[0].seen
-        )
+        state = dataclasses.replace(state, units=alone)
+        return np.asarray(adversary.call(compiled, state, records, where, bits, 1)[0].seen)
 
     return np.stack([sum_of(unit) for unit in range(where.n_units)])

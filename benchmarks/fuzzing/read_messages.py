@@ -79,7 +79,8 @@ def message(root: Path, name: str = "m") -> dict[str, Any]:
 def _client(root: Path, ledger: Ledger) -> clients.Client:
     nothing = np.zeros(method().mechanism.shape, np.int32)
     memory = Memory(None, NEVER, "", nothing, ledger.head, ledger.n_lines)
-    client = clients.Client(RunFolder(root), TERMS, method(), None, ledger, memory, 0, None)
+    client = clients.Client(
+        TERMS, method(), None, clients.OnDisk(RunFolder(root), ledger, memory), clients.Seat())
     client._answer = lambda *_: types.SimpleNamespace(unit=None, answer=nothing)
     return client
 

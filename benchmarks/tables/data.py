@@ -40,7 +40,7 @@ class Source:
 def _split(name: str, document: dict[str, Any], codes: np.ndarray, y: np.ndarray) -> Dataset:
     """Return a data set of which a fifth of the rows, drawn by a public seed, is held out."""
     order = np.random.default_rng(0).permutation(len(y))
-    train, test = (Coded(codes[rows], y[rows].astype(np.int32), ())
+    train, test = ([Coded(codes[rows], y[rows].astype(np.int32), name)]
                    for rows in np.split(order, [int(TRAIN_PART * len(order))]))
     return tables.table(name, schema.parse(document, name), train, test, ("public data",))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -93,19 +94,31 @@ def simulated(event: object, rounds: int, rng: np.random.Generator) -> np.ndarra
     return np.where(heads, total, -total)
 
 
-def judge(found: Findings, law: Law, coins: np.ndarray, ratio: np.ndarray, events: Events,
-          delta: float, name: str) -> None:
+class Guesses(NamedTuple):
+    """The coins of canaries, and what a training told of them.
+
+    Attributes:
+        coins: int [N].
+        ratio: float [N], log likelihood ratios of heads.
+    """
+
+    coins: np.ndarray
+    ratio: np.ndarray
+
+
+def judge(found: Findings, law: Law, guesses: Guesses, events: Events, delta: float, name: str
+          ) -> None:
     """Adds what the guesses of a training certify.
 
     Args:
         found: Where findings are added.
         law: Of the guesses, as charged.
-        coins: int [N].
-        ratio: float [N], log likelihood ratios of heads.
+        guesses: Of the training.
         events: Of the whole training.
         delta: At which epsilon is certified.
         name: Of the method.
     """
+    coins, ratio = guesses
     n, correct = len(coins), (ratio > 0) == (coins > 0)
     v = int(correct.sum())
     low = float(beta.ppf(SHOWN, v, n - v + 1)) if v else 0.0

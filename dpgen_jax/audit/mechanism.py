@@ -14,12 +14,14 @@ import numpy as np
 
 from dpgen_jax import methods
 from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
+from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.aggregation.sampling import FixedSizeSampling, PoissonSampling
 from dpgen_jax.audit import attacks, law, lowered, pairs, secret_draws
 from dpgen_jax.audit.findings import ALARM, Findings, Log, Report, Verdict
-from dpgen_jax.core.config import Budget, Runtime, to_json
+from dpgen_jax.audit.target import Target
+from dpgen_jax.core.config import Runtime, to_json
 from dpgen_jax.core.types import Method, Records, Spec
-from dpgen_jax.presets import Preset
+from dpgen_jax.methods.shared.config import MethodConfig, RecordUnits
 from dpgen_jax.run.calibrate_config import complete, with_records
 from dpgen_jax.run.loop import require_32_bits
 
@@ -31,16 +33,12 @@ LIMITS = (
     "what happens before the mechanism: which unit has which record, and what units keep")
 
 
-def of_preset(method: str, preset: Preset, config: Any, epsilon: float, delta: float,
-              seconds: float, log: Log) -> Report:
+def of_preset(target: Target, seconds: float, log: Log) -> Report:
     """Attacks the mechanism of a configuration.
 
     Args:
-        method: The name of the method.
-        preset: Its preset, for the schema of the data and the number of records.
-        config: The method's configuration; its steps or sigma may be open.
-        epsilon: The promise.
-        delta: Of the same promise.
+        target: The method and its promise; its preset has the schema of the data and the number of
+            records.
         seconds: How long it is attacked.
         log: Prints a line of the audit.
 
@@ -51,12 +49,33 @@ def of_preset(method: str, preset: Preset, config: Any, epsilon: float, delta: f
         UserError: A configuration or a budget that means nothing.
     """
     require_32_bits()
-    found = Findings(log)
-    if config.units_are_records and config.records is None:
+    found, method, config, preset = Findings(log), target.method, target.config, target.preset
+    if isinstance(config, RecordUnits) and config.records is None:
         config = with_records(config, preset.records)
-    config = complete(method, config, preset.spec, Budget(epsilon, delta, preset.class_epsilon))
-    built = methods.get(method).build(config, preset.spec, Runtime())
-    phases = distinct(built)
+    config = complete(method, config, preset.spec, target.budget)
+    curves = of_config(method, config, preset.spec, preset.records, seconds, found)
+    facts = {"method": method, "config": to_json(config), "epsilon": target.epsilon,
+             "delta": target.delta, "seconds": seconds}
+    return Report(subject=f"the mechanism of {method}", findings=tuple(found.made), limits=LIMITS,
+                  facts=facts, curves=curves)
+
+
+def of_config(method: str, config: Any, spec: Spec, records: int, seconds: float,
+              found: Findings) -> dict[str, Any]:
+    """Adds all attacks on the mechanism of a complete configuration.
+
+    Args:
+        method: The name of the method.
+        config: Its configuration.
+        spec: The schema of the records.
+        records: How many there are, about.
+        seconds: How long it is attacked.
+        found: Where findings are added.
+
+    Returns:
+        Trade-off curves for the picture.
+    """
+    phases = distinct(methods.get(method).build(config, spec, Runtime()))
     curves: dict[str, Any] = {}
     for i, phase in enumerate(phases):
         name = method if len(phases) == 1 else f"{method}, round {i + 1}"
@@ -64,13 +83,10 @@ def of_preset(method: str, preset: Preset, config: Any, epsilon: float, delta: f
         if refused:
             found.add(name, Verdict.UNCHECKED, refused)
             continue
-        shape = message_shape(phase, preset.spec, preset.records)
+        shape = message_shape(phase, spec, records)
         made = of_mechanism(phase.mechanism, shape, seconds / len(phases), found, name, i > 0)
         curves = curves or made
-    facts = {"method": method, "config": to_json(config), "epsilon": epsilon, "delta": delta,
-             "seconds": seconds}
-    return Report(subject=f"the mechanism of {method}", findings=tuple(found.made), limits=LIMITS,
-                  facts=facts, curves=curves)
+    return curves
 
 
 def distinct(method: Method) -> list[Method]:
@@ -82,7 +98,7 @@ def distinct(method: Method) -> list[Method]:
     return kept
 
 
-def promises_nothing(config: Any, mechanism: Any) -> str:
+def promises_nothing(config: MethodConfig, mechanism: Mechanism) -> str:
     """Returns why a mechanism promises nothing that could be attacked; empty where it does."""
     if config.accounting != "proven":
         return "accounting as published: no epsilon is promised"

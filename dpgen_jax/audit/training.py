@@ -16,15 +16,16 @@ import numpy as np
 from dpgen_jax import data, methods
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import OsBits
-from dpgen_jax.aggregation.mechanism import SumMechanism
+from dpgen_jax.aggregation.laplace import DiscreteLaplace
 from dpgen_jax.audit import guesses
 from dpgen_jax.audit.canaries import Canaries, chosen
 from dpgen_jax.audit.findings import Findings, Log, Report, Verdict
 from dpgen_jax.audit.mechanism import message_shape, promises_nothing
-from dpgen_jax.core.config import Budget, Runtime, to_json
+from dpgen_jax.audit.target import Target
+from dpgen_jax.core.config import Runtime, to_json
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.types import Private, Records, UserError
-from dpgen_jax.presets import Preset
+from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private import partition, teachers
 from dpgen_jax.private import records as sealing
 from dpgen_jax.run import capacity, loop
@@ -36,16 +37,11 @@ LIMITS = (
     "bits of the operating system that are not random: the audit draws from the same source")
 
 
-def of_method(method: str, preset: Preset, config: Any, epsilon: float, delta: float, place: str,
-              options: DataOptions, canaries: int, log: Log) -> Report:
+def of_method(target: Target, place: str, options: DataOptions, canaries: int, log: Log) -> Report:
     """Trains once on records with canaries, and certifies what their guesses tell.
 
     Args:
-        method: The name of the method.
-        preset: Its preset.
-        config: The method's configuration; its steps or sigma may be open.
-        epsilon: The promise.
-        delta: Of the same promise.
+        target: The method and its promise.
         place: The data set, as `data.load` takes it.
         options: How it is read.
         canaries: How many canaries are put among the records.
@@ -55,13 +51,13 @@ def of_method(method: str, preset: Preset, config: Any, epsilon: float, delta: f
         The report.
 
     Raises:
-        UserError: Data that cannot be read, more canaries than units, or a method whose releases
-            are no noisy sum.
+        UserError: Data that cannot be read, more canaries than units, or Laplace noise.
     """
     loop.require_32_bits()
     dataset = data.load(place, **vars(options))
-    config = with_records(config, dataset.count)
-    config = complete(method, config, dataset.spec, Budget(epsilon, delta, preset.class_epsilon))
+    method, epsilon, delta = target.method, target.epsilon, target.delta
+    config = with_records(target.config, dataset.count)
+    config = complete(method, config, dataset.spec, target.budget)
     built, found = methods.get(method).build(config, dataset.spec, Runtime()), Findings(log)
     facts = {"method": method, "config": to_json(config), "epsilon": epsilon, "delta": delta,
              "dataset": dataset.name, "canaries": canaries}
@@ -69,23 +65,24 @@ def of_method(method: str, preset: Preset, config: Any, epsilon: float, delta: f
     if refused := promises_nothing(config, mechanism):
         found.add(method, Verdict.UNCHECKED, refused)
     else:
-        if not isinstance(mechanism, SumMechanism) or built.phases:
-            raise UserError(f"{method} releases no single noisy sum with these settings, and its "
-                            f"training is not audited; attack its mechanism: audit {method}")
-        shape = message_shape(built, dataset.spec, dataset.count)
+        if isinstance(mechanism.noise, DiscreteLaplace):
+            raise UserError(f"{method} has Laplace noise with these settings, and its training is "
+                            f"not audited; attack its mechanism: audit {method}")
+        shapes = [message_shape(phase, dataset.spec, dataset.count)
+                  for phase in built.phases or (built,)]
         rng = np.random.default_rng()
-        made = chosen(built, shape, dataset.spec.classes, canaries, rng)
-        law = guesses.Law.of(made, config.steps)
-        coins, ratio, ledger = trained(made, dataset, config, epsilon, delta, rng)
-        guesses.judge(found, law, coins, ratio, mechanism.events(config.steps), delta, method)
+        made = chosen(built, shapes, dataset.spec.classes, canaries, rng)
+        law = guesses.Law.of(made, config.planned_steps)
+        guessed, ledger = trained(made, dataset, config, epsilon, delta, rng)
+        guesses.judge(found, law, guessed, mechanism.events(config.planned_steps), delta, method)
         found.found(f"{method}: what was charged", ledger <= epsilon and np.isfinite(ledger),
-                    f"epsilon {ledger:.4g} of {epsilon:g}, in {config.steps} steps")
+                    f"epsilon {ledger:.4g} of {epsilon:g}, in {config.planned_steps} steps")
     return Report(subject=f"a training of {method} with {canaries} canaries", limits=LIMITS,
                   findings=tuple(found.made), facts=facts)
 
 
-def trained(made: Canaries, dataset: data.Dataset, config: Any, epsilon: float, delta: float,
-            rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float]:
+def trained(made: Canaries, dataset: data.Dataset, config: MethodConfig, epsilon: float,
+            delta: float, rng: np.random.Generator) -> tuple[guesses.Guesses, float]:
     """Trains once through the real loop.
 
     Args:
@@ -97,14 +94,15 @@ def trained(made: Canaries, dataset: data.Dataset, config: Any, epsilon: float, 
         rng: Of the coins and the dealing.
 
     Returns:
-        The coins [N], the log likelihood ratios of heads [N], and the epsilon of the ledger.
+        The coins and what was released of them, and the epsilon of the ledger.
     """
     method = made.watched()
     n, u = dataset.count, method.mechanism.n_units
     dealt = partition.assign(n, u, rng.bytes(32))
     coins = rng.integers(0, 2, len(made.units))
     y = np.array(dataset.y_train, np.int32)
-    y[dealt.index[made.units, 0]] = made.classes + 2 * np.arange(len(coins)) + coins
+    first = dealt.index[:, 0]  # of the records of each unit
+    y[first] = made.labels(y[first], coins)
     layout = capacity.choose_layout(method, Runtime())
     sealed = sealing.deal(Private(Records(np.asarray(dataset.x_train), y)), dealt)  # type: ignore
     placed = teachers.place(sealed, layout)
@@ -112,7 +110,7 @@ def trained(made: Canaries, dataset: data.Dataset, config: Any, epsilon: float, 
     with tempfile.TemporaryDirectory() as folder, Ledger.create(
             Path(folder) / "ledger.jsonl", {"epsilon": epsilon, "delta": delta}) as ledger:
         job = loop.Job(method, layout, ledger, OsBits())
-        state = loop.train(job, placed, state, config.steps)
-        return coins, np.asarray(state.public.ratio), ledger.epsilon()
+        state = loop.train(job, placed, state, config.planned_steps)
+        return guesses.Guesses(coins, np.asarray(state.public.ratio)), ledger.epsilon()
 
 

@@ -115,35 +115,41 @@ def parse(cls: type[T], argv: Sequence[str], prog: str, description: str, defaul
     Raises:
         UserError: With the parser's message in one line.
     """
-    argv, box = _with_new_names(argv, cls if default is None else default), io.StringIO()
+    args = cls if default is None else default
+    stated: dict[str, Any] = {} if default is None else {"default": default}
+    box = io.StringIO()
     try:
         with contextlib.redirect_stderr(box):
-            if default is None:
-                return tyro.cli(cls, args=list(argv), prog=prog, description=description)
-            return tyro.cli(cls, args=list(argv), prog=prog, description=description,
-                            default=default)
+            parsed, unknown = tyro.cli(
+                cls, args=_with_new_names(argv, args), prog=prog, description=description,
+                return_unknown_args=True, **stated)
     except SystemExit as stop:
         if not stop.code:
             raise
-        flags = list(_flags(cls if default is None else default))
-        raise UserError(f"{_one_line(box.getvalue(), flags)} (see: {prog} --help)") from None
+        raise UserError(f"{_first_message(box.getvalue())} (see: {prog} --help)") from None
+    if unknown:
+        name = unknown[0].lstrip("-").partition("=")[0].replace("_", "-")
+        known = nearest(name, _flags(args)) if unknown[0].startswith("-") else ""
+        raise UserError(f"Unrecognized options: {', '.join(unknown)}{known} (see: {prog} --help)")
+    return typing.cast(T, parsed)
 
 
-def _one_line(box: str, flags: list[str]) -> str:
-    """The first message of the parser's framed text, with the nearest flag where one is unknown.
+def _first_message(box: str) -> str:
+    """The first message of the parser's framed text.
 
     tyro's hooks for errors (`tyro._errors`) are private, and it says of them that any version may
     change them; so the text that it prints is read instead.
     """
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines()[1:]
-    rule = re.compile(r"\W*[\u2500-]{8}")  # of dashes where the terminal has ASCII only
-    if lines and rule.match(lines[0]):
-        del lines[0]
-    first = itertools.takewhile(lambda line: not rule.match(line), lines)
-    rows = [re.sub(r"[^\x20-\x7e]", " ", row).strip() for row in first]
-    message = " ".join(row for row in rows if row)
-    unknown = re.match(r"Unrecognized options: --?([\w.-]+)", message)
-    return message + (nearest(unknown[1].replace("_", "-"), flags) if unknown else "")
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", box)  # colours, where the terminal has them
+    rows = [line.strip("\u2502 ") for line in plain.splitlines()[1:]]
+    if rows and _is_rule(rows[0]):  # under the title, where the terminal has ASCII only
+        del rows[0]
+    message = itertools.takewhile(lambda row: not _is_rule(row), rows)
+    return " ".join(row for row in message if row)
+
+
+def _is_rule(row: str) -> bool:
+    return bool(row) and not set(row) - set("\u2500\u2570\u256f-")
 
 
 def _with_new_names(argv: Sequence[str], args: Any) -> list[str]:
@@ -165,15 +171,18 @@ def _fields(args: Any) -> Iterator[dataclasses.Field[Any]]:
             yield from _fields(nested)
 
 
-def _flags(args: Any) -> Iterator[str]:
+def _flags(args: Any, prefix: str = "") -> Iterator[str]:
     """The names of the flags of a dataclass, or of an instance of it."""
-    hints = typing.get_type_hints(args if isinstance(args, type) else type(args))
+    hints = typing.get_type_hints(args if isinstance(args, type) else type(args),
+                                  include_extras=True)
     for field in dataclasses.fields(args):
-        nested = hints[field.name] if isinstance(args, type) else getattr(args, field.name)
+        name = prefix + field.name.replace("_", "-")
+        hint, *marks = typing.get_args(hints[field.name]) or (hints[field.name],)
+        nested = hint if isinstance(args, type) else getattr(args, field.name)
         if dataclasses.is_dataclass(nested):
-            yield from _flags(nested)
+            yield from _flags(nested, prefix if FLAT in marks else f"{name}.")
         else:
-            yield field.name.replace("_", "-")
+            yield name
 
 
 def use_all_cores() -> None:

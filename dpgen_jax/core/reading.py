@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.platforms import physical_bytes
@@ -93,22 +94,46 @@ def read_bytes(path: Path, limit: float | None = None) -> bytes:
     Raises:
         UserError: For a file that is missing, no regular one, damaged or too large.
     """
-    limit = allowed_bytes() if limit is None else limit
-    packed = path.suffix == ".gz"
-    size = require_regular(path).st_size
-    if size > limit:
+    return b"".join(chunks(path, limit))
+
+
+def chunks(path: Path, limit: float | None = None) -> Iterator[bytes]:
+    """Yields the bytes of a regular file, `CHUNK` at a time; a .gz file is unpacked.
+
+    Args:
+        path: The file.
+        limit: The most bytes that are read, as of `read_bytes`.
+
+    Raises:
+        UserError: As `read_bytes`.
+    """
+    limit, total = allowed_bytes() if limit is None else limit, 0
+    if require_regular(path).st_size > limit:
         raise _too_large(path, limit)
-    chunks, total = [], 0
+    with opened(path) as file:
+        while chunk := file.read(CHUNK):
+            total += len(chunk)
+            if total > limit:
+                raise _too_large(path, limit)
+            yield chunk
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """Opens a regular file; a .gz file is unpacked as it is read.
+
+    Args:
+        path: The file.
+
+    Raises:
+        UserError: For a file that is missing, no regular one, or damaged where it is read.
+    """
+    require_regular(path)
     try:
-        with (gzip.open if packed else open)(path, "rb") as file:
-            while chunk := file.read(CHUNK):
-                total += len(chunk)
-                if total > limit:
-                    raise _too_large(path, limit)
-                chunks.append(chunk)
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+            yield cast(BinaryIO, file)
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{path} cannot be read ({error}); fetch it again") from error
-    return b"".join(chunks)
 
 
 def _too_large(path: Path, limit: float) -> UserError:
@@ -124,3 +149,13 @@ def content_of(path: Path) -> str:
     """
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def require_parquet() -> None:
+    """Raises UserError where a package is missing that Parquet files need."""
+    try:
+        import pandas  # noqa: F401
+        import pyarrow.parquet  # noqa: F401
+    except ImportError as error:
+        raise UserError("a Parquet file needs pyarrow and pandas; pip install "
+                        "'dpgen_jax[parquet]'") from error

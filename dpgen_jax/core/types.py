@@ -20,15 +20,8 @@ import jax
 import jax.numpy as jnp
 
 from dpgen_jax.core.errors import BudgetExceeded, UserError
-from dpgen_jax.core.schema import (
-    NO_LABEL,
-    Column,
-    Identifier,
-    ImageSpec,
-    Spec,
-    TableSpec,
-    Written,
-)
+from dpgen_jax.core.refinement import Refinement
+from dpgen_jax.core.schema import NO_LABEL, Column, Identifier, ImageSpec, Spec, TableSpec, Written
 
 if TYPE_CHECKING:
     from dpgen_jax.aggregation.mechanism import Mechanism
@@ -49,6 +42,7 @@ __all__ = [
     "Private",
     "PyTree",
     "Records",
+    "Refinement",
     "Spec",
     "TableSpec",
     "UserError",
@@ -255,6 +249,7 @@ class Method:
         tables: ``tables(model, steps)``, the noisy tables of these steps' releases. Public.
         pretraining: Private training of every unit before the first round, or None.
         post_training: Public training after the last round and before `finalize`, or None.
+        refinement: `core.refinement.Refinement`, or None.
         phases: Of a method whose rounds differ: the i-th of these makes the i-th round, the last
             all further ones. They differ in `ask`, `answer`, `absorb` and bounds, and cost alike.
         decomposes: Whether the public side decomposes matrices, which takes a CPU's one device.
@@ -278,6 +273,7 @@ class Method:
     tables: Callable[[PyTree, int], tuple[CountTable, ...]] | None = None
     pretraining: Pretraining | None = None
     post_training: PostTraining | None = None
+    refinement: Refinement | None = None
     phases: tuple[Method, ...] = ()
     decomposes: bool = False
 

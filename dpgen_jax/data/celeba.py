@@ -11,6 +11,7 @@ from dpgen_jax.core.types import UserError
 from dpgen_jax.data import files
 from dpgen_jax.data.base import Dataset, Resize, locate
 from dpgen_jax.data.class_names import fixed_classes
+from dpgen_jax.data.image_form import Form
 
 IMAGES = ("img_align_celeba", "Img/img_align_celeba")
 ATTRIBUTES = ("list_attr_celeba.txt", "Anno/list_attr_celeba.txt")
@@ -79,8 +80,8 @@ def celeba(path: str, attribute: str | None, classes: int | None, image_size: in
     fixed_classes("celeba", len(names), classes)
     data = files.labelled(
         f"celeba-{attribute or 'gender'}", names, train, test,
-        (DESCRIPTIONS[columns], NOTES[trained], PERSONS, *[files.SKIPPED] * skip_bad), channels=3,
-        image_size=image_size or SIZE, skip_bad=skip_bad, resize=resize)
+        (DESCRIPTIONS[columns], NOTES[trained], PERSONS, *[files.SKIPPED] * skip_bad),
+        Form(3, image_size or SIZE, skip_bad, resize))
     left_out = list(labels.values()).count(None)
     if not left_out:
         return data

@@ -12,6 +12,8 @@ from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.types import UserError
 
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
+LONGEST_LINE = 2**24
+"""The letters of a line, at most: one that never ends would fill the memory."""
 MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32",
          codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 """The encodings that the first bytes of a file tell."""
@@ -106,8 +108,8 @@ def of_header(path: Path) -> Dialect:
     Raises:
         UserError: It cannot be read.
     """
-    text = reading.read_bytes(path, reading.allowed_bytes())
-    line = text[:text.find(b"\n") + 1 or len(text)]
+    with reading.opened(path) as file:
+        line = file.readline(LONGEST_LINE)
     return dataclasses.replace(detected(line), errors="replace")
 
 

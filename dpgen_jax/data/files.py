@@ -20,9 +20,10 @@ from tqdm import tqdm
 from dpgen_jax.core.reading import read_bytes, require_memory
 from dpgen_jax.core.types import EMPTY, UserError
 from dpgen_jax.data import cache, decoding
-from dpgen_jax.data.base import Dataset, Resize, Uncovered, assemble, frozen, shown
+from dpgen_jax.data.base import Dataset, Resize, assemble, frozen, shown
 from dpgen_jax.data.cache import Decoded
 from dpgen_jax.data.class_names import with_names
+from dpgen_jax.data.image_form import Form
 
 SUFFIXES = {".png", ".jpg", ".jpeg"}
 MANY = 5000  # images, from which the cache is used and progress is shown
@@ -38,8 +39,7 @@ Labelled = list[tuple[Path, int | None]]
 
 
 def labelled(name: str, names: Sequence[str], train: Labelled, test: Labelled,
-             notes: Iterable[str], *, channels: int | None, image_size: int | None,
-             skip_bad: bool, resize: Resize | None = None) -> Dataset:
+             notes: Iterable[str], form: Form) -> Dataset:
     """Makes the data set of image files with labels. Transparency is dropped.
 
     Args:
@@ -48,13 +48,7 @@ def labelled(name: str, names: Sequence[str], train: Labelled, test: Labelled,
         train: The files and their labels.
         test: The held-out part, alike; where it is empty there is none.
         notes: Public lines on how the data were read.
-        channels: 1 or 3, to which images are converted; None for 1 if all files are gray, else 3,
-            which is then `uncovered`.
-        image_size: Pixels on a side of the square that each is made; None if all share one shape,
-            which is then `uncovered`.
-        skip_bad: Makes files that cannot be decoded empty slots, and leaves them out of the test
-            part; `private_notes` lists them.
-        resize: How images are made squares; by default the centre is cropped.
+        form: The form of all images.
 
     Returns:
         The data set.
@@ -65,8 +59,9 @@ def labelled(name: str, names: Sequence[str], train: Labelled, test: Labelled,
     test = [(path, label) for path, label in test if label is not None]
     pairs, n = train + test, len(train)
     files = [path if label is not None else None for path, label in pairs]
-    decoded = read(files, decoding.MODES.get(channels), image_size, skip_bad, resize or "crop")
-    notes = [*notes, *[STRETCHED] * (resize == "stretch")]
+    decoded = read(files, decoding.MODES.get(form.channels), form.image_size, form.skip_bad,
+                   form.resize or "crop")
+    notes = [*notes, *[STRETCHED] * (form.resize == "stretch")]
     empty = np.isin(np.arange(len(pairs)), decoded.bad)
     if empty[:n].all():
         raise UserError(f"{name}: none of {n} training images can be used; replace them")
@@ -79,21 +74,9 @@ def labelled(name: str, names: Sequence[str], train: Labelled, test: Labelled,
     return dataclasses.replace(
         with_names(data, tuple(names)),
         y_train=frozen(np.where(empty[:n], EMPTY, data.y_train), np.int32),
-        uncovered=tuple(_read_from_files(data.spec.shape, channels, image_size)),
+        uncovered=tuple(form.undeclared(data.spec.shape)),
         private_notes=(*_skipped([path for i in decoded.bad if (path := files[i])]),
                        *_absent(names, y[:n][~empty[:n]]), *_where(len(pairs))))
-
-
-def _read_from_files(shape: tuple[int, ...], channels: int | None, size: int | None
-                     ) -> Iterator[Uncovered]:
-    """Yields the parts of the shape [H, W, ch] that are not declared."""
-    height, width, actual = shape
-    if channels is None:
-        yield Uncovered(f"the number of channels, {actual}, is read from the files",
-                        f"--channels {actual}")
-    if size is None:
-        yield Uncovered(f"the height and width, {height} x {width}, are read from the "
-                        "files", f"--image-size {min(height, width)}")
 
 
 def _skipped(bad: list[Path]) -> list[str]:

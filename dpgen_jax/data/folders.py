@@ -12,6 +12,7 @@ from dpgen_jax.data import files
 from dpgen_jax.data.base import Dataset, Resize, Uncovered, locate, shown
 from dpgen_jax.data.class_names import checked, fixed_classes
 from dpgen_jax.data.files import SKIPPED, Labelled, listed, subfolders
+from dpgen_jax.data.image_form import Form
 
 Part = list[tuple[Path, str]]
 """Files and their categories, in an order that no category decides."""
@@ -60,7 +61,7 @@ def folder(path: str, classes: int | None, image_size: int | None, channels: int
     data = files.labelled(
         root.resolve().name, names, pairs(train, names), pairs(test, names),
         [*_notes(bool(class_names), channels, image_size, skip_bad), *[NOT_NAMED] * others],
-        channels=channels, image_size=image_size, skip_bad=skip_bad, resize=resize)
+        Form(channels, image_size, skip_bad, resize))
     data = dataclasses.replace(data, content=content(path))
     return data if class_names else with_uncovered(data, read_names(names))
 

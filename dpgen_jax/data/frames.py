@@ -10,7 +10,7 @@ import numpy as np
 from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.data import forms, tables, writing
 from dpgen_jax.data.base import Dataset
-from dpgen_jax.data.parsing import Cells, coded
+from dpgen_jax.data.parsing import Cells, coded, each_once
 from dpgen_jax.data.schema import Schema
 
 if TYPE_CHECKING:
@@ -33,25 +33,25 @@ def from_frame(frame: pd.DataFrame, schema: Schema, test: pd.DataFrame | None = 
         UserError: As `tables.csv`, with the row of the frame.
     """
     spec = schema.spec
-    held_out = None if test is None else coded(schema, cells("test frame", test, spec))
-    return tables.table("frame", schema, coded(schema, cells("frame", frame, spec)), held_out)
+    held_out = None if test is None else [coded(schema, cells("test frame", test, spec))]
+    return tables.table("frame", schema, [coded(schema, cells("frame", frame, spec))], held_out)
 
 
-def cells(source: str, frame: pd.DataFrame, spec: TableSpec) -> Cells:
+def cells(source: str, frame: pd.DataFrame, spec: TableSpec | None) -> Cells:
     """Returns the cells of a frame.
 
     Args:
         source: Its name, for errors.
         frame: The frame.
-        spec: The schema, by which dates and booleans become texts.
+        spec: The schema, by which dates and booleans become texts; None for texts as of Python.
 
     Raises:
         UserError: It is no frame, or has two columns of one name.
     """
     if not all(hasattr(frame, name) for name in ("columns", "isna")):
         raise UserError(f"{source} is a {type(frame).__name__}; give a pandas DataFrame")
-    names = tables.each_once(source, [str(name).strip() for name in frame.columns])
-    declared = {column.name: column for column in spec.all_columns}
+    names = each_once(source, [str(name).strip() for name in frame.columns])
+    declared = {column.name: column for column in spec.all_columns} if spec else {}
     columns = {name: [_text(cell, declared.get(name)) for cell in frame.iloc[:, i].astype(
         object).where(frame.iloc[:, i].notna(), "").tolist()] for i, name in enumerate(names)}
     return Cells(source, columns, [f"row {i}" for i in range(len(frame))])
@@ -61,6 +61,8 @@ def _text(cell: object, column: Column | None) -> str:
     """Returns the text of a cell; pandas makes floats of integers where there is a null."""
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))
+    if isinstance(cell, bytes):
+        return cell.decode("utf-8", "replace").strip()
     if column is not None and column.written != "plain":
         if isinstance(cell, bool) and column.written == "boolean":
             return column.categories[cell]

@@ -15,6 +15,7 @@ import numpy as np
 from dpgen_jax.core import checks
 from dpgen_jax.core.reading import CHUNK, require_memory, require_regular
 from dpgen_jax.core.types import UserError
+from dpgen_jax.data import mapped
 from dpgen_jax.data.base import Arrays, Dataset, assemble, locate
 from dpgen_jax.data.class_names import FASHION, fixed_classes, official
 
@@ -102,6 +103,8 @@ def _read_idx(path: Path, dims: int) -> np.ndarray:
                 raise UserError(f"{path} holds {shape[0]} images and no pixels" if shape[0] else
                                 f"{path} holds 0 {'images' if dims > 1 else 'labels'}; at least 1 "
                                 "is needed")
+            if path.suffix != ".gz" and promised >= mapped.LARGE:
+                return mapped.array(path, np.dtype(np.uint8), header, shape)
             require_memory(f"{path}, by its header {shape},", promised)
             data = np.empty(promised, np.uint8)
             read = _fill(file, data.data)

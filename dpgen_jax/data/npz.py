@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import struct
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from dpgen_jax.core.reading import require_memory, require_regular
+from dpgen_jax.core.reading import CHUNK, require_memory, require_regular
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import features
+from dpgen_jax.data import features, mapped
 from dpgen_jax.data.base import Arrays, Dataset, assemble, frozen, locate, shown
 from dpgen_jax.data.images import to_bytes
 
 MEMBERS = ("x_train", "y_train", "x_test", "y_test", "classes", "client_id", *features.MEMBERS)
 KINDS = "biufcSU"
 """The kinds of arrays that are read without executing anything; what fits is checked after."""
+MEMBER_HEADER = 30
+"""The bytes of the header of a member of a zip file that come before its two fields of any length,
+whose lengths are the last four of them."""
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
@@ -91,10 +95,9 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = dict(_members(path, archive))
-            total = sum(member.file_size for member in members.values())
+            total = sum(member.file_size for member in members.values() if not _is_mapped(member))
             require_memory(f"{path}, whose arrays unpack to that,", total)
-            return {name: _array(f"{path}, {name}", archive, member)
-                    for name, member in members.items()}
+            return {name: _array(path, name, archive, member) for name, member in members.items()}
     except UserError:
         raise
     except Exception as error:  # zip, its compressions and numpy raise their own
@@ -115,21 +118,29 @@ def _members(path: Path, archive: zipfile.ZipFile) -> Iterator[tuple[str, zipfil
             yield name, member
 
 
-def _array(name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+def _is_mapped(member: zipfile.ZipInfo) -> bool:
+    """Whether the array of a member lies in the file as it is, and is large."""
+    return member.compress_type == zipfile.ZIP_STORED and member.file_size >= mapped.LARGE
+
+
+def _array(path: Path, array: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo
+           ) -> np.ndarray:
     """Reads the array of a member, once its header is that of a plain one of the member's size."""
+    name = f"{path}, {array}"
     with archive.open(member) as file:
         version = np.lib.format.read_magic(file)
         if version not in HEADERS:
             raise UserError(f"{name} is no plain array (npy version {version}); save numbers or "
                             "texts")
-        shape, _, dtype = HEADERS[version](file)
+        shape, by_column, dtype = HEADERS[version](file)
         if dtype.kind not in KINDS or dtype.subdtype or not dtype.itemsize:
             raise UserError(f"{name} is {shown(dtype)[:80]}, which is not read without pickles; "
                             "save numbers or texts")
         if not all(type(size) is int and size >= 0 for size in shape):
             raise UserError(f"{name} has shape {shown(shape)[:80]}; save it again")
         stated = math.prod(shape) * dtype.itemsize
-        present = member.file_size - file.tell()
+        header = file.tell()
+        present = member.file_size - header
         if stated != present:
             raise UserError(f"{name} is {shown(dtype)} of shape {shown(shape)[:80]} by its header, "
                             f"{stated:,} bytes, and holds {present:,}; save it again")
@@ -137,7 +148,18 @@ def _array(name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.n
             raise UserError(f"{name} has shape {shown(shape)[:80]}: no records, or no pixels; at "
                             "least 1 is needed")
     with archive.open(member) as file:
-        return np.lib.format.read_array(file, allow_pickle=False)
+        if not _is_mapped(member):
+            return np.lib.format.read_array(file, allow_pickle=False)
+        while file.read(CHUNK):  # to its end, where its checksum is compared
+            pass
+    return mapped.array(path, dtype, _start(path, member) + header, shape, by_column)
+
+
+def _start(path: Path, member: zipfile.ZipInfo) -> int:
+    """Returns where a member begins: behind its own header, which has two fields of any length."""
+    with path.open("rb") as file:
+        file.seek(member.header_offset + MEMBER_HEADER - 4)
+        return member.header_offset + MEMBER_HEADER + sum(struct.unpack("<2H", file.read(4)))
 
 
 def _stored_classes(path: Path, arrays: dict[str, np.ndarray]) -> int:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
 from dpgen_jax.core.errors import nearest
-from dpgen_jax.core.types import EMPTY, Column, TableSpec, UserError
+from dpgen_jax.core.types import EMPTY, Column, UserError
 from dpgen_jax.data import constraints, forms
 from dpgen_jax.data.base import listed, quoted
 from dpgen_jax.data.dialect import DEFAULT, Dialect
 from dpgen_jax.data.schema import Schema
 from dpgen_jax.data.schema_columns import NULLS
 from dpgen_jax.data.schema_odd import tamed
+
+ODD = "cells that have no value of their column are read as its `odd`"
+CLIPPED = "values outside the declared bounds were clipped"
+OTHER = "texts outside the declared categories count as `other`"
+BROKEN = "rows break the constraint"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,19 +41,34 @@ class Cells:
     dialect: Dialect = DEFAULT
 
 
+def joined(parts: Sequence[Cells]) -> Cells:
+    """Returns blocks of rows of one table as a whole.
+
+    Args:
+        parts: The blocks, of which there is one at least.
+    """
+    columns = {name: [cell for part in parts for cell in part.columns[name]]
+               for name in parts[0].columns}
+    return dataclasses.replace(parts[0], columns=columns,
+                               rows=[row for part in parts for row in part.rows])
+
+
 @dataclasses.dataclass(frozen=True)
 class Coded:
-    """A table as numbers.
+    """Rows as numbers.
 
     Attributes:
         codes: float64 [n, columns], numbers as they are in the file (`encode` clips them).
         y: Classes int32 [n]; `EMPTY` of a row that is left out for its label.
-        private_notes: Lines on what is changed, for the data holder alone.
+        source: The name of the table.
+        changes: How many cells or rows are changed or odd, by what is to be said of them and the
+            column or constraint; for the data holder alone.
     """
 
     codes: np.ndarray
     y: np.ndarray
-    private_notes: tuple[str, ...]
+    source: str = ""
+    changes: Mapping[tuple[str, str], int] = dataclasses.field(default_factory=dict)
 
 
 def coded(schema: Schema, cells: Cells) -> Coded:
@@ -56,7 +76,7 @@ def coded(schema: Schema, cells: Cells) -> Coded:
 
     Args:
         schema: The schema of the table.
-        cells: The table.
+        cells: The table, or a block of its rows.
 
     Raises:
         UserError: Naming the row and the column; it may quote the cell.
@@ -69,27 +89,41 @@ def coded(schema: Schema, cells: Cells) -> Coded:
         raise UserError(f"{cells.source}: no rows; at least 1 is needed")
     texts, odd, unlabelled = tamed(spec, schema.odd, schema.others, cells.columns)
     cells = dataclasses.replace(cells, columns=texts)
-    clipped: dict[str, int] = {}
-    others: dict[str, int] = {}
+    changes = {(ODD, name): count for name, count in odd.items()}
     codes = []
     for column in columns:
         values = parse(column, cells, schema.others.get(column.name))
         if not column.categories:
             outside = (values < column.low) | (values > column.high)
-            clipped[column.name] = int((outside & ~np.isin(values, column.special)).sum())
+            changes[CLIPPED, column.name] = int((outside & ~np.isin(values, column.special)).sum())
         elif column.name in schema.others:
             declared = set(column.categories)
-            others[column.name] = sum(
+            changes[OTHER, column.name] = sum(
                 cell not in declared for cell in cells.columns[column.name])
         codes.append(values)
     y = codes.pop().astype(np.int32) if spec.labelled else np.zeros(len(cells.rows), np.int32)
     y = np.where(unlabelled, np.int32(EMPTY), y)
-    notes = [_counted(odd, "cells that have no value of their column are read as its `odd`"),
-             _counted(clipped, "values outside the declared bounds were clipped"),
-             _counted(others, "texts outside the declared categories count as `other`"),
-             *(_absent(spec.label, y) if spec.labelled else ()),
-             *_broken(spec, np.column_stack([*codes, y]))]
-    return Coded(np.stack(codes, 1), y, tuple(f"{cells.source}: {n}" for n in notes if n))
+    table = np.column_stack([*codes, y])
+    for text, rule in zip(spec.constraints, constraints.rules(spec), strict=True):
+        changes[BROKEN, text] = int(rule.broken(table).sum())
+    return Coded(np.stack(codes, 1), y, cells.source, changes)
+
+
+def private_notes(source: str, changes: Mapping[tuple[str, str], int], label: Column | None,
+                  y: np.ndarray) -> tuple[str, ...]:
+    """Returns lines on what is changed in a table, for the data holder alone.
+
+    Args:
+        source: The name of the table.
+        changes: As `Coded` has them, of all its rows.
+        label: The column of the classes, or None.
+        y: Classes int32 [n] of all its rows.
+    """
+    notes = [_counted(changes, what) for what in (ODD, CLIPPED, OTHER)]
+    notes += [] if label is None else _absent(label, y)
+    notes += [f"{count} {BROKEN} {text}" for (what, text), count in changes.items()
+              if what == BROKEN and count]
+    return tuple(f"{source}: {note}" for note in notes if note)
 
 
 def parse(column: Column, cells: Cells, other: str | None = None) -> np.ndarray:
@@ -197,17 +231,12 @@ def _check_names(cells: Cells, declared: list[str]) -> None:
                             "schema, or remove it from the file")
 
 
-def _counted(counts: dict[str, int], what: str) -> str:
+def _counted(changes: Mapping[tuple[str, str], int], what: str) -> str:
     """Returns a line on counts by column; empty where all are 0."""
-    nonzero = [f"{name}: {count}" for name, count in counts.items() if count]
-    return f"{sum(counts.values())} {what} (column {listed(nonzero)})" if nonzero else ""
-
-
-def _broken(spec: TableSpec, table: np.ndarray) -> list[str]:
-    """Returns a line on the rows that break a constraint, if any."""
-    counts = {text: int(rule.broken(table).sum())
-              for text, rule in zip(spec.constraints, constraints.rules(spec), strict=True)}
-    return [f"{count} rows break the constraint {text}" for text, count in counts.items() if count]
+    counts = {name: count for (change, name), count in changes.items()
+              if change == what and count}
+    columns = listed(f"{name}: {count}" for name, count in counts.items())
+    return f"{sum(counts.values())} {what} (column {columns})" if counts else ""
 
 
 def _absent(label: Column, y: np.ndarray) -> list[str]:
@@ -215,3 +244,21 @@ def _absent(label: Column, y: np.ndarray) -> list[str]:
     counts = np.bincount(y[y != EMPTY], minlength=len(label.categories))
     absent = [name for name, count in zip(label.categories, counts, strict=True) if not count]
     return [f"no rows of the class {listed(absent)} (column {label.name})"] if absent else []
+
+
+def each_once(source: str, names: list[str]) -> list[str]:
+    """Returns the column names, of which none may be there twice.
+
+    Args:
+        source: The name of the table.
+        names: The names.
+
+    Raises:
+        UserError: One is.
+    """
+    earlier: set[str] = set()
+    for name in names:
+        if name in earlier:
+            raise UserError(f"{source}: column {quoted(name)} is named twice; rename or remove one")
+        earlier.add(name)
+    return names

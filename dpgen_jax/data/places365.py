@@ -15,6 +15,7 @@ from dpgen_jax.data.base import Dataset, Resize, Uncovered, locate, shown
 from dpgen_jax.data.class_names import checked, fixed_classes
 from dpgen_jax.data.files import SKIPPED, subfolders
 from dpgen_jax.data.folders import Part, class_folders, pairs, read_names, with_uncovered
+from dpgen_jax.data.image_form import Form
 
 SIZE = 64
 CATEGORIES = "categories_places365.txt"
@@ -102,7 +103,7 @@ def places365(path: str, attribute: str | None, classes: int | None, image_size:
     data = files.labelled(
         "places365", names, pairs(train, names), pairs(test, names),
         [f"classes: {what}; the held-out part is val", *[SKIPPED] * skip_bad],
-        channels=3, image_size=image_size or SIZE, skip_bad=skip_bad, resize=resize)
+        Form(3, image_size or SIZE, skip_bad, resize))
     fixed_classes("places365", len(names), classes)
     return with_uncovered(data, *_uncovered(places, len(train), attribute, per_class,
                                             bool(class_names)))

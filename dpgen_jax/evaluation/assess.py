@@ -157,8 +157,9 @@ def _images(release: Release, dataset: Dataset, options: Evaluation, log: Log) -
     draw = _once(lambda n, seed: release.sample(n, seed=seed))
     network = None
     if options.inception_weights:  # read first: a wrong file must not cost minutes
-        network = functools.partial(inception.features, inception.load(options.inception_weights),
-                                    log=log)
+        network = fidelity.Inception(
+            functools.partial(inception.features, inception.load(options.inception_weights),
+                              log=log), None if full else fidelity.INCEPTION_IMAGES)
     parts = [utility.utility(draw, test, real, setting, classes=release.spec.classes, log=log)]
 
     def draws(most: int) -> list[Images]:
@@ -168,8 +169,7 @@ def _images(release: Release, dataset: Dataset, options: Evaluation, log: Log) -
         course = judge.COURSES[setting.name]
         compared = draws(max(n_most, len(test[1])) if full else n_most)
         parts.append(_timed("fidelity", lambda: fidelity.fidelity(
-            compared, test, real, judge.train(real, test, course, log=log), network, log,
-            None if full else fidelity.INCEPTION_IMAGES)))
+            compared, test, real, judge.train(real, test, course, log=log), network, log)))
     if "membership" in options.metrics:
         parts.append(_timed("membership", lambda: _membership(release, draws(n_most), dataset,
                                                               log)))

@@ -13,6 +13,7 @@ Features are float [n, d]; sums are in float64.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -171,9 +172,22 @@ def _subset(x: np.ndarray, n: int) -> np.ndarray:
     return x if n >= len(x) else x[np.random.default_rng(0).permutation(len(x))[:n]]
 
 
+@dataclasses.dataclass(frozen=True)
+class Inception:
+    """The network behind `fid`, and how many images it gets.
+
+    Attributes:
+      features: A function that returns Inception's features, such as `inception.features`.
+      most_images: The most images of each part that it gets; None for all, as the literature has
+        it. The Frechet distance of fewer images is larger.
+    """
+
+    features: Features
+    most_images: int | None = None
+
+
 def fidelity(draws: Sequence[Images], test: Images, real: Images | None, judge: Judge,
-             inception: Features | None = None, log: Log = silent,
-             inception_images: int | None = None) -> dict[str, Any]:
+             inception: Inception | None = None, log: Log = silent) -> dict[str, Any]:
     """Compute the `fidelity` part of metrics.json for images.
 
     Of test and of real images as many are used as a draw has and no more, because a Frechet
@@ -185,11 +199,8 @@ def fidelity(draws: Sequence[Images], test: Images, real: Images | None, judge: 
       test: Held-out real images and labels, which are in no training set.
       real: Real training images for the floors; None for no floors.
       judge: The classifier whose features are compared.
-      inception: A function that returns Inception's features, such as `inception.features`. None
-        for no `fid`.
+      inception: None for no `fid`.
       log: A function that takes lines of progress.
-      inception_images: The most images of each part that it gets; None for all, as the literature
-        has it. The Frechet distance of fewer images is larger.
 
     Returns:
       `fidelity`: {inception_score, fid_features, precision, recall, density, coverage, and with
@@ -207,8 +218,9 @@ def fidelity(draws: Sequence[Images], test: Images, real: Images | None, judge: 
     x_test, _ = checked("test", *test, at_least=NEIGHBOURS + 1)
     x_test = _subset(x_test, n_samples)
     n_pairs, n_real = min(n_samples, len(x_test)), 0 if real is None else len(real[1])
-    n_inception = n_pairs if inception_images is None else min(inception_images, n_pairs)
-    compare = _comparison(x_test, judge, inception, n_inception)
+    most = inception.most_images if inception else None
+    n_inception = n_pairs if most is None else min(most, n_pairs)
+    compare = _comparison(x_test, judge, inception.features if inception else None, n_inception)
     by_draw = []
     for i, images in enumerate(draws, 1):
         log(f"fidelity: seed {i} of {len(draws)}")

@@ -7,6 +7,7 @@ from the terms through the client's own code, however often and whatever it is a
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 import secrets
@@ -33,6 +34,38 @@ from dpgen_jax.run.loop import require_32_bits
 log = logging.getLogger(__name__)
 
 
+@dataclasses.dataclass(frozen=True)
+class Seat:
+    """The place of a client among the others.
+
+    Attributes:
+        number: Which client it is, 0..n-1.
+        seed: Draws everything from a seed, as the run in one process does; then there is NO privacy
+            claim.
+    """
+
+    number: int = 0
+    seed: int | None = None
+
+
+SEAT = Seat()
+
+
+@dataclasses.dataclass(frozen=True)
+class OnDisk:
+    """The files of an open client.
+
+    Attributes:
+        files: Its folder.
+        ledger: Its open ledger.
+        memory: The unit and the last answer.
+    """
+
+    files: RunFolder
+    ledger: Ledger
+    memory: Memory
+
+
 class Client:
     """An open client, made by `open_client`; a context manager.
 
@@ -40,13 +73,13 @@ class Client:
     private/ identity.json and memory.safetensors.
     """
 
-    def __init__(self, files: RunFolder, terms: Terms, method: Method, records: Private[Records],
-                 ledger: Ledger, memory: Memory, number: int, seed: int | None):
-        self.terms, self.number, self.ledger = terms, number, ledger
+    def __init__(self, terms: Terms, method: Method, records: Private[Records], on_disk: OnDisk,
+                 seat: Seat):
+        self.terms, self.number, self.ledger = terms, seat.number, on_disk.ledger
         self._mechanism = messages.local_mechanism(method)
-        self._records, self._memory = records, memory
-        self._path = memory_path(files)
-        self._bits = OsBits() if seed is None else SeededBits(seed)
+        self._records, self._memory = records, on_disk.memory
+        self._path = memory_path(on_disk.files)
+        self._bits = OsBits() if seat.seed is None else SeededBits(seat.seed)
         self._form, self._answer = messages.form(method), answer.compile_answer(method)
 
     @property
@@ -166,8 +199,8 @@ class Client:
         self.close()
 
 
-def open_client(root: Path, terms: Terms, data: Dataset, budget: Budget, *, number: int = 0,
-                seed: int | None = None, method: Method | None = None) -> Client:
+def open_client(root: Path, terms: Terms, data: Dataset, budget: Budget, *, seat: Seat = SEAT,
+                method: Method | None = None) -> Client:
     """Joins a federation in a new folder, or goes on in one.
 
     Args:
@@ -175,9 +208,7 @@ def open_client(root: Path, terms: Terms, data: Dataset, budget: Budget, *, numb
         terms: The terms of the federation.
         data: The client's records.
         budget: The client's own promise to its records.
-        number: Which client it is, 0..n-1.
-        seed: Draws everything from a seed, as the run in one process does; then there is NO privacy
-            claim.
+        seat: Which client it is.
         method: The method of the terms, where it is built already.
 
     Returns:
@@ -192,36 +223,36 @@ def open_client(root: Path, terms: Terms, data: Dataset, budget: Budget, *, numb
     client_folder.check(terms, data, budget)
     method = method or terms.build()
     mechanism = messages.local_mechanism(method)
-    if not 0 <= number < mechanism.n_units:
-        raise UserError(f"client {number} of a federation of {mechanism.n_units}: give each "
+    if not 0 <= seat.number < mechanism.n_units:
+        raise UserError(f"client {seat.number} of a federation of {mechanism.n_units}: give each "
                         f"client its own number from 0 to {mechanism.n_units - 1}")
     records = sealing.seal(data.x_train, data.y_train, data.spec)
     row = answer.client_row(records, terms.config.client_records)
-    guarantee = seed is None and math.isfinite(budget.epsilon)
+    guarantee = seat.seed is None and math.isfinite(budget.epsilon)
     # The journal is locked until the ledger exists: of two runs on the same records that start at
     # once, the second one learns of the first.
-    with spending.before(records, mechanism, budget, guarantee, None, RunFolder(root).run_id(),
-                         log.warning) as witness:
+    start = spending.Start(budget, guarantee, None, RunFolder(root).run_id())
+    with spending.before(spending.Identity(records), mechanism, start, log.warning) as witness:
         files = client_folder.open_folder(root, {
             "method": terms.method, "dataset": data.name, "spec": to_json(terms.spec),
-            "config": to_json(terms.config), "budget": to_json(budget), "seed": seed,
-            "client": number})
+            "config": to_json(terms.config), "budget": to_json(budget), "seed": seat.seed,
+            "client": seat.number})
         client_folder.recognise(files, records)
         ledger = client_folder.open_ledger(files, mechanism, budget, terms, witness(files))
     try:
-        memory = _memory(files, method, row, ledger, number, seed)
-        return Client(files, terms, method, row, ledger, memory, number, seed)
+        memory = _memory(files, method, row, ledger, seat)
+        return Client(terms, method, row, OnDisk(files, ledger, memory), seat)
     except BaseException:
         ledger.close()
         raise
 
 
-def _memory(files: RunFolder, method: Method, records: Private[Records], ledger: Ledger,
-            number: int, seed: int | None) -> Memory:
+def _memory(files: RunFolder, method: Method, records: Private[Records], ledger: Ledger, seat: Seat
+            ) -> Memory:
     """Reads the client's memory, which its ledger must cover, or begins one."""
     memory = store.read(memory_path(files), method)
     if memory is None:
-        return _begin(files, method, records, ledger, number, seed)
+        return _begin(files, method, records, ledger, seat)
     if not ledger.contains(memory.ledger_head, memory.ledger_lines):
         raise UserError(f"{files.ledger} is shorter than, or not, the ledger of the last answer"
                         ": spent budget would be forgotten; bring back the file that belongs "
@@ -229,13 +260,13 @@ def _memory(files: RunFolder, method: Method, records: Private[Records], ledger:
     return memory
 
 
-def _begin(files: RunFolder, method: Method, records: Private[Records], ledger: Ledger,
-           number: int, seed: int | None) -> Memory:
+def _begin(files: RunFolder, method: Method, records: Private[Records], ledger: Ledger, seat: Seat
+           ) -> Memory:
     """Makes the client's memory before the first question."""
     # A seeded client has the keys of the same unit in one process (`loop.initial_state`).
-    key = jax.random.key((secrets.randbits(32) if seed is None else seed) % 2**32)
+    key = jax.random.key((secrets.randbits(32) if seat.seed is None else seat.seed) % 2**32)
     _, k_units, _ = jax.random.split(key, 3)
-    unit = answer.initial_unit(method, k_units, number, records)
+    unit = answer.initial_unit(method, k_units, seat.number, records)
     nothing = np.zeros(method.mechanism.shape, np.int32)
     memory = Memory(unit, NEVER, "", nothing, ledger.head, ledger.n_lines)
     store.write(memory_path(files), memory)

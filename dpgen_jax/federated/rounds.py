@@ -6,6 +6,7 @@ permission to spend.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import secrets
@@ -154,7 +155,8 @@ class Conversation:
     """The server's side of one step."""
 
     def __init__(self, terms: Terms, method: Method):
-        self._terms, (self._ask, self._absorb) = terms.digest, _compile(method)
+        self.method, self._terms = method, terms.digest
+        self._ask, self._absorb = _compile(method)
         self._decode = messages.local_mechanism(method).decode
 
     def ask(self, state: State, round_number: int) -> tuple[PyTree, Question]:
@@ -197,24 +199,35 @@ Metrics = dict[str, Any]
 OnRound = Callable[[State, Metrics], None]
 
 
-def train(terms: Terms, method: Method, state: State, ledger: Ledger, exchange: Exchange, *,
-          steps: int, on_round: OnRound, log: Log = print,
-          stop: Callable[[], bool] = lambda: False) -> State:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RoundHooks:
+    """The functions that are called while rounds go on.
+
+    Attributes:
+        on_round: Called after each round with the state and its metrics.
+        log: Prints a line of the run.
+        stop: Returns True once the run is to stop.
+    """
+
+    on_round: OnRound
+    log: Log = print
+    stop: Callable[[], bool] = lambda: False
+
+
+def train(conversation: Conversation, state: State, ledger: Ledger, exchange: Exchange, steps: int,
+          hooks: RoundHooks) -> State:
     """Queries clients until all steps are made, the budget allows no more rounds, or `stop()`.
 
     Each round is charged before the question leaves, and stays charged whoever answers: an answer
     that is lost, late or dropped has left its client all the same.
 
     Args:
-        terms: All that server and clients agreed on.
-        method: The method of the terms, built.
+        conversation: The server's side of each step.
         state: The state to go on from.
         ledger: The run's open ledger.
         exchange: The connection to the clients.
         steps: How many steps are to be made.
-        on_round: Called after each round with the state and its metrics.
-        log: Prints a line of the run.
-        stop: Returns True once the run is to stop.
+        hooks: What is called meanwhile.
 
     Returns:
         The last state.
@@ -222,23 +235,24 @@ def train(terms: Terms, method: Method, state: State, ledger: Ledger, exchange: 
     Raises:
         UserError: When nobody answers `PATIENCE` times in a row, or the generator diverges.
     """
-    conversation, silent = Conversation(terms, method), 0
-    while state.step < steps and not stop() and affordable(method, ledger, 1):
+    silent = 0
+    while (state.step < steps and not hooks.stop()
+           and affordable(conversation.method, ledger, 1)):
         before = (exchange.sent, exchange.received)
-        state, values = _round(conversation, method, state, ledger, exchange, log)
+        state, values = _round(conversation, state, ledger, exchange, hooks.log)
         silent = 0 if values["clients"] else silent + 1
-        on_round(state, values | {"bytes_sent": exchange.sent - before[0],
-                                 "bytes_received": exchange.received - before[1]})
+        hooks.on_round(state, values | {"bytes_sent": exchange.sent - before[0],
+                                       "bytes_received": exchange.received - before[1]})
         if silent == PATIENCE:
             raise UserError(f"no client gave a sound answer in {PATIENCE} rounds; look at the "
                             "clients' own output, then resume the run")
     return state
 
 
-def _round(conversation: Conversation, method: Method, state: State, ledger: Ledger,
-           exchange: Exchange, log: Log) -> tuple[State, Metrics]:
+def _round(conversation: Conversation, state: State, ledger: Ledger, exchange: Exchange, log: Log
+           ) -> tuple[State, Metrics]:
     """Sends one question to the clients of a cohort; it is charged whoever answers."""
-    mechanism = messages.local_mechanism(method)
+    mechanism = messages.local_mechanism(conversation.method)
     round_number = ledger.steps_charged
     charged = mechanism.pending_charge(ledger.spent(), round_number, 1)
     ticket = ledger.reserve(charged, 1)

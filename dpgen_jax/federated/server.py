@@ -19,12 +19,20 @@ from dpgen_jax.core.console import tell
 from dpgen_jax.core.types import BudgetExceeded, Method, Spec, UserError
 from dpgen_jax.federated import saved
 from dpgen_jax.federated.messages import Terms
-from dpgen_jax.federated.rounds import Exchange, Metrics, initial_state, train
+from dpgen_jax.federated.rounds import (
+    Conversation,
+    Exchange,
+    Metrics,
+    RoundHooks,
+    initial_state,
+    train,
+)
 from dpgen_jax.federated.saved import State
 from dpgen_jax.release import statement
 from dpgen_jax.release.bundle import Release
 from dpgen_jax.release.statement import Protected
 from dpgen_jax.run import folder, metrics, resume, stages
+from dpgen_jax.run.finish import nothing_released
 from dpgen_jax.run.folder import RunFolder
 from dpgen_jax.run.loop import require_32_bits
 from dpgen_jax.run.planning import Log
@@ -73,11 +81,11 @@ def run(request: Request, spec: Spec, exchange: Exchange, log: Log = tell,
         session = Session(request, terms, method, files, ledger, notices, log)
         state = session.train(exchange, stop)
         if not state.step and stop.reason:
-            raise stages.nothing_released(files, stop)
+            raise nothing_released(files, stop)
         if not state.step:
             raise BudgetExceeded("the budget allows no step, or nobody answered: there is no "
                                  "generator to release")
-        if state.step < request.config.steps:
+        if state.step < request.config.planned_steps:
             why = stop.reason or "the budget allows no further round"
             log(f"stopped at step {state.step} of {request.config.steps}: {why}")
         return session.release(state)
@@ -120,7 +128,7 @@ class Session:
         """
         state = saved.latest(self.files, initial_state(self.method, self.request.seed), self.ledger)
         writer = metrics.MetricsWriter(self.files.metrics, resume_step=state.step)
-        elapsed, steps = clock(), self.request.config.steps
+        elapsed, steps = clock(), self.request.config.planned_steps
 
         def on_round(state: State, values: Metrics) -> None:
             with self.notices.attempt(f"writing {self.files.metrics}"):
@@ -132,8 +140,8 @@ class Session:
                      f"{values['bytes_sent']:,} bytes out, {values['bytes_received']:,} in")
 
         try:
-            return train(self.terms, self.method, state, self.ledger, exchange, steps=steps,
-                         on_round=on_round, log=self.log, stop=stop)
+            return train(Conversation(self.terms, self.method), state, self.ledger, exchange, steps,
+                         RoundHooks(on_round=on_round, log=self.log, stop=stop))
         finally:
             with self.notices.attempt(f"writing {self.files.metrics}"):
                 writer.close()
@@ -148,10 +156,10 @@ class Session:
             The release.
         """
         mechanism, request = self.method.mechanism, self.request
-        privacy = statement.statement(
-            method=request.method, preset=request.preset, ledger=self.ledger,
-            relation=mechanism.relation, steps=state.step,
-            noise_source="; ".join(sorted(state.noise)), protected=protected(mechanism))
+        facts = statement.Facts(method=request.method, preset=request.preset, steps=state.step,
+                                noise_source="; ".join(sorted(state.noise)))
+        privacy = statement.statement(facts, self.ledger, mechanism.relation,
+                                      protected(mechanism))
         key = stages.last_key(state, request.config)
         model = jax.device_get(jax.jit(self.method.finalize)(key, state.public))
         result = Release(request.method, request.config, self.terms.spec, model, privacy)

@@ -35,7 +35,7 @@ from dpgen_jax.aggregation.topk_sign import TopKSign
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import Array, Method, Spec
 from dpgen_jax.methods.shared.config import require_positive
-from dpgen_jax.methods.shared.teachers import TeacherConfig, build_gan, features
+from dpgen_jax.methods.shared.teachers import Messages, TeacherConfig, build_gan, features
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,17 +123,17 @@ _BOUNDS = {"topk": _topk, "d2p": _d2p, "fetchsgd": _fetchsgd}
 def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     """Returns the method for records of this schema."""
     released_by = mechanism(config, spec)
-    functions = _FUNCTIONS[config.aggregate](config, spec, released_by.bound)
-    return build_gan(config, spec, runtime, released_by, **functions)
+    messages = _MESSAGES[config.aggregate](config, spec, released_by.bound)
+    return build_gan(config, spec, runtime, released_by, messages)
 
 
-def _unchanged(config: Config, spec: Spec, bound: Bound) -> dict[str, Callable[..., Any]]:
+def _unchanged(config: Config, spec: Spec, bound: Bound) -> Messages:
     """Gradients as they are, of which the bound takes signs."""
-    return {"message": lambda _, gradients: gradients,
-            "direction": lambda _, released: config.step_size * released}
+    return Messages(lambda _, gradients: gradients,
+                    lambda _, released: config.step_size * released)
 
 
-def _rotated(config: Config, spec: Spec, bound: Bound) -> dict[str, Callable[..., Any]]:
+def _rotated(config: Config, spec: Spec, bound: Bound) -> Messages:
     """Gradients, clipped and rotated."""
     columns, agreed = features(spec), _agreed(config)
 
@@ -146,11 +146,10 @@ def _rotated(config: Config, spec: Spec, bound: Bound) -> dict[str, Callable[...
         votes = math.sqrt(columns) * hadamard.unrotate(signs, released, columns)
         return config.step_size * agreed(votes)
 
-    return {"question": lambda key: hadamard.signs(key, config.batch, columns),
-            "message": message, "direction": direction}
+    return Messages(message, direction, lambda key: hadamard.signs(key, config.batch, columns))
 
 
-def _sketched(config: Config, spec: Spec, bound: Bound) -> dict[str, Callable[..., Any]]:
+def _sketched(config: Config, spec: Spec, bound: Bound) -> Messages:
     """Gradients in an order that is shuffled in public, since the sketch's hashes are fixed."""
     assert isinstance(bound, SketchedSigns)
     agreed = _agreed(config)
@@ -158,11 +157,11 @@ def _sketched(config: Config, spec: Spec, bound: Bound) -> dict[str, Callable[..
     def direction(shuffle: tuple[Array, Array], released: Array) -> Array:
         return config.step_size * agreed(sketch.unshuffled(shuffle, bound.unsketch(released)))
 
-    return {"question": lambda key: sketch.shuffle(key, config.batch, features(spec)),
-            "message": sketch.shuffled, "direction": direction}
+    return Messages(sketch.shuffled, direction,
+                    lambda key: sketch.shuffle(key, config.batch, features(spec)))
 
 
-_FUNCTIONS = {"topk": _unchanged, "d2p": _rotated, "fetchsgd": _sketched}
+_MESSAGES = {"topk": _unchanged, "d2p": _rotated, "fetchsgd": _sketched}
 
 
 def _agreed(config: Config) -> Callable[[Array], Array]:

@@ -125,8 +125,8 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     else:
         # Each fake moves by its own gradient, of the sum of losses: numbers of a fair size.
         method = teachers.build_gan(config.as_teachers(), spec, runtime, released_by,
-                                    message=lambda _, gradients: config.batch * gradients,
-                                    direction=lambda _, released: released)
+                                    teachers.Messages(lambda _, gradients: config.batch * gradients,
+                                                      lambda _, released: released))
 
     def learn(key: Array, unit: PyTree, records: Records, query: PyTree) -> PyTree:
         # Teachers read all of their records in each step, and these are all that there are: a few

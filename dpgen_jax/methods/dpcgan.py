@@ -20,7 +20,7 @@ from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import Array, Method, PyTree, Spec
 from dpgen_jax.methods.shared.config import require_positive
-from dpgen_jax.methods.shared.dpsgd import GanConfig, build_gan, dpsgd, length
+from dpgen_jax.methods.shared.dpsgd import GanConfig, Players, build_gan, dpsgd, length
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.pair import Generator, released
 from dpgen_jax.nets.plain import Mlp, MlpGenerator, MlpNet
@@ -91,8 +91,9 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     """Returns the method for records of this schema."""
     del runtime
     net_g = Generator(MlpGenerator(config.generator, spec), released(spec))
-    return build_gan(config, spec, net_g, _scorer(config, spec),
-                     config.d_optimiser.transformation(), config.g_optimiser.transformation())
+    return build_gan(config, spec, Players(
+        net_g, _scorer(config, spec), config.d_optimiser.transformation(),
+        config.g_optimiser.transformation()))
 
 
 def published(config: Config, delta: float) -> Published | None:

@@ -20,7 +20,7 @@ from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import ImageSpec, Method, PyTree, Spec
 from dpgen_jax.methods.shared.config import require_positive
-from dpgen_jax.methods.shared.dpsgd import GanConfig, Scorer, build_gan, dpsgd, length
+from dpgen_jax.methods.shared.dpsgd import GanConfig, Players, Scorer, build_gan, dpsgd, length
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.pair import Generator, pair, released
@@ -102,6 +102,6 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     def constrain(d: PyTree) -> PyTree:
         return jax.tree.map(lambda w: jnp.clip(w, -bound, bound), d) if bound else d
 
-    return build_gan(config, spec, generator(config, spec), scorer(config, spec),
-                     config.d_optimiser.transformation(), config.g_optimiser.transformation(),
-                     constrain)
+    return build_gan(config, spec, Players(
+        generator(config, spec), scorer(config, spec), config.d_optimiser.transformation(),
+        config.g_optimiser.transformation()), constrain)

@@ -34,7 +34,7 @@ from dpgen_jax.aggregation.topk_sign import TopKSign
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import Array, Method, Spec, UserError
 from dpgen_jax.methods.shared.config import require_positive
-from dpgen_jax.methods.shared.teachers import TeacherConfig, build_gan, features
+from dpgen_jax.methods.shared.teachers import Messages, TeacherConfig, build_gan, features
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,18 +153,17 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     released_by = mechanism(config, spec)
     if config.aggregate == "topk":  # signs carry no length: fakes move by the clip
         return build_gan(config, spec, runtime, released_by,
-                         message=lambda _, gradients: gradients,
-                         direction=lambda _, released: config.clip * released)
+                         Messages(lambda _, gradients: gradients,
+                                  lambda _, released: config.clip * released))
     if not config.projection:
         return build_gan(config, spec, runtime, released_by,
-                         message=lambda _, gradients: gradients,
-                         direction=lambda _, released: released)
+                         Messages(lambda _, gradients: gradients, lambda _, released: released))
 
     def question(key: Array) -> Array:
         return projection.matrices(key, config.batch, features(spec), config.projection)
 
-    return build_gan(config, spec, runtime, released_by, question=question,
-                     message=projection.project, direction=projection.reconstruct)
+    return build_gan(config, spec, runtime, released_by,
+                     Messages(projection.project, projection.reconstruct, question))
 
 
 def published(config: Config, delta: float) -> Published | None:

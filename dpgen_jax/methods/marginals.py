@@ -13,12 +13,14 @@ Network Classifiers" (1997), for a tree beside the class; McKenna et al., "AIM" 
 2201.12677), for rounds that ask for what the model so far gets wrong.
 
 Departures from both: no exponential mechanism, as pairs are chosen by noisy tables that are
-released; a closed form in place of a fitted graphical model; and the replace-one relation.
+released; a closed form in place of a fitted graphical model, unless that is wanted; and the
+replace-one relation.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -33,11 +35,19 @@ from dpgen_jax.core.types import (
     Method,
     Metrics,
     Records,
+    Refinement,
     Spec,
     TableSpec,
     UserError,
 )
-from dpgen_jax.methods.shared import learned, table_list, table_rounds, table_votes, tree
+from dpgen_jax.methods.shared import (
+    graphical,
+    learned,
+    table_list,
+    table_rounds,
+    table_votes,
+    tree,
+)
 from dpgen_jax.methods.shared.config import (
     RecordUnits,
     require_not_negative,
@@ -72,11 +82,17 @@ class Config(RecordUnits):
     label_part: float = later(0.0)
     """of the first step, what the histogram of the label gets at least, so that a rare class is
     not lost in noise; below 1"""
+    model: Literal["tree", "graphical"] = later("tree")
+    """what is fitted to the counts: a tree beside the label, in closed form; or a graphical model
+    with a second parent for columns, by private-PGM (needs the extra `graphical`)"""
+    junction_mb: float = later(256.0)
+    """megabytes that the junction tree of a graphical model may take"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive(cells=self.cells, bins=self.bins - 1, groups=self.groups - 1)
-        require_not_negative(weight_label=self.weight_label, label_part=self.label_part)
+        require_not_negative(weight_label=self.weight_label, label_part=self.label_part,
+                             junction_mb=self.junction_mb)
         if self.label_part >= 1:
             raise UserError(f"label_part is {self.label_part:g}; it is a share, below 1")
 
@@ -129,11 +145,11 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     p = plan(config, spec)
     assert isinstance(spec, TableSpec)
     places, fit = learned.places(spec), Fit(p)
-    kinds = jnp.array(p.kinds)
+    kinds, is_graphical = jnp.array(p.kinds), config.model == "graphical"
 
     def init(key: Array) -> Public:
         del key
-        return table_rounds.start(fit)
+        return table_rounds.start(fit, keeps_pairs=is_graphical)
 
     def ask(key: Array, public: Public) -> Public:
         del key
@@ -167,13 +183,18 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
 
     def finalize(key: Array, public: Public) -> tree.Model:
         del key
-        return fit.model(public)
+        model = fit.model(public)
+        return graphical.with_second(p, model) if is_graphical else model
+
+    refinement = Refinement(check=lambda: graphical.check(p, config.junction_mb),
+                            apply=lambda public, model: graphical.refined(fit, public, model))
 
     def sample(model: tree.Model, key: Array, labels: Array) -> Array:
         return learned.whole(spec, tree.sample(p.grid, model, key, labels))
 
     return Method(mechanism=mechanism(config, spec), init=init, ask=ask, answer=answer,
                   absorb=absorb, finalize=finalize, sample=sample,
-                  decomposes=True, class_shares=lambda model: model["share"],
+                  decomposes=True, refinement=refinement if is_graphical else None,
+                  class_shares=lambda model: model["share"],
                   conditional=lambda model, wanted: tree.conditional(p.grid, model, wanted),
                   tables=lambda model, steps: table_list.count_tables(p, model, steps))

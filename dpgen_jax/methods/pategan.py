@@ -180,8 +180,8 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     # Teachers learn and the generator samples as in `shared.teachers`. Answers there are gradients,
     # and the generator is fitted to moved fakes; PATE-GAN replaces both.
     base = teachers.build_gan(config, spec, runtime, mechanism(config, spec),
-                              message=lambda question, gradients: gradients,
-                              direction=lambda question, released: released)
+                              teachers.Messages(lambda question, gradients: gradients,
+                                                lambda question, released: released))
     net_g, net_d = pair(spec, config.generator, config.discriminator, config.layers)
     columns = teachers.features(spec)
     net_s = Student(config.s_hidden, columns, spec.classes)

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dpgen_jax import methods, presets
 from dpgen_jax.core.errors import UserError, nearest
 from dpgen_jax.methods import about
+from dpgen_jax.presets import results
+
+ON_TABLES = ("marginals", "gpate", "pategan", "datalens", "dpmerf")
+"""The methods whose help says what they reached on tables."""
 
 FLAGS = {
     "--dataset D": "a file or folder (people.csv, scans), glyphs, or SOURCE:PLACE (tfds:mnist)",
@@ -35,6 +39,8 @@ def text(program: str, method: str = "") -> str:
     flags = [f"  {flag:19}{meaning}" for flag, meaning in FLAGS.items()]
     listed = [f"\npresets of {method} (--preset NAME; one is chosen for the data if left out):",
               f"  {', '.join(presets.all_of(method))}"] if method else []
+    if method in ON_TABLES:
+        listed += ["", *results.on_tables(method)]
     return "\n".join([
         f"usage: {program} [METHOD] --dataset D --epsilon E [flags]\n",
         "Trains a generator under differential privacy. Method and settings are chosen for the",

@@ -13,6 +13,7 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -60,19 +61,32 @@ def _key(unit: Units, i: Array | int) -> Array:
 
 
 def compile_call(method: Method, layout: Layout) -> Callable:
-    """Compiles (units, records, states, at, first, n) -> (units, states), see `warm_chunk`.
+    """Compiles (units, records, states, span) -> (units, states), see `warm_chunk`.
 
     Args:
         method: A method with pretraining.
         layout: How units lie on devices.
     """
     return on_devices(functools.partial(warm_chunk, method, layout), layout,
-                      (True, True, True, False, False, False), (True, True), donate=(0, 2))
+                      (True, True, True, False), (True, True), donate=(0, 2))
+
+
+class Span(NamedTuple):
+    """Some steps of one chunk of units.
+
+    Attributes:
+        at: int32 [], the first unit of the chunk on its device.
+        first: int32 [], the first of the steps.
+        n: int32 [], the number of steps.
+    """
+
+    at: Array | int
+    first: Array | int
+    n: Array | int
 
 
 def warm_chunk(method: Method, layout: Layout, units: Private[Units], records: Private[Records],
-               states: Private[PyTree], at: Array, first: Array, n: Array
-               ) -> tuple[Private[Units], Private[PyTree]]:
+               states: Private[PyTree], span: Span) -> tuple[Private[Units], Private[PyTree]]:
     """Runs some steps of one chunk of units on each device; it is called per device.
 
     At first = 0 it starts; after the last step it is done.
@@ -83,14 +97,12 @@ def warm_chunk(method: Method, layout: Layout, units: Private[Units], records: P
         units: Sealed units of the device, leaves [U / devices, ...].
         records: Their sealed records.
         states: Sealed states of the chunk, leaves [chunk, ...].
-        at: int32 [], the first unit of the chunk.
-        first: int32 [], the first of the steps.
-        n: int32 [], the number of steps.
+        span: Which units, and which steps.
 
     Returns:
         The units and the states, of the same shapes.
     """
-    warm_start, everyone = _warm_start(method), unseal(units)
+    warm_start, everyone, (at, first, n) = _warm_start(method), unseal(units), span
     chunk, own_records = jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, at, layout.chunk),
                                       (everyone, unseal(records)))
 
@@ -134,7 +146,7 @@ class Chunks:
             The units after these steps.
         """
         units, self._states = jax.block_until_ready(self._call(
-            units, records, self._states, chunk * self._layout.chunk, first, n))
+            units, records, self._states, Span(chunk * self._layout.chunk, first, n)))
         return units
 
 

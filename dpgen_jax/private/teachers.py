@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -90,8 +91,10 @@ def place(records: Private[Records], layout: Layout) -> Private[Records]:
     first, last = layout.local_units
 
     def one(array: np.ndarray) -> Array:
-        padding = [(0, last - first - len(array))] + [(0, 0)] * (array.ndim - 1)
-        return put(np.pad(array, padding), layout.by_unit, first, layout.padded)
+        missing = last - first - len(array)
+        if missing:  # without, there is no need of a second copy
+            array = np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
+        return put(array, layout.by_unit, first, layout.padded)
 
     return Private(layout.fold(jax.tree.map(one, unseal(records))))
 
@@ -143,9 +146,22 @@ def query_unit(method: Method, unit: Units, records: Records, query: PyTree, ste
     return dataclasses.replace(unit, state=state), votes
 
 
+class Round(NamedTuple):
+    """The public side of one round.
+
+    Attributes:
+        query: The query, any pytree of arrays.
+        step: int32 [], the number of the round.
+        cohort: int32 [], the cohort that is queried.
+    """
+
+    query: PyTree
+    step: Array
+    cohort: Array
+
+
 def bounded_sum(method: Method, layout: Layout, units: Private[Units], records: Private[Records],
-                private_inputs: Array, query: PyTree, step: Array, cohort: Array
-                ) -> tuple[Private[Units], Private[Array]]:
+                private_inputs: Array, this: Round) -> tuple[Private[Units], Private[Array]]:
     """Queries every unit of the cohort on this device, and adds up what they contribute.
 
     It is called per device, inside `on_devices`. One chunk of messages [chunk, B, D] is in memory
@@ -157,9 +173,7 @@ def bounded_sum(method: Method, layout: Layout, units: Private[Units], records: 
         units: Sealed units of the device, leaves [U / devices, ...].
         records: Their sealed records; those of all units where units are sampled.
         private_inputs: [R / devices, ...], the secret bits of the unit in each row.
-        query: The query of the round.
-        step: int32 [], the number of the round.
-        cohort: int32 [], the cohort that is queried.
+        this: The round.
 
     Returns:
         The new units, and the sealed int32 [B, D] sum over all queried units of all devices.
@@ -171,12 +185,12 @@ def bounded_sum(method: Method, layout: Layout, units: Private[Units], records: 
             # A message may not tell in which place, and so beside whom, its unit was sampled.
             key = jax.random.fold_in(jax.random.key(0), private_input[0])
             unit = dataclasses.replace(unit, key=jax.random.key_data(key))
-        unit, votes = query_unit(method, unit, own_records, query, step, private_input)
+        unit, votes = query_unit(method, unit, own_records, this.query, this.step, private_input)
         return unit, votes * (unit.id < layout.n_units)
 
     def query_chunk(i: Array, carry: tuple[Units, Array]) -> tuple[Units, Array]:
         everyone, total = carry
-        get, put = _chunk(i * layout.chunk, cohort, layout)
+        get, put = _chunk(i * layout.chunk, this.cohort, layout)
         private_input = lax.dynamic_slice_in_dim(private_inputs, i * layout.chunk, layout.chunk)
         # A place without a unit reads the last unit's records (index -1), and is not counted.
         own_records = jax.tree.map(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from dpgen_jax.accountant.events import (
@@ -24,6 +26,13 @@ NOT_ACCOUNTED = (
 BETWEEN_HOSTS = ("listening on the network between the {} processes that made the run, which lies "
                  "inside the trust boundary: it carried sums without noise, the bits of the noise, "
                  "and which record is whose")
+
+
+def processes_of(not_accounted: Sequence[str]) -> int:
+    """Returns how many processes made a run, by what its statement does not account for."""
+    before, after = map(re.escape, BETWEEN_HOSTS.split("{}"))
+    numbers = [re.fullmatch(f"{before}([0-9]+){after}", str(line)) for line in not_accounted]
+    return max([1, *(int(match[1]) for match in numbers if match)])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,9 +83,30 @@ def accountant(events: Events) -> str:
     return "exact Gaussian differential privacy; basic composition with pure releases"
 
 
-def statement(*, method: str, preset: str | None, ledger: Any, relation: str, protected: Protected,
-              steps: int, noise_source: str, accounting: str = "proven",
-              as_published: dict[str, Any] | None = None, processes: int = 1) -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Facts:
+    """The facts of a run that its statement names.
+
+    Attributes:
+        method: Name of the method.
+        preset: Name of the preset, or None.
+        steps: Rounds that the run made.
+        noise_source: Label of the source of noise bits.
+        accounting: "proven", or another that proves nothing.
+        as_published: The epsilon of a paper's formula, beside an accounting that is not proven.
+        processes: How many processes made the run, at its last start.
+    """
+
+    method: str
+    preset: str | None
+    steps: int
+    noise_source: str
+    accounting: str = "proven"
+    as_published: dict[str, Any] | None = None
+    processes: int = 1
+
+
+def statement(facts: Facts, ledger: Any, relation: str, protected: Protected) -> dict[str, Any]:
     """The statement of a run.
 
     epsilon is the budget fixed before the first release and never a reading taken while training,
@@ -84,16 +114,10 @@ def statement(*, method: str, preset: str | None, ledger: Any, relation: str, pr
     nothing is guaranteed. The events are those of the ledger.
 
     Args:
-        method: Name of the method.
-        preset: Name of the preset, or None.
+        facts: Of the run.
         ledger: The run's `Ledger`.
         relation: The neighbouring relation.
         protected: Who is protected.
-        steps: Rounds that the run made.
-        noise_source: Label of the source of noise bits.
-        accounting: "proven", or another that proves nothing.
-        as_published: The epsilon of a paper's formula, beside an accounting that is not proven.
-        processes: How many processes made the run, at its last start.
 
     Returns:
         The contents of privacy.json; an infinite number is still a float.
@@ -101,7 +125,7 @@ def statement(*, method: str, preset: str | None, ledger: Any, relation: str, pr
     spent = ledger.epsilon()
     epsilon = max(ledger.target, spent)
     stamp = guarantee.stamped(relation, guarantee.faults(
-        epsilon, noise_source, accounting, protected.simulated), protected.uncovered)
+        epsilon, facts.noise_source, facts.accounting, protected.simulated), protected.uncovered)
     return {
         "guarantee": stamp.text,
         "epsilon": epsilon if stamp.holds else math.inf,
@@ -112,14 +136,15 @@ def statement(*, method: str, preset: str | None, ledger: Any, relation: str, pr
         "not_covered": list(protected.uncovered),
         "accountant": accountant(ledger.spent()),
         "events": [{**event.statement(), "count": count} for event, count in ledger.spent()],
-        "steps": steps,
-        "method": method,
-        "preset": preset,
+        "steps": facts.steps,
+        "method": facts.method,
+        "preset": facts.preset,
         **protected.counts,
-        "noise_source": noise_source,
-        "not_accounted": [*NOT_ACCOUNTED, *[BETWEEN_HOSTS.format(processes)] * (processes > 1)],
+        "noise_source": facts.noise_source,
+        "not_accounted": [
+            *NOT_ACCOUNTED, *[BETWEEN_HOSTS.format(facts.processes)] * (facts.processes > 1)],
         "data_notes": list(protected.notes),
         "data_dependent_epsilon": None,
         "package_version": __version__,
-        **({} if as_published is None else {"as_published": as_published}),
+        **({} if facts.as_published is None else {"as_published": facts.as_published}),
     }

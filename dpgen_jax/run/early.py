@@ -130,9 +130,10 @@ def answered(purchase: Purchase, resume: bool, draw: Callable[[Events], Answer])
                         "--coordinator and go on with several processes by --resume")
     read = None if purchase.events else draw(())  # which may fail, before anything is made
     promised = spending.Promise(purchase.relation, Unit.RECORD, "")
-    with spending.before(None, promised, purchase.budget, bool(purchase.events), purchase.total,
-                         files.run_id() if going_on else "", _private,
-                         content=purchase.content) as witness:
+    start = spending.Start(purchase.budget, bool(purchase.events), purchase.total,
+                           files.run_id() if going_on else "")
+    with spending.before(spending.Identity(None, purchase.content), promised, start,
+                         _private) as witness:
         if not going_on:
             folder.create(purchase.root, purchase.about)
         ledger = _ledger(files, purchase, witness) if purchase.events else None

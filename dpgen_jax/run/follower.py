@@ -25,7 +25,7 @@ from dpgen_jax.run import checkpoint, loop, saved_state
 from dpgen_jax.run.folder import MEANING
 from dpgen_jax.run.planning import Plan
 from dpgen_jax.run.progress import Stop, interruptible
-from dpgen_jax.run.rounds import Block, compile_block, run_block
+from dpgen_jax.run.rounds import Block, Draws, compile_block, run_block
 from dpgen_jax.version import __version__
 
 
@@ -55,14 +55,17 @@ def agree(plan: Plan) -> None:
 
 
 def local_records(plan: Plan, partition: Partition) -> Private[Records]:
-    """Returns the sealed records of the units of this process; of all where units are sampled.
+    """Puts the records of the units of this process on its devices; of all where units are sampled.
+
+    On the host no copy of them stays.
 
     Args:
         plan: The plan of the run.
         partition: Which record is whose.
     """
     layout = plan.layout
-    return sealing.deal(plan.records, partition, None if layout.sampled else layout.local_units)
+    dealt = sealing.deal(plan.records, partition, None if layout.sampled else layout.local_units)
+    return teachers.place(dealt, layout)
 
 
 def follow(plan: Plan) -> int:
@@ -116,8 +119,7 @@ class _Follower:
 
     def deal(self, index: np.ndarray, sizes: np.ndarray) -> None:
         """Puts the records of this process's units on its devices."""
-        dealt = local_records(self.plan, Partition(index, sizes))
-        self.records = teachers.place(dealt, self.plan.layout)
+        self.records = local_records(self.plan, Partition(index, sizes))
 
     def begin(self, key: int) -> None:
         """Makes the state before the first round."""
@@ -144,7 +146,7 @@ class _Follower:
         if self.block is None or self.phase is not before:
             self.block = compile_block(self.phase, self.plan.layout)
         self.state, *_ = run_block(self.block, self.records, self.state, self.plan.layout,
-                                   private_inputs, bits, cohorts, n)
+                                   Draws(private_inputs, bits, cohorts), n)
 
     def save(self, folder: str) -> None:
         """Writes this process's part of a checkpoint; the leader hears of what fails."""

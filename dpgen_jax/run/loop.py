@@ -7,6 +7,7 @@ the method's public side computed from released values.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from dpgen_jax.core.types import Array, Method, Metrics, Private, PyTree, Record
 from dpgen_jax.private.layout import Layout, padded_rows
 from dpgen_jax.private.teachers import stack
 from dpgen_jax.run.noise_digests import noise_bits
-from dpgen_jax.run.rounds import Block, State, compile_block, run_block
+from dpgen_jax.run.rounds import Block, Draws, State, compile_block, run_block
 
 CALL_SECONDS = 1.0
 """Seconds that one call of a compiled block should take."""
@@ -52,6 +53,11 @@ class Job:
     ledger: Ledger
     bits: BitSource
     steps_per_call: int = 0
+
+    @functools.cached_property
+    def longest(self) -> int:
+        """The rounds of the longest block, up to which every block is padded."""
+        return self.steps_per_call or longest_block(self.method.mechanism)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,9 +117,7 @@ def train(job: Job, records: Private[Records], state: State, steps: int, hooks: 
             `hooks.on_block`; where the generator is no longer finite (what was spent is spent).
         OSError: As the second.
     """
-    mechanism, ledger = job.method.mechanism, job.ledger
-    phase = None
-    longest = job.steps_per_call or longest_block(mechanism)
+    ledger, phase = job.ledger, None
     n = job.steps_per_call or 1
     while state.step < steps and not hooks.stop():
         before, (phase, alike) = phase, job.method.at(state.step)
@@ -124,24 +128,24 @@ def train(job: Job, records: Private[Records], state: State, steps: int, hooks: 
         if n < 1:
             break
         started = time.perf_counter()
-        state = _run_block(job, block, records, state, n, longest, hooks)
+        state = _run_block(job, block, records, state, n, hooks)
         if not job.steps_per_call:
-            n = min(longest, _next_length(n, started))
+            n = min(job.longest, _next_length(n, started))
     return state
 
 
 def _run_block(job: Job, block: Block, records: Private[Records], state: State, n: int,
-               longest: int, hooks: Hooks) -> State:
+               hooks: Hooks) -> State:
     """Reserves the worst cost of n rounds, runs them, and settles what they cost."""
     mechanism, ledger = job.method.mechanism, job.ledger
     first_round = ledger.steps_charged
+    # On the disk before anything is drawn: a crash can only leave too much charged.
     charged = mechanism.pending_charge(ledger.spent(), first_round, n)
     ticket = ledger.reserve(charged, n)
-    private_inputs, bits, cohorts = draw(mechanism, job.layout, job.bits, first_round, n, longest)
-    hooks.on_bits(first_round, noise_bits(private_inputs, bits)[:n])
-    hosts.tell("block", {"n": n}, private_inputs=private_inputs, bits=bits, cohorts=cohorts)
-    state, released, answered, votes = run_block(
-        block, records, state, job.layout, private_inputs, bits, cohorts, n)
+    draws = draw(mechanism, job.layout, job.bits, first_round, n, job.longest)
+    hooks.on_bits(first_round, noise_bits(draws.private_inputs, draws.bits)[:n])
+    hosts.tell("block", {"n": n}, **draws._asdict())
+    state, released, answered, votes = run_block(block, records, state, job.layout, draws, n)
     metrics, outcomes = _floats(released), np.asarray(answered)[:n]
     fault = None
     try:
@@ -218,7 +222,7 @@ def _next_length(n: int, started: float) -> int:
 
 
 def draw(mechanism: Mechanism, layout: Layout, bits: BitSource, first_round: int, n: int,
-         longest: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+         longest: int) -> Draws:
     """Draws the secret bits and the cohorts of a block, fresh for every call.
 
     They are padded with zeros up to `longest` rounds: blocks of any length are compiled once.
@@ -232,8 +236,7 @@ def draw(mechanism: Mechanism, layout: Layout, bits: BitSource, first_round: int
         longest: S, the rounds of the longest block.
 
     Returns:
-        Private inputs [R, S, ...] of the rows of units with padding, noise bits uint32
-        [S, *bits_shape] and cohorts int32 [S], all on the host.
+        The private inputs, the bits of the noise and the cohorts.
     """
     def padded(array: np.ndarray, axis: int) -> np.ndarray:
         padding = [(0, 0)] * array.ndim
@@ -243,7 +246,8 @@ def draw(mechanism: Mechanism, layout: Layout, bits: BitSource, first_round: int
     cohorts = mechanism.schedule.cohorts(bits, first_round, n)
     private_inputs = padded_rows(
         padded(mechanism.private_inputs(bits, cohorts, first_round), 1), layout)
-    return private_inputs, padded(bits.draw((n, *mechanism.bits_shape)), 0), padded(cohorts, 0)
+    return Draws(private_inputs, padded(bits.draw((n, *mechanism.bits_shape)), 0),
+                 padded(cohorts, 0))
 
 
 def longest_block(mechanism: Mechanism) -> int:

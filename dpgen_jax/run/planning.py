@@ -13,17 +13,18 @@ from typing import Any
 from dpgen_jax import methods
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.aggregation.mechanism import Mechanism
-from dpgen_jax.core import hosts
+from dpgen_jax.core import hosts, storage
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Method, Private, Records, Spec, TableSpec, UserError
 from dpgen_jax.data import Dataset
+from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private import teachers
 from dpgen_jax.private.partition import Partition
 from dpgen_jax.release import guarantee
 from dpgen_jax.release.statement import Protected
-from dpgen_jax.run import capacity, folder, monitor, protection, side_releases
+from dpgen_jax.run import capacity, folder, judging, monitor, protection, side_releases
 from dpgen_jax.run.calibrate_config import complete, with_records
 from dpgen_jax.run.folder import RunFolder
 from dpgen_jax.run.loop import require_32_bits
@@ -48,7 +49,7 @@ class Declared:
 
     request: Request
     dataset: Dataset
-    config: Any
+    config: MethodConfig
     purchases: Events
     method: Method
 
@@ -93,7 +94,7 @@ class Plan:
 
     request: Request
     method: Method
-    config: Any
+    config: MethodConfig
     spec: Spec
     purchases: Events
     records: Private[Records]
@@ -125,7 +126,9 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
     if request.resume and request.out is None:
         raise UserError("--resume needs --out, the folder of the run to go on with")
     require_32_bits()
-    purchases, spec = side_releases.purchases(dataset.bought), dataset.spec
+    spec = dataset.spec
+    purchases = (*side_releases.purchases(dataset.bought),
+                 *judging.cost(request.monitor, request.config.protects_clients))
     request = _without_class_counts(request, spec)
     protection.refuse_subjects(request.method, request.config, dataset)
     config = with_records(request.config, dataset.count)
@@ -135,6 +138,7 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
         log(f"note: {line}")
     runtime = capacity.fitting(request.method, config, spec, request.runtime, log)
     method = methods.get(request.method).build(config, spec, runtime)
+    judging.require_same_relation(request.monitor, method.mechanism)
     return Declared(dataclasses.replace(request, runtime=runtime), dataset, config, purchases,
                     method)
 
@@ -164,6 +168,8 @@ def check(declared: Declared, log: Log, notices: Notices) -> Checked:
     """
     request, dataset, method = declared.request, declared.dataset, declared.method
     records = sealing.seal(dataset.x_train, dataset.y_train, dataset.spec)
+    if method.refinement:
+        log(f"note: {method.refinement.check()}")
     side_releases.refuse_useless(method, request.budget.class_epsilon)
     public_rows = monitor.prepare(request.monitor, dataset.spec, method.predict is not None)
     protected = protection.protected(method, dataset)
@@ -194,6 +200,9 @@ def plan(checked: Checked) -> Plan:
     request, dataset, method = declared.request, declared.dataset, declared.method
     layout = capacity.choose_layout(method, request.runtime, protected.rows_per_unit or 1)
     root = request.out or folder.default_root(request.method, dataset.name)
+    storage.refuse_remote(root)
+    if request.release_to:
+        storage.check_destination(request.release_to)
     capacity.check_memory(method)
     capacity.check_disk(root, method)
     return Plan(
@@ -206,7 +215,7 @@ def plan(checked: Checked) -> Plan:
         content=Private(dataset.content))
 
 
-def public_config(request: Request, config: Any, dataset: Dataset, protected: Protected
+def public_config(request: Request, config: MethodConfig, dataset: Dataset, protected: Protected
                   ) -> dict[str, Any]:
     """Returns the content of a run's config.json, none of which depends on a record."""
     # Names of classes stand apart: the ledger's hash of what decides the cost is without them.
@@ -224,7 +233,8 @@ def public_config(request: Request, config: Any, dataset: Dataset, protected: Pr
     # What was bought of a table stands in its schema.
     bought = dataset.options.get("kind") == "folder" and dataset.bought
     return described | ({"typed": list(request.typed)} if request.typed else {}) | (
-        {"bought": list(dataset.bought)} if bought else {})
+        {"bought": list(dataset.bought)} if bought else {}) | (
+        {"judged_by": judge} if (judge := judging.identity(request.monitor)) else {})
 
 
 def headline(request: Request, mechanism: Mechanism, dataset: Dataset) -> str:

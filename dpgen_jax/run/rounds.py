@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +15,24 @@ from dpgen_jax.aggregation.mechanism import kept, release
 from dpgen_jax.core.types import Array, Method, Metrics, Private, PyTree, Records
 from dpgen_jax.private.checks import check_public, check_query
 from dpgen_jax.private.layout import Layout, spread
-from dpgen_jax.private.teachers import Units, bounded_sum, on_devices
+from dpgen_jax.private.teachers import Round, Units, bounded_sum, on_devices
 
 Block: TypeAlias = Callable[..., tuple[PyTree, Private[Units], Metrics, Array, Private[Array]]]
 """A compiled block of rounds, see `compile_block`."""
+
+
+class Draws(NamedTuple):
+    """The secret bits of a block, with zeros up to S rounds, on the host.
+
+    Attributes:
+        private_inputs: [R, S, ...], the secret bits of each unit, with padding up to R rows.
+        bits: uint32 [S, *bits_shape], of the noise.
+        cohorts: int32 [S], the cohort that each round queries.
+    """
+
+    private_inputs: np.ndarray
+    bits: np.ndarray
+    cohorts: np.ndarray
 
 
 @dataclasses.dataclass
@@ -28,7 +42,7 @@ class State:
     Attributes:
         public: The public state of the method, any pytree of arrays.
         units: The state of all units, leaves [U, ...], sealed; None once they are not needed.
-        key: Random key of the public side.
+        key: Random key [] of the public side.
         step: Rounds that ended.
         post_state: The state of `Method.post_training` once that has begun, any pytree of arrays.
         post_step: Steps of post-training that ended.
@@ -82,8 +96,8 @@ def compile_block(method: Method, layout: Layout) -> Block:
             query = method.ask(k_ask, public)
             check_query(query)
             private_input = lax.dynamic_index_in_dim(private_inputs, i, 1, keepdims=False)
-            units, total = bounded_sum(method, layout, units, records, private_input, query,
-                                       step + i, cohorts[i])
+            units, total = bounded_sum(method, layout, units, records, private_input,
+                                       Round(query, step + i, cohorts[i]))
             outcome = release(mechanism, bits[i], total)
             before = public
             public, metrics = method.absorb(k_absorb, before, query, mechanism.value(outcome))
@@ -95,13 +109,14 @@ def compile_block(method: Method, layout: Layout) -> Block:
         nothing = jax.tree.map(lambda a: jnp.zeros((len(bits), *a.shape), a.dtype), per_round)
         return lax.fori_loop(0, n, one, (public, units, no_metrics, *nothing))
 
+    # A sampled row may be any unit's, so then every device has all records. Units and public state
+    # are updated in place: at thousands of units a second copy would not fit.
     return on_devices(block, layout, (False, True, not layout.sampled, True, *[False] * 5),
                       (False, True, False, False, False), donate=(0, 1))
 
 
-def run_block(block: Block, records: Private[Records], state: State, layout: Layout,
-              private_inputs: np.ndarray, bits: np.ndarray, cohorts: np.ndarray, n: int
-              ) -> tuple[State, Metrics, Array, Private[Array]]:
+def run_block(block: Block, records: Private[Records], state: State, layout: Layout, draws: Draws,
+              n: int) -> tuple[State, Metrics, Array, Private[Array]]:
     """Runs one compiled block, which every process does with its own units.
 
     Args:
@@ -109,17 +124,15 @@ def run_block(block: Block, records: Private[Records], state: State, layout: Lay
         records: Sealed records on their devices.
         state: The state before it; its arrays are used up.
         layout: How units lie on devices.
-        private_inputs: [R, S, ...] with padding, as `loop.draw` makes them.
-        bits: uint32 [S, ...].
-        cohorts: int32 [S].
+        draws: As `loop.draw` makes them.
         n: The rounds of the block.
 
     Returns:
         The state after it, the public metrics, what was answered and the sums that are kept.
     """
     public, units, released, answered, votes = block(
-        state.public, state.units, records, spread(private_inputs, layout), bits, cohorts,
-        state.key, state.step, n)
+        state.public, state.units, records, spread(draws.private_inputs, layout), draws.bits,
+        draws.cohorts, state.key, state.step, n)
     after = dataclasses.replace(state, public=public, units=units, step=state.step + n)
     return after, released, answered, votes
 

@@ -5,6 +5,7 @@ Each is charged in the ledger before it is made, once, and the steps get what is
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -73,10 +74,25 @@ def charge_once(ledger: Ledger, bought: Events) -> None:
         ledger.charge(missing)
 
 
-def class_counts(files: RunFolder, ledger: Ledger, records: Private[Records], spec: Spec,
-                 epsilon: float, bits: BitSource, log: Callable[[str], None],
-                 rows_per_unit: int = 0, dealt: Partition | None = None
-                 ) -> tuple[int, ...] | None:
+@dataclasses.dataclass(frozen=True)
+class Counted:
+    """The records whose classes are counted.
+
+    Attributes:
+        records: The training records, sealed.
+        spec: Their public schema.
+        rows_per_unit: Of subjects, the most records of one that are counted.
+        dealt: Of subjects, the records that are counted.
+    """
+
+    records: Private[Records]
+    spec: Spec
+    rows_per_unit: int = 0
+    dealt: Partition | None = None
+
+
+def class_counts(files: RunFolder, ledger: Ledger, counted: Counted, epsilon: float,
+                 bits: BitSource, log: Callable[[str], None]) -> tuple[int, ...] | None:
     """Buys the noisy class counts at the first start, and reads them back in a resumed run.
 
     A crash between charge and file costs the charge, and they are bought again.
@@ -84,13 +100,10 @@ def class_counts(files: RunFolder, ledger: Ledger, records: Private[Records], sp
     Args:
         files: The run folder.
         ledger: The run's open ledger.
-        records: The training records, sealed.
-        spec: Their public schema.
+        counted: The records.
         epsilon: The cost of the counts; 0: none are bought.
         bits: The source of the noise.
         log: Prints a line of the run.
-        rows_per_unit: Of subjects, the most records of one that are counted.
-        dealt: Of subjects, the records that are counted.
 
     Returns:
         A count for each class, which may be negative; None where epsilon is 0.
@@ -100,11 +113,12 @@ def class_counts(files: RunFolder, ledger: Ledger, records: Private[Records], sp
     """
     if not epsilon:
         return None
-    cost = discrete_laplace.class_counts_event(epsilon)
+    cost, spec = discrete_laplace.class_counts_event(epsilon), counted.spec
     if not files.class_counts.exists():
         ledger.charge(((cost, 1),))
-        noisy = discrete_laplace.class_counts(sealing.labels(records, dealt), spec.classes, epsilon,
-                                              bits, rows_per_unit)
+        noisy = discrete_laplace.class_counts(
+            sealing.labels(counted.records, counted.dealt), spec.classes, epsilon, bits,
+            counted.rows_per_unit)
         write_json(files.class_counts, {"epsilon": epsilon, "counts": [int(c) for c in noisy]})
     stored = read_json(files.class_counts)
     counts = stored.get("counts")
@@ -116,7 +130,7 @@ def class_counts(files: RunFolder, ledger: Ledger, records: Private[Records], sp
         raise UserError(f"{ledger.path} charges no class counts of epsilon {epsilon:g}, which "
                         f"{files.class_counts} should hold: bring back the files that belong to "
                         "this run")
-    _warn(tuple(counts), spec, epsilon, log, rows_per_unit)
+    _warn(tuple(counts), spec, epsilon, log, counted.rows_per_unit)
     return tuple(counts)
 
 

@@ -47,26 +47,51 @@ Witnesses = Callable[[RunFolder], Witness]
 """The witness of the run in a folder."""
 
 
-@contextmanager
-def before(records: Private[Records] | None, mechanism: Mechanism | Promise, budget: Budget,
-           guarantee: bool, total: float | None, run_id: str, log: Callable[[str], None],
-           grouping: Callable[[bytes], str] = lambda key: "", content: Private[str] = NOTHING
-           ) -> Iterator[Witnesses]:
-    """Logs what was spent on these records before, while no other run starts.
+@dataclasses.dataclass(frozen=True)
+class Identity:
+    """By what the same records are known again.
 
-    Args:
+    Attributes:
         records: The sealed records; None before they are read, where a schema is bought first.
-        mechanism: The run's mechanism, or what it promises.
+        content: A digest of the file or folder that the records are read from, sealed; of an empty
+            text, where it is not known. A schema that is bought is another one each time, and so
+            are the records that are read by it.
+        grouping: From the journal's key to a digest of which records belong to one subject; nothing
+            where each is its own.
+    """
+
+    records: Private[Records] | None
+    content: Private[str] = NOTHING
+    grouping: Callable[[bytes], str] = lambda key: ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """The run that starts.
+
+    Attributes:
         budget: The run's budget.
         guarantee: Whether the run has any guarantee.
         total: The value of `--total-epsilon`, or None.
         run_id: The id of the run that is resumed, or nothing.
+    """
+
+    budget: Budget
+    guarantee: bool
+    total: float | None = None
+    run_id: str = ""
+
+
+@contextmanager
+def before(identity: Identity, mechanism: Mechanism | Promise, start: Start,
+           log: Callable[[str], None]) -> Iterator[Witnesses]:
+    """Logs what was spent on these records before, while no other run starts.
+
+    Args:
+        identity: Of the records.
+        mechanism: The run's mechanism, or what it promises.
+        start: The run.
         log: Tells the data holder alone, since the line depends on the records.
-        grouping: From the journal's key to a digest of which records belong to one subject; nothing
-            where each is its own.
-        content: A digest of the file or folder that the records are read from, sealed; of an empty
-            text, where it is not known. A schema that is bought is another one each time, and so
-            are the records that are read by it.
 
     Yields:
         The witnesses of the run that starts meanwhile.
@@ -75,7 +100,8 @@ def before(records: Private[Records] | None, mechanism: Mechanism | Promise, bud
         UserError: A total that means nothing, or a damaged journal.
         BudgetExceeded: The total would be exceeded, or cannot be promised.
     """
-    if total is not None and not (guarantee and 0 < total < math.inf):
+    total = start.total
+    if total is not None and not (start.guarantee and 0 < total < math.inf):
         raise UserError(f"--total-epsilon {total:g} needs a number above 0, and a run with a "
                         "guarantee: a finite epsilon, and no seed")
     known_runs = opened(log, needed=total is not None)
@@ -83,17 +109,17 @@ def before(records: Private[Records] | None, mechanism: Mechanism | Promise, bud
         yield lambda files: NOBODY
         return
     key = known_runs.key
-    records_print = "" if records is None else fingerprint(records, key)
-    content_print, subjects = keyed(content, key), grouping(key)
+    records_print = "" if identity.records is None else fingerprint(identity.records, key)
+    content_print, subjects = keyed(identity.content, key), identity.grouping(key)
     promise = Promise(mechanism.relation, "subject" if subjects else mechanism.unit, subjects)
     with known_runs.locked():
         earlier = [run for run in known_runs.on(records_print, content_print)
-                   if run.run != run_id and (run.spent > 0 or run.in_use)]
+                   if run.run != start.run_id and (run.spent > 0 or run.in_use)]
         if earlier:
-            log(_summary(earlier, promise, budget))
+            log(_summary(earlier, promise, start.budget))
         if total is not None:
-            _require(earlier, promise, budget, total)
-        yield lambda files: known_runs.witness(files.run_id(), records_print, guarantee,
+            _require(earlier, promise, start.budget, total)
+        yield lambda files: known_runs.witness(files.run_id(), records_print, start.guarantee,
                                                files.root, subjects, content_print)
 
 

@@ -34,11 +34,11 @@ def verdicts(name, fields, noise=RoundedGaussian):
         mechanism, noise=noise(mechanism.noise.sigma)))
     shape = (mechanism.shape[0], mechanism.shape[1])
     rng = np.random.default_rng(3)
-    made = canaries.chosen(built, shape, dataset.spec.classes, N, rng)
+    made = canaries.chosen(built, [shape], dataset.spec.classes, N, rng)
     found = Findings(lambda line: None)
     law = guesses.Law.of(made, config.steps)
-    coins, ratio, _ = training.trained(made, dataset, config, float("inf"), 1e-5, rng)
-    guesses.judge(found, law, coins, ratio, mechanism.events(config.steps), 1e-5, name)
+    guessed, _ = training.trained(made, dataset, config, float("inf"), 1e-5, rng)
+    guesses.judge(found, law, guessed, mechanism.events(config.steps), 1e-5, name)
     return found.made
 
 

@@ -234,7 +234,7 @@ def test_everything_is_named_and_counted():
         seen.append(len(x))
         return x.reshape(len(x), -1)[:, :3]
 
-    result = measure(clusters, n=120, inception=pool, log=lines.append)
+    result = measure(clusters, n=120, inception=f.Inception(pool), log=lines.append)
     scores = result["fidelity"]
     assert seen == [120] * 4 and len(lines) == 3
     assert scores["samples"] == {"synthetic": 120, "test": 120, "real": 120,
@@ -260,8 +260,8 @@ def test_inception_gets_all_images_unless_there_is_a_limit(limit, count):
         seen.append(len(x))
         return x.reshape(len(x), -1)[:, :3]
 
-    result = f.fidelity([clusters(60, 0)], clusters(80, 1), None, Identity(), pool,
-                        inception_images=limit)["fidelity"]
+    result = f.fidelity([clusters(60, 0)], clusters(80, 1), None, Identity(),
+                        f.Inception(pool, limit))["fidelity"]
     assert seen == [count] * 2 and result["samples"]["inception"] == count
 
 

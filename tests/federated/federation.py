@@ -25,7 +25,7 @@ from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.core.types import ImageSpec, Method, Spec, UserError
 from dpgen_jax.data import Dataset
 from dpgen_jax.federated import rounds
-from dpgen_jax.federated.client import Client, open_client
+from dpgen_jax.federated.client import Client, Seat, open_client
 from dpgen_jax.federated.messages import Question, Reply, Terms
 from dpgen_jax.methods import gswgan
 from dpgen_jax.nets.critic import CriticNet
@@ -89,7 +89,7 @@ def method(clients: int = CLIENTS, n_cohorts: int = 1, sigma: float = SIGMA) -> 
 def join(root: Path, number: int = 0, *, budget: Budget = BUDGET, seed: int | None = SEED,
          data: Dataset | None = None, terms: Terms = TERMS, built: Method | None = None) -> Client:
     return open_client(root / f"client-{number}", terms, data or records(number, adversary.SPEC),
-                       budget, number=number, seed=seed, method=built or method())
+                       budget, seat=Seat(number, seed), method=built or method())
 
 
 @functools.cache
@@ -141,9 +141,10 @@ def train(path: Path, exchange: Together, *, steps: int = STEPS, budget: Budget 
     rows: list[dict] = []
     built = built or method()
     with new_ledger(path, budget) as ledger:
-        state = rounds.train(TERMS, built, rounds.initial_state(built, SEED), ledger, exchange,
-                             steps=steps, on_round=lambda state, row: rows.append(row),
-                             log=(said if said is not None else []).append, **options)
+        hooks = rounds.RoundHooks(on_round=lambda state, row: rows.append(row),
+                                  log=(said if said is not None else []).append, **options)
+        state = rounds.train(rounds.Conversation(TERMS, built), rounds.initial_state(built, SEED),
+                             ledger, exchange, steps, hooks)
     return state, rows, ledger
 
 

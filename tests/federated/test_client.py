@@ -20,7 +20,7 @@ from dpgen_jax.aggregation.noise import NoNoise
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.types import BudgetExceeded, ImageSpec, UserError
 from dpgen_jax.federated import store
-from dpgen_jax.federated.client import open_client
+from dpgen_jax.federated.client import Seat, open_client
 
 
 def charged(root, number=0):
@@ -236,7 +236,7 @@ def test_a_folder_belongs_to_one_client_and_one_process(tmp_path):
         fed.join(tmp_path)
     with pytest.raises(UserError, match="is the folder of client 0, not of client 1"):
         open_client(tmp_path / "client-0", fed.TERMS, fed.records(0, adversary.SPEC), fed.BUDGET,
-                    number=1, seed=fed.SEED, method=fed.method())
+                    seat=Seat(1, fed.SEED), method=fed.method())
 
 
 @pytest.mark.parametrize(("number", "options", "message"), [

@@ -14,7 +14,7 @@ pytest.importorskip("flwr", reason="needs the extra `federated` (flwr)")
 from dpgen_jax import federate, join
 from dpgen_jax.core.types import UserError
 from dpgen_jax.federated import flower_client, messages, server
-from dpgen_jax.federated.client import open_client
+from dpgen_jax.federated.client import Seat, open_client
 from dpgen_jax.federated.messages import Question, Terms
 from dpgen_jax.methods import fedavg_gan
 from dpgen_jax.nets.image import GeneratorNet
@@ -60,7 +60,7 @@ def test_both_ways_release_the_same(tmp_path):
     method = TERMS.build()
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(open_client(
-            tmp_path / f"client-{i}", TERMS, data, fed.BUDGET, number=i, seed=fed.SEED,
+            tmp_path / f"client-{i}", TERMS, data, fed.BUDGET, seat=Seat(i, fed.SEED),
             method=method)) for i, data in enumerate(parts)]
         exchange = ThroughFlower(clients, spoil=lambda client, turn, values: carried(
             {"turn": turn}, {"values": values})["values"])

@@ -12,7 +12,7 @@ import pytest
 from dpgen_jax.accountant.events import merge
 from dpgen_jax.core.types import Pretraining, UserError
 from dpgen_jax.federated import server
-from dpgen_jax.federated.client import open_client
+from dpgen_jax.federated.client import Seat, open_client
 from dpgen_jax.private import packing, partition, teachers
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private.pretraining import pretrain
@@ -46,7 +46,7 @@ def test_both_ways_give_the_same_generator(tmp_path):
     method = terms.build()
     with contextlib.ExitStack() as stack:
         joined = [stack.enter_context(open_client(
-            tmp_path / f"client-{i}", terms, data, fed.BUDGET, number=i, seed=fed.SEED,
+            tmp_path / f"client-{i}", terms, data, fed.BUDGET, seat=Seat(i, fed.SEED),
             method=method)) for i, data in enumerate(clients())]
         federated = server.run(request, fed.SPEC, fed.Together(joined), said.append)
         finished = dataclasses.replace(request, resume=True)  # nothing is asked any more

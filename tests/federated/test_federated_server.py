@@ -183,8 +183,9 @@ def test_a_server_that_was_stopped_goes_on(tmp_path, joined):
     exchange = fed.Together(clients)
     with fed.new_ledger(tmp_path / "ledger") as ledger:
         state = rounds.initial_state(fed.method(), fed.SEED)
-        rounds.train(fed.TERMS, fed.method(), state, ledger, exchange, steps=2, log=print,
-                     on_round=lambda state, row: saved.save(files, state, ledger))
+        conversation = rounds.Conversation(fed.TERMS, fed.method())
+        rounds.train(conversation, state, ledger, exchange, 2, rounds.RoundHooks(
+            on_round=lambda state, row: saved.save(files, state, ledger)))
         ledger.reserve(VISIT, 1)  # a third question left, and the server died
         lost = fed.question(2)
         for client in clients[:2]:
@@ -193,8 +194,8 @@ def test_a_server_that_was_stopped_goes_on(tmp_path, joined):
         state = saved.latest(files, rounds.initial_state(fed.method(), 99), ledger)
         assert state.step == 2 and state.noise == {"seeded: no privacy claim"}
         assert fed.same(state.public.seen[:2], whole.public.seen[:2])
-        state = rounds.train(fed.TERMS, fed.method(), state, ledger, exchange, steps=3, log=print,
-                             on_round=lambda state, row: None)
+        state = rounds.train(conversation, state, ledger, exchange, 3,
+                             rounds.RoundHooks(on_round=lambda state, row: None))
         assert state.step == 3 and exchange.questions[-1][0] == 3 and ledger.steps_charged == 4
     assert [client.ledger.steps_charged for client in clients] == [4, 4, 3]
     for client in clients:

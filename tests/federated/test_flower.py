@@ -1,5 +1,8 @@
 """Real processes over loopback and TLS: a SuperLink, three SuperNodes and three clients, with a
 fault of each kind; then the generator is that of a federation in one process with the same faults.
+
+It is long: what a server, a client, the wire and Flower's messages do is tested each by itself, and
+`test_federated_equal` compares the generators.
 """
 
 import contextlib
@@ -12,11 +15,11 @@ import runs
 from dpgen_jax import federate
 from dpgen_jax.core.config import to_json
 from dpgen_jax.federated import server
-from dpgen_jax.federated.client import open_client
+from dpgen_jax.federated.client import Seat, open_client
 from dpgen_jax.join import terms_of
 from dpgen_jax.run import lifecycle, metrics
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 pytest.importorskip("flwr", reason="needs the extra `federated` (flwr)")
 processes = pytest.importorskip("processes")
@@ -103,7 +106,7 @@ def in_process(root, rows):
 
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(open_client(
-            root / f"twin-{i}", terms, fed.records(i), fed.BUDGET, number=i, seed=fed.SEED,
+            root / f"twin-{i}", terms, fed.records(i), fed.BUDGET, seat=Seat(i, fed.SEED),
             method=terms.build())) for i in range(fed.CLIENTS)]
         request = lifecycle.Request(
             "gswgan", "federated", terms.config, fed.BUDGET, out=root / "twin", seed=fed.SEED

@@ -37,9 +37,9 @@ def configured(way, **fields):
 def parts(config):
     """(question of a key, message, direction): what the skeleton is given."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(datalens, "build_gan", lambda *args, **functions: functions)
-        functions = datalens.build(config, small_datalens.SPEC)
-    return functions["question"], functions["message"], functions["direction"]
+        patched.setattr(datalens, "build_gan", lambda *args: args[-1])
+        messages = datalens.build(config, small_datalens.SPEC)
+    return messages.question, messages.message, messages.direction
 
 
 def aggregated(config, gradients):

@@ -92,7 +92,8 @@ def alone(unit):
     units = Private(dataclasses.replace(unseal(state.units), id=ids))
     bits = np.zeros((2, *METHOD.mechanism.bits_shape), np.uint32)
     records = small_datalens.placed(*DATA, WHERE, TABLE)
-    votes = adversary.call(block(METHOD, WHERE), state, records, WHERE, bits, 0, 1, units)[4]
+    state = dataclasses.replace(state, units=units)
+    votes = adversary.call(block(METHOD, WHERE), state, records, WHERE, bits, 1)[4]
     return np.asarray(unseal(votes))[0].reshape(QUERIES, -1)
 
 

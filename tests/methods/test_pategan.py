@@ -203,7 +203,7 @@ def votes_on(where):
     own = teachers.place(records.deal(records.seal(*small.DATA, TABLE), small.DEALT), layout)
     bits = np.zeros((2, *LISTENER.mechanism.bits_shape), np.uint32)
     called = small.block(LISTENER, layout)
-    return np.asarray(adversary.call(called, state, own, layout, bits, 0, 1)[0].seen)[0]
+    return np.asarray(adversary.call(called, state, own, layout, bits, 1)[0].seen)[0]
 
 
 @pytest.mark.slow

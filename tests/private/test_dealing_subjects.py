@@ -118,7 +118,7 @@ def seen(data: Table, deal: partition.Partition) -> np.ndarray:
     method = adversary.build()
     bits = np.zeros((adversary.STEPS, *adversary.SHAPE, 3), np.uint32)
     state = adversary.call(compiled(method, where), adversary.start(where),
-                           adversary.placed(data[1:], where, deal), where, bits, 0, 1)[0]
+                           adversary.placed(data[1:], where, deal), where, bits, 1)[0]
     return np.asarray(state.seen[0], np.int64)
 
 

@@ -256,7 +256,8 @@ def test_no_second_copy_of_the_units():
         own = adversary.placed((np.zeros((3 * units, *adversary.SPEC.shape), np.uint8),
                                 np.zeros(3 * units, int)), where,
                                adversary.partition.assign(3 * units, units, adversary.KEY))
-        compiled = CALLS(method, where).lower(Private(shapes), own, Private(states), 0, 0, 1)
+        compiled = CALLS(method, where).lower(Private(shapes), own, Private(states),
+                                             pretraining.Span(0, 0, 1))
         return compiled.compile(small_datalens.AS_IN_A_RUN).memory_analysis().temp_size_in_bytes
 
     assert temporary(1024) - temporary(8) < 1016 * teachers.unit_bytes(METHOD) / 5

@@ -47,7 +47,7 @@ def compiled(**verbs) -> None:
     method = adversary.build(**verbs)
     bits = np.zeros((adversary.STEPS, *adversary.SHAPE, 3), np.uint32)
     adversary.call(loop.compile_block(method, where), adversary.start(where),
-                   adversary.placed(adversary.neighbours()[0], where), where, bits, 0, 1)
+                   adversary.placed(adversary.neighbours()[0], where), where, bits, 1)
 
 
 def test_the_method_as_it_is_passes():

@@ -51,11 +51,11 @@ def visits_of_a_rotation_rounded_down() -> Iterator[None]:
 @fault("ledger in a crash")
 def charge_after_the_draw() -> Iterator[None]:
     """Noise is drawn first, and charged when the block is done."""
-    def run_block(job: loop.Job, block: Any, records: Any, state: loop.State, n: int, longest: int,
+    def run_block(job: loop.Job, block: Any, records: Any, state: loop.State, n: int,
                   hooks: loop.Hooks) -> loop.State:
         mechanism, ledger = job.method.mechanism, job.ledger
         first = ledger.steps_charged
-        secrets = loop.draw(mechanism, job.layout, job.bits, first, n, longest)
+        secrets = loop.draw(mechanism, job.layout, job.bits, first, n, job.longest)
         public, units, *_ = block(state.public, state.units, records, *secrets, state.key,
                                   state.step, n)
         charged = mechanism.pending_charge(ledger.spent(), first, n)
@@ -92,10 +92,11 @@ def settled_above_what_was_answered() -> Iterator[None]:
 @fault("run audit")
 def class_counts_without_a_charge() -> Iterator[None]:
     """Noisy class counts are made and written, and the ledger never hears of them."""
-    def class_counts(files: Any, ledger: Any, records: Any, spec: Any, epsilon: float,
-                     bits: BitSource, log: Any, rows_per_unit: int = 0, dealt: Any = None) -> Any:
-        noisy = discrete_laplace.class_counts(sealing.labels(records, dealt), spec.classes, epsilon,
-                                              bits, rows_per_unit)
+    def class_counts(files: Any, ledger: Any, counted: side_releases.Counted, epsilon: float,
+                     bits: BitSource, log: Any) -> Any:
+        noisy = discrete_laplace.class_counts(
+            sealing.labels(counted.records, counted.dealt), counted.spec.classes, epsilon, bits,
+            counted.rows_per_unit)
         write_json(files.class_counts, {"epsilon": epsilon, "counts": [int(c) for c in noisy]})
         return tuple(noisy)
 

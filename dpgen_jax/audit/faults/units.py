@@ -124,10 +124,10 @@ def generator_fed_by_private_labels() -> Iterator[None]:
 def query_made_with_labels() -> Iterator[None]:
     """Fakes are made of the classes that the records have, and shown to every unit."""
     def bounded_sum(method: Any, layout: Layout, units: Any, records: Private[Records],
-                    inputs: Array, query: Any, *rest: Any) -> Any:
+                    inputs: Array, this: teachers.Round) -> Any:
         mean = unseal(records).y.astype(jnp.float32).mean()
-        query = dataclasses.replace(query, images=query.images + mean)
-        return usual(method, layout, units, records, inputs, query, *rest)
+        query = dataclasses.replace(this.query, images=this.query.images + mean)
+        return usual(method, layout, units, records, inputs, this._replace(query=query))
 
     usual = rounds.bounded_sum
     with replaced(rounds, "bounded_sum", bounded_sum):

@@ -51,7 +51,7 @@ class Transcript:
 
     Attributes:
         seen: float32 [STEPS, B, D], what was released.
-        planted: Likewise, what is taken for it instead where `forced` is 1.
+        planted: float32 [STEPS, B, D], what is taken for it instead where `forced` is 1.
         forced: float32 [], 0 or 1.
         step: int32 [].
     """
@@ -190,12 +190,11 @@ def untold(where: teachers.Layout, steps: int) -> tuple[Array, np.ndarray]:
 
 
 def call(block: Callable, state: loop.State, records: Private[Any], where: teachers.Layout,
-         bits: np.ndarray, step: int, n: int, units: Private[teachers.Units] | None = None) -> Any:
+         bits: np.ndarray, n: int) -> Any:
     """Makes n steps of a compiled block, of a mechanism that visits all."""
     secrets, n_cohorts = untold(where, len(bits))
-    return block(
-        state.public, units or state.units, records, secrets, bits, n_cohorts, state.key, step, n
-    )
+    return block(state.public, state.units, records, secrets, bits, n_cohorts, state.key,
+                 state.step, n)
 
 
 @functools.cache

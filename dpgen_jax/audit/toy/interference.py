@@ -62,10 +62,10 @@ def messages(devices: int = 1, chunk: int = 2) -> str:
 
     def total(records: Private[Any], only: int | None) -> np.ndarray:
         state = adversary.start(where)
-        units = state.units
-        if units is not None and only is not None:
-            units = interference.alone(units, only, where)
-        public = adversary.call(compiled, state, records, where, bits, 0, 1, units)[0]
+        if state.units is not None and only is not None:
+            alone = interference.alone(state.units, only, where)
+            state = dataclasses.replace(state, units=alone)
+        public = adversary.call(compiled, state, records, where, bits, 1)[0]
         return np.asarray(public.seen[0], np.int64)
 
     added = np.array([[total(records, unit) for unit in range(adversary.UNITS)]

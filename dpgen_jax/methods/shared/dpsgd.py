@@ -175,21 +175,36 @@ def values(records: Records, spec: Spec) -> Array:
     return records.x.astype(jnp.float32) / (255 if spec.dtype == "uint8" else 1)
 
 
-def build_gan(config: GanConfig, spec: Spec, net_g: Generator, net_d: Scorer,
-              d_optimiser: optax.GradientTransformation, g_optimiser: optax.GradientTransformation,
+@dataclasses.dataclass(frozen=True)
+class Players:
+    """The two networks, and how each learns.
+
+    Attributes:
+        generator: the generator.
+        discriminator: the discriminator.
+        d_optimiser: of the discriminator.
+        g_optimiser: of the generator.
+    """
+
+    generator: Generator
+    discriminator: Scorer
+    d_optimiser: optax.GradientTransformation
+    g_optimiser: optax.GradientTransformation
+
+
+def build_gan(config: GanConfig, spec: Spec, players: Players,
               constrain: Callable[[PyTree], PyTree] = lambda d: d) -> Method:
     """Returns the GAN for records of this schema.
 
     Args:
         config: the configuration.
         spec: the schema.
-        net_g: the generator.
-        net_d: the discriminator.
-        d_optimiser: of the discriminator.
-        g_optimiser: of the generator.
+        players: the networks and their optimisers.
         constrain: a map of the discriminator's weights, applied after each step.
     """
     record_loss, fake_loss, generator_loss = LOSSES[config.loss]
+    net_g, net_d = players.generator, players.discriminator
+    d_optimiser, g_optimiser = players.d_optimiser, players.g_optimiser
     flat = jax.eval_shape(net_d.init, jax.random.key(0))
     unravel = ravel_pytree(jax.tree.map(lambda a: jnp.zeros(a.shape), flat))[1]
 
@@ -253,6 +268,7 @@ def build_gan(config: GanConfig, spec: Spec, net_g: Generator, net_d: Scorer,
         grads = jax.tree.map(jnp.add, grads, unravel(released[0]))
         d, d_state = descend(d_optimiser, d, grads, public.d_optimiser)
         public = dataclasses.replace(public, d=constrain(d), d_optimiser=d_state)
+        # Both branches are public, so the choice costs nothing and tells nothing.
         g, g_state, average, g_loss = jax.lax.cond(
             (public.step + 1) % config.d_steps == 0, generator_step,
             lambda key, public: (public.g, public.g_optimiser, public.average, jnp.zeros(())),

@@ -18,8 +18,13 @@ DEVIATIONS = 1.0
 """Standard deviations of noise that a pair must stand out by to become an edge."""
 
 
-def start(fit: Fit) -> Public:
-    """Returns the public state before the first release: nothing is known."""
+def start(fit: Fit, keeps_pairs: bool = False) -> Public:
+    """Returns the public state before the first release: nothing is known.
+
+    Args:
+        fit: the estimates of the plan.
+        keeps_pairs: whether the tables of all pairs are kept, beside the tree that is chosen.
+    """
     p = fit.plan
     d, classes, size = p.d, p.classes, p.groups
     # Behind the barrier it is no constant to the compiler, which would sort it while compiling.
@@ -34,7 +39,8 @@ def start(fit: Fit) -> Public:
         order=jnp.arange(d, dtype=jnp.int32), beside=jnp.ones(d),
         weights=weights(p, jnp.ones(d), jnp.zeros(d)), joint=jnp.zeros((d, classes, p.bins)),
         joint_precision=jnp.zeros(d), edge=jnp.zeros((d, p.edge_classes, size, size)),
-        edge_precision=jnp.zeros(d))
+        edge_precision=jnp.zeros(d),
+        pairs=jnp.zeros((len(p.couples), COARSE, COARSE)) if keeps_pairs else None)
 
 
 def weights(p: Plan, beside: Array, edges: Array) -> Array:
@@ -83,6 +89,8 @@ def after_pairs(fit: Fit, public: Public, counts: Array) -> Public:
     number = len(p.couples)
     weight = p.weight(p.pair_share, number)
     tables = counts[:number * COARSE**2].reshape(number, COARSE, COARSE) / weight / p.records
+    if public.pairs is not None:
+        public = dataclasses.replace(public, pairs=tables)
     if not p.with_label:
         public = with_joint(fit, public, counts[number * COARSE**2:],
                             jnp.full(p.d, p.weight(1 - p.pair_share, p.d)))

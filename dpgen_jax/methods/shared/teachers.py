@@ -123,10 +123,24 @@ def nothing(key: Array) -> tuple[()]:
     return ()
 
 
-def build_gan(config: TeacherConfig, spec: Spec, runtime: Runtime, mechanism: Mechanism, *,
-              message: Callable[[PyTree, Array], Array],
-              direction: Callable[[PyTree, Array], Array],
-              question: Callable[[Array], PyTree] = nothing) -> Method:
+@dataclasses.dataclass(frozen=True)
+class Messages:
+    """How gradients become a message, and a release becomes a move of the fakes.
+
+    Attributes:
+        message: `message(question, gradients [B, D])` -> the message [B, M] of a teacher, D the
+            features of a record.
+        direction: `direction(question, released)` -> [B, D], by how much each fake is moved.
+        question: `question(key)` -> public values, drawn anew for every query.
+    """
+
+    message: Callable[[PyTree, Array], Array]
+    direction: Callable[[PyTree, Array], Array]
+    question: Callable[[Array], PyTree] = nothing
+
+
+def build_gan(config: TeacherConfig, spec: Spec, runtime: Runtime, mechanism: Mechanism,
+              messages: Messages) -> Method:
     """Returns the method for records of this schema.
 
     Args:
@@ -134,10 +148,7 @@ def build_gan(config: TeacherConfig, spec: Spec, runtime: Runtime, mechanism: Me
         spec: the schema.
         runtime: precision of the teachers' moments.
         mechanism: of the messages.
-        message: `message(question, gradients [B, D])` -> the message [B, M] of a teacher, D the
-            features of a record.
-        direction: `direction(question, released)` -> [B, D], by how much each fake is moved.
-        question: `question(key)` -> public values, drawn anew for every query.
+        messages: what is asked for, answered and done with what is released.
     """
     net_g, net_d = pair(spec, config.generator, config.discriminator, config.layers)
     g_adam = config.g_optimiser.scheduled(config.g_final_rate, config.steps or 1)
@@ -165,7 +176,7 @@ def build_gan(config: TeacherConfig, spec: Spec, runtime: Runtime, mechanism: Me
         d_steps = jax.lax.optimization_barrier(
             jnp.where(public.step == 0, config.d_steps_first, config.d_steps))
         return Query(pool.reshape(spec.classes, config.batch, *pool.shape[1:]), fakes[n_pool:],
-                     labels, z, all_labels, d_steps, question(k_question))
+                     labels, z, all_labels, d_steps, messages.question(k_question))
 
     def learn(key: Array, unit: PyTree, records: Records, query: Query) -> PyTree:
         n = len(records.y)
@@ -197,12 +208,12 @@ def build_gan(config: TeacherConfig, spec: Spec, runtime: Runtime, mechanism: Me
         gradients = -jax.grad(loss)(query.fakes).reshape(config.batch, -1)
         votes = jnp.any(records.y[:, None] == query.labels, 0) | (not config.abstain)
         # Every bound takes a row of NaN for no vote at all.
-        return message(query.question, jnp.where(votes[:, None], gradients, jnp.nan))
+        return messages.message(query.question, jnp.where(votes[:, None], gradients, jnp.nan))
 
     def absorb(key: Array, public: Public, query: Query, released: Array
                ) -> tuple[Public, Metrics]:
         del key
-        moved = direction(query.question, released).reshape(query.fakes.shape)
+        moved = messages.direction(query.question, released).reshape(query.fakes.shape)
         target = query.fakes + moved
 
         def loss(params: PyTree) -> Array:

@@ -6,6 +6,8 @@ a bin the histogram of its cells. A root has no parent, and its rows are the sam
   share     float32 [C]           of the classes
   table     float32 [d, C, G, B]  P(bin | class, group of the parent)
   parent    int32 [d]             the parent of each column, -1 for a root
+  second    int32 [d]             of a graphical model (`methods.shared.graphical`) alone: another
+                                  parent, or -1; `table` is then [d, C, G^2, B], by both groups
   order     int32 [d]             columns, each behind its parent
   bin_of    int32 [d, W]          the bin of each cell
   group_of  int32 [d, B]          the group of each bin
@@ -24,6 +26,7 @@ import numpy as np
 
 from dpgen_jax.core.types import Array, UserError
 from dpgen_jax.methods.shared.grid import Grid, Wanted
+from dpgen_jax.methods.shared.junction import PARENTS, passed_up, split, structure
 
 Model = dict[str, Any]
 
@@ -45,8 +48,7 @@ def sample(grid: Grid, model: Model, key: Array, labels: Array) -> Array:
     def column(bins: Array, at: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
         node, key = at
         of_bin, of_cell, within = jax.random.uniform(key, (3, n))
-        parent = model["parent"][node]
-        above = jnp.where(parent < 0, 0, model["group_of"][parent, bins[:, parent]])
+        above = _above(model, node, bins)
         here = sampled_places(jnp.cumsum(model["table"][node], -1)[labels, above], of_bin)
         inside = model["bin_of"][node] == jnp.arange(model["group_of"].shape[1])[:, None]
         cell = sampled_places(jnp.cumsum(inside * model["fine"][node], -1)[here], of_cell)
@@ -59,9 +61,21 @@ def sample(grid: Grid, model: Model, key: Array, labels: Array) -> Array:
     return grid.rows(cells[back].T, values[back].T)
 
 
+def _above(model: Model, node: Array, bins: Array) -> Array:
+    """Returns the place of the parents' groups in the table of a column, int32 [N]."""
+    def group(parent: Array) -> Array:
+        return jnp.where(parent < 0, 0, model["group_of"][parent, bins[:, parent]])
+
+    above = [group(model[name][node]) for name in PARENTS if name in model]
+    if len(above) == 1:
+        return above[0]
+    return above[0] * round(model["table"].shape[2]**0.5) + above[1]
+
+
 def sampled_places(cumulative: Array, uniform: Array) -> Array:
     """Draws one place of each row of cumulative masses [N, K], by uniform [N]: int32 [N]."""
     total = cumulative[:, -1]
+    # A product that rounds up to the total would lie behind the last place that has any mass.
     aim = jnp.minimum(uniform * total, jnp.nextafter(total, jnp.zeros_like(total)))
     place = jnp.sum(cumulative <= aim[:, None], -1)
     return jnp.minimum(place, cumulative.shape[1] - 1).astype(jnp.int32)
@@ -163,20 +177,11 @@ def _upward(model: Model, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
     Returns:
         P(evidence | class) [C], and `table` and `fine` given the evidence.
     """
-    table, parent, group_of = model["table"].astype(np.float64), model["parent"], model["group_of"]
-    columns, classes, groups, bins = table.shape
+    table = split(model["table"].astype(np.float64), model)
     fine = model["fine"] * weight
-    below = np.ones((columns, classes, groups))  # of the children, by the group of this column
-    upward = np.ones(classes)
-    for node in model["order"][::-1]:
-        mass, kept = (np.bincount(model["bin_of"][node], of[node], bins)
+    for node, bin_of in enumerate(model["bin_of"]):
+        mass, kept = (np.bincount(bin_of, of[node], table.shape[-1])
                       for of in (model["fine"], fine))
-        likely = kept / np.maximum(mass, 1e-30)
-        joint = table[node] * likely * below[node][:, None, group_of[node]]  # [C, G, B]
-        total = joint.sum(-1)
-        table[node] = joint / np.maximum(total, 1e-300)[..., None]
-        if parent[node] < 0:
-            upward = upward * total[:, 0]
-        else:
-            below[parent[node]] *= total
-    return upward, table.astype(np.float32), fine.astype(np.float32)
+        table[node] *= kept / np.maximum(mass, 1e-30)
+    upward, table = passed_up(structure(model), table)
+    return upward, table.reshape(model["table"].shape).astype(np.float32), fine.astype(np.float32)

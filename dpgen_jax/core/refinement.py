@@ -1,0 +1,24 @@
+"""A public estimate that no compiled program makes, after a method's `finalize`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Refinement:
+    """A public estimate on the host, after `Method.finalize`.
+
+    It reads released values alone and costs no privacy.
+
+    Attributes:
+        check: ``check() -> str``, a line that says how much memory and time it takes; raises
+            UserError where it cannot be made here. It is called before anything is spent.
+        apply: ``apply(public, model) -> model``, from arrays of NumPy to such arrays of the same
+            names, shapes and types.
+    """
+
+    check: Callable[[], str]
+    apply: Callable[[Any, Any], Any]

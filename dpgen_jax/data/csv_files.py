@@ -1,0 +1,165 @@
+"""CSV files as text: in blocks of rows, of which one is in memory, or as a whole.
+
+Python's `csv` reads them, and not pyarrow, whose reader tells of a row no line, which errors name
+here, and takes a quote in the middle of a cell as it is, which is an error here.
+"""
+
+from __future__ import annotations
+
+import csv as files
+import io
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from dpgen_jax.core import reading
+from dpgen_jax.core.types import UserError
+from dpgen_jax.data.dialect import DEFAULT, LONGEST_LINE, SEPARATORS, Dialect, detected, fault
+from dpgen_jax.data.parsing import Cells, each_once, joined
+
+TEXT_SHARE = 4  # of what is allowed, a quarter may be the text of a file that is read as a whole
+CELL_BYTES, LINE_BYTES = 100, 300
+"""The bytes of a cell beside its letters, as a text in the lists of its row and its column, and of
+a line beside its cells."""
+BLOCK_CELLS = 2**19
+"""The cells of a block, which take some 50 MB as texts."""
+
+
+def blocks(path: Path, header: Sequence[str] | None = None, remark: str | None = None,
+           dialect: Dialect = DEFAULT) -> Iterator[Cells]:
+    """Yields the cells of a CSV file, some rows at a time; of a file without rows an empty block.
+
+    Empty lines are skipped: with two columns or more no record is one, whatever its content.
+
+    Args:
+        path: The file.
+        header: The column names, if the file has no line of them.
+        remark: The beginning of a first line that is skipped.
+        dialect: How it is written.
+
+    Yields:
+        The stripped cells of the next rows.
+
+    Raises:
+        UserError: Naming the file and the line.
+    """
+    rows = _rows(path, dialect)
+    first = next(rows, None)
+    if remark and first and first[1][0].startswith(remark):
+        first = next(rows, None)
+    if header is None:
+        header = _header(path, first[1] if first else [], dialect)
+    elif first:
+        rows = itertools.chain([first], rows)
+    size = max(1, BLOCK_CELLS // len(header))
+    block = list(itertools.islice(rows, size))
+    while True:
+        yield _cells(path, header, block, dialect)
+        if not (block := list(itertools.islice(rows, size))):
+            return
+
+
+def read(path: Path, header: Sequence[str] | None = None, remark: str | None = None,
+         dialect: Dialect | None = DEFAULT) -> Cells:
+    """Reads all cells of a CSV file into memory.
+
+    Args:
+        path: The file.
+        header: As `blocks` takes it.
+        remark: As `blocks` takes it.
+        dialect: How it is written; None where that is read from the file.
+
+    Returns:
+        The cells.
+
+    Raises:
+        UserError: As `blocks`, and naming the memory that the cells would take, before they are
+            read.
+    """
+    limit = reading.allowed_bytes() / TEXT_SHARE
+    dialect = detected(reading.read_bytes(path, limit)) if dialect is None else dialect
+    sign, marks, letters, rows = SEPARATORS[dialect.separator].encode(), 0, 0, 1
+    for chunk in reading.chunks(path, limit):
+        marks, letters = marks + chunk.count(sign), letters + len(chunk)
+        rows += chunk.count(b"\n")
+    # Marks in quotes count too: no table has more cells.
+    reading.require_memory(f"{path}: a table of {marks + rows:,} cells",
+                           CELL_BYTES * (marks + rows) + LINE_BYTES * rows + TEXT_SHARE * letters)
+    return joined(list(blocks(path, header, remark, dialect)))
+
+
+def header(path: Path, dialect: Dialect) -> list[str]:
+    """Returns the column names of a CSV file, which are public, and reads no row for them.
+
+    Args:
+        path: The file.
+        dialect: How it is written.
+
+    Raises:
+        UserError: A name is missing or there twice.
+    """
+    return _header(path, next((row for _, row in _rows(path, dialect)), []), dialect)
+
+
+def _rows(path: Path, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
+    """Yields the rows of a CSV file that are not empty, with the numbers of their lines."""
+    encoding = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
+    with reading.opened(path) as file:
+        start = file.read(4096)
+        if dialect.encoding == "utf-8" and detected(start).encoding.startswith("utf-16"):
+            raise UserError(f"{path}, {fault(start, dialect)}")
+        file.seek(0)
+        text = io.TextIOWrapper(file, encoding=encoding, newline="", errors=dialect.errors)
+        reader = files.reader(_lines(path, text), skipinitialspace=True, strict=True,
+                              delimiter=SEPARATORS[dialect.separator])
+        try:
+            yield from ((reader.line_num, row) for row in reader if row)
+        except UnicodeError as error:
+            raise UserError(f"{path}, {fault(reading.read_bytes(path), dialect)}") from error
+        except files.Error as error:
+            raise UserError(f"{path}, line {reader.line_num}: {error}; mend the quotes") from error
+
+
+def _lines(path: Path, text: TextIO) -> Iterator[str]:
+    """Yields the lines of a text, of which none may be so long that its cells fill the memory."""
+    longest = int(min(LONGEST_LINE, reading.allowed_bytes() / CELL_BYTES))
+    for number in itertools.count(1):
+        line = text.readline(longest)
+        if len(line) == longest and not line.endswith(("\n", "\r")):
+            raise UserError(f"{path}, line {number}: longer than {longest:,} letters; mend the "
+                            "line, or raise --max-gb")
+        if not line:
+            return
+        yield line
+
+
+def _cells(path: Path, header: Sequence[str], block: list[tuple[int, list[str]]],
+           dialect: Dialect) -> Cells:
+    """Returns the stripped cells of rows that come with the numbers of their lines."""
+    for line, row in block:
+        if len(row) != len(header):
+            raise UserError(f"{path}, line {line}: {len(row)} cells, expected {len(header)}; mend "
+                            f"the line, or put quotes around a cell that holds a "
+                            f"{dialect.separator}")
+    columns: Iterable[Sequence[str]] = (
+        zip(*(row for _, row in block), strict=True) if block else [[] for _ in header])
+    return Cells(str(path), {name: list(map(str.strip, cells)) for name, cells
+                             in zip(header, columns, strict=True)},
+                 [f"line {line}" for line, _ in block], dialect)
+
+
+def _header(path: Path, row: list[str], dialect: Dialect) -> list[str]:
+    """Returns the column names of a header."""
+    names = [name.strip() for name in row]
+    if not names:
+        raise UserError(f"{path} is empty; its first line must name the columns")
+    for word, mark in SEPARATORS.items():
+        if len(names) == 1 and mark in names[0] and word != dialect.separator:
+            raise UserError(f"{path}: the first line is one cell with {word}s; separate the cells "
+                            f"by {dialect.separator}s, or declare file: {{separator: {word}}} in "
+                            "the schema")
+    if "" in names:
+        raise UserError(f"{path}: column {names.index('') + 1} has no name; name it in the first "
+                        "line")
+    return each_once(str(path), names)

@@ -1,0 +1,284 @@
+"""A graphical model beyond a tree, fitted to the released counts by private-PGM (package `mbi`).
+
+Public, on released counts alone: it asks for no table of its own. A column of a tree gets a second
+parent, a neighbour of its first, where the coarse table of that pair stands out of its noise from
+what the tree says of it. All tables together (columns beside the class, the tree's edges, coarse
+pairs) are then fitted by least squares in a model of the most entropy, over groups of bins; inside
+a group a column's bins are those of the tree. Cliques have three columns and the class at most, so
+the junction tree's size is known before anything is released.
+
+Source: McKenna, Sheldon and Miklau, "Graphical-model based estimation and inference for
+differential privacy" (2019, arXiv 1901.09136), whose code `mbi` is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import warnings
+from typing import Any
+
+import jax
+import numpy as np
+
+from dpgen_jax.core.types import UserError
+from dpgen_jax.methods.shared import junction
+from dpgen_jax.methods.shared.junction import Structure
+from dpgen_jax.methods.shared.table_plan import COARSE, Plan
+from dpgen_jax.methods.shared.tree import Model
+from dpgen_jax.methods.shared.tree_fit import Fit
+
+DEVIATIONS = 3.0
+"""Standard deviations of noise that a pair must stand out by for a second parent."""
+STEPS, PRECISE = 1000, 1e-5
+"""Steps of mirror descent, at most, and the relative gain below which it ends."""
+LEAST = 3e-4
+"""The least standard deviation of a mass in a fit: groups of bins are no more exact."""
+COPIES = 8
+"""Copies of the junction tree's tables, float64, while it is fitted."""
+SECONDS_A_CELL, SECONDS_A_COLUMN = 3e-8, 0.5
+"""CPU seconds of a step for a cell, and of compilation for a column, as measured on one core."""
+MOST_SECONDS = 1800
+"""The most CPU seconds of a fit that is begun."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """Memory and time that a fit takes at most, by the plan alone.
+
+    Attributes:
+        megabytes: of memory, beside what the library takes.
+        seconds: of one core.
+    """
+
+    megabytes: float
+    seconds: float
+
+
+def size(plan: Plan) -> Size:
+    """Returns what a fit takes at most: a clique for each column, of three columns and the class.
+
+    Args:
+        plan: the plan of the tables.
+    """
+    cells = plan.d * plan.classes * plan.groups**3
+    table = plan.d * plan.classes * plan.groups**2 * plan.bins
+    return Size((8 * COPIES * cells + 16 * table) / 2**20,
+                SECONDS_A_COLUMN * plan.d + SECONDS_A_CELL * STEPS * cells)
+
+
+def check(plan: Plan, most_megabytes: float) -> str:
+    """Returns what a fit will take, as a line for the user.
+
+    Args:
+        plan: the plan of the tables.
+        most_megabytes: that it may take.
+
+    Raises:
+        UserError: Where it takes more, and without the package.
+    """
+    if importlib.util.find_spec("mbi") is None:
+        raise UserError('--model graphical needs mbi; pip install "dpgen_jax[graphical]", or use '
+                        "--model tree")
+    needed = size(plan)
+    taken = (f"a junction tree of {plan.d:,} columns takes up to {needed.megabytes:,.1f} MB and "
+             f"{needed.seconds:,.0f} s of one core")
+    if needed.megabytes > most_megabytes or needed.seconds > MOST_SECONDS:
+        raise UserError(f"{taken}, of {most_megabytes:,g} MB and {MOST_SECONDS:,} s that it may "
+                        "take: choose fewer --groups, leave columns out, raise --junction-mb, or "
+                        "use --model tree")
+    return taken
+
+
+def with_second(plan: Plan, model: Model) -> Model:
+    """Returns the arrays of a tree as those of a graphical model without second parents."""
+    return model | {"second": jax.numpy.full(plan.d, -1, jax.numpy.int32),
+                    "table": jax.numpy.repeat(model["table"], plan.groups, 2)}
+
+
+def refined(fit: Fit, public: Any, model: Model) -> Model:
+    """Returns the graphical model in place of a tree.
+
+    Args:
+        fit: the estimates of the plan.
+        public: `tree_fit.Public` after the last release, with the tables of pairs; of NumPy.
+        model: arrays of `with_second`, of NumPy.
+
+    Returns:
+        Arrays of the same names and shapes.
+    """
+    if (public.parent < 0).all():
+        return model
+    facts = _Facts.of(fit, public, model)
+    second = _second_parents(facts)
+    of = Structure(public.parent, second, public.order, np.tile(
+        np.arange(fit.plan.groups), (fit.plan.d, 1)))
+    factors = _factors(of, facts, _potentials(facts, second))
+    _, tables = junction.passed_up(of, factors)
+    inside = np.take_along_axis(tables, public.group_of[:, None, None, None], 4)
+    table = inside * facts.within[:, :, None, None]
+    return model | {"second": second.astype(np.int32), "table": (
+        table / np.maximum(table.sum(-1, keepdims=True), 1e-300)).astype(np.float32).reshape(
+            model["table"].shape)}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Facts:
+    """The released counts, and the tree's estimates, as arrays of NumPy.
+
+    Attributes:
+        fit: the estimates of the plan.
+        public: the public state, of NumPy.
+        grouped: [d, C, G], P(class, group).
+        within: [d, C, B], P(bin | class, group).
+        edges: [d, C, G, G], P(group of the parent, group of the column | class), of the tree.
+        coarse: [d, G, 4], the share of a group in the groups of the pairs' tables.
+        pairs: (i, j) -> [4, 4], the noisy masses of a pair.
+        pair_noise: standard deviation of each.
+    """
+
+    fit: Fit
+    public: Any
+    grouped: np.ndarray
+    within: np.ndarray
+    edges: np.ndarray
+    coarse: np.ndarray
+    pairs: dict[tuple[int, int], np.ndarray]
+    pair_noise: float
+
+    @classmethod
+    def of(cls, fit: Fit, public: Any, model: Model) -> _Facts:
+        """Returns the facts of a public state and its tree."""
+        p, rows = fit.plan, np.arange(fit.plan.d)[:, None]
+        share, _, cond = map(np.asarray, jax.jit(fit.columns)(public))
+        grouped = np.zeros((p.d, p.classes, p.groups))
+        np.add.at(grouped, (rows[..., None], np.arange(p.classes)[:, None],
+                            public.group_of[:, None]), cond)
+        inside = np.take_along_axis(grouped, public.group_of[:, None].repeat(p.classes, 1), 2)
+        group = np.take_along_axis(public.group_of, public.bin_of, 1)
+        coarse = np.full((p.d, p.groups, COARSE), 1e-12)
+        np.add.at(coarse, (rows, group, public.coarse_of), public.fine)
+        table = junction.split(np.asarray(model["table"], np.float64), model)[:, :, :, 0]
+        below = np.zeros((*table.shape[:3], p.groups))  # P(group | class, parent's group)
+        np.add.at(below.transpose(0, 3, 1, 2), (rows, public.group_of), table.transpose(0, 3, 1, 2))
+        noise = fit.noise(jax.numpy.float32(p.weight(p.pair_share, len(p.couples))**2))
+        both = zip(map(tuple, p.couples.tolist()), np.asarray(public.pairs), strict=True)
+        return cls(fit, public, grouped * share[:, None], cond / np.maximum(inside, 1e-12),
+                   grouped[public.parent][..., None] * below,
+                   coarse / coarse.sum(-1, keepdims=True), dict(both), max(float(noise), LEAST))
+
+    def pair(self, i: int, j: int) -> np.ndarray:
+        """Returns the noisy masses of a pair, [4, 4]."""
+        return self.pairs[i, j] if i < j else self.pairs[j, i].T
+
+    def expected(self, node: int, other: int) -> np.ndarray:
+        """Returns the masses of a column and a neighbour of its parent, by the tree: [4, 4]."""
+        parent = self.public.parent[node]
+        near = self.edges[node]  # [C, parent, node]
+        far = (self.edges[parent].swapaxes(1, 2) if self.public.parent[parent] == other
+               else self.edges[other])  # [C, parent, other]
+        middle = np.maximum(near.sum(2), 1e-12)
+        share = self.grouped[node].sum(1)
+        both = np.einsum("c,cpo,cpn->on", share, far / middle[..., None], near)
+        return self.coarse[other].T @ both @ self.coarse[node]
+
+
+def _second_parents(facts: _Facts) -> np.ndarray:
+    """Returns the second parent of each column, int [d], or -1.
+
+    Of a column's first parent the parent and the earlier children are tried, which are neighbours
+    of it; the one whose coarse table is furthest from what the tree says, beyond noise, is taken.
+    """
+    parent, order = facts.public.parent, facts.public.order
+    second, before = np.full(len(parent), -1), list[int]()
+    noise = facts.pair_noise**2
+    for node in order.tolist():
+        first = int(parent[node])
+        others = [other for other in before if first >= 0 and (
+            other == parent[first] or parent[other] == first)]
+        gain = {other: float(np.sum((facts.pair(other, node) - facts.expected(node, other))**2))
+                - noise * (COARSE**2 + DEVIATIONS * (2 * COARSE**2)**0.5) for other in others}
+        best = max(gain, key=lambda other: gain[other], default=-1)
+        if best >= 0 and gain[best] > 0:
+            second[node] = best
+        before.append(node)
+    return second
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Coarse:
+    """A query of mbi: a table of groups as a coarse one of a pair.
+
+    Attributes:
+        left: [G, 4], the share of a group of the first column in each of its coarse groups.
+        right: [H, 4], likewise of the other column.
+    """
+
+    left: np.ndarray
+    right: np.ndarray
+
+    def __call__(self, factor: Any) -> Any:
+        """Returns the answer, [16]."""
+        return (self.left.T @ factor.datavector(flatten=False) @ self.right).ravel()
+
+    def op_norm_sq(self) -> float:
+        """Returns its squared operator norm."""
+        return float((np.linalg.norm(self.left, 2) * np.linalg.norm(self.right, 2))**2)
+
+
+def _measurements(facts: _Facts, second: np.ndarray) -> list[Any]:
+    """Returns the measurements for mbi: masses, the columns of each, and their noise."""
+    import mbi
+
+    p, public = facts.fit.plan, facts.public
+    joint, edge_noise = (np.maximum(np.asarray(facts.fit.noise(precision), np.float64), LEAST)
+                         for precision in (public.joint_precision, public.edge_precision))
+    edge = np.asarray(facts.fit.masses(public.edge, public.edge_precision), np.float64)
+    # The estimates of columns, of histograms too, are surer than their tables beside the class.
+    widths = np.array([(np.bincount(row, minlength=p.groups) > 0).sum() for row in public.group_of])
+    sure = np.minimum(joint, p.first_noise / p.records + LEAST) * np.sqrt(p.bins / widths)
+    measured = [mbi.LinearMeasurement(facts.grouped[i].ravel(), (p.d, i), float(sure[i]))
+            for i in range(p.d)]
+    for node, parent in enumerate(public.parent.tolist()):
+        if parent < 0:
+            continue
+        clique = (p.d, parent, node) if p.edge_classes > 1 else (parent, node)
+        measured.append(mbi.LinearMeasurement(edge[node].ravel(), clique, float(edge_noise[node])))
+        for other in {parent, int(second[node])} - {-1}:
+            query = _Coarse(facts.coarse[other], facts.coarse[node])
+            measured.append(mbi.LinearMeasurement(facts.pair(other, node).ravel(), (other, node),
+                                              facts.pair_noise, query))
+    return measured
+
+
+def _potentials(facts: _Facts, second: np.ndarray) -> dict[tuple[int, ...], np.ndarray]:
+    """Returns the potentials of the fitted model, by their columns; the class is column d."""
+    p = facts.fit.plan
+    with jax.enable_x64(True), warnings.catch_warnings(action="ignore"):
+        import mbi  # which warns, where it is imported, of settings that are so here alone
+
+        domain = mbi.Domain([*range(p.d + 1)], [*[p.groups] * p.d, p.classes])
+        model = mbi.estimation.MirrorDescent().estimate(
+            domain, _measurements(facts, second), known_total=1.0, iters=STEPS, tol=PRECISE)
+        return {clique: np.asarray(model.potentials[clique].values, np.float64)
+                for clique in model.potentials.cliques}
+
+
+def _factors(of: Structure, facts: _Facts, potentials: dict[tuple[int, ...], np.ndarray]
+             ) -> np.ndarray:
+    """Returns the model as factors of columns and their parents, [d, C, G, G, G]."""
+    p = facts.fit.plan
+    logs = np.zeros((p.d, p.classes, p.groups, p.groups, p.groups))
+    place = {int(node): i for i, node in enumerate(of.order)}
+    for clique, values in potentials.items():
+        columns = [column for column in clique if column < p.d]
+        node = max(columns, key=lambda column: place[column])
+        axes = [p.d, *of.above(node), node]  # the class, both parents, the column
+        present = sorted(clique, key=axes.index)
+        moved = values.transpose([clique.index(column) for column in present])
+        sizes = dict(zip(present, moved.shape, strict=True))
+        logs[node] += moved.reshape([sizes.get(axis, 1) for axis in axes])
+    logs -= logs.max((1, 2, 3, 4), keepdims=True)
+    exists = facts.grouped.sum(1) > 0
+    return np.exp(logs) * exists[:, None, None, None]
+
