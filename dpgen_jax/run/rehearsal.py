@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import TableSpec
 from dpgen_jax.presets import results
-from dpgen_jax.run import capacity
+from dpgen_jax.run import needs
 from dpgen_jax.run.planning import Plan, summary
 
 SHOWN = 2
@@ -27,26 +24,8 @@ def lines(plan: Plan, entries: int) -> list[str]:
     bought = [f"class counts for epsilon {class_epsilon:g}"] * bool(class_epsilon)
     bought += [f"{entries} entries of the schema"] * bool(entries)
     return [summary(plan), f"bought beside the training: {' and '.join(bought) or 'nothing'}",
-            memory(plan), *like_data(plan),
+            needs.memory(plan), *like_data(plan),
             "nothing was written or spent; leave out --dry-run to train"]
-
-
-def memory(plan: Plan) -> str:
-    """Returns what lies in memory throughout a run; the work of a step comes on top.
-
-    Args:
-        plan: The plan of the run.
-    """
-    state, spec, count = capacity.state_bytes(plan.method), plan.spec, plan.protected.counts
-    parts = [f"{_size(state)} for the state of units"]
-    if plan.protected.unit == Unit.RECORD:  # of others the number of records is private
-        records = count["records"] * math.prod(spec.shape) * np.dtype(spec.dtype).itemsize
-        parts.append(f"{_size(records)} for records")
-    return f"memory: {' and '.join(parts)}, and the work of a step, of {_size(capacity.memory())}"
-
-
-def _size(count: float) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{max(count, 1) / 1e6:.1f} MB"
 
 
 def like_data(plan: Plan) -> list[str]:

@@ -29,6 +29,7 @@ from dpgen_jax.run.finish import finish
 from dpgen_jax.run.folder import RunFolder
 from dpgen_jax.run.loop import State
 from dpgen_jax.run.monitor import Monitor
+from dpgen_jax.run.needs import memory
 from dpgen_jax.run.planning import Log, Plan, summary
 from dpgen_jax.run.progress import OUT_OF_TIME, Notices, Stop, interruptible
 from dpgen_jax.run.training import Training
@@ -134,6 +135,7 @@ def deal(plan: Plan, begun: Begun, log: Log) -> Dealt:
         BudgetExceeded: From the ledger.
     """
     log(summary(plan))
+    log(memory(plan))
     seed, ledger = plan.request.seed, begun.ledger
     bits = OsBits() if seed is None else SeededBits(seed, ledger.incarnation)
     side_releases.charge_once(ledger, plan.purchases)
