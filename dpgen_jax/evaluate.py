@@ -130,7 +130,7 @@ def _named(name: str, source: str) -> str:
 
     kind, _, place = source.partition(":")
     folder = Path(place).resolve().parent.name
-    if kind in ("csv", "npz") and name.lower() in PARTS and folder:
+    if kind in ("csv", "npz", "parquet") and name.lower() in PARTS and folder:
         return safe_name(folder)
     return name
 

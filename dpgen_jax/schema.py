@@ -19,7 +19,7 @@ import tyro
 
 from dpgen_jax.core import cli, reading
 from dpgen_jax.core.errors import UserError
-from dpgen_jax.data import csv_files, schema, schema_draft, subjects, tfds
+from dpgen_jax.data import csv_files, parquet, schema, schema_draft, subjects, tfds
 from dpgen_jax.data.base import locate
 from dpgen_jax.data.dialect import Dialect, declared
 from dpgen_jax.data.parsing import Cells
@@ -110,7 +110,9 @@ def _cells(flags: Flags, columns: Iterable[str] = (), dialect: Dialect | None = 
         kind, _, name = flags.source.partition(":")
         if kind == "tfds" and name:
             return tfds.training_cells(name, columns)
-        return csv_files.read(locate(flags.source), dialect=dialect), {}
+        path = locate(flags.source)
+        return (parquet.read(path) if path.suffix == ".parquet"
+                else csv_files.read(path, dialect=dialect)), {}
 
 
 if __name__ == "__main__":

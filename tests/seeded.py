@@ -70,7 +70,7 @@ CASES = {
     "topagg_sgd table": Case("topagg_sgd", "table", {
         "batch": 6, "steps": 3, "hidden": (4,), "momentum": 0.5, "keep": "dimension"}),
 }
-# Every other method, on the kinds of records that it takes, and the paths with code of their own.
+# Every other method, each on one kind of records.
 SLOW = {
     "dpmerf images": Case("dpmerf", "images", MERF | {"windows": (0, 2)}),
     "mixture images": Case("mixture", "images", {
@@ -93,6 +93,9 @@ SLOW = {
     "dcgan table": Case("dcgan", "table", {"batch": 3, "steps": 2, **NETS}, NO_BOUND),
     "marginals table": Case("marginals", "table", MARGINALS, Budget(1000.0, 1e-3)),
     "projected_dpgan table": Case("projected_dpgan", "table", PROJECTED | {"ema": 0.5}),
+}
+# The other kind of records, and other settings: to compare before and after code is moved.
+LONG = {
     "datalens table": Case("datalens", "table", TEACHERS | {"top_k": 3, "decode": "mean"}),
     "pategan images": Case("pategan", "images", STUDENT | {
         "noise": "laplace", "decode": "majority", "vote": "real"}),
@@ -104,9 +107,6 @@ SLOW = {
     "datalens images d2p": Case("datalens", "images", TEACHERS | {"aggregate": "d2p"}),
     "datalens table fetchsgd": Case("datalens", "table", TEACHERS | {
         "aggregate": "fetchsgd", "top_k": 3, "sketch_columns": 16}),
-}
-# Other settings of these paths: to compare before and after a change that moves code.
-LONG = {
     "dpmerf_ae table": Case("dpmerf_ae", "table", CODES),
     "fedavg_gan images": Case("fedavg_gan", "clients", CLIENTS | {"clients_per_round": 2}, LOCAL),
     "dcgan images": Case("dcgan", "images", {"batch": 3, "steps": 2, **NETS}, NO_BOUND),

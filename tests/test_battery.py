@@ -33,12 +33,16 @@ SLOW = ("dpac", "gswgan", "pategan", "fedavg_gan", "dpmerf_ae", "projected_dpgan
 TABLES_ONLY = ("marginals",)
 
 
-def marked(names) -> list:
-    """Each name as a parameter, slow where its method is."""
-    return [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in names]
+def marked(names, mark=pytest.mark.slow) -> list:
+    """Each name as a parameter, with the mark where its method is slow."""
+    return [pytest.param(name, marks=mark) if name in SLOW else name for name in names]
 
 
-PRIVATE = marked(name for name in methods.NAMES if name != "dcgan")  # which promises nothing
+NAMES = [name for name in methods.NAMES if name != "dcgan"]  # which promises nothing
+PRIVATE = marked(NAMES)
+ALONE = marked(NAMES, pytest.mark.long)
+"""For tests of a unit outside of the loop: `test_battery_loop` has the slow methods in the loop's
+own block, and `test_empty_slots` the units without records."""
 SMALL = {  # whatever fields of these names a configuration has
     "teachers": 4,
     "critics": 4,
@@ -152,12 +156,12 @@ def check_neighbours(name, visit=None):
     return changed
 
 
-@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.parametrize("name", ALONE)
 def test_one_record_moves_one_unit_within_the_declared_bound(name):
     assert check_neighbours(name), "the record has no say at all: the test tests nothing"
 
 
-@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.parametrize("name", ALONE)
 def test_a_unit_that_sees_others_records_is_caught(name):
     """The planted fault: every unit learns and answers on unit 0's records as well."""
     visit = visitor(name)
@@ -170,7 +174,7 @@ def test_a_unit_that_sees_others_records_is_caught(name):
         check_neighbours(name, leaky)
 
 
-@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.parametrize("name", ALONE)
 def test_a_unit_that_has_nothing_but_empty_slots_adds_nothing(name):
     own, _ = dealt(name, *neighbours(name)[0])
     nobody = Records(own.x.at[1].set(0), own.y.at[1].set(EMPTY))

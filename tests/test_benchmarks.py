@@ -185,7 +185,7 @@ def test_a_share_is_of_the_step_on_the_line_through_two():
     assert found["ratio"] == {"chunk 1": 2.0, "chunk 16": 3.0}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_drawing_fakes_anew_takes_fewer_operations_where_few_critics_answer():
     """And more where many do, by as much as the record and the page say."""
     measured = fakes.measure(SimpleNamespace(answering=[1, 143]))

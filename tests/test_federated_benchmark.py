@@ -102,7 +102,7 @@ def test_a_public_classifier_empties_clients_and_needs_named_bounds(path, monkey
             part.dataset.notes[-1])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_cnn_is_trained_once(path, tmp_path, cnn):
     x = load(f"femnist:{path}", classes=36, image_size=8).x_test
     made = federations.trained_once(tmp_path / "out" / "cnn", lambda: cnn)

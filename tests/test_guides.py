@@ -19,7 +19,6 @@ NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 GUIDES = ("quickstart", "your_table", "your_images", "comparing", "federation", "privacy",
           "throughput")
 STORED = tuple(name for name in GUIDES if name != "privacy")
-LONG = tuple(name for name in GUIDES if name != "your_images")  # 5 to 20 s of CPU each
 
 
 def cells(name, kind="code"):
@@ -40,9 +39,8 @@ def execute(name):
     return values, names
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in GUIDES])
+@pytest.mark.long
+@pytest.mark.parametrize("name", GUIDES)
 def test_a_guide_runs_from_top_to_bottom(name, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FAST", "1")
     monkeypatch.chdir(tmp_path)

@@ -26,9 +26,8 @@ def test_training_and_evaluation_agree_on_a_share(tmp_path, capsys):
     data = ["--dataset", f"csv:{tmp_path / 'one.csv'}", "--schema", str(tmp_path / "one.yaml")]
     run, out = str(tmp_path / "run"), str(tmp_path / "new")
 
-    train.command(["gpate", *data, "--test-fraction=0.25", "--out", run, "--teachers=8",
-                   "--batch=4", "--steps=2", "--delta=1e-3", "--generator.latent=3",
-                   "--generator.hidden=8", "--discriminator.hidden=4"])
+    train.command(["dpmerf", *data, "--test-fraction=0.25", "--out", run, "--features=12",
+                   "--generator-steps=3", "--epsilon=2", "--delta=1e-3"])
     privacy = json.loads((tmp_path / "run/release/privacy.json").read_text())
     assert privacy["records"] == 60 and "a share of 0.25" in str(privacy["data_notes"])
 

@@ -7,6 +7,7 @@ import many_processes as processes
 import pytest
 import runs
 
+from dpgen_jax import train
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.hosts import Hosts
@@ -33,12 +34,19 @@ def model(folder):
 
 
 @pytest.mark.slow
-def test_two_processes_release_what_one_does(place):
-    for folder, count, devices in ((place / "one", 1, 2), (place / "two", 2, 1)):
-        folder.mkdir()
-        (folder / "noise.npz").symlink_to(place / "noise.npz")
-        codes, said = processes.train(words(devices, "--seed=3"), count, devices, folder)
-        assert codes == [0] * count, said
+def test_two_processes_release_what_one_does(place, call, monkeypatch, compiled_once):
+    """The one is that of the test."""
+    def one(folder, *arguments):
+        monkeypatch.chdir(folder)
+        code, _, errors = call(train, *arguments)
+        assert not code, errors
+
+    for name in ("one", "two"):
+        (place / name).mkdir()
+        (place / name / "noise.npz").symlink_to(place / "noise.npz")
+    one(place / "one", *words(2, "--seed=3"))
+    codes, said = processes.train(words(1, "--seed=3"), 2, 1, place / "two")
+    assert codes == [0, 0], said
     assert model(place / "one") == model(place / "two")
     # The second has nothing to say, and what was charged was charged once.
     lines = (place / "two/1.out").read_text().splitlines()
@@ -48,8 +56,7 @@ def test_two_processes_release_what_one_does(place):
     assert ledgers[0].spent() == ledgers[1].spent() and ledgers[1].steps == 4
     # What two wrote, one reads: it goes on from the last step, to the same end.
     release = model(place / "two")
-    codes, said = processes.train(["--resume=run"], 1, 2, place / "two")
-    assert codes == [0], said
+    one(place / "two", "--resume=run")
     assert model(place / "two") == release
 
 

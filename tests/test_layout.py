@@ -86,10 +86,11 @@ SMALL = adversary.build(answer=answer_of_integers)
 PLAIN = adversary.build()
 SMALL_LAYOUTS = [(1, 1, "shard_map"), (3, 1, "shard_map"), (4, 1, "shard_map"),
                  (1, 2, "shard_map"), (1, 8, "shard_map"), (1, 2, "pmap")]
+SOME_SLOW = [pytest.param(parts, marks=pytest.mark.slow) for parts in SMALL_LAYOUTS[4:]]
+OTHERS = [pytest.param(parts, marks=pytest.mark.long) for parts in SMALL_LAYOUTS[2:4]]
 
 
-@pytest.mark.parametrize("parts", [SMALL_LAYOUTS[1], *(
-    pytest.param(parts, marks=pytest.mark.slow) for parts in SMALL_LAYOUTS[2:])])
+@pytest.mark.parametrize("parts", [SMALL_LAYOUTS[1], *SOME_SLOW, *OTHERS])
 def test_the_same_messages_make_an_identical_transcript(tmp_path, parts):
     first, second = (
         adversary.train(tmp_path / name, SMALL, adversary.neighbours()[0], adversary.layout(*p))[
@@ -100,8 +101,7 @@ def test_the_same_messages_make_an_identical_transcript(tmp_path, parts):
     assert np.array_equal(first, second) and np.any(first)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("parts", SMALL_LAYOUTS)
+@pytest.mark.parametrize("parts", [*SOME_SLOW, *OTHERS])
 def test_units_are_initialised_and_restored_alike(parts):
     where = adversary.layout(*parts)
     units = loop.initial_state(SMALL, jax.random.key(0), where).units
@@ -149,8 +149,10 @@ def test_steps_in_one_call_do_not_matter(tmp_path, steps_per_call):
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("devices", "parallel"), [(1, "shard_map"), (2, "shard_map"), (2, "pmap")])
+@pytest.mark.parametrize(("devices", "parallel"), [
+    pytest.param(1, "shard_map", marks=pytest.mark.long),
+    pytest.param(2, "shard_map", marks=pytest.mark.slow),
+    pytest.param(2, "pmap", marks=pytest.mark.long)])
 def test_compiled_once_whatever_the_number_of_steps_and_after_a_resume(devices, parallel, caplog):
     method, where = adversary.build(), adversary.layout(1, devices, parallel)
     block = loop.compile_block(method, where)
@@ -249,8 +251,8 @@ def check_rotation(groups, chunk):
     assert many - few < (more - less) / 8, f"{few} bytes for 16 units, {many} for 512"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("groups", "chunk"), [(2, 1), (4, 2)])
+@pytest.mark.parametrize(("groups", "chunk"), [
+    pytest.param(2, 1, marks=pytest.mark.long), pytest.param(4, 2, marks=pytest.mark.slow)])
 def test_a_step_of_a_rotation_copies_nobody(groups, chunk):
     check_rotation(groups, chunk)
 

@@ -105,7 +105,8 @@ def test_a_mechanism_that_charges_too_little_is_caught(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", [
-    "noise-halved", "ties-vote-on-more-than-k", "no-bound-at-all", "record-in-two-units"])
+    "noise-halved", pytest.param("ties-vote-on-more-than-k", marks=pytest.mark.long),
+    pytest.param("no-bound-at-all", marks=pytest.mark.long), "record-in-two-units"])
 def test_a_mechanism_that_does_more_than_it_charges_is_caught(tmp_path, name):
     with FAULTS[name].plant(), pytest.raises(AssertionError, match="above"):
         method = adversary.build()

@@ -99,6 +99,7 @@ def restored(root, step, where=None):
     return (*small_datalens.opened(state, where), np.asarray(jax.random.key_data(state.key)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("runtime", [{"devices": 2, "chunk": 4, "parallel": "pmap"}], ids=str)
 def test_speed_may_change(broken, runtime):
     new = dataclasses.replace(runs.RUNTIME, **runtime)

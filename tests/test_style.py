@@ -90,3 +90,29 @@ def test_parameters_that_travel_together_are_one():
     assert sorted(names) == sorted(MANY)
     tree = ast.parse("def six(self, a, b, c, d, e, f): ...\ndef seven(a, b, c, d, e, *f, g): ...")
     assert of_many_parameters(tree) == ["seven"]
+
+
+def without_shape(tree: ast.AST) -> list[str]:
+    """Fields that are arrays, of which the docstring gives no shape in brackets."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            text = ast.get_docstring(node) or ""
+            for field in node.body:
+                if (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+                        and re.search(r"\b(Array|ndarray)\b", ast.unparse(field.annotation))
+                        and "Callable" not in ast.unparse(field.annotation)):
+                    name = field.target.id
+                    entry = re.search(rf"^ *{name}: (.*?)(?=^ *\w+: |\Z)", text, re.M | re.S)
+                    if "[" not in (entry[1] if entry else text.partition("Attributes:")[0]):
+                        found.append(f"{node.name}.{name}")
+    return found
+
+
+def test_the_shape_of_an_array_stands_beside_its_field():
+    missing = [name for path in sources("dpgen_jax")
+               for name in without_shape(ast.parse(path.read_text()))]
+    assert not missing
+    tree = ast.parse('class A:\n    """Two.\n\n    Attributes:\n        x: int32 [n].\n'
+                     '        y: float32.\n    """\n    x: Array\n    y: Array | None\n')
+    assert without_shape(tree) == ["A.y"]

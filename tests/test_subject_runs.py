@@ -14,6 +14,7 @@ from dpgen_jax.core.types import BudgetExceeded, UserError
 from dpgen_jax.release import guarantee
 from dpgen_jax.run import lifecycle
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
 SCHEMA = """\
 label: grade
 columns:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import runs
 
-from dpgen_jax import data, train
+from dpgen_jax import data, schema, train
 from dpgen_jax.core.types import UserError
 from dpgen_jax.run import lifecycle
 
@@ -152,9 +152,9 @@ def test_datalens_on_a_table_of_one_class_with_a_drafted_schema(place, capsys):
     """The draft owns up to what it read, and so does the statement. Fewer features than top_k all
     vote."""
     (place / "shop.csv").write_bytes(("\ufeff" + TEXT).replace("\n", "\r\n").encode())
-    done = runs.command("schema", "shop.csv", "--label", "kind", "--out",
-                        "draft.yaml", cwd=place)
-    assert (done.returncode, done.stderr) == (0, "")
+    schema.command(["shop.csv", "--label", "kind", "--out", "draft.yaml"])
+    said = capsys.readouterr()
+    assert said.err == ""
     (place / "shop.csv").write_text("\n".join([HEADER, *(r for r in ROWS if r[-1] == "a")]))
     jax.config.update("jax_disable_most_optimizations", True)
     try:
@@ -167,7 +167,7 @@ def test_datalens_on_a_table_of_one_class_with_a_drafted_schema(place, capsys):
     notes = [f"{entry} read from private data" for entry in (
         "kinds of n, x, size", "bounds of n, x", "nullability of n, x, size", "format of x",
         "categories of size, kind")]
-    assert all(f"note: not covered by epsilon: {note}" in done.stdout for note in notes)
+    assert all(f"note: not covered by epsilon: {note}" in said.out for note in notes)
     loaded = data.load("csv:shop.csv", schema="draft.yaml")
     assert [entry.what for entry in loaded.uncovered] == notes
     privacy = json.loads((place / "new/release/privacy.json").read_text())

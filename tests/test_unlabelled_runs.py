@@ -11,7 +11,7 @@ import runs
 from dpgen_jax import evaluate, train
 from dpgen_jax.run import lifecycle
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 
 SCHEMA = """\
 name: a town

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dpgen_jax.accountant.ledger import Ledger
 
 
 class Witness:
     """Knows nothing and refuses nothing; others override."""
 
-    def accept(self, ledger: Any) -> None:
+    def accept(self, ledger: Ledger) -> None:
         """Checks a ledger before a line is appended to it.
 
         Args:
-            ledger: A `Ledger`, locked and verified.
+            ledger: Locked and verified.
 
         Raises:
             UserError: The ledger's file lacks lines that the witness knows of.
         """
 
-    def record(self, ledger: Any) -> None:
+    def record(self, ledger: Ledger) -> None:
         """Takes note of the ledger's last line before anything is sampled on it.
 
         What is noted is on disk when this returns.
 
         Args:
-            ledger: The `Ledger`, whose last line allows a release.
+            ledger: Its last line allows a release.
 
         Raises:
             UserError: It cannot be noted; then nothing may be sampled.

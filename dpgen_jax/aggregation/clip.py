@@ -145,6 +145,7 @@ def _squares_within(entries: Array, limit: int) -> Array:
     """
     squares = (entries * entries).astype(jnp.uint32)
     low = jnp.sum(squares & 0xFFFF, -1, keepdims=True, dtype=jnp.uint32)
+    # The carry of the low halves belongs to the high ones; then both compare as one number.
     high = jnp.sum(squares >> 16, -1, keepdims=True, dtype=jnp.uint32) + (low >> 16)
     low = low & 0xFFFF
     return (high < limit >> 16) | ((high == limit >> 16) & (low <= limit & 0xFFFF))

@@ -52,6 +52,7 @@ def rotate(signs: Array, x: Array) -> Array:
     """
     chex.assert_rank(signs, 2)
     chex.assert_axis_dimension(signs, -1, width(x.shape[-1]))
+    # Zeros keep the length of a row, on which the clip and the sensitivity depend.
     padding = [(0, 0)] * (x.ndim - 1) + [(0, signs.shape[-1] - x.shape[-1])]
     return transform(signs * jnp.pad(x, padding))
 

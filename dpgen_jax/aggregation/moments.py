@@ -243,7 +243,7 @@ class Moments:
         v, shares = messages[:, 0, 2:2 + self.length], messages[:, 0, 2 + self.length:]
         counted = jnp.concatenate([self.count * there, self.first * v], 1)
         parts = [shares.sum(0), jax.ops.segment_sum(counted, block, self.blocks).reshape(-1)]
-        if self.square_blocks == 1:
+        if self.square_blocks == 1:  # one matrix product: the products [n, ...] are never made
             products = jnp.dot(v.T, v, preferred_element_type=jnp.int32)[self._triangle]
             parts.append(products * self._factors)
         elif self.square_blocks:

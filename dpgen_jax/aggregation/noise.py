@@ -112,6 +112,7 @@ class RoundedGaussian:
         chex.assert_type(bits, jnp.uint32)
         table = jnp.asarray(padded_table(self.sigma))
         columns = table[:, 0], table[:, 1], table[:, 2]
+        # One bit is the sign; the other 95 are the number that is compared with the thresholds.
         words = bits[..., 0] & 0x7FFFFFFF, bits[..., 1], bits[..., 2]
         passes = len(table).bit_length()
 
@@ -119,6 +120,7 @@ class RoundedGaussian:
         # compared as integers, in as many passes whatever was drawn.
         def descend(i: Array, below: Array) -> Array:
             candidate = below + (1 << (passes - 1 - i))
+            # In bounds: the table has 2^passes - 1 rows, and a candidate is below 2^passes.
             entry = (c.at[candidate - 1].get(mode="promise_in_bounds") for c in columns)
             return jnp.where(at_most(tuple(entry), words), candidate, below)
 

@@ -90,6 +90,7 @@ def _shrink(largest: Array) -> Array:
     Entries times this are exact, and their squares neither overflow nor vanish.
     """
     exponent = lax.bitcast_convert_type(largest, jnp.int32) & INFINITY
+    # The exponents of a power of two and of its inverse have a constant sum.
     return _float(LARGEST_EXPONENT + 0x00800000 - jnp.minimum(exponent, LARGEST_EXPONENT))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import Any
 
@@ -11,12 +12,14 @@ import numpy as np
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.aggregation.local import LocalMechanism
-from dpgen_jax.audit import lowered, pairs, releases, statistics
+from dpgen_jax.audit import lowered, pairs, places, releases, statistics
 from dpgen_jax.audit.findings import ALARM, Finding, Findings
 from dpgen_jax.core.types import Array
 
-MOST = 12_000
-"""releases of each sum, at most"""
+ENOUGH, MOST = 2**16, 2**20
+"""trials of each sum, at most: with noise that was lowered, and at a preset's own"""
+FEWEST = 16
+"""releases of each sum, at least, however many trials are in one"""
 SHOWN = 0.05
 """1 - confidence of the bounds that are shown; an alarm needs `ALARM`"""
 
@@ -51,7 +54,7 @@ class Scores:
                     (ones[:, None] <= tried).sum(0), len(ones), alpha).tolist()}
 
 
-def attacked(mechanism: Any, totals: np.ndarray, seconds: float, most: int = MOST) -> Scores:
+def attacked(mechanism: Any, totals: np.ndarray, seconds: float, most: int = ENOUGH) -> Scores:
     """Makes releases of two sums, and scores them."""
     return Scores(*releases.scores(*releases.draw(mechanism, totals, seconds, most)))
 
@@ -73,35 +76,66 @@ def sensitivity(mechanism: Any, pair: pairs.Pair, found: Findings, name: str) ->
         claimed=float(declared), certified=float(pair.squared), confidence=1.0)
 
 
+def tried(mechanism: Any, trials: places.Trials, seconds: float, most: int) -> Scores:
+    """Makes releases of sums with many trials, and scores each trial by the entries it moves."""
+    releases_of_each = max(FEWEST, most // trials.count)
+    return Scores(*(features.astype(float).ravel() for features in releases.draw(
+        mechanism, trials.totals, seconds, releases_of_each, trials.features())))
+
+
 def judge(found: Findings, check: str, events: Events, scores: Scores, detail: str) -> None:
     """Adds what scores certify of the claim of events: mu, and where they are not Gaussian epsilon.
 
     It fails where the claim is exceeded at a confidence of 1 - `ALARM`.
     """
-    mu, detail = lowered.mu_of(events), f"{detail}, {len(scores.zeros)} releases of each sum"
-    if mu is not None:
-        shown, alarm = (float(statistics.certified_mu(scores.zeros, scores.ones, alpha))
+    mu, n = lowered.mu_of(events), len(scores.zeros)
+
+    def add(measure: str, claimed: float, value: statistics.Value) -> None:
+        shown, alarm = (float(np.max(statistics.certified(scores.zeros, scores.ones, alpha, value)))
                         for alpha in (SHOWN, ALARM))
-        found.found(check, alarm <= mu, detail, measure="mu", claimed=mu, certified=shown,
-                    confidence=1 - SHOWN)
+        reach = statistics.in_reach(promised(events), n, SHOWN, value)
+        found.found(check, alarm <= claimed, f"{detail}, {n} trials of each sum, of which the best "
+                    f"test would certify {reach:.3g}", measure=measure, claimed=claimed,
+                    certified=shown, confidence=1 - SHOWN)
+
+    if mu is not None:
+        add("mu", mu, statistics.mu_of)
         return
     for delta in lowered.DELTAS:
-        claimed = gaussian.epsilon(events, delta)
-        shown, alarm = (float(statistics.certified_epsilon(scores.zeros, scores.ones, delta, alpha))
-                        for alpha in (SHOWN, ALARM))
-        found.found(check, alarm <= claimed, detail, measure=f"epsilon at delta {delta:g}",
-                    claimed=claimed, certified=shown, confidence=1 - SHOWN)
+        add(f"epsilon at delta {delta:g}", gaussian.epsilon(events, delta),
+            statistics.epsilon_of(delta))
 
 
 def noisy_sum(mechanism: Any, pair: pairs.Pair, seconds: float, found: Findings, name: str
               ) -> tuple[Events, Scores]:
     """Adds the attack on the noisy sum, which proofs are about, with its noise lowered."""
     plain = lowered.single(mechanism)
-    if not isinstance(plain, LocalMechanism):
-        plain = dataclasses.replace(plain, decode=as_it_is)
-    scores = attacked(plain, totals_of(plain, pair), seconds)
-    judge(found, f"{name}: noisy sum", plain.events(1), scores, _noise(plain))
+    scores, detail = of_sum(plain, pair, seconds, ENOUGH)
+    judge(found, f"{name}: noisy sum", plain.events(1), scores, detail)
     return plain.events(1), scores
+
+
+def of_sum(plain: Any, pair: pairs.Pair, seconds: float, most: int) -> tuple[Scores, str]:
+    """Attacks one release of a noisy sum, as it is; of clients with noise of their own one message.
+
+    Args:
+        plain: The mechanism, of which no draw is secret.
+        pair: The best pair of messages.
+        seconds: How long.
+        most: Trials of each sum, at most.
+
+    Returns:
+        The scores, and what was attacked in words.
+    """
+    if isinstance(plain, LocalMechanism):
+        return attacked(plain, totals_of(plain, pair), seconds, most), _noise(plain)
+    plain = dataclasses.replace(plain, decode=as_it_is)
+    trials = places.found(plain, pair, seconds / 4, np.random.default_rng())
+    scores = (tried(plain, trials, 0.75 * seconds, most) if trials.count > 1
+              else attacked(plain, totals_of(plain, pair), seconds, most))
+    share = math.sqrt(trials.nearest / plain.bound.squared_sensitivity())
+    return scores, (f"{_noise(plain)}, {trials.count} trials a release, whose messages are "
+                    f"{share:.1%} of the declared distance apart")
 
 
 def decoded(mechanism: Any, pair: pairs.Pair, seconds: float, found: Findings, name: str) -> None:
@@ -129,7 +163,8 @@ def confident(mechanism: Any, seconds: float, found: Findings, name: str
         events = plain.events(1)
         judge(found, f"{name}: {what}", events, scores,
               f"sigma {plain.noise.sigma:.3g}, of the tests {plain.test_noise.sigma:.3g}, "
-              f"threshold {plain.threshold:.3g}")
+              f"threshold {plain.threshold:.3g}; which side of a tie a noisy count lies on keeps "
+              "0.8 of its mu where there are many")
     return events, scores
 
 
@@ -139,17 +174,14 @@ def own_noise(mechanism: Any, pair: pairs.Pair | None, seconds: float, found: Fi
     if pair is None:
         return
     plain = lowered.with_noise(mechanism, mechanism.noise)
-    if not isinstance(plain, LocalMechanism):
-        plain = dataclasses.replace(plain, decode=as_it_is)
-    scores = attacked(plain, totals_of(plain, pair), seconds)
-    mu = lowered.mu_of(plain.events(1))
-    limit = ""
+    scores, detail = of_sum(plain, pair, seconds, MOST)
+    mu, limit = lowered.mu_of(plain.events(1)), ""
     if mu is not None:
         needed = 2 * (2 * 1.96 * 1.2533 / (0.1 * mu))**2  # errors of 1/2: the widest interval
-        limit = (f"; nine tenths of mu {mu:.3g} would take about {needed:.2g} releases of each sum"
+        limit = (f"; nine tenths of mu {mu:.3g} would take about {needed:.2g} trials of each sum"
                  if needed > len(scores.zeros) else "")
     judge(found, f"{name}: one release at the preset's own noise", plain.events(1), scores,
-          _noise(plain) + limit)
+          detail + limit)
 
 
 def _noise(mechanism: Any) -> str:
@@ -157,11 +189,12 @@ def _noise(mechanism: Any) -> str:
     return f"{type(noise).__name__} of {getattr(noise, 'sigma', getattr(noise, 'scale', 0.0)):.4g}"
 
 
+@functools.lru_cache(8)
 def promised(events: Events) -> dict[str, list[float]]:
     """Returns the trade-off curve that events promise: the errors that no test goes below."""
     deltas = np.concatenate([np.logspace(-6, -1, 11), np.linspace(0.15, 0.99, 29)])
     pairs_ = [(gaussian.epsilon(events, float(delta)), delta) for delta in deltas]
-    alphas = np.concatenate([np.logspace(-4, -1, 40), np.linspace(0.1, 1, 46)[1:]])
+    alphas = np.concatenate([np.logspace(-7, -1, 80), np.linspace(0.1, 1, 46)[1:]])
     floor = np.zeros_like(alphas)
     for epsilon, delta in pairs_:
         if math.isfinite(epsilon):

@@ -47,7 +47,7 @@ class Watched:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Query:
-    """The method's own query, and the number of the round."""
+    """The method's own query, and the number of the round, int32 []."""
 
     inner: PyTree
     step: Array

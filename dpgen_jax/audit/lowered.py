@@ -25,7 +25,7 @@ LAPLACE_MU = 1.2
 """The same of Laplace noise, about: what is certified of it is epsilon, which grows faster."""
 DELTAS = (0.1, 0.01, 0.001)
 """at which epsilon is certified: the smaller, the more releases it takes"""
-UNITS, SAMPLED, COLUMNS = 64, 16, 4
+UNITS, SAMPLED = 64, 16
 """of a schedule with secret draws, when several of its rounds are attacked"""
 
 
@@ -77,13 +77,13 @@ def answers(mechanism: ConfidentGNMax, mu: float = MU) -> ConfidentGNMax:
 def drawn(mechanism: Any, mu: float = 2.5) -> Any:
     """Returns the mechanism with a schedule of `UNITS` units, a quarter of them drawn in secret.
 
-    Messages have a few columns: further ones are noise that tells nothing, and cost time.
+    Messages have a column for each unit: further ones are noise that tells nothing, and cost time.
 
     Args:
         mechanism: One whose schedule draws units in secret, and whose bound clips rows.
         mu: Of a release in which the unit is known to be drawn.
     """
-    rows, columns = mechanism.shape[0], min(COLUMNS, mechanism.shape[1])
+    rows, columns = mechanism.shape[0], UNITS
     bound = dataclasses.replace(mechanism.bound, columns=columns)
     sensitivity = math.sqrt(bound.squared_sensitivity())
     schedule = type(mechanism.schedule)(UNITS, SAMPLED)

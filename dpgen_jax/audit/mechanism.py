@@ -14,12 +14,14 @@ import numpy as np
 
 from dpgen_jax import methods
 from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
+from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.aggregation.sampling import FixedSizeSampling, PoissonSampling
 from dpgen_jax.audit import attacks, law, lowered, pairs, secret_draws
 from dpgen_jax.audit.findings import ALARM, Findings, Log, Report, Verdict
 from dpgen_jax.audit.target import Target
 from dpgen_jax.core.config import Runtime, to_json
 from dpgen_jax.core.types import Method, Records, Spec
+from dpgen_jax.methods.shared.config import MethodConfig, RecordUnits
 from dpgen_jax.run.calibrate_config import complete, with_records
 from dpgen_jax.run.loop import require_32_bits
 
@@ -48,7 +50,7 @@ def of_preset(target: Target, seconds: float, log: Log) -> Report:
     """
     require_32_bits()
     found, method, config, preset = Findings(log), target.method, target.config, target.preset
-    if config.units_are_records and config.records is None:
+    if isinstance(config, RecordUnits) and config.records is None:
         config = with_records(config, preset.records)
     config = complete(method, config, preset.spec, target.budget)
     built = methods.get(method).build(config, preset.spec, Runtime())
@@ -78,7 +80,7 @@ def distinct(method: Method) -> list[Method]:
     return kept
 
 
-def promises_nothing(config: Any, mechanism: Any) -> str:
+def promises_nothing(config: MethodConfig, mechanism: Mechanism) -> str:
     """Returns why a mechanism promises nothing that could be attacked; empty where it does."""
     if config.accounting != "proven":
         return "accounting as published: no epsilon is promised"

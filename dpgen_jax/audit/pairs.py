@@ -30,11 +30,13 @@ from dpgen_jax.core.types import Array
 
 HUGE = 1e3
 """an entry that every bound cuts off"""
-MOST_AT_ONCE = 2**22
+MOST_AT_ONCE = 2**23
 """numbers of all messages of one call"""
 
 Add = Callable[[Array, Array], Array]
 """From a key and a message float32 [B, M] to what it adds to the sum, int32 [B, D]."""
+AddPairs = Callable[[Array, np.ndarray], Array]
+"""The same of keys [n, 2] and pairs float32 [n, 2, B, M]: int32 [n, 2, B, D]."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,14 +114,17 @@ def _(bound: CellVotes, key: Array, shape: tuple[int, int]) -> tuple[Array, Arra
 @opposites.register
 def _(bound: Moments, key: Array, shape: tuple[int, int]) -> tuple[Array, Array]:
     """Other shades, and vectors at right angles in two blocks, or opposite ones of one."""
-    first = jax.random.randint(key, (), 0, bound.length)
+    k_place, k_block = jax.random.split(key)
+    first = jax.random.randint(k_place, (), 0, bound.length)
+    block = jax.random.randint(k_block, (), 0, bound.blocks)
+    next_block = (block + 1) % bound.blocks
     place = jnp.arange(bound.length)
     one = 1.0 * (place == first)
     other = 1.0 * (place == (first + bound.length // 2) % bound.length)
     vectors = (one, other if bound.square_blocks else -one)
-    blocks = (0.0, bound.blocks - 1.0 if bound.square_blocks else 0.0)
+    blocks = (block, next_block if bound.square_blocks else block)
     shades = [1.0 * (jnp.arange(bound.shades) == i) for i in (0, bound.shades - 1)]
-    a, b = (jnp.concatenate([jnp.full(1, blocks[i]), vectors[i], shades[i]]).astype(
+    a, b = (jnp.concatenate([jnp.full(1, 1.0 * blocks[i]), vectors[i], shades[i]]).astype(
         jnp.float32)[None] for i in (0, 1))
     return a, b
 
@@ -156,26 +161,62 @@ def search(mechanism: Mechanism, shape: tuple[int, int], seconds: float,
     Returns:
         The best pair.
     """
-    n = max(2, min(64, MOST_AT_ONCE // max(math.prod(shape), math.prod(mechanism.shape)) // 2))
-    add = jax.jit(jax.vmap(jax.vmap(adder(mechanism))))
-    zero_out = mechanism.bound.relation == Relation.ZERO_OUT
-    worst = jax.jit(lambda keys: jax.vmap(
-        lambda key: jnp.stack(opposites(mechanism.bound, key, shape)))(keys))
+    add = _adding(mechanism)
+    worst = worst_cases(mechanism, shape, add)
     tried, best, until = 0, None, math.inf
-    candidates = np.array(worst(_keys(rng, (n,))))
+    candidates, added = worst(rng)
+    n = len(candidates)
     while best is None or time.monotonic() < until:
-        if zero_out:  # a unit that is left out answers NaN
-            candidates[:, 1] = np.nan
-        added = np.asarray(add(_keys(rng, (n, 2)), candidates))
+        if tried:
+            added = np.asarray(add(_keys(rng, (n, 2)), candidates))
         distances = squared(added)
         first = int(np.argmax(distances))
-        if best is None or distances[first] >= best.squared:
+        if best is None or distances[first] > best.squared:
             best = Pair(candidates[first], added[first])
+        if distances[first] >= best.squared:  # as far: the search goes on from another place
+            latest = candidates[first]
         tried += n
         until = min(until, time.monotonic() + seconds)  # compilation is not searching
         half = wild(rng, (n - n // 2, 2, *shape))
-        candidates = np.concatenate([half, mutated(rng, best.messages, n // 2)])
+        candidates = _left_out(mechanism, np.concatenate(
+            [half, mutated(rng, latest, n // 2)]))
     return dataclasses.replace(best, tried=tried)
+
+
+def worst_cases(mechanism: Mechanism, shape: tuple[int, int], add: AddPairs | None = None
+                ) -> Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray]]:
+    """Returns a function that makes worst cases of the bound, others in each call.
+
+    Args:
+        mechanism: The mechanism.
+        shape: (B, M) of a message.
+        add: Its `_adding`, where that is compiled.
+
+    Returns:
+        From a generator to messages float32 [n, 2, B, M], and what they add, int32 [n, 2, B, D].
+    """
+    n = max(2, min(64, MOST_AT_ONCE // max(math.prod(shape), math.prod(mechanism.shape)) // 2))
+    add = add or _adding(mechanism)
+    worst = jax.jit(lambda keys: jax.vmap(
+        lambda key: jnp.stack(opposites(mechanism.bound, key, shape)))(keys))
+
+    def call(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        messages = _left_out(mechanism, np.array(worst(_keys(rng, (n,)))))
+        return messages, np.asarray(add(_keys(rng, (n, 2)), messages))
+
+    return call
+
+
+def _adding(mechanism: Mechanism) -> AddPairs:
+    """Returns `adder`, compiled, for messages [n, 2, B, M]."""
+    return jax.jit(jax.vmap(jax.vmap(adder(mechanism))))
+
+
+def _left_out(mechanism: Mechanism, messages: np.ndarray) -> np.ndarray:
+    """Returns pairs of which the second unit answers NaN where it may be left out."""
+    if mechanism.bound.relation == Relation.ZERO_OUT:
+        messages[:, 1] = np.nan
+    return messages
 
 
 def _keys(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:

@@ -61,7 +61,7 @@ def _(decode: Majority | Share, n_units: int, apart: np.ndarray) -> np.ndarray:
 
 
 def linear_features(mechanism: Mechanism, totals: np.ndarray) -> Features:
-    """Returns the projections of a released value on the difference, and of its signs.
+    """Returns two likelihood ratios, up to a factor: of Gaussian and of Laplace noise.
 
     Args:
         mechanism: The mechanism.
@@ -70,12 +70,12 @@ def linear_features(mechanism: Mechanism, totals: np.ndarray) -> Features:
     silent = jnp.zeros(mechanism.bits_shape, jnp.uint32)
     quiet = [np.asarray(jax.jit(lambda total: mechanism.value(mechanism.decide(total, silent)))(
         total)) for total in totals]
-    weights, middle = jnp.asarray(quiet[1] - quiet[0]), jnp.asarray((quiet[0] + quiet[1]) / 2)
+    one, other = (jnp.asarray(value) for value in quiet)
 
     def features(outcome: Any) -> Array:
         value = mechanism.value(outcome)
-        signs = jnp.sign(value - middle) * jnp.sign(weights)
-        return jnp.stack([jnp.sum((value - middle) * weights), jnp.sum(signs)])
+        projection = jnp.sum((value - (one + other) / 2) * (other - one))
+        return jnp.stack([projection, jnp.sum(jnp.abs(value - one) - jnp.abs(value - other))])
 
     return features
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from typing import Any
@@ -15,70 +16,76 @@ from scipy.stats import chi2
 
 from dpgen_jax.aggregation.bits import OsBits
 from dpgen_jax.aggregation.mechanism import release
+from dpgen_jax.aggregation.sampling import PoissonSampling
 from dpgen_jax.audit import attacks, lowered, pairs
 from dpgen_jax.audit.findings import Findings
+from dpgen_jax.core.terms import Relation
 from dpgen_jax.core.types import Array, Private
 
 ROUNDS = 8
 """rounds of one transcript"""
 LONGEST = 256
 """transcripts that are made at once"""
-MOST = 6000
-"""transcripts of each sum, at most"""
+MOST = 2**20
+"""trials of each sum, at most"""
 
 
-def told(mechanism: Any, n: int) -> np.ndarray:
-    """Draws n rounds by the schedule itself, and returns what the first unit was given: int32 [n].
-
-    Where places are sampled that is 0, its own number, if it has a place, and else -1.
-    """
-    cohorts = mechanism.schedule.cohorts(OsBits(), 0, n)
-    inputs = mechanism.private_inputs(OsBits(), cohorts, 0)[..., 0]
-    if mechanism.schedule.batch_capacity is None:
-        return np.asarray(inputs[0], np.int32)
-    return np.where((inputs == 0).any(0), 0, -1).astype(np.int32)
-
-
-def transcripts(mechanism: Any, message: np.ndarray, direction: np.ndarray, seconds: float,
-                most: int) -> np.ndarray:
-    """Returns projections of releases, of rounds in which one unit answers where it is drawn.
+def answers(mechanism: Any, messages: np.ndarray, inputs: Array, key: Array) -> Array:
+    """Returns the sum of one round, in which units answer as a run lets them: int32 [B, D].
 
     Args:
-        mechanism: One whose schedule draws units in secret; the other units add nothing.
-        message: float32 [B, M], of the unit.
-        direction: int32 [B, D].
+        mechanism: One whose schedule draws units in secret.
+        messages: float32 [U, B, M].
+        inputs: int32 [R, 1], of the round, as the schedule drew them: the unit of each place, or
+            whether each unit is counted.
+        key: Of rounding.
+    """
+    sampled = mechanism.schedule.batch_capacity is not None
+    units = inputs[:, 0] if sampled else jnp.arange(len(messages))
+    said = jax.vmap(mechanism.contribution)(
+        jax.random.split(key, len(inputs)), jnp.asarray(messages)[units], inputs)
+    return mechanism.added(jnp.zeros(mechanism.shape, jnp.int32), said)
+
+
+def transcripts(mechanism: Any, messages: np.ndarray, seconds: float, most: int) -> np.ndarray:
+    """Returns the column of each unit in the releases of rounds in which units answer if drawn.
+
+    Args:
+        mechanism: One whose schedule draws units in secret.
+        messages: float32 [U, B, M]; unit i moves column i alone.
         seconds: How long.
-        most: Transcripts at most.
+        most: Transcripts of the rounds of all units, at most.
 
     Returns:
-        float [n, `ROUNDS`], in integers of the grid.
+        float [n, `ROUNDS`, D], in integers of the grid, over the root of B rows.
     """
-    scale = mechanism.bound.grid / mechanism.schedule.expected_answers(mechanism.n_units)
-
     @jax.jit
-    def block(participation: Array, bits: Array) -> Array:
+    def block(inputs: Array, bits: Array) -> Array:
         def one(i: Array, out: Array) -> Array:
-            added = mechanism.contribution(jax.random.key(i), message, participation[i][None])
-            total = mechanism.added(jnp.zeros(mechanism.shape, jnp.int32), added[None])
-            outcome = release(mechanism, bits[i], Private(total))
-            return out.at[i].set(jnp.sum(mechanism.value(outcome) / scale * direction))
+            total = answers(mechanism, messages, inputs[:, i], jax.random.key(i))
+            value = mechanism.value(release(mechanism, bits[i], Private(total)))
+            return out.at[i].set(value.sum(0) / math.sqrt(len(value)))
 
-        return lax.fori_loop(0, len(participation), one, jnp.zeros(len(participation)))
+        return lax.fori_loop(0, len(bits), one, jnp.zeros((len(bits), mechanism.shape[1])))
 
     size = 4 * math.prod(mechanism.bits_shape) * ROUNDS
-    at_once = max(1, min(LONGEST, 2**25 // size))
+    n = max(1, min(LONGEST, most, 2**25 // size)) * ROUNDS
     made: list[np.ndarray] = []
     until = math.inf
-    while not made or (len(made) * at_once < most and time.monotonic() < until):
-        n = at_once * ROUNDS
-        made.append(np.asarray(block(told(mechanism, n), OsBits().draw(
-            (n, *mechanism.bits_shape)))).reshape(at_once, ROUNDS))
+    while not made or (len(made) * n < most * ROUNDS and time.monotonic() < until):
+        cohorts = mechanism.schedule.cohorts(OsBits(), 0, n)
+        inputs = np.asarray(mechanism.private_inputs(OsBits(), cohorts, 0), np.int32)
+        made.append(np.asarray(block(inputs, OsBits().draw((n, *mechanism.bits_shape)))))
         until = min(until, time.monotonic() + seconds)  # compilation is not drawing
-    return np.concatenate(made)[:most]
+    return np.concatenate(made).reshape(-1, ROUNDS, mechanism.shape[1])
 
 
 def audit(mechanism: Any, seconds: float, found: Findings, name: str) -> None:
     """Adds the attack on several rounds of secret draws.
+
+    Each unit says one of two opposite things in a column of its own. Where units are drawn
+    independently of each other each is a trial; else the first one is the only trial, and the
+    others say nothing.
 
     Args:
         mechanism: One whose schedule draws units in secret.
@@ -86,26 +93,43 @@ def audit(mechanism: Any, seconds: float, found: Findings, name: str) -> None:
         found: Where findings are added.
         name: Of the mechanism.
     """
-    plain = lowered.drawn(mechanism)
-    pair = pairs.search(plain, plain.shape, 0, np.random.default_rng())
-    length = math.sqrt(float((pair.added[0].astype(float)**2).sum()))
-    direction, sigma = pair.added[0] / max(length, 1e-9), plain.noise.sigma
-    shifts = [float((added * direction).sum()) / sigma for added in pair.added]
-    rate = lowered.SAMPLED / lowered.UNITS
+    plain = dataclasses.replace(lowered.drawn(mechanism), decode=attacks.as_it_is)
+    independent = isinstance(plain.schedule, PoissonSampling)
+    trials = plain.n_units if independent else 1
+    messages = spikes(plain, trials)
+    add = jax.jit(pairs.adder(plain))
+    lengths = [float(np.sum(np.asarray(add(jax.random.key(0), side[0]))))
+               / math.sqrt(plain.shape[0]) for side in messages]
+    shifts, rate = np.array(lengths) / plain.noise.sigma, lowered.SAMPLED / lowered.UNITS
 
-    def score(rounds: np.ndarray) -> np.ndarray:
-        one, other = (np.log1p(rate * np.expm1(np.clip(
-            rounds / sigma * shift - shift**2 / 2, -50, 50))) for shift in shifts)
-        return (one - other).sum(1)
+    def scores(side: np.ndarray) -> np.ndarray:
+        z = transcripts(plain, side, seconds / 2, MOST // trials)[..., :trials] / plain.noise.sigma
+        one, other = (np.log1p(rate * np.expm1(np.clip(z * shift - shift**2 / 2, -50, 50)))
+                      for shift in shifts)
+        return (one - other).sum(1).ravel()
 
-    ones, zeros = (score(transcripts(plain, message, direction, seconds / 2, MOST))
-                   for message in pair.messages)
+    ones, zeros = (scores(side) for side in messages)
     n = min(len(zeros), len(ones))
     attacks.judge(
         found, f"{name}: {ROUNDS} rounds of {type(plain.schedule).__name__}",
         plain.events(ROUNDS), attacks.Scores(zeros[:n], ones[:n]),
         f"{lowered.SAMPLED} of {lowered.UNITS} units drawn, mu {shifts[0] - shifts[1]:.3g} where "
-        "it is known who")
+        f"it is known who, {trials} trials a transcript")
+
+
+def spikes(mechanism: Any, units: int) -> np.ndarray:
+    """Returns messages float32 [2, U, B, M] of which those of unit i are in column i alone.
+
+    Args:
+        mechanism: One whose bound clips rows; its messages have a column for each unit.
+        units: How many units say something.
+    """
+    rows, columns = mechanism.shape
+    one = np.zeros((mechanism.n_units, rows, columns), np.float32)
+    one[units:] = np.nan
+    one[np.arange(units), :, np.arange(units)] = pairs.HUGE * mechanism.bound.clip
+    left_out = mechanism.bound.relation == Relation.ZERO_OUT
+    return np.stack([one, np.full_like(one, np.nan) if left_out else -one])
 
 
 def frequencies(mechanism: Any, seconds: float, found: Findings, name: str, alarm: float) -> None:

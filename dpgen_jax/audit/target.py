@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from dpgen_jax.core.config import Budget
+from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.presets import Preset
 
 
@@ -23,7 +23,7 @@ class Target:
 
     method: str
     preset: Preset
-    config: Any
+    config: MethodConfig
     epsilon: float
     delta: float
 

@@ -25,6 +25,7 @@ from dpgen_jax.audit.target import Target
 from dpgen_jax.core.config import Runtime, to_json
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.types import Private, Records, UserError
+from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private import partition, teachers
 from dpgen_jax.private import records as sealing
 from dpgen_jax.run import capacity, loop
@@ -71,17 +72,17 @@ def of_method(target: Target, place: str, options: DataOptions, canaries: int, l
         shape = message_shape(built, dataset.spec, dataset.count)
         rng = np.random.default_rng()
         made = chosen(built, shape, dataset.spec.classes, canaries, rng)
-        law = guesses.Law.of(made, config.steps)
+        law = guesses.Law.of(made, config.planned_steps)
         guessed, ledger = trained(made, dataset, config, epsilon, delta, rng)
-        guesses.judge(found, law, guessed, mechanism.events(config.steps), delta, method)
+        guesses.judge(found, law, guessed, mechanism.events(config.planned_steps), delta, method)
         found.found(f"{method}: what was charged", ledger <= epsilon and np.isfinite(ledger),
-                    f"epsilon {ledger:.4g} of {epsilon:g}, in {config.steps} steps")
+                    f"epsilon {ledger:.4g} of {epsilon:g}, in {config.planned_steps} steps")
     return Report(subject=f"a training of {method} with {canaries} canaries", limits=LIMITS,
                   findings=tuple(found.made), facts=facts)
 
 
-def trained(made: Canaries, dataset: data.Dataset, config: Any, epsilon: float, delta: float,
-            rng: np.random.Generator) -> tuple[guesses.Guesses, float]:
+def trained(made: Canaries, dataset: data.Dataset, config: MethodConfig, epsilon: float,
+            delta: float, rng: np.random.Generator) -> tuple[guesses.Guesses, float]:
     """Trains once through the real loop.
 
     Args:
@@ -108,7 +109,7 @@ def trained(made: Canaries, dataset: data.Dataset, config: Any, epsilon: float, 
     with tempfile.TemporaryDirectory() as folder, Ledger.create(
             Path(folder) / "ledger.jsonl", {"epsilon": epsilon, "delta": delta}) as ledger:
         job = loop.Job(method, layout, ledger, OsBits())
-        state = loop.train(job, placed, state, config.steps)
+        state = loop.train(job, placed, state, config.planned_steps)
         return guesses.Guesses(coins, np.asarray(state.public.ratio)), ledger.epsilon()
 
 

@@ -78,7 +78,10 @@ class MonitorOptions:
     """steps between evaluations of the samples themselves, into metrics.jsonl; 0: none; if left out
     cheap ones, a few times in a run"""
     public_dataset: str | None = None
-    """a PUBLIC data set of the same shape and classes, on which these evaluations also test"""
+    """a PUBLIC data set of the same shape and classes, on which these evaluations also test; or
+    release:RUN, samples of an earlier run, whose cost is then charged to this one too"""
+    keep_best: bool = False
+    """release the generator that did best on --public-dataset, and not the last one"""
     progress: bool = True
     """show on stderr how far the training is"""
 
@@ -87,6 +90,9 @@ class MonitorOptions:
             raise UserError(f"evaluate_every is {self.evaluate_every}; it must be 0 or above")
         if self.public_dataset and not self.evaluate_every:
             raise UserError("--public-dataset needs --evaluate-every N, the steps between tests")
+        if self.keep_best and not self.public_dataset:
+            raise UserError("--keep-best needs --public-dataset, the images by which it is chosen: "
+                            "a public data set, or release:RUN")
 
 
 Metric = Literal["gen2real", "real2gen", "real2real", "fidelity", "membership"]

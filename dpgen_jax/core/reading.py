@@ -149,3 +149,13 @@ def content_of(path: Path) -> str:
     """
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def require_parquet() -> None:
+    """Raises UserError where a package is missing that Parquet files need."""
+    try:
+        import pandas  # noqa: F401
+        import pyarrow.parquet  # noqa: F401
+    except ImportError as error:
+        raise UserError("a Parquet file needs pyarrow and pandas; pip install "
+                        "'dpgen_jax[parquet]'") from error

@@ -20,6 +20,7 @@ from dpgen_jax.data import (
     held_out,
     images,
     npz,
+    parquet,
     places365,
     public_tables,
     schema,
@@ -74,19 +75,29 @@ def _load_glyphs(classes: int | None, image_size: int | None) -> Dataset:
 def _load_csv(place: str, schema_file: str | None, test_csv: str | None, unit: str | None,
               rows_per_unit: int | None, label: str | None) -> Dataset:
     """Loads a CSV file by its schema."""
-    if schema_file is None:
-        raise UserError(
-            f"csv:{place} needs --schema FILE.yaml, which declares its columns; draft one with "
-            + program("schema", place, "--label", "COLUMN", "--out", "schema.yaml"))
-    if unit is not None or rows_per_unit is not None:
+    if schema_file is not None and (unit is not None or rows_per_unit is not None):
         column, rows = subjects.required(unit, rows_per_unit)
         return subjects.csv(place, schema_file, test_csv, column, rows)
-    declared = schema.read(schema_file)
+    declared = _declared("csv", place, schema_file)
     if label not in (None, declared.spec.label.name):
         raise UserError(f"--label {label}: {schema_file} has the label "
                         f"{declared.spec.label.name or 'of no column'}; drop the option, or change "
                         "the schema")
     return tables.csv(place, declared, test_csv)
+
+
+def _load_parquet(place: str, schema_file: str | None, test_csv: str | None) -> Dataset:
+    """Loads a Parquet file by its schema."""
+    return parquet.parquet(place, _declared("parquet", place, schema_file), test_csv)
+
+
+def _declared(kind: str, place: str, schema_file: str | None) -> schema.Schema:
+    """Reads the schema of a file of rows, which it needs."""
+    if schema_file is None:
+        raise UserError(
+            f"{kind}:{place} needs --schema FILE.yaml, which declares its columns; draft one with "
+            + program("schema", place, "--label", "COLUMN", "--out", "schema.yaml"))
+    return schema.read(schema_file)
 
 
 def _load_tfds(name: str, classes: int | None, image_size: int | None, download: bool,
@@ -113,6 +124,7 @@ SOURCES = {
     "tfds": Source(_load_tfds, "NAME", (*IMAGE_OPTIONS, "download", "schema")),
     "csv": Source(_load_csv, "FILE", ("schema", "test_csv", "unit", "rows_per_unit",
                                         "label")),
+    "parquet": Source(_load_parquet, "FILE", ("schema", "test_csv")),
     "adult": Source(public_tables.adult, "DIR", ()),
 }
 SPECS = tuple(f"{kind}:{source.place}".rstrip(":") for kind, source in SOURCES.items())
@@ -143,9 +155,9 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
         class_names: The classes in the order of their labels: names, a text with commas between
             them, or the path of a text file with one a line. They declare the number of classes,
             and the folders of folder and places365; for folder, a last * leaves out all others.
-        schema: For csv, and tables of tfds, a YAML file or the name of a packaged schema
+        schema: For csv, parquet, and tables of tfds, a YAML file or the name of a packaged schema
             (`schema.NAMES`).
-        test_csv: For csv, the file of the held-out part.
+        test_csv: For csv and parquet, the file of the held-out part.
         test_fraction: For a data set without a held-out part, the share of its records that are
             held out (`held_out.hold_out`); 0 for none.
         attribute: The label of celeba, `gender` or `hair`; for places365 the classes, with ;

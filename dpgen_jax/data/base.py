@@ -57,8 +57,8 @@ class Dataset:
         x_train: uint8 [n, H, W, ch] for images, float32 [n, F] in [0, 1] for a table
             (`transform.decode` inverts the encoding).
         y_train: Labels int32 [n].
-        x_test: The held-out part, like `x_train`; or None.
-        y_test: Its labels, like `y_train`; or None.
+        x_test: The held-out part, [m, ...] like `x_train`; or None.
+        y_test: Its labels [m], like `y_train`; or None.
         notes: Public lines on how the data were read; published. None of them is a function of the
             content or the label of a record.
         private_notes: Lines for the data holder's terminal. NEVER write them to a file.

@@ -16,7 +16,7 @@ from typing import TextIO
 from dpgen_jax.core import reading
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data.dialect import DEFAULT, LONGEST_LINE, SEPARATORS, Dialect, detected, fault
-from dpgen_jax.data.parsing import Cells, each_once
+from dpgen_jax.data.parsing import Cells, each_once, joined
 
 TEXT_SHARE = 4  # of what is allowed, a quarter may be the text of a file that is read as a whole
 CELL_BYTES, LINE_BYTES = 100, 300
@@ -86,10 +86,7 @@ def read(path: Path, header: Sequence[str] | None = None, remark: str | None = N
     # Marks in quotes count too: no table has more cells.
     reading.require_memory(f"{path}: a table of {marks + rows:,} cells",
                            CELL_BYTES * (marks + rows) + LINE_BYTES * rows + TEXT_SHARE * letters)
-    parts = list(blocks(path, header, remark, dialect))
-    columns = {name: [cell for part in parts for cell in part.columns[name]]
-               for name in parts[0].columns}
-    return Cells(str(path), columns, [row for part in parts for row in part.rows], dialect)
+    return joined(list(blocks(path, header, remark, dialect)))
 
 
 def header(path: Path, dialect: Dialect) -> list[str]:

@@ -37,13 +37,13 @@ def from_frame(frame: pd.DataFrame, schema: Schema, test: pd.DataFrame | None = 
     return tables.table("frame", schema, [coded(schema, cells("frame", frame, spec))], held_out)
 
 
-def cells(source: str, frame: pd.DataFrame, spec: TableSpec) -> Cells:
+def cells(source: str, frame: pd.DataFrame, spec: TableSpec | None) -> Cells:
     """Returns the cells of a frame.
 
     Args:
         source: Its name, for errors.
         frame: The frame.
-        spec: The schema, by which dates and booleans become texts.
+        spec: The schema, by which dates and booleans become texts; None for texts as of Python.
 
     Raises:
         UserError: It is no frame, or has two columns of one name.
@@ -51,7 +51,7 @@ def cells(source: str, frame: pd.DataFrame, spec: TableSpec) -> Cells:
     if not all(hasattr(frame, name) for name in ("columns", "isna")):
         raise UserError(f"{source} is a {type(frame).__name__}; give a pandas DataFrame")
     names = each_once(source, [str(name).strip() for name in frame.columns])
-    declared = {column.name: column for column in spec.all_columns}
+    declared = {column.name: column for column in spec.all_columns} if spec else {}
     columns = {name: [_text(cell, declared.get(name)) for cell in frame.iloc[:, i].astype(
         object).where(frame.iloc[:, i].notna(), "").tolist()] for i, name in enumerate(names)}
     return Cells(source, columns, [f"row {i}" for i in range(len(frame))])

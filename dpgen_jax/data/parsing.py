@@ -41,6 +41,18 @@ class Cells:
     dialect: Dialect = DEFAULT
 
 
+def joined(parts: Sequence[Cells]) -> Cells:
+    """Returns blocks of rows of one table as a whole.
+
+    Args:
+        parts: The blocks, of which there is one at least.
+    """
+    columns = {name: [cell for part in parts for cell in part.columns[name]]
+               for name in parts[0].columns}
+    return dataclasses.replace(parts[0], columns=columns,
+                               rows=[row for part in parts for row in part.rows])
+
+
 @dataclasses.dataclass(frozen=True)
 class Coded:
     """Rows as numbers.

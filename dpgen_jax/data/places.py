@@ -8,7 +8,7 @@ from dpgen_jax.core.types import UserError
 from dpgen_jax.data.base import locate, shown
 from dpgen_jax.data.files import listed, subfolders
 
-ENDINGS = {".csv": "csv", ".csv.gz": "csv", ".npz": "npz", ".h5": "femnist"}
+ENDINGS = {".csv": "csv", ".csv.gz": "csv", ".parquet": "parquet", ".npz": "npz", ".h5": "femnist"}
 """The kind of data set of a file, by the end of its name."""
 MARKS = {"train-images-idx3-ubyte": "idx", "train-images-idx3-ubyte.gz": "idx",
          "list_attr_celeba.txt": "celeba", "data_batch_1.bin": "cifar10", "data_batch_1": "cifar10"}

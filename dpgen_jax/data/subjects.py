@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from dpgen_jax.core.types import EMPTY, UserError
 from dpgen_jax.data import csv_files, frames, tables
 from dpgen_jax.data import schema as schemas
 from dpgen_jax.data.base import Dataset, frozen, listed, locate, quoted
-from dpgen_jax.data.parsing import Cells, coded
+from dpgen_jax.data.parsing import Cells, Coded, coded
 from dpgen_jax.data.schema import Schema
 from dpgen_jax.data.schema_columns import IDENTIFIER, NULLS
 
@@ -55,9 +55,9 @@ def csv(place: str, schema: str, test_csv: str | None, column: str, rows: int) -
     """
     path = locate(place)
     form = without(schema, column)[0].dialect
-    test = None if test_csv is None else csv_files.read(locate(test_csv), dialect=form)
+    test = None if test_csv is None else csv_files.blocks(locate(test_csv), dialect=form)
     name = path.name.removesuffix(".gz").removesuffix(".csv")
-    data = table(name, schema, csv_files.read(path, dialect=form), test, column, rows)
+    data = table(name, schema, csv_files.blocks(path, dialect=form), test, column, rows)
     return dataclasses.replace(data, content=content_of(path))
 
 
@@ -77,17 +77,17 @@ def from_frame(frame: pd.DataFrame, schema: Source, column: str, rows: int) -> D
         UserError: As `csv`.
     """
     cells = frames.cells("frame", frame, without(schema, column)[0].spec)
-    return table("frame", schema, cells, None, column, rows)
+    return table("frame", schema, [cells], None, column, rows)
 
 
-def table(name: str, schema: Source, train: Cells, test: Cells | None, column: str, rows: int
-          ) -> Dataset:
+def table(name: str, schema: Source, train: Iterable[Cells], test: Iterable[Cells] | None,
+          column: str, rows: int) -> Dataset:
     """Encodes a table whose rows belong to subjects.
 
     Args:
         name: The name of the data set.
         schema: The schema's file or name.
-        train: The cells of the training part, with those of the column of the subjects.
+        train: The cells of the training part, in blocks, with the column of the subjects.
         test: The held-out part, alike; or None.
         column: The column of the subjects.
         rows: k, the most rows of a subject that are kept.
@@ -99,15 +99,22 @@ def table(name: str, schema: Source, train: Cells, test: Cells | None, column: s
         UserError: As `csv`.
     """
     declared, notes = without(schema, column)
-    parts = [split(cells, column, declared) for cells in (train, test) if cells is not None]
-    codes = [coded(declared, cells) for cells, _ in parts]
+    owners: list[str] = []
+    others: list[str] = []  # without a row that has no class: it is not in the held-out part
+
+    def part(blocks: Iterable[Cells], names: list[str]) -> Iterator[Coded]:
+        for block in blocks:
+            cells, block_names = split(block, column, declared)
+            codes = coded(declared, cells)
+            names += [name for name, y in zip(block_names, codes.y, strict=True)
+                      if y != EMPTY or names is owners]
+            yield codes
+
     notes = (*notes, f"the unit is the column {column}: at most {rows} rows of each of its values "
              "are kept, by a keyed hash")
-    data = tables.table(name, declared, codes[:1], codes[1:] or None, notes)
-    kept = [names for _, names in parts]
-    if test is not None:  # the held-out part has no rows without a class
-        kept[1] = [name for name, y in zip(kept[1], codes[1].y, strict=True) if y != EMPTY]
-    subjects = numbered(column, rows, *kept)
+    data = tables.table(name, declared, part(train, owners),
+                        None if test is None else part(test, others), notes)
+    subjects = numbered(column, rows, owners, None if test is None else others)
     require_memory(f"{name}: {subjects.count:,} units of {rows:,} rows",
                    PLACE_BYTES * subjects.count * rows * data.x_train.shape[1])
     return dataclasses.replace(data, subjects=subjects,

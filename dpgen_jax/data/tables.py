@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import re
+import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
+from tqdm import tqdm
 
 from dpgen_jax.core import reading
 from dpgen_jax.core.types import EMPTY
 from dpgen_jax.data import csv_files
 from dpgen_jax.data.base import Dataset, frozen, locate, safe_name
-from dpgen_jax.data.parsing import Coded, coded, private_notes
+from dpgen_jax.data.parsing import Cells, Coded, coded, private_notes
 from dpgen_jax.data.schema import Schema
 from dpgen_jax.data.transform import encode
 
@@ -42,13 +45,33 @@ def csv(path_text: str, schema: Schema, test_csv: str | None = None) -> Dataset:
         UserError: Naming the line and the column; it may quote the cell, so it is for the data
             holder only.
     """
+    return of_files(path_text, schema, test_csv,
+                    lambda path: csv_files.blocks(path, dialect=schema.dialect))
+
+
+def of_files(path_text: str, schema: Schema, test_path: str | None,
+             blocks: Callable[[Path], Iterator[Cells]]) -> Dataset:
+    """Loads a table that lies in a file of rows.
+
+    Args:
+        path_text: The file.
+        schema: The schema.
+        test_path: The file of the held-out part, alike; or None.
+        blocks: From a file to its cells, some rows at a time.
+
+    Returns:
+        The data set.
+
+    Raises:
+        UserError: As `csv`.
+    """
     path = locate(path_text)
 
     def rows(place: Path) -> Iterator[Coded]:
-        return (coded(schema, block) for block in csv_files.blocks(place, dialect=schema.dialect))
+        return (coded(schema, block) for block in blocks(place))
 
-    name = schema.name or path.name.removesuffix(".gz").removesuffix(".csv")
-    test = None if test_csv is None else rows(locate(test_csv))
+    test = None if test_path is None else rows(locate(test_path))
+    name = schema.name or re.sub(r"(\.csv|\.parquet)?(\.gz)?$", "", path.name)
     return dataclasses.replace(table(name, schema, rows(path), test),
                                content=reading.content_of(path))
 
@@ -104,6 +127,7 @@ def _encoded(name: str, schema: Schema, blocks: Iterable[Coded], others: int = 0
              if widest.width > WIDE else "")
     x, classes, n = np.empty((0, width), np.float32), [], 0
     changes: Counter[tuple[str, str]] = collections.Counter()
+    bar = _bar(name)
     for block in blocks:
         first, n = n, n + len(block.y)
         reading.require_memory(
@@ -115,6 +139,16 @@ def _encoded(name: str, schema: Schema, blocks: Iterable[Coded], others: int = 0
         x[first:n][block.y == EMPTY] = 0
         classes.append(block.y)
         changes.update(block.changes)
+        bar.update(len(block.y))
+    bar.close()
     x.resize((n, width), refcheck=False)
     y, label = np.concatenate(classes), schema.spec.label if schema.spec.labelled else None
     return x, y, private_notes(block.source, changes, label, y)
+
+
+def _bar(name: str) -> tqdm:
+    """Returns a bar on a terminal, a line every ten seconds elsewhere; nothing in the first ten."""
+    live = sys.stderr.isatty()
+    return tqdm(desc=f"reading {name}", unit="row", delay=10, dynamic_ncols=live, ascii=not live,
+                mininterval=0.2 if live else 10, bar_format=None if live else
+                "{desc}: {n_fmt} {unit}s, {rate_fmt}, {elapsed} gone\n")

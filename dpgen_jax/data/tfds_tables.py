@@ -7,8 +7,10 @@ numbers are in no description: where no schema declares them they are read from 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from dpgen_jax.core.reading import require_memory
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import csv_files, schema, schema_draft, tables
 from dpgen_jax.data.base import Dataset, listed
-from dpgen_jax.data.parsing import Cells, coded
+from dpgen_jax.data.parsing import Cells, coded, joined
 
 MAX_LENGTH = 10_000
 """The most numbers of one feature, each of which is a column."""
@@ -102,7 +104,19 @@ class Description:
 
     def cells(self, source: str, records: Iterable[Any], count: int, texts: Iterable[str] = ()
               ) -> Cells:
-        """Returns the cells of records.
+        """Returns all cells of records; it takes what `blocks` does.
+
+        Raises:
+            UserError: As `blocks`, and where they are too many for the memory.
+        """
+        columns = tuple(texts)
+        cells = count * len(self._wanted(columns))
+        require_memory(f"{source}: a table of {cells:,} cells", csv_files.CELL_BYTES * cells)
+        return joined(list(self.blocks(source, records, count, columns)))
+
+    def blocks(self, source: str, records: Iterable[Any], count: int, texts: Iterable[str] = ()
+               ) -> Iterator[Cells]:
+        """Yields the cells of records, some at a time; of no records an empty block.
 
         Args:
             source: The name of the table, for errors.
@@ -110,25 +124,37 @@ class Description:
             count: How many there are.
             texts: The columns of texts that are wanted.
 
+        Yields:
+            The cells of the next records.
+
         Raises:
-            UserError: There are more or fewer records, or too many for the memory.
+            UserError: There are more or fewer records.
         """
-        wanted = [column for column in self._places
-                  if column not in self.texts or column in set(texts)]
-        require_memory(f"{source}: a table of {count * len(wanted):,} cells",
-                       csv_files.CELL_BYTES * count * len(wanted))
-        columns: dict[str, list[str]] = {column: [] for column in wanted}
-        for record in records:
-            for column in wanted:
-                path, feature, i = self._places[column]
-                value: Any = record
-                for key in path:
-                    value = value[key]
-                columns[column].append(_text(value if i is None else value[i], feature))
-        read = len(next(iter(columns.values()), []))
+        wanted, rest, read = self._wanted(texts), iter(records), 0
+        size = max(1, csv_files.BLOCK_CELLS // max(1, len(wanted)))
+        block = list(itertools.islice(rest, size))
+        while True:
+            yield Cells(source, {column: [self._cell(record, column) for record in block]
+                                 for column in wanted},
+                        [f"record {read + i}" for i in range(len(block))])
+            read += len(block)
+            if not (block := list(itertools.islice(rest, size))):
+                break
         if read != count:
             raise UserError(f"{source} holds {read} records and states {count}; prepare it again")
-        return Cells(source, columns, [f"record {i}" for i in range(read)])
+
+    def _wanted(self, texts: Iterable[str]) -> list[str]:
+        """Returns the columns that are read; of those of texts these alone."""
+        known = set(texts)
+        return [column for column in self._places
+                if column not in self.texts or column in known]
+
+    def _cell(self, record: Any, column: str) -> str:
+        """Returns a value of a record as a cell."""
+        path, feature, i = self._places[column]
+        for key in path:
+            record = record[key]
+        return _text(record if i is None else record[i], feature)
 
 
 def _text(value: Any, feature: Any) -> str:
@@ -163,15 +189,20 @@ def load(name: str, info: Any, read: Callable[[str], Iterable[Any]], schema_file
     declared = None if schema_file is None else schema.read(schema_file)
     texts = () if declared is None else [
         column.name for column in declared.spec.all_columns]
-    parts = {split: described.cells(f"tfds:{name}, {split}", read(split),
-                                    info.splits[split].num_examples, texts)
-             for split in ("train", "test") if split in info.splits}
+
+    def blocks(split: str) -> Iterator[Cells]:
+        return described.blocks(f"tfds:{name}, {split}", read(split),
+                                info.splits[split].num_examples, texts)
+
+    train: Iterable[Cells] = blocks("train")
     if declared is None:
-        document = schema_draft.draft(parts["train"], described.label, described.entries)
+        whole = described.cells(f"tfds:{name}, train", read("train"),
+                                info.splits["train"].num_examples)
+        document, train = schema_draft.draft(whole, described.label, described.entries), [whole]
         declared = schema.parse(document, f"tfds:{name}")
     notes = [NOTE] if schema_file is None else []
     if described.texts and schema_file is None:
         notes.append(f"features that are texts are left out: {listed(described.texts)}")
-    test = parts.get("test")
-    return tables.table(name, declared, [coded(declared, parts["train"])],
-                        None if test is None else [coded(declared, test)], notes)
+    code = partial(coded, declared)
+    test = map(code, blocks("test")) if "test" in info.splits else None
+    return tables.table(name, declared, map(code, train), test, notes)

@@ -114,7 +114,7 @@ class Question:
         terms: The digest of the terms.
         round: Counts all questions, lost ones too; from 0.
         step: Counts those that the generator learnt from; from 0.
-        arrays: The leaves of the query, by path.
+        arrays: The leaves of the query, by path: any shapes [...].
     """
 
     terms: str

@@ -22,7 +22,7 @@ class State:
 
     Attributes:
         public: The public state of the method: the generator's side.
-        key: A random key.
+        key: A random key, [].
         step: The number of questions that the generator learnt from.
         noise: The sources of the clients' noise, as they declare them.
     """

@@ -32,6 +32,7 @@ from dpgen_jax.release import statement
 from dpgen_jax.release.bundle import Release
 from dpgen_jax.release.statement import Protected
 from dpgen_jax.run import folder, metrics, resume, stages
+from dpgen_jax.run.finish import nothing_released
 from dpgen_jax.run.folder import RunFolder
 from dpgen_jax.run.loop import require_32_bits
 from dpgen_jax.run.planning import Log
@@ -80,11 +81,11 @@ def run(request: Request, spec: Spec, exchange: Exchange, log: Log = tell,
         session = Session(request, terms, method, files, ledger, notices, log)
         state = session.train(exchange, stop)
         if not state.step and stop.reason:
-            raise stages.nothing_released(files, stop)
+            raise nothing_released(files, stop)
         if not state.step:
             raise BudgetExceeded("the budget allows no step, or nobody answered: there is no "
                                  "generator to release")
-        if state.step < request.config.steps:
+        if state.step < request.config.planned_steps:
             why = stop.reason or "the budget allows no further round"
             log(f"stopped at step {state.step} of {request.config.steps}: {why}")
         return session.release(state)
@@ -127,7 +128,7 @@ class Session:
         """
         state = saved.latest(self.files, initial_state(self.method, self.request.seed), self.ledger)
         writer = metrics.MetricsWriter(self.files.metrics, resume_step=state.step)
-        elapsed, steps = clock(), self.request.config.steps
+        elapsed, steps = clock(), self.request.config.planned_steps
 
         def on_round(state: State, values: Metrics) -> None:
             with self.notices.attempt(f"writing {self.files.metrics}"):

@@ -8,10 +8,10 @@ file of presets, a file of tests, and its name and paper below.
 import importlib
 import sys
 from types import ModuleType
-from typing import Any
 
 from dpgen_jax.accountant.published_formula import Published
 from dpgen_jax.core.errors import UserError, nearest
+from dpgen_jax.methods.shared.config import MethodConfig
 
 NAMES = ("datalens", "gpate", "gswgan", "dpac", "pategan", "dpgan", "dpcgan", "dpmerf", "dpmerf_ae",
          "fedavg_gan", "dcgan", "topagg_sgd", "projected_dpgan", "dpsinkhorn",
@@ -69,7 +69,7 @@ def get(name: str) -> ModuleType:
     return importlib.import_module(f"dpgen_jax.methods.{name}")
 
 
-def published(name: str, config: Any, delta: float) -> Published | None:
+def published(name: str, config: MethodConfig, delta: float) -> Published | None:
     """Returns the accounting of a method's paper for a complete configuration.
 
     It is None for a method or a configuration that no paper has accounted.

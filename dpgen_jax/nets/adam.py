@@ -123,6 +123,7 @@ def _store_nearest(value: Array, dtype: Any) -> Array:
     if dtype != jnp.uint16:
         return value
     bits = lax.bitcast_convert_type(value, jnp.uint32)
+    # Half a step less one, and one more where the last bit that is kept is odd: ties go to even.
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(jnp.uint16)
 
 
@@ -142,6 +143,7 @@ def _store_random(value: Array, dtype: Any, g: Array, salt: Array) -> Array:
     """
     if dtype != jnp.uint16:
         return value
+    # Odd factors that spread bits: of the golden ratio, and of MurmurHash3's last mix.
     salt = salt.astype(jnp.uint32) * jnp.uint32(0x9E3779B9)
     mixed = (lax.bitcast_convert_type(g, jnp.uint32) ^ salt) * jnp.uint32(0x85EBCA6B)
     bits = lax.bitcast_convert_type(value, jnp.uint32)

@@ -126,5 +126,6 @@ def _columns(key: Array, window: np.ndarray, spec: TableSpec) -> tuple[Array, np
     blocks = spec.blocks
     read = np.where((window == 0) | (window > len(blocks)), len(blocks), window)
     order = jnp.argsort(jax.random.uniform(key, (len(blocks), len(window))), axis=0)
+    # The rank of a random order: those below k are k columns without replacement.
     rank = jnp.argsort(order, axis=0)
     return jnp.repeat(rank < read, np.array([b - a for a, b in blocks]), axis=0), read

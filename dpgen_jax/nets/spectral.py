@@ -38,6 +38,7 @@ def normalise(weights: Arrays, vectors: Arrays) -> tuple[Arrays, Arrays]:
     normalised, moved = dict(weights), {}
     for name, u in vectors.items():
         w = weights[name].reshape(-1, len(u))
+        # One step of the power iteration, whose vectors are constants of the gradient.
         v = jax.lax.stop_gradient(unit(w @ u))
         image = v @ w
         moved[name] = jax.lax.stop_gradient(unit(image))

@@ -59,6 +59,7 @@ class TableGenerator(nn.Module):
 def probabilities(logits: Array, spec: TableSpec) -> Array:
     """Maps logits [N, F] to a softmax over each one-hot, and a sigmoid of values and null flags."""
     block, is_onehot, _ = _layout(spec)
+    # It keeps exp finite and cancels in the softmax, so that its gradient is exactly 0.
     highest = jax.lax.stop_gradient(_over_blocks(jax.ops.segment_max, logits, block))
     exp = jnp.exp(logits - highest)
     softmax = exp / _over_blocks(jax.ops.segment_sum, exp, block)

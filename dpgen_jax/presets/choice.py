@@ -121,7 +121,8 @@ def kind_of(dataset: str) -> str:
     Args:
         dataset: KIND or KIND:PLACE.
     """
-    return "table" if dataset.partition(":")[0] in ("csv", "adult", "breast_cancer") else "images"
+    return "table" if dataset.partition(":")[0] in (
+        "csv", "parquet", "adult", "breast_cancer") else "images"
 
 
 def method_for(kind: str) -> tuple[str, str]:

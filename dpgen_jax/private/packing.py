@@ -79,6 +79,7 @@ def assemble(parts: Iterator[Private[Units]], method: Method, layout: Layout) ->
     """
     unit = _unit(method)
     per = _per_device(layout)
+    # Made on each device: on the host they would need the memory of all units once more.
     zeros = jax.jit(lambda: jax.tree.map(lambda a: jnp.zeros((per, *a.shape), a.dtype), unit))
     per_device = []
     places = [(place * per, layout.devices[place]) for place in layout.local]

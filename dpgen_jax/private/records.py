@@ -79,6 +79,7 @@ def fingerprint(records: Private[Records], key: bytes, dealt: Partition | None =
     digest = hmac.new(key, digestmod=hashlib.sha256)
     units = () if dealt is None else (dealt.index, dealt.sizes)
     for array in (*map(np.asarray, (opened.x, opened.y)), *units):
+        # Type and shape too, so that no two arrays have the same bytes.
         digest.update(repr((array.dtype.str, array.shape)).encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

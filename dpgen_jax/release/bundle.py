@@ -21,6 +21,7 @@ from dpgen_jax.core.atomic import json_bytes, write_together
 from dpgen_jax.core.config import from_json, to_json
 from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
 from dpgen_jax.data import finishing, transform
+from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.release import conditions, contents, documents, exact, model, showing
 from dpgen_jax.release.sampling import CHUNK, SEEDS, Sampler, Source, finished
 from dpgen_jax.run.folder import read_json
@@ -42,7 +43,7 @@ class Release:
     """
 
     method: str
-    config: Any
+    config: MethodConfig
     spec: Spec
     model: dict[str, Any]
     privacy: dict[str, Any]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from dpgen_jax.core import reading
 from dpgen_jax.core.types import Spec, TableSpec, UserError
 from dpgen_jax.data import frames
 from dpgen_jax.release.files import Opener, Write, csv_file, npz_file
@@ -45,7 +46,7 @@ def opener(out: Path, spec: Spec, n: int) -> Opener:
         raise UserError(f"{out}: {n:,} images are too many for one grid; ask for {GRID_IMAGES:,} "
                         "or fewer, or name a folder or an .npz file")
     if known[out.suffix] is _parquet:
-        require_parquet()
+        reading.require_parquet()
     return known[out.suffix]
 
 
@@ -53,16 +54,6 @@ def write_csv(out: Path, x: np.ndarray, y: np.ndarray, spec: TableSpec) -> None:
     """Writes the columns of the schema in its order, as `--dataset csv:` reads them."""
     with csv_file(out, spec, len(y)) as take:
         take(x, y)
-
-
-def require_parquet() -> None:
-    """Raises UserError where a package is missing that Parquet files need."""
-    try:
-        import pandas  # noqa: F401
-        import pyarrow.parquet  # noqa: F401
-    except ImportError as error:
-        raise UserError("a Parquet file needs pyarrow and pandas; pip install "
-                        "'dpgen_jax[parquet]'") from error
 
 
 @contextlib.contextmanager

@@ -15,11 +15,12 @@ from flax import traverse_util
 from dpgen_jax import methods
 from dpgen_jax.core import checks
 from dpgen_jax.core.types import CountTable, ImageSpec, Method, Spec, UserError
+from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.release.sampling import CHUNK, key_at
 
 
 @functools.lru_cache(64)
-def built(method: str, config: Any, spec: Spec) -> Method:
+def built(method: str, config: MethodConfig, spec: Spec) -> Method:
     """Builds a method once for each configuration and schema.
 
     Args:
@@ -30,7 +31,7 @@ def built(method: str, config: Any, spec: Spec) -> Method:
     return methods.get(method).build(config, spec)
 
 
-def tables(method: str, config: Any, spec: Spec, arrays: Any, privacy: dict[str, Any]
+def tables(method: str, config: MethodConfig, spec: Spec, arrays: Any, privacy: dict[str, Any]
            ) -> tuple[CountTable, ...]:
     """Returns the noisy tables of counts that a release was made of, if its method lists them.
 
@@ -46,7 +47,7 @@ def tables(method: str, config: Any, spec: Spec, arrays: Any, privacy: dict[str,
 
 
 @functools.lru_cache(64)
-def compiled(method: str, config: Any, spec: Spec) -> Callable[..., Any]:
+def compiled(method: str, config: MethodConfig, spec: Spec) -> Callable[..., Any]:
     """Returns the jitted `sample` of a generator, or `predict` of a classifier.
 
     Args:
@@ -63,7 +64,7 @@ def compiled(method: str, config: Any, spec: Spec) -> Callable[..., Any]:
     return jax.jit(function)
 
 
-def drawing(method: str, config: Any, spec: Spec, arrays: dict[str, Any], seed: int
+def drawing(method: str, config: MethodConfig, spec: Spec, arrays: dict[str, Any], seed: int
             ) -> Callable[[int, np.ndarray], np.ndarray]:
     """Returns the function that draws the records of a generator, `CHUNK` or fewer at a time.
 
@@ -118,7 +119,7 @@ def parse(path: Path, data: bytes, expected: dict[str, jax.ShapeDtypeStruct]) ->
 
 
 @functools.lru_cache(64)
-def arrays(method: str, config: Any, spec: Spec) -> dict[str, jax.ShapeDtypeStruct]:
+def arrays(method: str, config: MethodConfig, spec: Spec) -> dict[str, jax.ShapeDtypeStruct]:
     """Finds the shape and type of each array of a release by its name; nothing is computed.
 
     Args:

@@ -13,13 +13,14 @@ from dpgen_jax.accountant.events import Events
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import BudgetExceeded, Spec, UserError
+from dpgen_jax.methods.shared.config import MethodConfig, RecordUnits
 from dpgen_jax.run import side_releases
 
 EventsOf = Callable[[Any, int], Events]
 """From a complete configuration and a number of steps to their events."""
 
 
-def with_records(config: Any, n: int) -> Any:
+def with_records(config: MethodConfig, n: int) -> MethodConfig:
     """Fills in the public number of records, where each record is a unit of its own.
 
     Args:
@@ -32,7 +33,7 @@ def with_records(config: Any, n: int) -> Any:
     Raises:
         UserError: Where it names another number.
     """
-    if not config.units_are_records:
+    if not isinstance(config, RecordUnits):
         return config
     if config.records not in (None, n):
         raise UserError(f"records is {config.records}, and the data set has {n}; leave it out, so "
@@ -40,8 +41,8 @@ def with_records(config: Any, n: int) -> Any:
     return dataclasses.replace(config, records=n)
 
 
-def complete(method: str, config: Any, spec: Spec, budget: Budget, bought: Events = (),
-             bought_unit: Unit = Unit.RECORD) -> Any:
+def complete(method: str, config: MethodConfig, spec: Spec, budget: Budget, bought: Events = (),
+             bought_unit: Unit = Unit.RECORD) -> MethodConfig:
     """Finds `sigma` or `steps` from what the side releases leave of the budget.
 
     With an infinite epsilon, `sigma` None means no noise.
@@ -70,13 +71,13 @@ def complete(method: str, config: Any, spec: Spec, budget: Budget, bought: Event
                         "--sigma, and the steps are found")
     spent = _affordable_side_releases(budget, bought)
 
-    def events(config: Any, steps: int) -> Events:
+    def events(config: MethodConfig, steps: int) -> Events:
         cost: Events = mechanism(config, spec).events(steps)
         return cost
 
     if config.sigma is None:
         events(dataclasses.replace(config, sigma=1.0), 1)  # what is wrong at any noise is said here
-        sigma = calibrate.sigma_for(_at_sigma(events, config, budget), config.steps,
+        sigma = calibrate.sigma_for(_at_sigma(events, config, budget), config.planned_steps,
                                     budget.epsilon, budget.delta, spent)
         return dataclasses.replace(config, sigma=sigma)
     if config.steps is None:
@@ -87,7 +88,7 @@ def complete(method: str, config: Any, spec: Spec, budget: Budget, bought: Event
     return config
 
 
-def _check_promise(config: Any, budget: Budget, of_records: Events) -> None:
+def _check_promise(config: MethodConfig, budget: Budget, of_records: Events) -> None:
     """Refuses a budget that makes no sense, or none with this configuration.
 
     `of_records` was bought at the level of single records.
@@ -111,13 +112,13 @@ def _affordable_side_releases(budget: Budget, bought: Events) -> Events:
     epsilon = gaussian.epsilon(spent, budget.delta)
     if not epsilon < budget.epsilon:
         raise BudgetExceeded(
-            f"class counts and the schema's purchases cost epsilon {epsilon:.4g} of "
-            f"{budget.epsilon:g}, and nothing is left to train with; raise --epsilon, or lower "
-            "--class-epsilon or --schema-epsilon")
+            f"class counts, the schema's purchases and the release that judges cost epsilon "
+            f"{epsilon:.4g} of {budget.epsilon:g}, and nothing is left to train with; raise "
+            "--epsilon, or lower --class-epsilon, --schema-epsilon or that release's")
     return spent
 
 
-def _require_affordable(config: Any, budget: Budget, events: Events) -> None:
+def _require_affordable(config: MethodConfig, budget: Budget, events: Events) -> None:
     """Refuses noise and steps that are both set, and cost more than the budget."""
     needed = gaussian.epsilon(events, budget.delta)
     if not needed <= budget.epsilon:
@@ -127,7 +128,7 @@ def _require_affordable(config: Any, budget: Budget, events: Events) -> None:
             "--steps to have it found")
 
 
-def _at_sigma(events: EventsOf, config: Any, budget: Budget
+def _at_sigma(events: EventsOf, config: MethodConfig, budget: Budget
               ) -> Callable[[float], Callable[[int], Events]]:
     """From sigma to the events of steps; BudgetExceeded for more noise than can be drawn."""
     def of(sigma: float) -> Callable[[int], Events]:

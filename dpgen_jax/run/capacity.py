@@ -7,7 +7,6 @@ import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -15,14 +14,15 @@ from dpgen_jax import methods
 from dpgen_jax.core import hosts, reading
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import Method, Spec, UserError
+from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private import teachers
 
 MEMORY_SHARE = 0.7
 """of the memory that the teachers may fill; the rest is for records, messages and the generator"""
 
 
-def fitting(method: str, config: Any, spec: Spec, runtime: Runtime, log: Callable[[str], None]
-            ) -> Runtime:
+def fitting(method: str, config: MethodConfig, spec: Spec, runtime: Runtime,
+            log: Callable[[str], None]) -> Runtime:
     """Returns the runtime, with moments at half precision where the units would not fit otherwise.
 
     Args:

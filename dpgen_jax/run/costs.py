@@ -14,14 +14,15 @@ from dpgen_jax.accountant.events import Events, ideal_noise
 from dpgen_jax.accountant.ledger import account, read
 from dpgen_jax.accountant.totals import Account
 from dpgen_jax.core.config import Budget
+from dpgen_jax.methods.shared.config import MethodConfig, RecordUnits
 from dpgen_jax.release import contents, guarantee, statement
 from dpgen_jax.run import side_releases
 from dpgen_jax.run.calibrate_config import complete, with_records
 from dpgen_jax.run.folder import RunFolder, read_json
 
 
-def of_configuration(method: str, preset: str, config: Any, epsilon: float | None, delta: float
-                     ) -> dict[str, Any]:
+def of_configuration(method: str, preset: str, config: MethodConfig, epsilon: float | None,
+                     delta: float) -> dict[str, Any]:
     """The cost of a configuration, proven and as its paper counted it; reads no data.
 
     Args:
@@ -44,7 +45,7 @@ def of_configuration(method: str, preset: str, config: Any, epsilon: float | Non
     if epsilon is None and config.steps and config.sigma:
         target = math.inf
     budget = Budget(target, delta, chosen.class_epsilon)
-    if config.units_are_records and config.records is None:
+    if isinstance(config, RecordUnits) and config.records is None:
         config = with_records(config, chosen.records)
     config = complete(method, config, chosen.spec, budget)
     events = (*side_releases.planned((), budget.class_epsilon),
@@ -70,8 +71,8 @@ def _proven(events: Events, delta: float) -> dict[str, Any]:
     return {"epsilon": ideal, "accountant": f"{how}; for ideal noise, which no run draws"}
 
 
-def _as_published(method: str, preset: presets.Preset, config: Any, target: float, delta: float
-                  ) -> dict[str, Any] | None:
+def _as_published(method: str, preset: presets.Preset, config: MethodConfig, target: float,
+                  delta: float) -> dict[str, Any] | None:
     """The epsilon of the paper's formula, for the steps that its authors ran where nothing changed.
 
     Otherwise it is for the configuration's steps where the preset fixes them, else for all steps
@@ -80,7 +81,7 @@ def _as_published(method: str, preset: presets.Preset, config: Any, target: floa
     published = methods.published(method, config, delta)
     if published is None:
         return None
-    steps = config.steps
+    steps = config.planned_steps
     if math.isfinite(target) and preset.config.steps is None:
         unchanged = dataclasses.replace(config, steps=None) == preset.config
         as_run = preset.paper_steps if unchanged and target == preset.epsilon else None

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dpgen_jax.core.config import to_json
-from dpgen_jax.core.types import UserError
+from dpgen_jax.core.types import BudgetExceeded, UserError
 from dpgen_jax.release import pictures
 from dpgen_jax.release.bundle import Release, load
 from dpgen_jax.run import checkpoint
 from dpgen_jax.run.folder import RunFolder, go_on
-from dpgen_jax.run.progress import Notices, reason
+from dpgen_jax.run.progress import OUT_OF_TIME, Notices, Stop, reason
 
 PROMISE = ("guarantee", "epsilon", "delta", "relation", "unit", "unit_column",
            "rows_per_unit", "noise_source", "package_version")
@@ -40,6 +40,20 @@ def finish(files: RunFolder, release: Release, keep: Callable[[], None], notices
     keep()
     pictures.write(files, release, notices, log)
     return release
+
+
+def nothing_released(files: RunFolder, stop: Stop) -> UserError:
+    """Returns the error of a run that made no step."""
+    if stop.reason:
+        what = "out of time" if stop.signal is None else "interrupted"
+        error = UserError(f"{what} before the first step: there is no generator to release; "
+                          f"to go on: {go_on(files.root)}")
+        error.exit_code = stop.exit_code or error.exit_code
+        if stop.signal is None and checkpoint.steps(files.checkpoints):  # of the pretraining
+            error.exit_code = OUT_OF_TIME
+        return error
+    return BudgetExceeded(f"what {files.ledger} holds leaves no budget for a step, and there is no "
+                          "generator to release; start a new run, whose epsilon adds to this one's")
 
 
 def _of_more_steps(files: RunFolder, release: Release) -> Release | None:

@@ -24,7 +24,7 @@ from dpgen_jax.version import __version__
 # These decide what is computed and what it costs; the ledger's header holds their hash.
 MEANING = ("method", "dataset", "spec", "config", "budget", "records", "unit")
 # What a resume may not change. The seed is one of them: noise of a seeded run has no privacy claim.
-FIXED = (*MEANING, "seed", "data_notes")
+FIXED = (*MEANING, "seed", "data_notes", "judged_by")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +69,11 @@ class RunFolder:
     def checkpoints(self) -> Path:
         """The folder of the checkpoints."""
         return self.private / "checkpoints"
+
+    @property
+    def best(self) -> Path:
+        """The best generator so far, of a run that keeps it."""
+        return self.private / "best.safetensors"
 
     @property
     def votes(self) -> Path:

@@ -139,6 +139,7 @@ def _run_block(job: Job, block: Block, records: Private[Records], state: State, 
     """Reserves the worst cost of n rounds, runs them, and settles what they cost."""
     mechanism, ledger = job.method.mechanism, job.ledger
     first_round = ledger.steps_charged
+    # On the disk before anything is drawn: a crash can only leave too much charged.
     charged = mechanism.pending_charge(ledger.spent(), first_round, n)
     ticket = ledger.reserve(charged, n)
     draws = draw(mechanism, job.layout, job.bits, first_round, n, job.longest)

@@ -11,13 +11,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpgen_jax import data
 from dpgen_jax.core.config import MonitorOptions
-from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
+from dpgen_jax.core.types import ImageSpec, Spec, UserError
 from dpgen_jax.evaluation import networks
 from dpgen_jax.nets.classifiers import MLP
 from dpgen_jax.release import plots
 from dpgen_jax.release.bundle import Release
+from dpgen_jax.run import judging
+from dpgen_jax.run.best import Best
+from dpgen_jax.run.judging import Rows
 from dpgen_jax.run.loop import State
 from dpgen_jax.run.metrics import MetricsWriter, summary_writer
 
@@ -34,9 +36,6 @@ GLANCES, FEWEST = 5, 20
 GLANCED = 500
 """Synthetic records of each draw that cheap measures read."""
 
-Rows = tuple[np.ndarray, np.ndarray]
-
-
 @dataclasses.dataclass
 class Monitor:
     """Called after each block of steps; looks when one of its steps has come.
@@ -47,6 +46,7 @@ class Monitor:
         generator: From a state to the release as it stands.
         public: Real, public records to test on, or None.
         last: The step at which it looked last.
+        best: Keeps the generator that does best on `public`, where that is wanted.
     """
 
     options: MonitorOptions
@@ -54,6 +54,7 @@ class Monitor:
     generator: Callable[[State], Release]
     public: Rows | None
     last: int = 0
+    best: Best | None = None
 
     def __call__(self, state: State, writer: MetricsWriter) -> dict[str, float]:
         """Looks at the generator, if it is time.
@@ -78,12 +79,15 @@ class Monitor:
                 and not release.classifies):
             writer.show("samples", sample_grid(release), state.done)
         if self.options.evaluate_every:
-            return judge(release, self.public)
+            scores = judge(release, self.public)
+            if self.best:
+                self.best.offer(release, scores["public_accuracy"], state.done)
+            return scores
         return glance(release) if glances and not release.classifies else {}
 
 
 def prepare(options: MonitorOptions, spec: Spec, classifies: bool = False) -> Rows | None:
-    """Reads the public records to test on, and makes sure that the monitor can work.
+    """Reads the records to test on, and makes sure that the monitor can work.
 
     Args:
         options: What the user wants to see.
@@ -91,31 +95,18 @@ def prepare(options: MonitorOptions, spec: Spec, classifies: bool = False) -> Ro
         classifies: Whether the run makes a classifier.
 
     Returns:
-        Images uint8 [n, H, W, ch] and labels [n], or None where no data set is named.
+        As `judging.rows`.
 
     Raises:
-        UserError: For a public data set of another shape or classes, for a classifier that is to
-            be evaluated without one, and without tensorboardX.
+        UserError: As `judging.rows`, for a classifier that is to be evaluated without records to
+            test on, and without tensorboardX.
     """
     if classifies and options.evaluate_every and options.public_dataset is None:
         raise UserError("a classifier has no samples to evaluate; name a --public-dataset to test "
                         "it on, or leave out --evaluate-every")
     if options.tensorboard:
         summary_writer()
-    if options.public_dataset is None:
-        return None
-    if isinstance(spec, TableSpec):
-        raise UserError("--public-dataset works for images; a table is judged by its own samples")
-    loaded = data.load(options.public_dataset, image_size=(
-        spec.height if spec.height == spec.width else None))
-    if loaded.spec != spec:
-        raise UserError(f"--public-dataset {options.public_dataset} holds {loaded.spec}, the run "
-                        f"makes {spec}; name one of the same shape and classes")
-    x, y = loaded.x_train, loaded.y_train
-    if loaded.x_test is not None and loaded.y_test is not None:
-        x, y = loaded.x_test, loaded.y_test
-    picked = np.random.default_rng(0).permutation(len(y))[:SAMPLES]
-    return x[picked], y[picked]
+    return judging.rows(options, spec)
 
 
 def judge(release: Release, public: Rows | None) -> dict[str, float]:

@@ -18,12 +18,13 @@ from dpgen_jax.core.config import to_json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Method, Private, Records, Spec, TableSpec, UserError
 from dpgen_jax.data import Dataset
+from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private import teachers
 from dpgen_jax.private.partition import Partition
 from dpgen_jax.release import guarantee
 from dpgen_jax.release.statement import Protected
-from dpgen_jax.run import capacity, folder, monitor, protection, side_releases
+from dpgen_jax.run import capacity, folder, judging, monitor, protection, side_releases
 from dpgen_jax.run.calibrate_config import complete, with_records
 from dpgen_jax.run.folder import RunFolder
 from dpgen_jax.run.loop import require_32_bits
@@ -48,7 +49,7 @@ class Declared:
 
     request: Request
     dataset: Dataset
-    config: Any
+    config: MethodConfig
     purchases: Events
     method: Method
 
@@ -93,7 +94,7 @@ class Plan:
 
     request: Request
     method: Method
-    config: Any
+    config: MethodConfig
     spec: Spec
     purchases: Events
     records: Private[Records]
@@ -125,7 +126,9 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
     if request.resume and request.out is None:
         raise UserError("--resume needs --out, the folder of the run to go on with")
     require_32_bits()
-    purchases, spec = side_releases.purchases(dataset.bought), dataset.spec
+    spec = dataset.spec
+    purchases = (*side_releases.purchases(dataset.bought),
+                 *judging.cost(request.monitor, request.config.protects_clients))
     request = _without_class_counts(request, spec)
     protection.refuse_subjects(request.method, request.config, dataset)
     config = with_records(request.config, dataset.count)
@@ -135,6 +138,7 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
         log(f"note: {line}")
     runtime = capacity.fitting(request.method, config, spec, request.runtime, log)
     method = methods.get(request.method).build(config, spec, runtime)
+    judging.require_same_relation(request.monitor, method.mechanism)
     return Declared(dataclasses.replace(request, runtime=runtime), dataset, config, purchases,
                     method)
 
@@ -208,7 +212,7 @@ def plan(checked: Checked) -> Plan:
         content=Private(dataset.content))
 
 
-def public_config(request: Request, config: Any, dataset: Dataset, protected: Protected
+def public_config(request: Request, config: MethodConfig, dataset: Dataset, protected: Protected
                   ) -> dict[str, Any]:
     """Returns the content of a run's config.json, none of which depends on a record."""
     # Names of classes stand apart: the ledger's hash of what decides the cost is without them.
@@ -226,7 +230,8 @@ def public_config(request: Request, config: Any, dataset: Dataset, protected: Pr
     # What was bought of a table stands in its schema.
     bought = dataset.options.get("kind") == "folder" and dataset.bought
     return described | ({"typed": list(request.typed)} if request.typed else {}) | (
-        {"bought": list(dataset.bought)} if bought else {})
+        {"bought": list(dataset.bought)} if bought else {}) | (
+        {"judged_by": judge} if (judge := judging.identity(request.monitor)) else {})
 
 
 def headline(request: Request, mechanism: Mechanism, dataset: Dataset) -> str:

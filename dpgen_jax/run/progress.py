@@ -6,6 +6,7 @@ import contextlib
 import math
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ BURST = 1.0
 """Seconds within which another signal is part of the first request: a terminal that closes sends
 SIGHUP twice, through the shell and by itself, and `timeout` sends SIGTERM twice."""
 
+SILENCE = 60.0
+"""Seconds without a word, at most, while the first block is compiled and runs."""
 OUT_OF_TIME = 75
 """Exit code of a run that its own time limit ended and that can go on: EX_TEMPFAIL of sysexits.h,
 "try again"."""
@@ -160,7 +163,7 @@ class Bar:
     """A bar on a terminal and in a notebook, a line every ten seconds elsewhere; or nothing.
 
     The first block is compiled, so what it takes says nothing of the others: until it is there no
-    time is estimated, and it counts for no estimate.
+    time is estimated, and it counts for no estimate. A line a minute says that it still runs.
     """
 
     def __init__(self, total: int, start: int, unit: str = "step", shown: bool = True):
@@ -168,12 +171,21 @@ class Bar:
         self._live, self._elapsed = sys.stderr.isatty() or in_notebook(), clock()
         self._bar: tqdm | None = None
         self._timed_from: tuple[float, int] | None = None
+        self._silence_over = threading.Event()
         if start < total and shown:
             tell(f"compiling; the first {unit} takes some seconds to some minutes", sys.stderr)
+            threading.Thread(target=self._break_silence, daemon=True, name="progress").start()
+
+    def _break_silence(self) -> None:
+        """Writes a line now and then until the first block is there, or the bar is closed."""
+        while not self._silence_over.wait(SILENCE):
+            tell(f"still at the first {self._unit}, {self._elapsed():.0f} s with compiling",
+                 sys.stderr)
 
     def advance(self, steps: int, shown: dict[str, Any]) -> None:
         """Moves the bar by some steps, and shows values by name beside it."""
         self._n += steps
+        self._silence_over.set()
         if not self._shown:
             return
         if self._timed_from is None:
@@ -205,6 +217,7 @@ class Bar:
 
     def close(self) -> None:
         """Closes the bar."""
+        self._silence_over.set()
         if self._bar is not None:
             self._bar.close()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
 from dpgen_jax.accountant import calibrate
 from dpgen_jax.aggregation.bits import OsBits, SeededBits
@@ -14,13 +13,14 @@ from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Method, UserError
 from dpgen_jax.data import Dataset
 from dpgen_jax.data import clients as federations
+from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private import partition
 from dpgen_jax.release import guarantee
 from dpgen_jax.release.statement import Protected
 
 
-def federated(data: Dataset, config: Any, clients: int | None = None, alpha: float | None = None
-              ) -> tuple[Dataset, Any]:
+def federated(data: Dataset, config: MethodConfig, clients: int | None = None,
+              alpha: float | None = None) -> tuple[Dataset, MethodConfig]:
     """The data set and the configuration of a federated run; both as they are for any other.
 
     Clients that the data set names stay. Otherwise as many as `clients` says (or the configuration,
@@ -105,7 +105,7 @@ def protected_subjects(subjects: Subjects, notes: tuple[str, ...] = (),
                      unit_column=subjects.column, rows_per_unit=subjects.rows)
 
 
-def refuse_subjects(method: str, config: Any, data: Dataset) -> None:
+def refuse_subjects(method: str, config: MethodConfig, data: Dataset) -> None:
     """Refuses subjects where a run is not proven to protect all rows of one.
 
     Args:
@@ -147,7 +147,7 @@ def refuse_uncovered(data: Dataset, budget: Budget, seed: int | None) -> None:
                         "--accept-uncovered, and the statement will say `not covered`")
 
 
-def dealt(method: Method, config: Any, data: Dataset, key: bytes) -> partition.Partition:
+def dealt(method: Method, config: MethodConfig, data: Dataset, key: bytes) -> partition.Partition:
     """Splits the records between the units.
 
     Args:
@@ -169,7 +169,8 @@ def dealt(method: Method, config: Any, data: Dataset, key: bytes) -> partition.P
     return partition.by_client(data.clients, units, config.client_records)
 
 
-def stamp(budget: Budget, seed: int | None, config: Any, who: Protected) -> guarantee.Guarantee:
+def stamp(budget: Budget, seed: int | None, config: MethodConfig, who: Protected
+          ) -> guarantee.Guarantee:
     """The guarantee that a run will be able to state, as far as that is known before it.
 
     Args:
@@ -186,7 +187,8 @@ def stamp(budget: Budget, seed: int | None, config: Any, who: Protected) -> guar
         budget.epsilon, noise, config.accounting, who.simulated), who.uncovered)
 
 
-def warnings(budget: Budget, seed: int | None, config: Any, who: Protected) -> tuple[str, ...]:
+def warnings(budget: Budget, seed: int | None, config: MethodConfig, who: Protected
+             ) -> tuple[str, ...]:
     """Lines about the guarantee for a terminal, before anything is spent.
 
     Args:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 from dpgen_jax.core.config import Budget, MonitorOptions, Runtime
+from dpgen_jax.methods.shared.config import MethodConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Request:
 
     method: str
     preset: str
-    config: Any
+    config: MethodConfig
     budget: Budget
     runtime: Runtime = Runtime()
     out: Path | None = None

@@ -42,7 +42,7 @@ class State:
     Attributes:
         public: The public state of the method, any pytree of arrays.
         units: The state of all units, leaves [U, ...], sealed; None once they are not needed.
-        key: Random key of the public side.
+        key: Random key [] of the public side.
         step: Rounds that ended.
         post_state: The state of `Method.post_training` once that has begun, any pytree of arrays.
         post_step: Steps of post-training that ended.
@@ -109,6 +109,8 @@ def compile_block(method: Method, layout: Layout) -> Block:
         nothing = jax.tree.map(lambda a: jnp.zeros((len(bits), *a.shape), a.dtype), per_round)
         return lax.fori_loop(0, n, one, (public, units, no_metrics, *nothing))
 
+    # A sampled row may be any unit's, so then every device has all records. Units and public state
+    # are updated in place: at thousands of units a second copy would not fit.
     return on_devices(block, layout, (False, True, not layout.sampled, True, *[False] * 5),
                       (False, True, False, False, False), donate=(0, 1))
 

@@ -20,18 +20,20 @@ from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import BitSource, OsBits, SeededBits
 from dpgen_jax.core import hosts
 from dpgen_jax.core.platforms import shortfall
-from dpgen_jax.core.types import BudgetExceeded, Private, Records, TableSpec, UserError
+from dpgen_jax.core.types import Private, Records, TableSpec, UserError
+from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private.partition import Partition
 from dpgen_jax.release import guarantee, statement
 from dpgen_jax.release.bundle import Release
-from dpgen_jax.run import checkpoint, folder, follower, protection, resume, side_releases, spending
-from dpgen_jax.run.finish import finish
+from dpgen_jax.run import folder, follower, protection, resume, side_releases, spending
+from dpgen_jax.run.best import Best
+from dpgen_jax.run.finish import finish, nothing_released
 from dpgen_jax.run.folder import RunFolder
 from dpgen_jax.run.loop import State
 from dpgen_jax.run.monitor import Monitor
 from dpgen_jax.run.needs import memory
 from dpgen_jax.run.planning import Log, Plan, summary
-from dpgen_jax.run.progress import OUT_OF_TIME, Notices, Stop, interruptible
+from dpgen_jax.run.progress import Notices, Stop, interruptible
 from dpgen_jax.run.training import Training
 
 
@@ -76,12 +78,14 @@ class Trained:
         class_counts: The noisy class counts that were bought, or None.
         noise_source: What may be said of where the noise came from.
         save: Writes the last checkpoint, unless it is there.
+        best: The best generator of the run, where it is to be released.
     """
 
     state: State
     class_counts: tuple[int, ...] | None
     noise_source: str
     save: Callable[[], None]
+    best: Best | None = None
 
 
 @contextmanager
@@ -174,9 +178,11 @@ def train(plan: Plan, begun: Begun, dealt: Dealt, log: Log) -> Trained:
         UserError: Where the run was interrupted before its first step, or the generator diverged.
         BudgetExceeded: Where the budget allowed no step.
     """
-    generator, planned = release_maker(plan, dealt.class_counts), plan.config.steps
+    generator, planned = release_maker(plan, dealt.class_counts), plan.config.planned_steps
     post_steps = plan.method.post_training.steps if plan.method.post_training else 0
-    monitor = Monitor(plan.request.monitor, planned + post_steps, generator, plan.public_rows)
+    best = Best(plan.files.best) if plan.request.monitor.keep_best else None
+    monitor = Monitor(plan.request.monitor, planned + post_steps, generator, plan.public_rows,
+                      best=best)
     training = Training(plan.method, plan.files, plan.layout, begun.ledger, plan.request.runtime,
                         monitor, begun.stop, begun.notices)
     state, fault = _steps(plan, training, dealt)
@@ -193,7 +199,8 @@ def train(plan: Plan, begun: Begun, dealt: Dealt, log: Log) -> Trained:
     if state.post_step < post_steps:
         log(f"the generator was trained for {state.post_step} of {post_steps} steps; "
             f"to train it to the end, at no cost in privacy: {folder.go_on(plan.files.root)}")
-    return Trained(state, dealt.class_counts, dealt.bits.label, lambda: training.keep(state))
+    return Trained(state, dealt.class_counts, dealt.bits.label, lambda: training.keep(state),
+                   best)
 
 
 def release(plan: Plan, begun: Begun, trained: Trained, log: Log) -> Release:
@@ -220,6 +227,8 @@ def release(plan: Plan, begun: Begun, trained: Trained, log: Log) -> Release:
     privacy = statement.statement(facts, begun.ledger, plan.method.mechanism.relation,
                                   plan.protected)
     made = dataclasses.replace(release_maker(plan, trained.class_counts)(state), privacy=privacy)
+    with begun.notices.attempt("taking the best generator"):
+        made = trained.best.instead_of(made, log) if trained.best else made
     return publish(plan.files, made, trained.save, begun.notices, log)
 
 
@@ -247,26 +256,13 @@ def release_maker(plan: Plan, class_counts: tuple[int, ...] | None) -> Callable[
     return at
 
 
-def last_key(state: Any, config: Any) -> jax.Array:
+def last_key(state: Any, config: MethodConfig) -> jax.Array:
     """Returns the key of what comes after the last planned step."""
-    return jax.random.fold_in(state.key, config.steps)
+    return jax.random.fold_in(state.key, config.planned_steps)
 
 
-def nothing_released(files: RunFolder, stop: Stop) -> UserError:
-    """Returns the error of a run that made no step."""
-    if stop.reason:
-        what = "out of time" if stop.signal is None else "interrupted"
-        error = UserError(f"{what} before the first step: there is no generator to release; "
-                          f"to go on: {folder.go_on(files.root)}")
-        error.exit_code = stop.exit_code or error.exit_code
-        if stop.signal is None and checkpoint.steps(files.checkpoints):  # of the pretraining
-            error.exit_code = OUT_OF_TIME
-        return error
-    return BudgetExceeded(f"what {files.ledger} holds leaves no budget for a step, and there is no "
-                          "generator to release; start a new run, whose epsilon adds to this one's")
-
-
-def as_published(method: str, config: Any, delta: float, steps: int) -> dict[str, Any] | None:
+def as_published(method: str, config: MethodConfig, delta: float, steps: int
+                 ) -> dict[str, Any] | None:
     """Returns what a paper's formula gives for a run that kept to it; None for any other run."""
     paper = None if config.accounting == "proven" else methods.published(method, config, delta)
     if paper is None:
@@ -279,14 +275,14 @@ def _steps(plan: Plan, training: Training, dealt: Dealt) -> tuple[State, Excepti
     method, request = plan.method, plan.request
     state = resume.start(plan.files, method, plan.layout, training.ledger, request.resume,
                          request.seed)
-    # Queries that were not answered leave budget for more steps than the plan, unless steps were
-    # asked for: the ledger decides.
+    # Queries without an answer leave budget for more steps, unless the user named their number.
     open_ended = method.mechanism.cost_depends_on_answers and not request.config.steps
     if method.pretraining and not state.step:
         state = training.pretrain(state, dealt.records)
     training.monitor.last = state.step
-    return training.train(state, dealt.records, dealt.bits, plan.config.steps,
-                          sys.maxsize if open_ended else plan.config.steps)
+    steps = plan.config.planned_steps
+    return training.train(state, dealt.records, dealt.bits, steps,
+                          sys.maxsize if open_ended else steps)
 
 
 def _leave_where_seconds_count(training: Training, state: State) -> None:

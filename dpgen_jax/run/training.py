@@ -68,16 +68,16 @@ class Training:
             return state
         elapsed, saved = self.elapsed, state
         next_save = elapsed() + self.between_saves
-        bar = Bar(self.method.mechanism.n_units, 0, "warm unit", self.monitor.options.progress)
-        for units, share in pretrain(self.method, state.units, records, self.layout):
-            state = dataclasses.replace(state, units=units)
-            bar.reach(share)
-            if elapsed() > next_save:
-                self._save(state)
-                next_save, saved = elapsed() + self.between_saves, state
-            if self.stop():
-                break
-        bar.close()
+        with contextlib.closing(Bar(self.method.mechanism.n_units, 0, "warm unit",
+                                    self.monitor.options.progress)) as bar:
+            for units, share in pretrain(self.method, state.units, records, self.layout):
+                state = dataclasses.replace(state, units=units)
+                bar.reach(share)
+                if elapsed() > next_save:
+                    self._save(state)
+                    next_save, saved = elapsed() + self.between_saves, state
+                if self.stop():
+                    break
         if state is not saved:
             self._save(state)
         return state

@@ -21,7 +21,8 @@ def centroid_accuracy(data) -> float:
 @pytest.mark.parametrize("spec, hint", [
     ("glyph", "did you mean glyphs"), ("mnist", "known: glyphs"), ("IDX:mnist", "did you mean idx"),
     ("folders:x", "did you mean folder:DIR"), ("", "unknown data set ''"), ("idx", "idx:DIR"),
-    ("npz:", "npz:FILE"), ("glyphs:16", "did you mean glyphs"), ("parquet:x", "known:")])
+    ("npz:", "npz:FILE"), ("glyphs:16", "did you mean glyphs"), ("feather:x", "known:"),
+    ("parquet:", "parquet:FILE")])
 def test_unknown_spec(spec, hint):
     with pytest.raises(UserError, match=hint) as caught:
         load(spec)

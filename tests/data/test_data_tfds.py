@@ -12,7 +12,7 @@ import pytest
 from dpgen_jax import schema as schema_command
 from dpgen_jax.core import console
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import load, tfds, transform
+from dpgen_jax.data import csv_files, load, tfds, transform
 
 pytest.importorskip("tensorflow_datasets")
 
@@ -208,8 +208,10 @@ def test_a_table_has_the_schema_of_its_description():
     assert sorted(np.round(codes[:, at])) == [100 * i for i in range(20)]
 
 
-def test_a_table_with_a_schema_of_its_own(tmp_path):
-    """A draft, edited; a text that it declares is a column too."""
+@pytest.mark.parametrize("cells", [1, 50, 10**6])
+def test_a_table_with_a_schema_of_its_own(tmp_path, monkeypatch, cells):
+    """A draft, edited; a text that it declares is a column too; in blocks of any size."""
+    monkeypatch.setattr(csv_files, "BLOCK_CELLS", cells)
     schema_command.command(["tfds:tiny_table", "--label", "clear", "--out", f"{tmp_path}/s.yaml"])
     text = (tmp_path / "s.yaml").read_text()
     assert "label: clear" in text and "name" not in text.split("columns:")[1]
@@ -223,6 +225,7 @@ def test_a_table_with_a_schema_of_its_own(tmp_path):
     data = load("tfds:tiny_table", schema=f"{tmp_path}/s.yaml")
     assert data.spec.columns[0].name == "name" and data.spec.label.name == "clear"
     assert not data.uncovered and data.spec.classes == 2
+    assert sorted(transform.decode(data.spec, data.x_train)[:, 0]) == list(range(20))
     for option in ({"classes": 3}, {"image_size": 8}):
         with pytest.raises(UserError, match="is a table, to which --"):
             load("tfds:tiny_table", **option)

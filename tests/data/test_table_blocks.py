@@ -65,6 +65,19 @@ def test_what_is_read_stays_what_it_was_whatever_a_block_holds(read, rows):
     assert broken.endswith("50 rows break the constraint age <= pay")
 
 
+@pytest.mark.parametrize("rows", [1, 7, 500])
+def test_subjects_are_the_same_whatever_a_block_holds(read, rows):
+    lines = text(300).splitlines()
+    content = "\n".join(f"{line},{'who' if i == 0 else f'p{i % 37 * 7}'}" if line else ""
+                        for i, line in enumerate(lines))
+    whole = read(content, unit="who", rows_per_unit=3, test_fraction=0.3)
+    data = read(content, rows, unit="who", rows_per_unit=3, test_fraction=0.3)
+    for name in ("x_train", "y_train", "x_test", "y_test"):
+        np.testing.assert_array_equal(getattr(data, name), getattr(whole, name))
+    for name in ("ids", "train", "test"):
+        np.testing.assert_array_equal(getattr(data.subjects, name), getattr(whole.subjects, name))
+
+
 def test_the_partition_of_records_stays_what_it_was():
     assert digest(assign(997, 10, b"k" * 32).index) == "fefb0a7a4a4765b2"
 

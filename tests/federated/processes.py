@@ -59,7 +59,8 @@ class Federation:
         self.port = self._free_port()
         self.environment = os.environ | {
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "FLWR_HOME": str(root / "flower"),
-            "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "JAX_NUM_CPU_DEVICES": "1", "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
             "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1"}
         certificates(root)
         (root / "flower").mkdir()

@@ -136,7 +136,7 @@ def test_a_run_charges_what_was_drawn_whatever_a_crash_forgets(tmp_path, monkeyp
         lifecycle.run(
             read_runs.request(place / "run", False), read_runs.records(), log=lambda line: None
         )
-    chosen = Random(0).sample(crashes, min(16, len(crashes)))
+    chosen = Random(0).sample(crashes, min(8, len(crashes)))
     faults = [fault for i, (state, count) in enumerate(chosen)
               if (fault := after(state, count, tmp_path / str(i)))]
     assert len(n_drawn) == read_runs.STEPS and not faults

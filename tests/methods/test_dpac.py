@@ -40,6 +40,13 @@ VARIANTS = {"sequential": {}, "parallel": {"order": "parallel"}, "kept": {"renew
             "no fakes": {"fake_steps": 0}, "no records": {"real_steps": 0}}
 
 
+def each(*names):
+    """Variants as parameters: the published one and one with a memory; the others are long."""
+    return [pytest.param(name, marks=pytest.mark.slow if name in ("sequential", "kept") else
+                         pytest.mark.long) for name in names]
+
+
+
 @functools.cache
 def variant(name):
     """(now, key=, x=, pool=, kept=) -> (answer, what is asked, what is kept after learning)."""
@@ -63,33 +70,27 @@ def classifiers(name, **changes):
     return (variant(name)(**changes)[0] - 0.8 * SLOPE) / 0.2
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", each(*VARIANTS))
 def test_the_critic_answers_alone_until_the_classifier_comes_in(name):
     assert small_datalens.equal(variant(name)(now=0)[0], SLOPE)
     assert np.abs(classifiers(name)).max() > 1e-3
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "pool", "records"), [
-    ("sequential", True, True),
-    pytest.param("parallel", True, True, marks=pytest.mark.slow),
-    pytest.param("kept", True, True, marks=pytest.mark.slow),
-    ("no fakes", False, True), ("no records", True, False)])
-def test_what_the_classifier_learns_from(name, pool, records):
+@pytest.mark.parametrize("name", each(*VARIANTS))
+def test_what_the_classifier_learns_from(name):
+    pool, records = name != "no fakes", name != "no records"
     answer = variant(name)()[0]
     assert small_datalens.equal(variant(name)(pool=POOL[::-1])[0], answer) != pool
     assert small_datalens.equal(variant(name)(x=1 - X)[0], answer) != records
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_variants_differ():
     answers = {np.asarray(classifiers(name)).tobytes() for name in VARIANTS}
     assert len(answers) == len(VARIANTS)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["sequential", "parallel", "no fakes", "no records"])
+@pytest.mark.parametrize("name", each("sequential", "parallel", "no fakes", "no records"))
 def test_a_renewed_classifier_is_a_function_of_the_public_key_and_the_pool(name):
     """Units keep nothing; what is asked does not read records, and differs with the key."""
     _, mixed_query, kept = variant(name)()

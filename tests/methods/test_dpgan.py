@@ -265,7 +265,7 @@ def test_the_weight_of_labels_multiplies_their_share_of_every_layer():
 
 # Whole runs.
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["dpgan", "dpcgan"])
 def test_a_run_says_what_it_promises(tmp_path, method):
     x, y = small_datalens.images(N)

@@ -177,7 +177,7 @@ def test_the_generator_moves_towards_the_embedding(monkeypatch, tmp_path):
 
 # Presets, whole runs, bad input.
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("spec", [IMAGE, TABLE])
 def test_a_whole_run_makes_samples_within_the_budget(tmp_path, spec):
     own = records(spec, N)

@@ -16,7 +16,7 @@ from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import GeneratorNet
 from dpgen_jax.run import checkpoint, lifecycle, loop, metrics, monitor
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 
 SPEC = ImageSpec(4, 4, 1, 3)
 STEPS = 6

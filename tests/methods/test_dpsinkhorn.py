@@ -91,7 +91,7 @@ def test_a_field_out_of_range_is_named(field, value):
         dataclasses.replace(CONFIG, **{field: value})
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["images", "table"])
 def test_a_run_makes_records_within_the_budget(tmp_path, kind):
     rng = np.random.default_rng(0)

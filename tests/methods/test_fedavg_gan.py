@@ -189,7 +189,7 @@ def test_clients_of_any_sizes_sampled_by_chance(tmp_path):
     assert release.sample(4)[0].shape == (4, 8, 8, 1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tables_and_a_data_set_without_clients(tmp_path):
     data = Dataset("people", people_table.SPEC, *people_table.table(40))
     release = fit(tmp_path / "run", data, hidden=(8,), sigma=None)

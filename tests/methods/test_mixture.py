@@ -1,5 +1,5 @@
 """The mixture of Gaussians: every phase through the real loop, samples that have the
-moments that were released, and records that nobody would choose."""
+moments that were released, and what is refused."""
 
 import dataclasses
 import functools
@@ -10,9 +10,9 @@ import loops
 import numpy as np
 import pytest
 import small_datalens
-from sklearn.linear_model import LogisticRegression
+import small_mixture
 
-from dpgen_jax import data, presets
+from dpgen_jax import presets
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.core.config import Budget
@@ -20,7 +20,7 @@ from dpgen_jax.core.types import BudgetExceeded, ImageSpec, Method, Records, Use
 from dpgen_jax.methods import mixture
 from dpgen_jax.methods.shared import gaussian_images
 from dpgen_jax.presets import numbers
-from dpgen_jax.run import calibrate_config, fitting, loop
+from dpgen_jax.run import calibrate_config, loop
 from dpgen_jax.run.loop import initial_state
 
 N, SPEC = 12, ImageSpec(4, 4, 1, 2)
@@ -45,20 +45,10 @@ def started():
     def rounds(x, y):
         public = method().init(jax.random.key(0))
         for phase in method().phases[:2]:
-            public = absorbed(phase, public, x, y, jax.random.key(0), 0.0)
+            public = small_mixture.absorbed(phase, public, x, y, jax.random.key(0), 0.0)
         return public
 
     return jax.device_get(jax.jit(rounds)(x, np.arange(40, dtype=np.int32) % 2))
-
-
-def absorbed(phase, public, x, y, key, noise):
-    """The public state after a round in which all records are summed at once."""
-    query = phase.ask(key, public)
-    compact = jax.vmap(lambda x, y: phase.mechanism.contribution(
-        key, phase.answer(key, None, Records(x[None], y[None]), query), jnp.zeros(0)))(x, y)
-    total = phase.mechanism.added(jnp.zeros(phase.mechanism.shape, jnp.int32), compact)
-    noisy = total + jnp.round(noise * jax.random.normal(key, total.shape))
-    return phase.absorb(key, public, query, noisy)[0]
 
 
 def recorder(phase: str) -> Method:
@@ -242,54 +232,3 @@ def test_what_cannot_be_is_refused():
 def test_presets_differ_in_what_the_formulas_cannot_know():
     for preset in presets.all_of("mixture").values():
         assert preset.config.cells is preset.config.frequencies is preset.config.sigma is None
-
-
-# Whole runs, and records that nobody would choose.
-
-@functools.cache
-def fitted():
-    """A function (x, y, key) -> 60 sampled images, 20 of each class, of one compiled method."""
-    spec, n = ImageSpec(8, 8, 1, 3), 96
-    built = mixture.build(mixture.Config(records=n, cells=2, frequencies=4, dimensions=6,
-                                         sigma=2.0), spec)
-
-    def fit(x, y, key):
-        public = built.init(key)
-        for step, phase in enumerate(built.phases):
-            public = absorbed(phase, public, x, y, jax.random.fold_in(key, step),
-                              phase.mechanism.noise.sigma)
-        model = built.finalize(key, public)
-        return built.sample(model, key, jnp.arange(60, dtype=jnp.int32) % 3)
-
-    return jax.jit(fit)
-
-
-@pytest.mark.slow
-def test_records_that_nobody_would_choose_make_images_all_the_same():
-    rng = np.random.default_rng(0)
-    noise, labels = rng.integers(0, 256, (96, 8, 8, 1), dtype=np.uint8), np.arange(96) % 3
-    few = np.where(np.arange(96) < 3, 2, np.arange(96) % 2)
-    cases = [(noise, labels), (np.zeros_like(noise), labels), (np.full_like(noise, 255), labels),
-             (np.tile(noise[:1], (96, 1, 1, 1)), labels), (noise, few), (noise, 0 * labels),
-             (noise, labels * 0 - 1)]
-    for x, y in cases:
-        made = np.asarray(fitted()(x, y.astype(np.int32), jax.random.key(0)))
-        assert np.isfinite(made).all() and made.min() >= 0 and made.max() <= 1
-    assert made.shape == (60, 8, 8, 1)
-
-
-@pytest.mark.slow
-def test_digits_are_told_apart_by_what_was_made(tmp_path):
-    """A floor: a linear classifier trained on synthetic digits, tested on real ones."""
-    digits = data.load("digits")
-    made = fitting.fit("mixture", digits.x_train, digits.y_train, classes=10, epsilon=10.0,
-                         delta=1e-5, out=tmp_path / "run", preset="digits")
-    x, y = made.sample(2000, seed=0)
-    judge = LogisticRegression(max_iter=300).fit(x.reshape(2000, -1) / 255, y)
-    score = judge.score(digits.x_test.reshape(len(digits.x_test), -1) / 255, digits.y_test)
-    assert score > 0.75 and made.privacy["epsilon"] == 10.0
-    ones, labels = made.sample(50, labels=[1], seed=1)
-    assert set(labels) == {1} and np.mean(judge.predict(ones.reshape(50, -1) / 255) == 1) > 0.6
-    with pytest.raises(UserError, match=r"\[0, 1\]"):
-        fitting.fit("mixture", digits.x_train * 2.0, digits.y_train, classes=10,
-                      out=tmp_path / "other")

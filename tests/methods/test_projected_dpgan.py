@@ -175,7 +175,7 @@ def test_a_step_is_one_gaussian_event():
 
 # Presets and whole runs.
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_whole_run_makes_finite_samples_within_the_budget(tmp_path):
     config, own = dataclasses.replace(CONFIG, sigma=None, ema=0.5), rows(N)
     release = lifecycle.run(

@@ -22,7 +22,7 @@ from dpgen_jax.methods.topagg_sgd import Config
 from dpgen_jax.release import bundle, statement
 from dpgen_jax.run import fitting, lifecycle, metrics, monitor
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 
 IMAGE = ImageSpec(10, 12, 1, 3)
 MNIST = ImageSpec(28, 28, 1, 10)

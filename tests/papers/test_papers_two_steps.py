@@ -53,15 +53,8 @@ def test_the_budget_of_a_row_allows_its_steps_where_it_is_not_the_presets(work):
     assert methods.get(work.method).build(config, preset.spec).mechanism.events(1) is not None
 
 
-def trained():
-    """Each kind, `long` but for the first one of DataLens."""
-    first = next(work for work in alike() if work.method == "datalens")
-    return [pytest.param(
-        work, id=f"{work.method}-{work.preset}",
-        marks=pytest.mark.slow if work is first else pytest.mark.long) for work in alike()]
-
-
-@pytest.mark.parametrize("work", trained())
+@pytest.mark.long
+@pytest.mark.parametrize("work", alike(), ids=lambda work: f"{work.method}-{work.preset}")
 def test_every_preset_runs_two_steps_on_data_in_the_official_layout(work, specs, tmp_path):
     dataset = toy_rows.loaded(work, specs)
     assert dataset.spec == presets.get(work.method, work.preset)[1].spec

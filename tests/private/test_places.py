@@ -16,19 +16,14 @@ def test_a_message_is_the_same_in_every_place_and_beside_whomever(name):
     assert message_positions.differing(name) == 0
 
 
-@pytest.mark.slow
-def test_and_so_it_is_in_the_programs_that_run():
-    assert as_in_a_run.call("places", "dpcgan") == {"dpcgan": 0}
-
-
 @pytest.mark.long
-def test_and_so_it_is_for_every_method_of_each_kind():
-    names = ["dpgan", "topagg_sgd", "gpate", "gswgan", "pategan", "datalens"]
+def test_and_so_it_is_in_the_programs_that_run():
+    names = ["dpcgan", "dpgan", "topagg_sgd", "gpate", "gswgan", "pategan", "datalens"]
     assert as_in_a_run.call("places", *names) == dict.fromkeys(names, 0)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("name", [pytest.param("dpcgan", marks=pytest.mark.slow),
+                                  pytest.param("datalens", marks=pytest.mark.long)])
 def test_a_place_that_speaks_louder_is_caught(name, monkeypatch):
     """The planted fault: whoever lies second in a chunk says one more wherever it says anything."""
     usual = teachers.vmapped

@@ -56,10 +56,11 @@ def test_numpy_draws_the_records_of_the_library():
     compared(of_case(CASES["gpate table"]))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [
-    "datalens images", "dpmerf images", "gswgan images", "dpmerf_ae images", "dpmerf_ae table",
-    "dpcgan table", "dpgan images linear", "fedavg_gan table"])
+    *(pytest.param(name, marks=pytest.mark.slow) for name in (
+        "datalens images", "gswgan images", "dpmerf_ae table", "dpcgan table")),
+    *(pytest.param(name, marks=pytest.mark.long) for name in (
+        "dpmerf images", "dpmerf_ae images", "dpgan images linear", "fedavg_gan table"))])
 def test_numpy_draws_the_records_of_other_methods(name):
     compared(of_case(ALL[name]))
 

@@ -26,6 +26,7 @@ from dpgen_jax.core.config import to_json
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.types import EMPTY, ImageSpec, Method, Private, Records
 from dpgen_jax.data import Dataset
+from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private import interference
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private.partition import Partition
@@ -141,7 +142,7 @@ def _disjoint(dealt: Partition, findings: Findings) -> None:
                    f"{len(each):,} units of at most {dealt.index.shape[1]:,} records")
 
 
-def _replayed(dataset: Dataset, config: Any, method: Method, key: bytes, findings: Findings
+def _replayed(dataset: Dataset, config: MethodConfig, method: Method, key: bytes, findings: Findings
               ) -> None:
     """Changes records, one at a time, and visits their units and others."""
     public = jax.jit(method.init)(jax.random.key(0))
@@ -196,7 +197,7 @@ def neighbour(dataset: Dataset, record: int) -> Dataset:
     return dataclasses.replace(dataset, x_train=x, y_train=y)
 
 
-def _dealt(dataset: Dataset, config: Any, method: Method, key: bytes
+def _dealt(dataset: Dataset, config: MethodConfig, method: Method, key: bytes
            ) -> tuple[Partition, Private[Records]]:
     """The records of each unit, dealt as the run deals them."""
     partition = protection.dealt(method, config, dataset, key)

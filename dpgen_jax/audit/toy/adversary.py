@@ -51,7 +51,7 @@ class Transcript:
 
     Attributes:
         seen: float32 [STEPS, B, D], what was released.
-        planted: Likewise, what is taken for it instead where `forced` is 1.
+        planted: float32 [STEPS, B, D], what is taken for it instead where `forced` is 1.
         forced: float32 [], 0 or 1.
         step: int32 [].
     """

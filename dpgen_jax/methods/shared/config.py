@@ -73,6 +73,17 @@ class MethodConfig:
             raise UserError(f"steps is {self.steps}; at least 1 is needed")
 
     @property
+    def planned_steps(self) -> int:
+        """The field `steps`, once it is known.
+
+        Raises:
+            ValueError: while it is None.
+        """
+        if self.steps is None:
+            raise ValueError("steps is not known yet")
+        return self.steps
+
+    @property
     def protects_clients(self) -> bool:
         """Whether the promise is for all records of a client, and not for each."""
         return self.units_are_clients or self.federated
@@ -80,6 +91,15 @@ class MethodConfig:
     @property
     def n_clients(self) -> int:
         """The number of clients, for a method whose units can be clients."""
+        raise UserError("the units of this method are not clients")
+
+    @property
+    def client_records(self) -> int:
+        """The most records of a client that count; a field of a Config whose units can be clients.
+
+        Raises:
+            UserError: for a method whose units cannot be clients.
+        """
         raise UserError("the units of this method are not clients")
 
     def with_clients(self, clients: int) -> Self:

@@ -75,6 +75,7 @@ def _above(model: Model, node: Array, bins: Array) -> Array:
 def sampled_places(cumulative: Array, uniform: Array) -> Array:
     """Draws one place of each row of cumulative masses [N, K], by uniform [N]: int32 [N]."""
     total = cumulative[:, -1]
+    # A product that rounds up to the total would lie behind the last place that has any mass.
     aim = jnp.minimum(uniform * total, jnp.nextafter(total, jnp.zeros_like(total)))
     place = jnp.sum(cumulative <= aim[:, None], -1)
     return jnp.minimum(place, cumulative.shape[1] - 1).astype(jnp.int32)

@@ -35,7 +35,8 @@ class Public:
         label: float32 [C], noisy counts of the classes times their precision.
         label_precision: float32 [], their precision, as below.
         fine: float32 [d, W], masses of the cells, of sum 1.
-        bin_of, coarse_of: int32 [d, W], the bin of a cell, and its group in the pairs' tables.
+        bin_of: int32 [d, W], the bin of a cell.
+        coarse_of: int32 [d, W], its group in the pairs' tables.
         label_of: int32 [C], the group of a class in the pairs' tables.
         group_of: int32 [d, B], the group of a bin.
         parent: int32 [d], in the tree, or -1.

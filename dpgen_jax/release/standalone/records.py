@@ -30,8 +30,8 @@ class Generator:
     Attributes:
         spec: The schema of the records.
         program: What draws `CHUNK` records from the arrays, a key and labels.
-        arrays: The arrays that it reads, in their order.
-        prior: The share of each class; None: equal shares, in turn.
+        arrays: The arrays [...] that it reads, in their order.
+        prior: The share of each class, [C]; None: equal shares, in turn.
         guarantee: The line that states it.
     """
 

@@ -1,0 +1,84 @@
+"""`parquet:FILE`: tables whose cells may be typed, read in blocks of rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+from dpgen_jax.core import reading
+from dpgen_jax.core.types import TableSpec, UserError
+from dpgen_jax.data import frames, tables
+from dpgen_jax.data.base import Dataset
+from dpgen_jax.data.csv_files import BLOCK_CELLS, CELL_BYTES
+from dpgen_jax.data.parsing import Cells, joined
+from dpgen_jax.data.schema import Schema
+
+
+def parquet(path_text: str, schema: Schema, test_path: str | None = None) -> Dataset:
+    """Loads a Parquet file. Nulls and NaN are null; dates may be texts in the declared format too.
+
+    Args:
+        path_text: The file, with exactly the columns of the schema, in any order.
+        schema: The schema.
+        test_path: The file of the held-out part, alike; or None.
+
+    Returns:
+        The data set.
+
+    Raises:
+        UserError: As `tables.csv`, with the row of the file, from 0.
+    """
+    return tables.of_files(path_text, schema, test_path, lambda path: blocks(path, schema.spec))
+
+
+def read(path: Path) -> Cells:
+    """Reads all cells of a Parquet file into memory, for a draft of its schema.
+
+    Args:
+        path: The file.
+
+    Raises:
+        UserError: As `blocks`, and for cells that would take more memory than is allowed.
+    """
+    parts, count = [], 0
+    for part in blocks(path, None):
+        count += len(part.rows) * len(part.columns)
+        reading.require_memory(f"{path}: a table of {count:,} cells", CELL_BYTES * count)
+        parts.append(part)
+    return joined(parts)
+
+
+def blocks(path: Path, spec: TableSpec | None) -> Iterator[Cells]:
+    """Yields the cells of a Parquet file, some rows at a time; of one without rows an empty block.
+
+    Args:
+        path: The file.
+        spec: The schema, by which dates and booleans become texts; None for texts as of Python.
+
+    Yields:
+        The cells of the next rows.
+
+    Raises:
+        UserError: The file cannot be read, or a package that reads it is missing.
+    """
+    reading.require_parquet()
+    import pyarrow
+    import pyarrow.parquet
+
+    reading.require_regular(path)
+    first = 0
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            rows = max(1, BLOCK_CELLS // max(1, len(file.schema_arrow.names)))
+            batches = (file.iter_batches(rows) if file.metadata.num_rows
+                       else [file.schema_arrow.empty_table()])
+            for batch in batches:
+                frame = batch.to_pandas(integer_object_nulls=True, ignore_metadata=True)
+                cells = frames.cells(str(path), frame, spec)
+                yield dataclasses.replace(
+                    cells, rows=[f"row {first + i}" for i in range(len(frame))])
+                first += len(frame)
+    except (pyarrow.ArrowException, OSError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{path} cannot be read as Parquet ({reason}); write it again") from error

@@ -1,0 +1,97 @@
+"""`parquet:FILE`: the same table as a CSV file's, in blocks of rows; and what is refused."""
+
+import datetime
+
+import numpy as np
+import pytest
+
+from dpgen_jax import schema as schema_command
+from dpgen_jax.core.types import UserError
+from dpgen_jax.data import csv_files, load, schema
+
+pd = pytest.importorskip("pandas", reason="an extra: pip install dpgen_jax[parquet]")
+pa = pytest.importorskip("pyarrow", reason="an extra")
+pq = pytest.importorskip("pyarrow.parquet", reason="an extra")
+
+SCHEMA = """\
+label: ill
+columns:
+  age: {kind: integer, min: 0, max: 120, nullable: true}
+  pay: {kind: continuous, min: -10, max: 1000, nullable: true}
+  job: {kind: categorical, categories: [cook, nurse]}
+  born: {kind: date, format: "%Y-%m-%d", min: "1900-01-01", max: "2020-12-31"}
+  well: {kind: boolean, categories: ["false", "true"]}
+  ill: {kind: categorical, categories: ["0", "1"]}
+"""
+ROWS = 50
+
+
+def columns():
+    days = [datetime.date(1950 + i, 1 + i % 12, 1 + i % 28) for i in range(ROWS)]
+    return {
+        "pay": [None if i % 9 == 0 else i / 4 for i in range(ROWS)],
+        "age": [None if i % 7 == 0 else i for i in range(ROWS)], "born": days,
+        "well": [i % 3 == 0 for i in range(ROWS)], "ill": [i % 2 for i in range(ROWS)],
+        "job": ["cook" if i % 5 else "nurse" for i in range(ROWS)]}
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.yaml").write_text(SCHEMA)
+    table = columns()
+    pq.write_table(pa.table(table), "a.parquet", row_group_size=20)
+    lines = [",".join(table), *(",".join(
+        "" if cell is None else str(cell).lower() if isinstance(cell, bool) else str(cell)
+        for cell in row) for row in zip(*table.values(), strict=True))]
+    (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("rows", [1, 7, 20, 1000])
+def test_it_is_the_table_of_a_csv_file(place, monkeypatch, rows):
+    monkeypatch.setattr(csv_files, "BLOCK_CELLS", 6 * rows)
+    monkeypatch.setattr("dpgen_jax.data.parquet.BLOCK_CELLS", 6 * rows)
+    data = load("parquet:a.parquet", schema="s.yaml", test_csv="a.parquet")
+    known = load("csv:a.csv", schema="s.yaml")
+    np.testing.assert_array_equal(data.x_train, known.x_train)
+    np.testing.assert_array_equal(data.y_train, known.y_train)
+    np.testing.assert_array_equal(data.x_test, known.x_train)
+    assert data.name == "a" and data.options["kind"] == "parquet"
+    assert data.x_train.shape == (ROWS, 9) and np.isfinite(data.x_train).all()
+
+
+@pytest.mark.parametrize(("column", "cells", "match"), [
+    ("job", {30: "cok"}, "row 30, column job: 'cok' is no declared category"),
+    ("job", {3: None}, "row 3, column job: an empty cell"),
+    ("age", {41: 3.5}, "row 41, column age: 3.5 is no whole number"),
+    ("pay", {0: float("inf")}, "row 0, column pay: 'inf' is no finite number")])
+def test_errors_name_the_row_and_the_column(place, monkeypatch, column, cells, match):
+    monkeypatch.setattr("dpgen_jax.data.parquet.BLOCK_CELLS", 6 * 20)
+    table = columns()
+    table[column] = [cells.get(i, cell) for i, cell in enumerate(table[column])]
+    pq.write_table(pa.table(table), "b.parquet")
+    with pytest.raises(UserError, match=match) as caught:
+        load("parquet:b.parquet", schema="s.yaml")
+    assert "\n" not in str(caught.value) and "b.parquet" in str(caught.value)
+
+
+def test_what_cannot_be_read_is_one_line(place):
+    (place / "b.parquet").write_bytes((place / "a.parquet").read_bytes()[:-100])
+    (place / "c.parquet").write_bytes(b"a,b\n1,2\n")
+    pq.write_table(pa.table(columns()).slice(0, 0), "d.parquet")
+    pq.write_table(pa.table(columns()).drop_columns("job"), "e.parquet")
+    for name, match in (("b", "cannot be read as Parquet"), ("c", "cannot be read as Parquet"),
+                        ("d", "no rows; at least 1"), ("e", "column 'job' is missing")):
+        with pytest.raises(UserError, match=match) as caught:
+            load(f"parquet:{name}.parquet", schema="s.yaml")
+        assert "\n" not in str(caught.value) and len(str(caught.value)) < 400
+    with pytest.raises(UserError, match="needs --schema FILE.yaml.*dpgen_jax.schema a.parquet"):
+        load("parquet:a.parquet")
+
+
+def test_a_schema_is_drafted_of_it(place):
+    schema_command.command(["a.parquet", "--label", "ill", "--out", "d.yaml"])
+    drafted = schema.read("d.yaml").spec
+    assert {column.name: column.written for column in drafted.columns}["born"] == "date"
+    assert len(load("parquet:a.parquet", schema="d.yaml").y_train) == ROWS

@@ -1,0 +1,58 @@
+"""A first step that takes long is not silent, and nothing speaks after it or after a failure."""
+
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+from dpgen_jax.run import progress
+
+
+def wait_for(happened):
+    for _ in range(3000):
+        if happened():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+@pytest.fixture
+def speaks():
+    """Returns whether a thread of this test's bar lives."""
+    before = set(threading.enumerate())
+    return lambda: any(thread.name == "progress" for thread in threading.enumerate()
+                       if thread not in before)
+
+
+@pytest.fixture
+def written(monkeypatch):
+    """The lines that a bar wrote."""
+    lines = []
+    monkeypatch.setattr(progress, "SILENCE", 0.01)
+    monkeypatch.setattr(progress, "tell", lambda line, file: lines.append(line))
+    return lines
+
+
+def test_a_first_step_that_takes_long(written, speaks):
+    bar = progress.Bar(3, 0)
+    assert wait_for(lambda: sum(line.startswith("still at the first step, ")
+                                for line in list(written)) > 1)
+    bar.advance(1, {})
+    assert wait_for(lambda: not speaks())
+    assert "1/3 steps" in written[-1] or "1/3 steps" in written[-2]
+    bar.close()
+
+
+def test_a_first_step_that_fails(written, speaks):
+    with pytest.raises(OSError), closing(progress.Bar(3, 0)):
+        assert speaks()
+        raise OSError
+    assert wait_for(lambda: not speaks())
+
+
+@pytest.mark.parametrize("bar", [{"total": 3, "start": 3}, {"total": 3, "start": 0,
+                                                             "shown": False}])
+def test_where_nothing_is_to_be_said(written, speaks, bar):
+    progress.Bar(**bar)
+    assert not speaks() and not written
