@@ -80,7 +80,7 @@ def test_numbers_of_records_of_clients_decide_nothing():
 
 def test_too_few_records_get_the_methods_that_fit_and_no_useless_advice():
     facts = choice.Facts("", MNIST, 860)
-    with pytest.raises(UserError, match="datalens has no preset for 860 images.*: dpgan, dpmerf"):
+    with pytest.raises(UserError, match="for 860 images.*: mixture, dpmerf, dpgan;"):
         choice.preset_for("datalens", facts)
     assert choice.preset_for("datalens", facts, tuned=True).preset.config.teachers == 57
 
