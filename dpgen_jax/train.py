@@ -45,6 +45,8 @@ class Train(Generic[Config]):
     sets"""
     out: Path | None = None
     """run folder; runs/METHOD-DATASET-TIME if left out"""
+    release_to: str | None = None
+    """an address (gs://BUCKET/FOLDER, s3://BUCKET/FOLDER) that the finished release is copied to"""
     total_epsilon: float | None = None
     """refuse a run with which all runs on these records, as far as this machine's journal knows
     them, would go beyond this epsilon"""
@@ -189,7 +191,7 @@ def trained(method: str, words: list[str]) -> int | None:
         chosen.method, args.preset, config, Budget(args.epsilon, args.delta, args.class_epsilon),
         args.runtime, args.out, args.resume, args.seed, args.monitor, args.accept_uncovered,
         args.total_epsilon, chosen.why, typed.kept(chosen.method, chosen.words),
-        chosen.remarks)
+        chosen.remarks, args.release_to)
     notices = Notices()
     if args.dry_run:
         for line in lifecycle.rehearse(request, dataset, notices=notices) if hosts.leads() else ():
