@@ -1,11 +1,14 @@
 """Attack what every method promises, and write what is certified beside what is claimed.
 
-    python -m benchmarks.audits [--only NAME ...] [--seconds 40]
+    python -m benchmarks.audits [--only NAME ...] [--seconds 40] [--minutes 30] [--again]
+    python -m benchmarks.audits --faults          # writes faults.json: every planted fault
+    python -m benchmarks.audits --black-box       # writes black_box.json: samples alone
 
 Each row is a command of `python -m dpgen_jax.audit`, run in a process of its own as a user would: a
-mechanism with the noise lowered and at its preset's own, or a whole training with canaries. Rows
-that were measured before are kept where they are not asked for. The noise is from the operating
-system: another run certifies a little more or less.
+mechanism with the noise lowered and at its preset's own, or a whole training with canaries. It goes
+on where it stopped: rows that were measured by the same command on the same commit are kept, and
+after --minutes no further row begins. The noise is from the operating system: another run certifies
+a little more or less.
 """
 
 from __future__ import annotations
@@ -30,23 +33,40 @@ MECHANISMS: dict[str, tuple[str, ...]] = {
     "marginals": ("marginals",), "mixture": ("mixture",), "topagg_sgd": ("topagg_sgd",),
     "fedavg_gan": ("fedavg_gan",),
 }
-FIELDS = ("command", "findings", "exit_code", "refused", "seconds", "load_average")
+FIELDS = ("command", "findings", "exit_code", "refused", "seconds", "load_average", "commit")
 SHOWN_DELTA = 0.01
 """of the epsilons of mechanisms that tables show"""
 TRAININGS: dict[str, tuple[str, ...]] = {
-    "dpmerf on glyphs": ("dpmerf", "--dataset", "glyphs", "--canaries", "1000"),
-    "dpgan on glyphs": ("dpgan", "--dataset", "glyphs", "--canaries", "500", "--steps", "40"),
-    "marginals on breast_cancer": ("marginals", "--dataset", "breast_cancer", "--canaries", "200"),
-    "gswgan on glyphs": ("gswgan", "--dataset", "glyphs", "--canaries", "100", "--steps", "4"),
-    "datalens on glyphs": ("datalens", "--dataset", "glyphs", "--canaries", "200", "--steps", "4"),
-}
+    f"{name} on {words[0]}": (name.partition(",")[0], "--dataset", *words, "--canaries", canaries)
+    for name, canaries, words in (
+        ("dpmerf", "1000", ("glyphs",)), ("mixture", "50", ("glyphs",)),
+        ("marginals", "200", ("breast_cancer",)),
+        ("dpgan", "500", ("glyphs", "--steps", "40")),
+        ("dpcgan", "500", ("glyphs", "--steps", "40")),
+        ("dpmerf_ae", "300", ("glyphs", "--steps", "40")),
+        ("topagg_sgd", "300", ("glyphs", "--steps", "20")),
+        ("projected_dpgan", "100", ("glyphs", "--steps", "4")),
+        ("dpsinkhorn", "100", ("glyphs", "--steps", "4")),
+        ("gswgan", "100", ("glyphs", "--critics", "100", "--steps", "2")),
+        ("gswgan, federated", "100",
+         ("glyphs", "--preset", "federated", "--critics", "100", "--steps", "2")),
+        ("dpac", "100", ("glyphs", "--critics", "100", "--steps", "2")),
+        ("datalens", "100", ("glyphs", "--teachers", "300", "--steps", "2")),
+        ("gpate", "100", ("glyphs", "--teachers", "300", "--steps", "2")),
+        ("gpate, gnmax", "50", ("glyphs", "--aggregate", "gnmax", "--teachers", "300",
+                                "--threshold", "0.4", "--steps", "2")),
+        ("pategan", "100", ("glyphs", "--teachers", "300", "--steps", "2")),
+        ("fedavg_gan", "100", ("glyphs", "--clients", "200", "--steps", "2")),
+        ("fedavg_gan, federated", "150",
+         ("glyphs", "--preset", "federated", "--clients", "200", "--steps", "2")))}
 
 
 def audited(arguments: tuple[str, ...], seconds: float) -> dict[str, Any]:
     """Return the record of one audit, as the command prints it, or the line why there is none."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        extra = () if "--canaries" in arguments else ("--seconds", str(seconds))
+        timed = "--canaries" not in arguments and "--faults" not in arguments
+        extra = ("--seconds", str(seconds)) if timed else ()
         done = subprocess.run(
             [sys.executable, "-m", "dpgen_jax.audit", *arguments, *extra, "--json", "--out",
              folder], capture_output=True, text=True)
@@ -54,7 +74,7 @@ def audited(arguments: tuple[str, ...], seconds: float) -> dict[str, Any]:
     if not done.stdout:
         return row | {"refused": done.stderr.strip().splitlines()[-1:]}
     report = json.loads(done.stdout)
-    return row | {name: report[name] for name in ("findings", "exit_code")}
+    return row | {name: report[name] for name in ("findings", "exit_code", "facts")}
 
 
 def table(rows: dict[str, Any], names: Iterable[str]) -> str:
@@ -74,19 +94,73 @@ def table(rows: dict[str, Any], names: Iterable[str]) -> str:
     return "\n".join(lines)
 
 
+def samples_table(rows: dict[str, Any]) -> str:
+    """Return what samples alone certify in markdown, by the attack that certifies most.
+
+    Args:
+      rows: Trainings of `TRAININGS` by name, each as `audited` made it.
+    """
+    lines = ["| training | attack on samples | guesses | measure | claimed | certified |",
+             "| --- | --- | --- | --- | --- | --- |"]
+    for name, row in rows.items():
+        best = max(row["findings"], key=lambda finding: finding["certified"])
+        lines.append(f"| {name} | {best['check'].rpartition(', ')[2]} | {best['detail']} | "
+                     f"{best['measure']} | {best['claimed']:.3g} | {best['certified']:.3g} |")
+    return "\n".join(lines)
+
+
+def faults_table(row: dict[str, Any]) -> str:
+    """Return every planted fault in markdown, with the attacks that caught it.
+
+    Args:
+      row: What `audited` made of the faults.
+    """
+    caught: dict[str, list[str]] = {name: [] for name in row["facts"]["faults"]}
+    for finding in row["findings"]:
+        fault, _, attack = finding["check"].partition(" | ")
+        if fault != "no fault":
+            missed = "" if finding["verdict"] == "holds" else f" ({finding['verdict']})"
+            caught[fault].append(attack + missed)
+    return "\n".join(["| what was planted | caught by |", "| --- | --- |",
+                      *(f"| {row['facts']['faults'][name].rstrip('.')} | {', '.join(attacks)} |"
+                        for name, attacks in caught.items())])
+
+
 def main() -> None:
     """Run the audits that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--only", nargs="*", help="names of rows; all if left out")
+    parser.add_argument("--only", nargs="*", choices=[*MECHANISMS, *TRAININGS], metavar="NAME",
+                        help="names of rows; all if left out")
     parser.add_argument("--seconds", type=float, default=40.0,
                         help="how long each mechanism is attacked, beside compilation")
+    parser.add_argument("--faults", action="store_true", help="plant faults, and nothing else")
+    parser.add_argument("--black-box", action="store_true",
+                        help="attack the samples of trainings, and nothing else")
+    parser.add_argument("--minutes", type=float, default=float("inf"),
+                        help="after this long no further row begins")
+    parser.add_argument("--again", action="store_true",
+                        help="measure rows again that this commit has measured")
     args = parser.parse_args()
-    known = {**MECHANISMS, **TRAININGS}
-    path = common.RESULTS / "audits.json"
+    made: Any
+    if args.faults or args.black_box:
+        made = audited(("--faults",), args.seconds) if args.faults else {
+            name: audited((*TRAININGS[name], "--black-box"), args.seconds)
+            for name in args.only or TRAININGS}
+        common.write(common.record("audits", sys.argv[1:], [], made),
+                     common.RESULTS / f"{'faults' if args.faults else 'black_box'}.json")
+        return
+    known, until = {**MECHANISMS, **TRAININGS}, time.monotonic() + 60 * args.minutes
+    path, commit = common.RESULTS / "audits.json", common.git()["commit"]
     rows = json.loads(path.read_text())["results"] if path.exists() else {}
     for name in args.only or known:
+        before = rows.get(name, {})
+        if before.get("commit") == commit and "findings" in before and not args.again:
+            continue
+        if time.monotonic() > until:
+            print(f"{args.minutes:g} minutes are over: {name} and what follows wait", flush=True)
+            break
         rows[name] = audited(known[name], args.seconds) | {
-            "load_average": common.machine()["load_average"]}
+            "load_average": common.machine()["load_average"], "commit": commit}
         print(name, f"{rows[name]['seconds']:.0f} s", rows[name].get("refused", ""), flush=True)
         kept = {name: {field: rows[name][field] for field in FIELDS if field in rows[name]}
                 for name in known if name in rows}

@@ -9,6 +9,7 @@ repeated, and neither is a part of the evaluation that is in RUN/benchmark. Clas
 on synthetic images with a fixed schedule and tested once, after the last epoch, on the test images;
 nothing is chosen on them. `validation_accuracy` is measured on held-out synthetic images. The
 record, and a picture of samples, are results/images-DATA-PRESET.json, or METHOD-DATA-PRESET.json.
+With `--repeats 3` it holds means over trainings, and how far these differ.
 `benchmarks.papers` trains and evaluates its rows by the functions of this module.
 """
 
@@ -27,11 +28,13 @@ import numpy as np
 
 from benchmarks import common
 from dpgen_jax import data, methods, presets
+from dpgen_jax.accountant.rounding import add_up
 from dpgen_jax.core import cli
 from dpgen_jax.core.config import Budget, Evaluation, Runtime
 from dpgen_jax.core.console import tell
+from dpgen_jax.core.errors import UserError
 from dpgen_jax.evaluation import assess, utility
-from dpgen_jax.evaluation.scores import summary
+from dpgen_jax.evaluation.scores import over_runs, summary
 from dpgen_jax.run import data_dependent, lifecycle, metrics, preset_data
 from dpgen_jax.run.folder import RunFolder, read_json, write_json
 
@@ -73,6 +76,8 @@ def arguments() -> argparse.Namespace:
                         help="as in train; Places365 by classes needs it")
     parser.add_argument("--samples", type=int, help="those of the setting if left out")
     parser.add_argument("--seeds", type=int, default=3, help="of the classifiers")
+    parser.add_argument("--repeats", type=int, default=1,
+                        help="trainings in OUT/0, OUT/1, ..., each of which spends its own epsilon")
     parser.add_argument("--setting", default="full", choices=utility.SETTINGS)
     parser.add_argument("--classifiers", nargs="+", default=["cnn", "mlp"],
                         choices=utility.CLASSIFIERS)
@@ -210,6 +215,46 @@ def write(name: str, flags: Sequence[str], stem: str, outcome: Mapping[str, Any]
                         common.RESULTS / f"{stem}.json")
 
 
+def folders(root: Path, repeats: int) -> list[Path]:
+    """Return the run folders of the trainings: the folder itself of one, else OUT/0, OUT/1, ..."""
+    if repeats < 1:
+        raise UserError(f"--repeats {repeats}; give 1 or more")
+    return [root] if repeats == 1 else [root / str(i) for i in range(repeats)]
+
+
+def measured(request: lifecycle.Request, dataset: data.Dataset, repeats: int, protocol: Protocol
+             ) -> dict[str, Any]:
+    """Train once or several times on the same records, and evaluate each release.
+
+    Args:
+      request: The run; of several trainings its folder holds one folder for each.
+      dataset: The data set, with a held-out part.
+      repeats: The number of trainings, each of which spends its own epsilon.
+      protocol: What is measured.
+
+    Returns:
+      What a record has on the first run; `evaluation`, with the means over trainings and their
+      deviations where there are several; and then `trainings` and the `epsilon` of all together.
+
+    Raises:
+      UserError: As `train`, and for a number of trainings that is none.
+    """
+    assert request.out is not None
+    places = folders(request.out, repeats)
+    if repeats > 1:
+        tell(f"{repeats} trainings on the SAME records: each spends epsilon "
+             f"{request.budget.epsilon:g}, all together {repeats * request.budget.epsilon:g}")
+    releases = [train(dataclasses.replace(request, out=place), dataset) for place in places]
+    evaluations = [usefulness(release, dataset, place / "benchmark", protocol)
+                   for release, place in zip(releases, places, strict=True)]
+    first = results(releases[0], dataset, places[0])
+    if repeats == 1:
+        return first | {"evaluation": evaluations[0]}
+    spent = add_up((float(release.privacy["epsilon"]), 1) for release in releases)
+    return first | {"evaluation": over_runs(evaluations), "trainings": repeats, "epsilon": spent,
+                    "evaluations": evaluations}
+
+
 def main() -> None:
     """Run the benchmark and write its record."""
     args = arguments()
@@ -217,19 +262,19 @@ def main() -> None:
     methods.get(args.method)
     name, preset = presets.get(args.method, args.preset)
     dataset, where = preset_data.load(name, preset, args.dataset), common.machine()
-    release = train(lifecycle.Request(
+    request = lifecycle.Request(
         args.method, name, preset.config, Budget(preset.epsilon, preset.delta),
         Runtime(devices=args.devices, moments=args.moments, checkpoint_minutes=20,
                 keep_checkpoints=1), args.out,
-        accept_uncovered=args.accept_uncovered), dataset)
+        accept_uncovered=args.accept_uncovered)
     protocol = Protocol(args.setting, tuple(args.classifiers), args.seeds, args.samples)
-    evaluation = usefulness(release, dataset, args.out / "benchmark", protocol)
+    outcome = measured(request, dataset, args.repeats, protocol)
     start = "images" if args.method == "datalens" else args.method
     flags = ["--method", args.method, "--preset", args.preset, "--dataset", args.dataset,
              "--setting", args.setting]
-    print(write("images", flags, f"{start}-{dataset.name}-{args.preset}",
-                results(release, dataset, args.out) | {"evaluation": evaluation}, args.seeds,
-                args.out, where))
+    flags += ["--repeats", str(args.repeats)] if args.repeats > 1 else []
+    print(write("images", flags, f"{start}-{dataset.name}-{args.preset}", outcome, args.seeds,
+                folders(args.out, args.repeats)[0], where))
 
 
 if __name__ == "__main__":

@@ -134,6 +134,7 @@ def figures(up: str) -> dict[str, Any]:
         "fuzz": results("fuzz"), "credit": results("credit"),
         "kills": results("kills"), "steps_file": steps_file,
         "step": next(case for case in steps_file["cases"] if case["teachers"] == 4000),
+        "large": results("large_table"),
         "narrow": results("critics-8"), "wide": results("critics-64"),
         "conv": gradients["conv-16-32"], "conv_wide": gradients["conv-32-64"],
         "mlp": gradients["mlp-128"], "opacus": gradients["opacus"],

@@ -20,7 +20,9 @@ trains the teachers for longer, is left out. Measured are
 CPU devices beyond one are simulated: they share the cores. The record is results/steps.json.
 
 `--epochs [ROW ...]` times instead what the papers report, seconds per epoch of DataLens (Table 6)
-and G-PATE (appendix G), and writes results/epochs.json: `benchmarks.epochs`.
+and G-PATE (appendix G), and writes results/epochs.json: `benchmarks.epochs`. `--processes N` times
+what several processes cost beside the computation, and writes results/hosts.json:
+`benchmarks.host_steps`.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks import common, epochs
+from benchmarks import common, epochs, host_steps
 
 MODULE = "benchmarks.step_case"
 
@@ -43,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parse(arguments)
     if args.epochs is not None:
         return epochs.main(args)
+    if args.processes > 1:
+        return host_steps.main(args)
     where = common.machine()
     results = measure(args)
     if args.out:
@@ -76,6 +80,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
                              f"{', '.join(epochs.ROWS)}")
     parser.add_argument("--share", type=float, default=1.0,
                         help="share of the teachers that --epochs times")
+    parser.add_argument("--processes", type=int, default=1,
+                        help="times the talk between this many processes instead")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print the record, not a table")
     parser.add_argument("--out", help="file for the record; benchmarks/results/steps.json")

@@ -8,6 +8,7 @@ x_syn, y_syn = release.sample(1000)
 """
 
 import importlib
+from types import FunctionType
 
 from dpgen_jax.version import __version__
 
@@ -31,7 +32,11 @@ def __getattr__(name: str) -> object:
         return importlib.import_module(f"dpgen_jax.{name}")
     module = importlib.import_module(f"dpgen_jax.{_HOME[name]}")
     value: object = getattr(module, "load" if name == "load_dataset" else name)
-    return value
+    if not isinstance(value, FunctionType):
+        return value
+    from dpgen_jax.core import python_words
+
+    return python_words.speaking(value)
 
 
 def __dir__() -> list[str]:

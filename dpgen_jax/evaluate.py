@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from dpgen_jax import compare
-from dpgen_jax.core import cli
+from dpgen_jax.core import cli, storage
 from dpgen_jax.core.config import Evaluation
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.errors import UserError
@@ -53,6 +53,11 @@ def command(argv: list[str]) -> None:
         cli.renamed("evaluate --compare", "compare")
         return compare.command(cli.without_flag(argv, "--compare"))
     args = cli.parse(Evaluate, argv, "python -m dpgen_jax.evaluate", DESCRIPTION)
+    if address := storage.url(args.source):
+        raise UserError(f"{address}: an evaluation is written beside the release that it is of; "
+                        "copy the folder to this machine first")
+    if args.out:
+        storage.require_local(args.out)
     if args.dataset is None:
         args = cli.parse(Evaluate, _with_data_set(args.source, argv),
                          "python -m dpgen_jax.evaluate", DESCRIPTION)

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import tyro
 
-from dpgen_jax.core import cli
+from dpgen_jax.core import cli, storage
 from dpgen_jax.core.errors import UserError
 
 
@@ -34,6 +34,7 @@ def command(argv: list[str]) -> None:
                      "compares it with the release first; costs no privacy.")
     from dpgen_jax.release import bundle, guarantee, without_jax
 
+    storage.require_local(args.out)
     if args.out.exists() and not (args.out.is_dir() and not any(args.out.iterdir())):
         raise UserError(f"{args.out} exists; name another --out")
     release = bundle.load(args.source)

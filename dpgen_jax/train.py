@@ -45,6 +45,8 @@ class Train(Generic[Config]):
     sets"""
     out: Path | None = None
     """run folder; runs/METHOD-DATASET-TIME if left out"""
+    release_to: str | None = None
+    """an address (gs://BUCKET/FOLDER, s3://BUCKET/FOLDER) that the finished release is copied to"""
     total_epsilon: float | None = None
     """refuse a run with which all runs on these records, as far as this machine's journal knows
     them, would go beyond this epsilon"""
@@ -172,7 +174,12 @@ def trained(method: str, words: list[str]) -> int | None:
     Raises:
         UserError: As `lifecycle.run`.
     """
-    chosen = choose(method, words)
+    reading, first, args = read(method, words)
+    for line in reading.prices:
+        tell(line)
+    if reading.prices:
+        return None
+    chosen = choose(method, reading, first, args)
     from dpgen_jax.run import lifecycle, protection
     from dpgen_jax.run.progress import OUT_OF_TIME, Notices
 
@@ -184,7 +191,7 @@ def trained(method: str, words: list[str]) -> int | None:
         chosen.method, args.preset, config, Budget(args.epsilon, args.delta, args.class_epsilon),
         args.runtime, args.out, args.resume, args.seed, args.monitor, args.accept_uncovered,
         args.total_epsilon, chosen.why, typed.kept(chosen.method, chosen.words),
-        chosen.remarks)
+        chosen.remarks, args.release_to)
     notices = Notices()
     if args.dry_run:
         for line in lifecycle.rehearse(request, dataset, notices=notices) if hosts.leads() else ():
@@ -198,29 +205,44 @@ def trained(method: str, words: list[str]) -> int | None:
     return OUT_OF_TIME if notices.out_of_time else None
 
 
-def choose(method: str, words: list[str]) -> Chosen:
-    """Reads the data set, and chooses what the user did not name by what is public of it.
+def read(method: str, words: list[str]) -> tuple[undeclared.Reading, str, Train[Any]]:
+    """Decides how the data are read; what nobody declared is bought.
 
     Args:
         method: The name of the method; empty where the user named none.
         words: The flags.
 
     Returns:
-        The training; nothing is written or spent, but for the names of classes that are bought.
+        The reading, the method that it is for, and the flags, parsed.
 
     Raises:
-        UserError: For flags that are no good, for data that cannot be read, and where no preset of
-            the method is for such data.
+        UserError: For flags that are no good, and where nothing can be bought.
     """
     reading = undeclared.with_kind(words)
     first = method or choice.method_for(choice.kind_of(reading.place))[0]
     args = parse(first, reading.words)
-    if reading.place.startswith("folder:"):
-        reading = undeclared.folder(reading, first, args)
-        args = parse(first, reading.words)
-    if reading.place.startswith("csv:"):
-        reading = undeclared_table.table(reading, first, args)
-        args = parse(first, reading.words)
+    for kind, declare in (("folder:", undeclared.folder), ("csv:", undeclared_table.table)):
+        if reading.place.startswith(kind):
+            reading = declare(reading, first, args)
+            args = parse(first, reading.words)
+    return reading, first, args
+
+
+def choose(method: str, reading: undeclared.Reading, first: str, args: Train[Any]) -> Chosen:
+    """Loads the data set, and chooses what the user did not name by what is public of it.
+
+    Args:
+        method: The name of the method; empty where the user named none.
+        reading: How the data are read.
+        first: The method that this is for.
+        args: The flags, parsed.
+
+    Returns:
+        The training.
+
+    Raises:
+        UserError: For data that cannot be read, and where no preset of the method is for such data.
+    """
     words, dataset = reading.words, _loaded(first, args, reading)
     facts = choice.Facts(choice.public_name(reading.place, args.data.attribute), dataset.spec,
                          dataset.count, dataset.clients is not None)

@@ -36,7 +36,8 @@ def images(seed: int = 0, n: int = N):
 
 
 def request(out: Path | None, *, resume: bool = False, seed: int | None = None,
-            budget: Budget = BUDGET, runtime: Runtime = RUNTIME, **fields) -> lifecycle.Request:
+            budget: Budget = BUDGET, runtime: Runtime = RUNTIME, release_to: str | None = None,
+            **fields) -> lifecycle.Request:
     return lifecycle.Request(
         "datalens",
         "glyphs",
@@ -46,7 +47,13 @@ def request(out: Path | None, *, resume: bool = False, seed: int | None = None,
         out,
         resume,
         seed,
+        release_to=release_to,
     )
+
+
+def dataset(seed: int = 0):
+    """The images as a data set."""
+    return from_arrays(*images(seed), 3)
 
 
 def train(out: Path | None, x=None, y=None, **options) -> tuple[lifecycle.Release, str]:

@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "core/errors.py": set(),
     "core/platforms.py": set(),
     "core/atomic.py": {"core.platforms"},
+    "core/storage.py": {"core.errors"},
     "core/terms.py": set(),
     "core/schema.py": set(),
     "core/refinement.py": set(),

@@ -8,9 +8,11 @@ from test_newcomer import QUICK
 from dpgen_jax import evaluate, train
 from dpgen_jax.accountant import events
 from dpgen_jax.accountant import ledger as books
+from dpgen_jax.audit import run_folder
+from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.run import class_purchase
-from dpgen_jax.run.folder import read_json
+from dpgen_jax.run.folder import read_json, write_json
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +27,14 @@ def scans(tmp_path_factory):
     return root
 
 
+def chosen_by(words):
+    """The choice that these flags lead to."""
+    return train.choose("dpmerf", *train.read("dpmerf", words))
+
+
 def test_the_classes_of_a_folder_are_bought_and_the_rest_is_said(scans, tmp_path):
-    chosen = train.choose("dpmerf", ["--dataset", str(scans), "--epsilon=20", "--test-fraction=0",
-                                     "--out", str(tmp_path / "run")])
+    chosen = chosen_by(["--dataset", str(scans), "--epsilon=20", "--test-fraction=0",
+                        "--out", str(tmp_path / "run")])
     data = chosen.dataset
     assert (data.spec, data.spec.class_names) == (ImageSpec(32, 32, 3, 2), ("benign", "malignant"))
     assert not data.uncovered and np.bincount(data.y_train + 1).tolist() == [1, 40, 40]
@@ -46,17 +53,26 @@ def test_class_names_are_not_bought_for_nothing(scans, tmp_path, monkeypatch):
     monkeypatch.setattr(class_purchase, "buy", lambda *args: pytest.fail("bought"))
     words = ["--dataset", str(scans), "--epsilon=20"]
     (tmp_path / "held").write_text("")
-    for flags, message in ((["--dry-run"], "--dry-run buys nothing"),
-                           (["--out", str(tmp_path)], "holds other files"),
+    for flags, message in ((["--out", str(tmp_path)], "holds other files"),
                            (["--epsilon=1"], "only those of some 2.. images.*nothing was spent"),
                            (["--delta=0.5"], "no protection for 81 records")):
         with pytest.raises(UserError, match=message):
-            train.choose("dpmerf", [*words, *flags])
+            chosen_by([*words, *flags])
     with pytest.raises(UserError, match="rare is no class; known: benign, malignant"):
-        train.choose("dpmerf", [*words, "--class-names=benign,malignant"])
+        chosen_by([*words, "--class-names=benign,malignant"])
     for flags in (["--seed=1"], ["--accept-uncovered"], ["--epsilon=inf"]):
-        read = train.choose("dpmerf", [*words, *flags, "--channels=1", "--image-size=8"]).dataset
+        read = chosen_by([*words, *flags, "--channels=1", "--image-size=8"]).dataset
         assert read.spec.classes == 3 and read.uncovered and not read.bought
+
+
+def test_a_rehearsal_names_the_price_of_the_names(scans, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(class_purchase, "buy", lambda *args: pytest.fail("bought"))
+    train.command(["dpmerf", "--dataset", str(scans), "--epsilon=20", "--delta=1e-5", "--dry-run"])
+    out = capsys.readouterr().out
+    assert "class names would be bought for epsilon 2 at delta 1e-06" in out
+    assert "images share; --class-names A,B costs nothing" in out
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.slow
@@ -76,3 +92,10 @@ def test_bought_classes_are_charged_once(scans, tmp_path, monkeypatch, capsys):
     assert read_json(run / "release/privacy.json") == statement
     again = evaluate._with_data_set(run, [str(run)])
     assert "--class-names=benign,malignant,*" in again and "--image-size=8" in again
+    report = run_folder.of_folder(run, None, DataOptions(), lambda line: None)
+    assert report.exit_code == 0 and any("bought" in f.check for f in report.findings)
+    answer = read_json(run / "purchase.json")
+    answer["bought"][0]["epsilon"] = 1.0
+    write_json(run / "purchase.json", answer)
+    report = run_folder.of_folder(run, None, DataOptions(), lambda line: None)
+    assert "bought" in report.closing and report.exit_code == 5

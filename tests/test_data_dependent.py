@@ -25,7 +25,7 @@ from dpgen_jax.core.types import Private, UserError
 from dpgen_jax.methods import datalens, gpate
 from dpgen_jax.private import data_dependent as private
 from dpgen_jax.private import votes as log
-from dpgen_jax.release.statement import Protected, statement
+from dpgen_jax.release.statement import Facts, Protected, statement
 from dpgen_jax.run import data_dependent
 from dpgen_jax.run.folder import RunFolder, read_json, write_json
 
@@ -81,9 +81,9 @@ def finished(root: Path, config=CONFIG, *, epsilon=3.0, method="gpate", seed=0, 
                 )
         if lost:
             book.reserve(mechanism.events(lost), lost)
+        facts = Facts(method=method, preset=None, steps=STEPS, noise_source="os-entropy")
         write_json(files.release / "privacy.json", to_json(statement(
-            method=method, preset=None, ledger=book, relation=mechanism.relation, steps=STEPS,
-            protected=Protected("record", {"records": 9}), noise_source="os-entropy")))
+            facts, book, mechanism.relation, Protected("record", {"records": 9}))))
     (files.release / "generator.safetensors").write_bytes(b"weights")
     return files
 

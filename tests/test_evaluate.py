@@ -16,7 +16,7 @@ from dpgen_jax.data import from_arrays
 from dpgen_jax.evaluation import judge, networks, utility
 from dpgen_jax.run import lifecycle
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 
 LEAF = {"mean", "std", "values"}
 WORDS = ["--classifiers", "mlp", "gaussian_nb", "--seeds", "2", "--samples", "90", "--fast"]

@@ -18,7 +18,7 @@ from dpgen_jax.evaluation import membership
 from dpgen_jax.evaluation.report import compare
 from dpgen_jax.evaluation.report.page import Report, page
 from dpgen_jax.release import explain, guarantee
-from dpgen_jax.release.statement import Protected, statement
+from dpgen_jax.release.statement import Facts, Protected, statement
 from dpgen_jax.run import calibrate_config, costs, lifecycle, protection
 
 pytestmark = pytest.mark.usefixtures("compiled_once")
@@ -150,9 +150,8 @@ def test_a_statement_never_says_less_than_its_ledger_holds():
         def spent(self):
             return ()
 
-    stated = statement(method="m", preset=None, ledger=Overdrawn(), relation="replace-one",
-                       protected=Protected("record", {"records": 5}), steps=1,
-                       noise_source="os-entropy")
+    stated = statement(Facts(method="m", preset=None, steps=1, noise_source="os-entropy"),
+                       Overdrawn(), "replace-one", Protected("record", {"records": 5}))
     assert stated["epsilon"] == 3.221 and stated["budget_epsilon"] == 3.0
 
 

@@ -177,6 +177,9 @@ def test_a_release_that_cannot_judge_is_refused(tmp_path, judge_run):
     seeded = dataclasses.replace(options, public_dataset=f"release:{tmp_path / 'seeded'}")
     with pytest.raises(UserError, match="cannot judge: its statement is 'none"):
         judging.cost(seeded, protects_clients=False)
+    alone = dataclasses.replace(options, public_dataset=f"release:{judge_run / 'release'}")
+    with pytest.raises(UserError, match="holds no ledger.jsonl, .* name the folder of the run"):
+        judging.cost(alone, protects_clients=False)
     for missing in ("release:", f"release:{tmp_path / 'nowhere'}"):
         with pytest.raises(UserError, match="neither a run nor a release"):
             judging.cost(dataclasses.replace(options, public_dataset=missing), False)

@@ -186,12 +186,12 @@ def test_without_a_method_the_best_is_chosen_before_anything_is_spent(kind, tmp_
              rng.integers(0, 3, 500).astype(np.int32))
     words = {"table": ["--dataset=csv:people.csv", "--schema=people.yaml", "--epsilon=1"],
              "images": ["--dataset=npz:a.npz", "--epsilon=3"]}[kind]
-    chosen = train.choose("", words)
+    chosen = train.choose("", *train.read("", words))
     assert chosen.method == BEST[kind] and presets.all_of(chosen.method)[
         chosen.args.preset].dataset == kind
     assert chosen.why.startswith(f"no method was named, and {BEST[kind]} is taken as")
     assert len(chosen.dataset.y_train) == {"table": 160, "images": 400}[kind]
-    everything = train.choose("", [*words, "--test-fraction=0"])
+    everything = train.choose("", *train.read("", [*words, "--test-fraction=0"]))
     assert len(everything.dataset.y_train) == {"table": 200, "images": 500}[kind]
     assert everything.dataset.x_test is None
 

@@ -25,7 +25,7 @@ def die(*_):
 
 if sys.argv[1] == "before the answer":
     early._kept = die
-train.choose(sys.argv[2], sys.argv[3:])
+train.read(sys.argv[2], sys.argv[3:])
 die()
 """
 

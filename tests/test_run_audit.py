@@ -2,6 +2,7 @@
 
 import functools
 import gzip
+import hashlib
 import json
 import shutil
 import zlib
@@ -22,6 +23,7 @@ from dpgen_jax.audit.folder.reading import opened
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.private import votes
+from dpgen_jax.release import statement
 from dpgen_jax.run import data_dependent
 
 NOBODY = DataOptions()
@@ -135,7 +137,30 @@ def moved(root):
     (root / "private/checkpoints/3").rename(root / "private/checkpoints/30")
 
 
+def swapped(root):
+    """Two lines of the ledger in the other order."""
+    lines = (root / "ledger.jsonl").read_bytes().splitlines(keepends=True)
+    (root / "ledger.jsonl").write_bytes(b"".join([*lines[:2], lines[3], lines[2], *lines[4:]]))
+
+
+def of_another_run(root):
+    """The whole generator of another run of the same settings, with its digest."""
+    flipped(root)
+    digest = hashlib.sha256((root / "release/generator.safetensors").read_bytes()).hexdigest()
+    in_json("release/config.json", generator_sha256=digest)(root)
+
+
+def named(root):
+    """The name of a file of records in the text of the release."""
+    path = root / "release/README.txt"
+    path.write_text(path.read_text() + "patient-00017\n")
+
+
 EDITS = {
+    "delta": (in_json("release/privacy.json", delta=1e-9), "privacy.json is what"),
+    "lines": (swapped, "chain"),
+    "other run": (of_another_run, "is that of the run"),
+    "record": (named, "say what privacy.json says"),
     "ledger": (in_line("ledger.jsonl", 3, steps=9), "chain"),
     "ledger, chained anew": (forged, "mechanism of config.json costs"),
     "ledger, cut": (cut, "journal last saw"),
@@ -205,6 +230,35 @@ def test_what_promises_nothing_or_is_not_whole_does_not_pass(trained, copy, tmp_
     shutil.rmtree(tmp_path / "unfinished/release")
     report = audit(tmp_path / "unfinished")
     assert report.exit_code == 6 and any("no release" in f.detail for f in report.findings)
+
+
+@whole
+def test_the_texts_of_an_earlier_version_are_no_pass(copy):
+    """A finished run whose release has README.md: who wrote it is said, and what to do."""
+    (copy / "release/README.txt").rename(copy / "release/README.md")
+    (copy / "release/statement.html").unlink()
+    report = audit(copy)
+    (line,) = [f.detail for f in report.findings if f.verdict == Verdict.UNCHECKED]
+    assert report.exit_code == 6 and "wrote README.md" in line and "train --resume" in line
+    assert f"version {opened(copy).version}" in line
+
+
+@whole
+def test_the_mechanism_of_a_run_is_attacked_and_its_curves_are_kept(trained):
+    report = run_folder.of_folder(trained, None, NOBODY, lambda line: None, 0.5)
+    assert report.exit_code == 0, failed(report)
+    assert [name.rpartition(": ")[2] for name in report.curves] == [
+        "promised", "promised", "certified (95 %)"]
+    assert report.facts["generator_sha256"]
+    for curve in report.curves.values():
+        assert len(curve["false_positives"]) == len(curve["false_negatives"]) > 1
+
+
+def test_the_processes_of_a_run_are_read_off_its_statement():
+    lines = (*statement.NOT_ACCOUNTED, statement.BETWEEN_HOSTS.format(12))
+    assert statement.processes_of(lines) == 12
+    assert statement.processes_of(statement.NOT_ACCOUNTED) == 1
+    assert statement.processes_of((statement.BETWEEN_HOSTS.format("all"), 3)) == 1
 
 
 @pytest.mark.slow

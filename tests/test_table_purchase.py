@@ -13,7 +13,7 @@ from dpgen_jax.aggregation.survey import Survey
 from dpgen_jax.core.types import EMPTY, UserError
 from dpgen_jax.data import csv_files, forms, schema, transform
 from dpgen_jax.data.dialect import of_header
-from dpgen_jax.run import early, table_purchase
+from dpgen_jax.run import early, table_price, table_purchase
 from dpgen_jax.run.folder import read_json
 
 HEADER = "id,amount,age,born,noon,seen,ok,city,empty,one,code,default"
@@ -49,8 +49,8 @@ def bare(tmp_path, monkeypatch):
     def inner(*flags, rows=ROWS, header=HEADER, encoding="utf-8", out="run"):
         (tmp_path / "loans.csv").write_bytes(
             "\n".join([header, *rows, ""]).encode(encoding, "surrogateescape"))
-        return train.choose("dpmerf", ["--dataset=loans.csv", "--epsilon=10", "--test-fraction=0",
-                                       f"--out={out}", *flags])
+        return train.choose("dpmerf", *train.read("dpmerf", [
+            "--dataset=loans.csv", "--epsilon=10", "--test-fraction=0", f"--out={out}", *flags]))
     return inner
 
 
@@ -181,9 +181,25 @@ def _training(epsilon):
     return events.GaussianEvent(high, 1)
 
 
+def test_a_rehearsal_names_price_questions_and_noise(bare, tmp_path, capsys, monkeypatch):
+    words = ["--dataset=loans.csv", "--label=default", "--epsilon=10"]
+    monkeypatch.setattr(table_purchase, "buy", lambda *args: pytest.fail("bought"))
+    with pytest.raises(pytest.fail.Exception):
+        bare("--label=default")
+    train.command(["dpmerf", *words, "--out=rehearsed", "--dry-run"])
+    out = capsys.readouterr().out
+    survey = table_price.survey(12, 13, N, 10.0, 1e-5, 0.1)
+    assert "12 columns are not declared; their schema would be bought for 0.1 of epsilon" in out
+    assert f"deviation {survey.kinds.sigma:.0f} beside 500 rows" in out
+    assert f"a category is told that some {survey.threshold:,} rows share" in out
+    assert out.endswith("nothing was written or spent; leave out --dry-run to train\n")
+    train.command(["dpmerf", *words, "--accept-uncovered", "--dry-run"])
+    assert "would be READ FROM THE RECORDS" in capsys.readouterr().out
+    assert not (tmp_path / "rehearsed").exists() and not (tmp_path / "runs").exists()
+
+
 @pytest.mark.parametrize(("flags", "message"), [
     (["--label=defaulted"], r"--label defaulted: .*no such column, did you mean 'default'.*amount"),
-    (["--label=default", "--dry-run"], "--dry-run buys nothing, and the schema of 12 columns"),
     (["--label=default", "--epsilon=0.1"], "share can be told of each; declare them.*nothing was"),
     (["--label=default", "--unit=id", "--rows-per-unit=2"], "level of single rows.*nothing was"),
     (["--label=default", "--schema-share=1"], "it is a part of epsilon"),

@@ -6,13 +6,18 @@ the classes; so the two values are those of one record that was replaced, or lef
 
 Where messages are gradients, each canary has a coordinate of its own, which the gradients of all
 other records leave free. Elsewhere each canary has a code of its own, another in each round, and
-units without one are silent. An adversary of the definition may choose all other records, so both
-are attacks that it allows, and what is certified is certified for the mechanism and the loop.
+units without one are silent. Where only the winners of votes are released, units without one make
+ties. An adversary of the definition may choose all other records, so all are attacks that it
+allows, and what is certified is certified for the mechanism and the loop.
+
+Where clients add noise of their own, the adversary is the server, who sees what each of them sends:
+`Server` keeps of what a client sent the entries in which its canary speaks.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -21,6 +26,8 @@ import numpy as np
 from jax import lax
 
 from dpgen_jax.aggregation.clip import GradientL2, RowL2
+from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
+from dpgen_jax.aggregation.local import LocalMechanism
 from dpgen_jax.aggregation.sampling import PoissonSampling
 from dpgen_jax.audit.attacks import as_it_is
 from dpgen_jax.audit.pairs import HUGE, adder, opposites
@@ -53,6 +60,34 @@ class Query:
     step: Array
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Server(LocalMechanism):
+    """Clients as a server sees them who looks at one client in each entry: it knows who sent what.
+
+    Guarantee:
+        That of `LocalMechanism`, of which this is post-processing, message by message: what is kept
+        of a message are the entries that its sender may set, whichever way the coin fell.
+
+    Source:
+        As `LocalMechanism`.
+    """
+
+    def contribution(self, key: Array, message: Array, private_input: Array) -> Array:
+        """Returns what the client sent, in the entries where it has something to say."""
+        return super().contribution(key, message, private_input) * (message != 0)
+
+
+def seen(mechanism: Any) -> Any:
+    """Returns the mechanism with all that it releases in sight, before any of it is decoded."""
+    if isinstance(mechanism, ConfidentGNMax):
+        return mechanism
+    if isinstance(mechanism, LocalMechanism):
+        fields = {field.name: getattr(mechanism, field.name)
+                  for field in dataclasses.fields(mechanism)}
+        return Server(**fields | {"decode": as_it_is})
+    return dataclasses.replace(mechanism, decode=as_it_is)
+
+
 @dataclasses.dataclass(frozen=True)
 class Canaries:
     """The messages of canaries, and the units that have them.
@@ -60,9 +95,11 @@ class Canaries:
     Attributes:
         method: The method that is attacked.
         shape: (B, M) of a message.
-        classes: C; the label C + 2 i + coin is that of canary i.
+        classes: C; the label C + 2 i + coin is that of canary i, of N; where winners of votes
+            are released, units without one have C + 2 N + their side of a tie.
         units: int [N], the unit of each canary.
         places: int [N], the coordinate of each canary, where messages are gradients.
+        shapes: Of the messages of each phase, where the method has several.
     """
 
     method: Method
@@ -70,16 +107,18 @@ class Canaries:
     classes: int
     units: np.ndarray
     places: np.ndarray
+    shapes: tuple[tuple[int, int], ...] = ()
 
     @property
     def mechanism(self) -> Any:
-        """The method's mechanism: a noisy sum of any kind."""
+        """The method's mechanism."""
         return self.method.mechanism
 
     @property
     def spikes(self) -> bool:
         """Whether each canary has a coordinate of its own."""
-        return isinstance(self.mechanism.bound, GradientL2 | RowL2)
+        return (isinstance(self.mechanism.bound, GradientL2 | RowL2)
+                and len(self.units) <= self.shape[1])
 
     @property
     def rate(self) -> float:
@@ -111,23 +150,47 @@ class Canaries:
 
     def answer(self, key: Array, unit: PyTree, records: Records, query: Query) -> Array:
         """The answer of a unit: its canary's message if it has one, else its own."""
-        tag = jnp.max(records.y) - self.classes
-        i, coin = jnp.clip(tag // 2, 0, len(self.units) - 1), tag % 2
+        tag, last = jnp.max(records.y) - self.classes, len(self.units) - 1
+        i, coin = jnp.clip(tag // 2, 0, last), tag % 2
         said = self.pair(i, query.step)[coin]
-        if self.spikes:
+        if isinstance(self.mechanism, ConfidentGNMax):
+            usual = HUGE * (2.0 * coin - 1) * jnp.ones(self.shape)
+        elif self.spikes:
             usual = self.method.answer(key, unit, self.plain(records), query.inner)
             usual = usual * jnp.ones(self.shape[1]).at[jnp.asarray(self.places)].set(0)
         else:
             usual = jnp.full(self.shape, jnp.nan)
-        return jnp.where(tag >= 0, said, usual)
+        return jnp.where((tag >= 0) & (tag // 2 <= last), said, usual)
 
     def plain(self, records: Records) -> Records:
         """Returns records with labels that the method knows."""
         return Records(records.x, jnp.where(records.y >= self.classes, 0, records.y))
 
+    def labels(self, usual: np.ndarray, coins: np.ndarray) -> np.ndarray:
+        """Returns labels, one of each unit, that tell what it has to say: int32 [U].
+
+        Args:
+            usual: int32 [U], the labels of records that are no canaries.
+            coins: int [N].
+        """
+        n, y = len(self.units), usual.copy()
+        if isinstance(self.mechanism, ConfidentGNMax):
+            y[:] = self.classes + 2 * n + np.arange(len(y)) % 2
+        y[self.units] = self.classes + 2 * np.arange(n) + coins
+        return y
+
     def evidence(self, noised: Array, step: Array) -> Array:
-        """Returns the log likelihood ratios [N] of heads that one noisy sum [B, D] adds."""
+        """Returns the log likelihood ratios [N] of heads that one release adds.
+
+        Args:
+            noised: float32 [B, D], a noisy sum; of votes of which the winners alone are released
+                float32 [B, k], and then the ratios are right but for a factor.
+            step: Of the round.
+        """
         mechanism = self.mechanism
+        if isinstance(mechanism, ConfidentGNMax):
+            return jax.vmap(lambda i: jnp.sum(jnp.sign(noised) * jnp.sign(self.pair(i, step)[1])))(
+                jnp.arange(len(self.units)))
         sigma, rate, everyone = mechanism.noise.sigma, self.rate, jnp.arange(len(self.units))
         cohort = step % mechanism.schedule.n_cohorts
         queried = jnp.asarray(self.units) % mechanism.schedule.n_cohorts == cohort
@@ -164,8 +227,14 @@ class Canaries:
 
     def watched(self) -> Method:
         """Returns the method with canaries, whose public state tells how likely each coin is."""
+        phases = tuple(
+            dataclasses.replace(self, method=phase, shape=shape, shapes=())._watched()
+            for phase, shape in zip(self.method.phases, self.shapes, strict=True))
+        return dataclasses.replace(self._watched(), phases=phases)
+
+    def _watched(self) -> Method:
+        """Returns one phase of it."""
         method, mechanism = self.method, self.mechanism
-        decode = mechanism.decode
         answers = mechanism.schedule.expected_answers(mechanism.n_units)
 
         def init(key: Array) -> Watched:
@@ -177,37 +246,41 @@ class Canaries:
         def learn(key: Array, unit: PyTree, records: Records, query: Query) -> PyTree:
             return method.learn(key, unit, self.plain(records), query.inner)
 
-        def absorb(key: Array, public: Watched, query: Query, noised: Array
+        def absorb(key: Array, public: Watched, query: Query, released: Array
                    ) -> tuple[Watched, Metrics]:
-            inner, metrics = method.absorb(key, public.inner, query.inner,
-                                           decode(noised.astype(jnp.int32), answers))
-            ratio = public.ratio + self.evidence(noised, public.step)
+            usual = (released if isinstance(mechanism, ConfidentGNMax)
+                     else mechanism.decode(released.astype(jnp.int32), answers))
+            inner, metrics = method.absorb(key, public.inner, query.inner, usual)
+            ratio = public.ratio + self.evidence(released, public.step)
             return Watched(inner, ratio, public.step + 1), metrics
 
         return dataclasses.replace(
-            method, mechanism=dataclasses.replace(mechanism, decode=as_it_is), init=init, ask=ask,
-            answer=self.answer, learn=learn, absorb=absorb, pretraining=None, post_training=None)
+            method, mechanism=seen(mechanism), init=init, ask=ask, answer=self.answer, learn=learn,
+            absorb=absorb, pretraining=None, post_training=None, phases=())
 
 
-def chosen(method: Method, shape: tuple[int, int], classes: int, canaries: int,
+def chosen(method: Method, shapes: Sequence[tuple[int, int]], classes: int, canaries: int,
            rng: np.random.Generator) -> Canaries:
     """Chooses the units of canaries, at most one in each, and their coordinates.
 
     Args:
         method: The method.
-        shape: (B, M) of a message.
+        shapes: (B, M) of a message, of each of its phases.
         classes: C.
         canaries: How many.
         rng: Of the choice, which may be public.
 
     Raises:
-        UserError: There are more canaries than units or coordinates.
+        UserError: There are more canaries than units; or than coordinates, where each client is
+            looked at by itself.
     """
     n_units = method.mechanism.n_units
-    made = Canaries(method, shape, classes, rng.permutation(n_units)[:canaries],
-                    rng.permutation(shape[1])[:canaries])
-    most = min(n_units, shape[1]) if made.spikes else n_units
+    made = Canaries(method, shapes[0], classes, rng.permutation(n_units)[:canaries],
+                    rng.permutation(shapes[0][1])[:canaries],
+                    tuple(shapes) if method.phases else ())
+    apart = isinstance(method.mechanism, LocalMechanism)
+    most = min(n_units, shapes[0][1]) if apart else n_units
     if not 1 <= canaries <= most:
         raise UserError(f"--canaries is {canaries}; 1 to {most} have a unit"
-                        + " and a coordinate" * made.spikes + " of their own here")
+                        + " and a coordinate" * apart + " of their own here")
     return made

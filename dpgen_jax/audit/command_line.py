@@ -1,9 +1,10 @@
 """Attacks what is promised: the mechanism, a whole training, a run folder, and planted faults.
 
-    python -m dpgen_jax.audit METHOD [--preset NAME] [--seconds S]         the mechanism; no data
-    python -m dpgen_jax.audit METHOD --dataset D --canaries N              a whole training, one run
-    python -m dpgen_jax.audit RUN [--dataset D]                            a run folder
-    python -m dpgen_jax.audit --faults                                     faults that are planted
+    python -m dpgen_jax.audit METHOD [--preset NAME] [--seconds S]   the mechanism; no data
+    python -m dpgen_jax.audit METHOD --dataset D --canaries N        a whole training, one run
+    python -m dpgen_jax.audit METHOD --dataset D --canaries N --black-box   its samples alone
+    python -m dpgen_jax.audit RUN [--dataset D] [--seconds S]        a run folder
+    python -m dpgen_jax.audit --faults                               faults that are planted
 
 It exits with 0 only where all checks were made and hold.
 """
@@ -44,6 +45,8 @@ class OfMethod(Generic[Config]):
     """train on this data set, with canaries among its records; no data are read if left out"""
     canaries: int | None = None
     """with --dataset: how many canaries are put among the records"""
+    black_box: bool = False
+    """with --canaries: the attacker sees samples of the release alone"""
     out: Path | None = None
     """folder for audit.json and the picture; audits/METHOD-PRESET if left out"""
     json: bool = False
@@ -57,6 +60,8 @@ class OfFolder:
 
     dataset: str | None = None
     """the data set that was trained on, to replay the run on neighbours of it"""
+    seconds: float = 0.0
+    """how long the mechanism of the run is attacked too; its curves are then in the report"""
     out: Path | None = None
     """folder for audit.json; RUN/audit if left out"""
     json: bool = False
@@ -117,6 +122,9 @@ def _method(method: str, argv: list[str]) -> int:
     if (args.dataset is None) != (args.canaries is None):
         raise UserError("a training is audited with both --dataset and --canaries; leave out both "
                         "to audit the mechanism")
+    if args.black_box and args.dataset is None:
+        raise UserError("--black-box attacks the samples of a training; name --dataset and "
+                        "--canaries")
     if not 0 < args.seconds < float("inf"):
         raise UserError(f"--seconds is {args.seconds}; give a number above 0")
     out, log = _out(args.out, Path("audits") / f"{method}-{name}"), _log(args.json)
@@ -126,9 +134,10 @@ def _method(method: str, argv: list[str]) -> int:
 
         report = mechanism.of_preset(target, args.seconds, log)
     else:
-        from dpgen_jax.audit import training
+        from dpgen_jax.audit import black_box, training
 
-        report = training.of_method(target, args.dataset, args.data, args.canaries, log)
+        attack = black_box.of_method if args.black_box else training.of_method
+        report = attack(target, args.dataset, args.data, args.canaries, log)
     return _finish(report, out, args.json)
 
 
@@ -139,7 +148,9 @@ def _folder(root: Path, argv: list[str]) -> int:
                      "Checks whether everything that a run folder says of itself is so; with "
                      "--dataset also that one record moves one unit alone.")
     out = _out(args.out, root / "audit")
-    report = run_folder.of_folder(root, args.dataset, args.data, _log(args.json))
+    if not 0 <= args.seconds < float("inf"):
+        raise UserError(f"--seconds is {args.seconds}; give a number, or 0 for no such attack")
+    report = run_folder.of_folder(root, args.dataset, args.data, _log(args.json), args.seconds)
     return _finish(report, out, args.json)
 
 

@@ -53,8 +53,29 @@ def of_preset(target: Target, seconds: float, log: Log) -> Report:
     if isinstance(config, RecordUnits) and config.records is None:
         config = with_records(config, preset.records)
     config = complete(method, config, preset.spec, target.budget)
-    built = methods.get(method).build(config, preset.spec, Runtime())
-    phases = distinct(built)
+    curves = of_config(method, config, preset.spec, preset.records, seconds, found)
+    facts = {"method": method, "config": to_json(config), "epsilon": target.epsilon,
+             "delta": target.delta, "seconds": seconds}
+    return Report(subject=f"the mechanism of {method}", findings=tuple(found.made), limits=LIMITS,
+                  facts=facts, curves=curves)
+
+
+def of_config(method: str, config: Any, spec: Spec, records: int, seconds: float,
+              found: Findings) -> dict[str, Any]:
+    """Adds all attacks on the mechanism of a complete configuration.
+
+    Args:
+        method: The name of the method.
+        config: Its configuration.
+        spec: The schema of the records.
+        records: How many there are, about.
+        seconds: How long it is attacked.
+        found: Where findings are added.
+
+    Returns:
+        Trade-off curves for the picture.
+    """
+    phases = distinct(methods.get(method).build(config, spec, Runtime()))
     curves: dict[str, Any] = {}
     for i, phase in enumerate(phases):
         name = method if len(phases) == 1 else f"{method}, round {i + 1}"
@@ -62,13 +83,10 @@ def of_preset(target: Target, seconds: float, log: Log) -> Report:
         if refused:
             found.add(name, Verdict.UNCHECKED, refused)
             continue
-        shape = message_shape(phase, preset.spec, preset.records)
+        shape = message_shape(phase, spec, records)
         made = of_mechanism(phase.mechanism, shape, seconds / len(phases), found, name, i > 0)
         curves = curves or made
-    facts = {"method": method, "config": to_json(config), "epsilon": target.epsilon,
-             "delta": target.delta, "seconds": seconds}
-    return Report(subject=f"the mechanism of {method}", findings=tuple(found.made), limits=LIMITS,
-                  facts=facts, curves=curves)
+    return curves
 
 
 def distinct(method: Method) -> list[Method]:

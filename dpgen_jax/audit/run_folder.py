@@ -6,13 +6,17 @@ only the run folder can tell.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
+from typing import Any
 
+from dpgen_jax.audit import attacks, mechanism
 from dpgen_jax.audit.findings import Findings, Log, Report, Verdict
-from dpgen_jax.audit.folder import leaks, promise, reading, releases, replay, spending
+from dpgen_jax.audit.folder import leaks, promise, purchases, reading, releases, replay, spending
 from dpgen_jax.audit.folder.reading import Folder
 from dpgen_jax.core.data_options import DataOptions
+from dpgen_jax.release import contents
 from dpgen_jax.version import __version__
 
 LIMITS = (
@@ -23,7 +27,8 @@ LIMITS = (
     "words that are hidden in the pixels of a picture, or in the weights of the generator")
 
 
-def of_folder(root: Path, place: str | None, options: DataOptions, log: Log) -> Report:
+def of_folder(root: Path, place: str | None, options: DataOptions, log: Log,
+              seconds: float = 0.0) -> Report:
     """Checks a run folder, finished, stopped or running, or a release alone.
 
     Args:
@@ -31,6 +36,7 @@ def of_folder(root: Path, place: str | None, options: DataOptions, log: Log) -> 
         place: The data set that was trained on, as `data.load` takes it; None for none.
         options: How it is read.
         log: Prints a line of the audit.
+        seconds: How long the mechanism of the run is attacked too; 0: not at all.
 
     Returns:
         The report. A run that promises nothing, is not finished, or was made by another version
@@ -55,7 +61,24 @@ def of_folder(root: Path, place: str | None, options: DataOptions, log: Log) -> 
         limits.append("whether one record moves its own unit alone: name --dataset"
                       if folder.whole else "whether one record moves its own unit alone")
     _release(folder, findings, same, words)
-    return _report(root, findings, limits)
+    curves = _curves(folder, findings, same, seconds)
+    return dataclasses.replace(_report(root, findings, limits), curves=curves,
+                               facts=promise.named(folder))
+
+
+def _curves(folder: Folder, findings: Findings, same: bool, seconds: float) -> dict[str, Any]:
+    """The curve that the run promises, and those of its mechanism, where that is attacked."""
+    curves: dict[str, Any] = {}
+    if folder.whole and promise.holds(folder) and not reading.attempt(lambda: folder.book):
+        spent = folder.book.account.spent()
+        if releases.quick(spent):
+            curves["the whole run: promised"] = attacks.promised(spent)
+    if same and seconds:
+        records = int(folder.config.get("records") or folder.mechanism.n_units)
+        spec = contents.spec(folder.config["spec"])
+        curves |= mechanism.of_config(folder.config["method"], folder.method_config, spec,
+                                      records, seconds, findings)
+    return curves
 
 
 def _same_version(folder: Folder, findings: Findings) -> bool:
@@ -87,7 +110,8 @@ def _spending(folder: Folder, findings: Findings, same: bool) -> list[str]:
         spending.as_the_mechanism_says(folder, findings)
         if not folder.of_client:
             releases.against_releases(folder, findings)
-        spending.side_releases(folder, findings)
+        purchases.class_counts(folder, findings)
+        purchases.of_the_data(folder, findings)
     unseen = spending.journalled(folder, findings)
     return [unseen] if unseen else []
 
@@ -125,7 +149,6 @@ def _of_client(folder: Folder, findings: Findings) -> None:
 
 def _report(root: Path, findings: Findings, limits: list[str]) -> Report:
     made = tuple(findings.made)
-    report = Report(subject=f"run {root}", findings=made, limits=tuple(limits))
     failed = [finding for finding in made if finding.verdict == Verdict.FAILS]
     open_ones = [finding for finding in made if finding.verdict == Verdict.UNCHECKED]
     if failed:
@@ -135,4 +158,4 @@ def _report(root: Path, findings: Findings, limits: list[str]) -> Report:
                    f"could not be made ({open_ones[0].check})")
     else:
         closing = f"all {len(made)} checks hold"
-    return Report(subject=report.subject, findings=made, limits=report.limits, closing=closing)
+    return Report(subject=f"run {root}", findings=made, limits=tuple(limits), closing=closing)

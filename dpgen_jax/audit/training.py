@@ -16,7 +16,7 @@ import numpy as np
 from dpgen_jax import data, methods
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import OsBits
-from dpgen_jax.aggregation.mechanism import SumMechanism
+from dpgen_jax.aggregation.laplace import DiscreteLaplace
 from dpgen_jax.audit import guesses
 from dpgen_jax.audit.canaries import Canaries, chosen
 from dpgen_jax.audit.findings import Findings, Log, Report, Verdict
@@ -51,8 +51,7 @@ def of_method(target: Target, place: str, options: DataOptions, canaries: int, l
         The report.
 
     Raises:
-        UserError: Data that cannot be read, more canaries than units, or a method whose releases
-            are no noisy sum.
+        UserError: Data that cannot be read, more canaries than units, or Laplace noise.
     """
     loop.require_32_bits()
     dataset = data.load(place, **vars(options))
@@ -66,12 +65,13 @@ def of_method(target: Target, place: str, options: DataOptions, canaries: int, l
     if refused := promises_nothing(config, mechanism):
         found.add(method, Verdict.UNCHECKED, refused)
     else:
-        if not isinstance(mechanism, SumMechanism) or built.phases:
-            raise UserError(f"{method} releases no single noisy sum with these settings, and its "
-                            f"training is not audited; attack its mechanism: audit {method}")
-        shape = message_shape(built, dataset.spec, dataset.count)
+        if isinstance(mechanism.noise, DiscreteLaplace):
+            raise UserError(f"{method} has Laplace noise with these settings, and its training is "
+                            f"not audited; attack its mechanism: audit {method}")
+        shapes = [message_shape(phase, dataset.spec, dataset.count)
+                  for phase in built.phases or (built,)]
         rng = np.random.default_rng()
-        made = chosen(built, shape, dataset.spec.classes, canaries, rng)
+        made = chosen(built, shapes, dataset.spec.classes, canaries, rng)
         law = guesses.Law.of(made, config.planned_steps)
         guessed, ledger = trained(made, dataset, config, epsilon, delta, rng)
         guesses.judge(found, law, guessed, mechanism.events(config.planned_steps), delta, method)
@@ -101,7 +101,8 @@ def trained(made: Canaries, dataset: data.Dataset, config: MethodConfig, epsilon
     dealt = partition.assign(n, u, rng.bytes(32))
     coins = rng.integers(0, 2, len(made.units))
     y = np.array(dataset.y_train, np.int32)
-    y[dealt.index[made.units, 0]] = made.classes + 2 * np.arange(len(coins)) + coins
+    first = dealt.index[:, 0]  # of the records of each unit
+    y[first] = made.labels(y[first], coins)
     layout = capacity.choose_layout(method, Runtime())
     sealed = sealing.deal(Private(Records(np.asarray(dataset.x_train), y)), dealt)  # type: ignore
     placed = teachers.place(sealed, layout)

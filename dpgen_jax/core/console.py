@@ -76,10 +76,10 @@ def in_notebook() -> bool:
     return hasattr(shell, "kernel")
 
 
-def tell(line: str, stream: TextIO | None = None) -> None:
+def tell(line: str, stream: TextIO | None = None, end: str = "\n") -> None:
     """Prints a line at once, to stdout or `stream`, if anybody is there to read it."""
     stream = sys.stdout if stream is None else stream
     if stream is not None:  # as it is without a console
         guarded = Guarded(stream)
-        guarded.write(line + "\n")
+        guarded.write(line + end)
         guarded.flush()

@@ -145,7 +145,7 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
     agreed at the terminal or by `download`.
 
     Args:
-        spec: `glyphs`, `digits`, or KIND:PLACE as in `SPECS`.
+        spec: `glyphs`, `digits`, KIND:PLACE as in `SPECS`, or the path of what lies there.
         classes: The declared number of classes of images. Needed by npz unless the file states it,
             and by femnist unless the file's name does; 10 by default for idx. The other sources
             state theirs, and another number is an error.
@@ -182,6 +182,8 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
     """
     _check_options(classes, image_size, channels)
     kind, colon, place = spec.partition(":")
+    if kind not in SOURCES and (lying := kind_of(spec)):
+        kind, colon, place = lying, ":", spec
     source = SOURCES.get(kind)
     if source is None or (bool(colon), bool(place)) != (bool(source.place),) * 2:
         raise UserError(_unknown(spec, kind))

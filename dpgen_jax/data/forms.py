@@ -182,8 +182,8 @@ def _placed(unit: str, text: str) -> str:
 def _marked(column: Column) -> Callable[[str], float | None]:
     """Returns the reader of numbers with a unit, or with other marks."""
     mark, comma = re.escape(column.marks[0]), re.escape(column.marks[1:])
-    hard = str.maketrans("\u00a0\u202f", "  ") if column.marks[1:] == " " else {}
-    before, _, after = column.unit.partition("{}")
+    hard = str.maketrans("\u00a0\u202f", "  ")
+    before, _, after = column.unit.translate(hard).partition("{}")
     whole = rf"\d{{1,3}}(?:{comma}\d{{3}})+|\d+" if comma else r"\d+"
     form = re.compile(
         rf"([+-]?)\s*{re.escape(before.strip())}\s*([+-]?)((?:{whole})?(?:{mark}\d*)?"

@@ -61,6 +61,8 @@ def _text(cell: object, column: Column | None) -> str:
     """Returns the text of a cell; pandas makes floats of integers where there is a null."""
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))
+    if isinstance(cell, bytes):
+        return cell.decode("utf-8", "replace").strip()
     if column is not None and column.written != "plain":
         if isinstance(cell, bool) and column.written == "boolean":
             return column.categories[cell]

@@ -11,16 +11,21 @@ import datetime
 import functools
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from dpgen_jax.core.types import Column
-from dpgen_jax.data import forms
+from dpgen_jax.data import forms, marked_numbers
 from dpgen_jax.data.draft_columns import FORMATS
-from dpgen_jax.data.schema_columns import NULLS
+from dpgen_jax.data.schema_columns import KINDS, NULLS
+from dpgen_jax.data.schema_forms import fields
+from dpgen_jax.data.schema_odd import has_value
 
 SAMPLE = datetime.datetime(2003, 11, 22, 13, 45, 59, 123456)
-"""A moment whose text shows the shape of a format."""
+EITHER = SAMPLE.replace(month=3, day=4)
+"""Moments whose texts show the shape of a format; the latter reads with the month before the day
+and after it."""
 LARGEST = 2.0**53
 """Whole numbers beyond it are read as numbers."""
 SIGNED = np.concatenate([-(2.0 ** (np.arange(80, -41, -1) / 2)), 2.0 ** (np.arange(-40, 81) / 2)])
@@ -32,54 +37,123 @@ YEARS = np.array([(datetime.datetime(year, 1, 1) - forms.EPOCH).days for year in
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """A way to read a cell.
+    """A way to read a cell, and the cells that are counted for it.
 
     Attributes:
-        family: Readings of one family are told apart by whether the later of them occurs at all.
+        family: Readings of one family may read each other's cells.
         entries: What a schema says of a column that is read so.
+        example: A cell that is counted for it.
     """
 
     family: str
     entries: dict[str, str | list[str]]
+    example: str
 
     @property
     def column(self) -> Column:
-        """A column of dates or times that is read so."""
-        return Column("", "integer", written=self.entries["kind"],  # type: ignore[arg-type]
-                      format=str(self.entries["format"]))
+        """A column that is read so; of numbers, dates or times without bounds."""
+        kind = str(self.entries["kind"])
+        categories = tuple(self.entries.get("categories", ()))
+        if categories:
+            return Column("", "categorical", categories=categories, written="boolean")
+        written: Any = {key: self.entries[key] for key in self.entries if key != "kind"}
+        return Column("", KINDS[kind].coded, **fields("", kind, written))
+
+    def reads(self, other: Reading) -> bool:
+        """Returns whether a column of this reading also reads the cells of another.
+
+        Args:
+            other: Any reading. One with decimals reads those with as many, and whole numbers.
+        """
+        if self is other or self.family != other.family:
+            return self is other
+        digits, column = self.entries.get("decimals"), self.column
+        return has_value(column, other.example) and (
+            digits in (None, other.entries.get("decimals"))
+            or (forms.reader(column)(other.example) or 0.0).is_integer())
 
 
-MISSING, INTEGER, NUMBER, TEXT = (Reading(kind, {"kind": kind}) for kind in (
-    "missing", "integer", "continuous", "categorical"))
-BOOLEANS = tuple(Reading("boolean", {"kind": "boolean", "categories": list(pair)}) for pair in (
-    ("false", "true"), ("False", "True"), ("FALSE", "TRUE")))
+MISSING = Reading("missing", {"kind": "missing"}, "")
+TEXT = Reading("categorical", {"kind": "categorical"}, "text")
+NUMBERS = tuple(Reading(f"number {unit}", {**shape.entries, **({"unit": unit} if unit else {})},
+                        unit.replace("{}", shape.example) or shape.example)
+                for unit in marked_numbers.UNITS for shape in marked_numbers.SHAPES)
+BOOLEANS = tuple(Reading("boolean", {"kind": "boolean", "categories": list(pair)}, pair[0])
+                 for pair in (("false", "true"), ("False", "True"), ("FALSE", "TRUE")))
+CLOCKS = {"H:MM:SS": "time %H:%M:%S", "H:MM": "time %H:%M"}
+"""The family of each form of durations: those below a day look as times do."""
 MOMENTS = tuple(
-    Reading(f"{kind} {form.replace('%m/%d', '%d/%m')}", {"kind": kind, "format": form})
-    for kind, form in FORMATS if kind != "duration")
-READINGS = (MISSING, dataclasses.replace(INTEGER, family="number"),
-            dataclasses.replace(NUMBER, family="number"), *BOOLEANS, *MOMENTS, TEXT)
-"""All readings; a cell has the first that fits."""
-FAMILIES = tuple(dict.fromkeys(reading.family for reading in READINGS))
+    Reading(CLOCKS.get(form) or f"{kind} {form.replace('%m/%d', '%d/%m')}",
+            {"kind": kind, "format": form},
+            (form.replace("H", "123").replace("MM", "45").replace("SS", "59") if form in CLOCKS
+             else (SAMPLE if "%d/%m" in form else EITHER).strftime(form)))
+    for kind, form in FORMATS)
+READINGS = (MISSING, *NUMBERS, *BOOLEANS, *MOMENTS, TEXT)
+"""All readings; a cell is counted for the first that fits."""
+
+
+def chosen(counts: np.ndarray, least: float) -> tuple[Reading, float, float]:
+    """Returns the reading that reads most of the cells of a column, by their noisy counts.
+
+    A reading counts whose cells stand out of the noise; those that do not are taken for none. Of
+    readings that read as many cells, the first is taken that has cells of its own.
+
+    Args:
+        counts: Noisy counts int [len(READINGS)].
+        least: The count that stands out.
+
+    Returns:
+        The reading; the noisy number of cells that it reads; and of those that it does not, apart
+        from missing ones and texts, which are there even where they do not stand out.
+    """
+    seen = [place for place in range(1, len(READINGS)) if counts[place] >= least]
+    families = {READINGS[place].family for place in seen}
+    best, most, has_cells = TEXT, 0.0, False
+    for place, reading in enumerate(READINGS):
+        if reading.family in families:
+            score = float(sum(counts[i] for i in seen if reading.reads(READINGS[i])))
+            if score > most or (score == most and place in seen and not has_cells):
+                best, most, has_cells = reading, score, place in seen
+    if not most:
+        return TEXT, float(counts[-1]), 0.0
+    rest = sum(counts[i] for i in seen if READINGS[i] is not TEXT)
+    return best, most, float(rest) - most * (best is not TEXT)
 
 
 def code(text: str) -> int:
-    """Returns the place in READINGS of the reading of a cell.
+    """Returns the place in READINGS of the reading that a cell is counted for.
 
     Args:
         text: The cell, stripped.
     """
     if text in NULLS:
         return 0
-    value = forms.number(text)
+    value, formed = forms.number(text), marked_numbers.places(text)
     if value is not None:
-        return 1 if value.is_integer() and abs(value) <= LARGEST else 2
-    for place, reading in enumerate(BOOLEANS, 3):
+        return 1 + _plain(value, formed)
+    if formed is not None:
+        return 1 + formed[0] * len(marked_numbers.SHAPES) + formed[1]
+    for place, reading in enumerate(BOOLEANS, 1 + len(NUMBERS)):
         if text in reading.entries["categories"]:
             return place
     for place, read in _by_shape().get(_shape(text), ()):
         if read(text) is not None:
             return place
     return len(READINGS) - 1
+
+
+def _plain(value: float, formed: tuple[int, int] | None) -> int:
+    """Returns the shape of a number that Python reads."""
+    whole, point = _places_of("1234"), _places_of("0.5")
+    shape = point if formed is None or formed[0] else formed[1]
+    if shape in (whole, point):  # 12.0 is a whole number, as 1e3 is
+        shape = whole if value.is_integer() and abs(value) <= LARGEST else point
+    return shape
+
+
+@functools.cache
+def _places_of(example: str) -> int:
+    return [shape.example for shape in marked_numbers.SHAPES].index(example)
 
 
 def codes(texts: Sequence[str]) -> np.ndarray:
@@ -116,10 +190,12 @@ def _shape(text: str) -> str:
 
 @functools.cache
 def _by_shape() -> dict[str, list[tuple[int, Callable[[str], float | None]]]]:
-    """The readings of dates and times, with their places, by the shape of their texts."""
+    """The readings of dates and times, with their places, by the shapes of their texts."""
     made: dict[str, list[tuple[int, Callable[[str], float | None]]]] = {}
     for place, reading in enumerate(READINGS):
         if reading in MOMENTS:
-            shape = _shape(SAMPLE.strftime(str(reading.entries["format"])))
-            made.setdefault(shape, []).append((place, forms.reader(reading.column)))
+            shapes = [_shape(reading.example)]
+            shapes += [f"-{shape}" for shape in shapes if reading.entries["kind"] == "duration"]
+            for shape in shapes:
+                made.setdefault(shape, []).append((place, forms.reader(reading.column)))
     return made

@@ -127,28 +127,26 @@ def _encoded(name: str, schema: Schema, blocks: Iterable[Coded], others: int = 0
              if widest.width > WIDE else "")
     x, classes, n = np.empty((0, width), np.float32), [], 0
     changes: Counter[tuple[str, str]] = collections.Counter()
-    bar = _bar(name)
-    for block in blocks:
-        first, n = n, n + len(block.y)
-        reading.require_memory(
-            f"{name}: {others + n:,} rows of {width:,} encoded values{codes}",
-            width * (VALUE_BYTES * (others + n) + CODE_BYTES * len(block.y)))
-        if n > len(x):
-            x.resize((n + first // 8, width), refcheck=False)  # in place: no second copy
-        x[first:n] = encode(schema.spec, block.codes)
-        x[first:n][block.y == EMPTY] = 0
-        classes.append(block.y)
-        changes.update(block.changes)
-        bar.update(len(block.y))
-    bar.close()
+    with _clock(name) as clock:
+        for block in blocks:
+            first, n = n, n + len(block.y)
+            reading.require_memory(
+                f"{name}: {others + n:,} rows of {width:,} encoded values{codes}",
+                width * (VALUE_BYTES * (others + n) + CODE_BYTES * len(block.y)))
+            if n > len(x):
+                x.resize((n + first // 8, width), refcheck=False)  # in place: no second copy
+            x[first:n] = encode(schema.spec, block.codes)
+            x[first:n][block.y == EMPTY] = 0
+            classes.append(block.y)
+            changes.update(block.changes)
+            clock.update()
     x.resize((n, width), refcheck=False)
     y, label = np.concatenate(classes), schema.spec.label if schema.spec.labelled else None
     return x, y, private_notes(block.source, changes, label, y)
 
 
-def _bar(name: str) -> tqdm:
-    """Returns a bar on a terminal, a line every ten seconds elsewhere; nothing in the first ten."""
+def _clock(name: str) -> tqdm:
+    """Returns what shows how long reading takes, each ten seconds; of subjects' rows no number."""
     live = sys.stderr.isatty()
-    return tqdm(desc=f"reading {name}", unit="row", delay=10, dynamic_ncols=live, ascii=not live,
-                mininterval=0.2 if live else 10, bar_format=None if live else
-                "{desc}: {n_fmt} {unit}s, {rate_fmt}, {elapsed} gone\n")
+    return tqdm(desc=f"reading {name}", delay=10, mininterval=1 if live else 10,
+                bar_format="{desc}: {elapsed} gone" + "\n" * (not live))

@@ -13,7 +13,7 @@ from dpgen_jax.core.types import TableSpec
 from dpgen_jax.data import Dataset, transform, without_empty_slots, writing
 from dpgen_jax.evaluation import attacks
 from dpgen_jax.evaluation.marginals import cells
-from dpgen_jax.evaluation.report import figures, neighbours, page, table_figures
+from dpgen_jax.evaluation.report import audited, figures, neighbours, page, table_figures
 from dpgen_jax.evaluation.scores import Images
 from dpgen_jax.release import contents, plots
 from dpgen_jax.release.bundle import Release
@@ -74,7 +74,10 @@ def write(metrics: dict[str, Any], release: Release, dataset: Dataset, out: Path
         metrics, release.privacy,
         contents.described(source / "config.json") if source else _configuration(release),
         run_metrics.read(source / "metrics.jsonl") if source else (), samples,
-        tuple(figure for figure in drawings if figure))
+        tuple(figure for figure in drawings if figure),
+        audited.read(source) if source else {},
+        contents.described(source / "release/config.json").get("generator_sha256")
+        if source else None)
     (out / "report.html").write_text(page.page(report), encoding="utf-8")
     _write_private(out / "private", release, dataset)
     return out / "report.html"

@@ -16,7 +16,7 @@ from flax import traverse_util
 
 from dpgen_jax import methods
 from dpgen_jax.aggregation.discrete_laplace import class_prior
-from dpgen_jax.core import reading
+from dpgen_jax.core import reading, storage
 from dpgen_jax.core.atomic import json_bytes, write_together
 from dpgen_jax.core.config import from_json, to_json
 from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
@@ -266,18 +266,19 @@ def _together(blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarr
 def load(root: str | Path) -> Release:
     """Reads a release folder, or the release of a run folder.
 
+    Args:
+        root: The folder, or the address of a release on an object store.
+
     Raises:
         UserError: Naming the file that is missing or damaged.
     """
-    root = Path(root)
-    if (root / "release").is_dir():
-        root = root / "release"
-    if (root / "ledger.jsonl").is_file():
-        raise UserError(f"the run in {root} has no release yet; finish it with train --resume "
-                        f"{root}")
-    if not (root / "config.json").is_file():
-        raise UserError(f"{root} is neither a run nor a release: it holds no release/config.json "
-                        "or config.json")
+    with storage.on_disk(root) as folder:
+        return _read(folder)
+
+
+def _read(root: Path) -> Release:
+    """The release in a folder of this machine."""
+    root = contents.located(root)
     described = contents.described(root / "config.json")
     privacy = contents.statement(read_json(root / "privacy.json"), str(root / "privacy.json"))
     path = root / "generator.safetensors"

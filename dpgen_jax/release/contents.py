@@ -148,6 +148,26 @@ def statement(value: dict[str, Any], name: str = "the privacy statement") -> dic
     return value
 
 
+def located(root: Path) -> Path:
+    """Returns the release folder that a path names, which may be that of a run.
+
+    Args:
+        root: A release folder or a run folder.
+
+    Raises:
+        UserError: Where it is neither, or a run without a release.
+    """
+    if (root / "release").is_dir():
+        root = root / "release"
+    if (root / "ledger.jsonl").is_file():
+        raise UserError(f"the run in {root} has no release yet; finish it with train --resume "
+                        f"{root}")
+    if not (root / "config.json").is_file():
+        raise UserError(f"{root} is neither a run nor a release: it holds no release/config.json "
+                        "or config.json")
+    return root
+
+
 def described(path: Path) -> dict[str, Any]:
     """config.json, of a spec that `spec` reads.
 

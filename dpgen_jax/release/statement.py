@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from dpgen_jax.accountant.events import (
@@ -24,6 +26,13 @@ NOT_ACCOUNTED = (
 BETWEEN_HOSTS = ("listening on the network between the {} processes that made the run, which lies "
                  "inside the trust boundary: it carried sums without noise, the bits of the noise, "
                  "and which record is whose")
+
+
+def processes_of(not_accounted: Sequence[str]) -> int:
+    """Returns how many processes made a run, by what its statement does not account for."""
+    before, after = map(re.escape, BETWEEN_HOSTS.split("{}"))
+    numbers = [re.fullmatch(f"{before}([0-9]+){after}", str(line)) for line in not_accounted]
+    return max([1, *(int(match[1]) for match in numbers if match)])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -61,6 +61,20 @@ def cost(epsilon: float, delta: float) -> events.Events:
     return ((schema_queries.categories_event(SHARE * epsilon, SHARE * delta), 1),)
 
 
+def price_line(epsilon: float, delta: float) -> str:
+    """Returns the line of a rehearsal on the purchase.
+
+    Args:
+        epsilon: The budget of the run, finite.
+        delta: Likewise.
+    """
+    price = SHARE * epsilon, SHARE * delta
+    least = schema_queries.least_count(*price)
+    return (f"class names would be bought for epsilon {price[0]:g} at delta {price[1]:g}, which "
+            f"the training has less: those come out that some {least:,} images share; "
+            "--class-names A,B costs nothing")
+
+
 def buy(path: str, epsilon: float, delta: float) -> Names:
     """Draws the names of the classes of an image folder, whose `cost` is charged already.
 

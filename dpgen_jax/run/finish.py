@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dpgen_jax.core import storage
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.types import BudgetExceeded, UserError
-from dpgen_jax.release import pictures
+from dpgen_jax.release import contents, pictures
 from dpgen_jax.release.bundle import Release, load
 from dpgen_jax.run import checkpoint
-from dpgen_jax.run.folder import RunFolder, go_on
+from dpgen_jax.run.folder import RunFolder, go_on, write_json
 from dpgen_jax.run.progress import OUT_OF_TIME, Notices, Stop, reason
 
 PROMISE = ("guarantee", "epsilon", "delta", "relation", "unit", "unit_column",
@@ -42,6 +43,22 @@ def finish(files: RunFolder, release: Release, keep: Callable[[], None], notices
     return release
 
 
+def copied(files: RunFolder, address: str | None, notices: Notices, log: Callable[[str], None]
+           ) -> None:
+    """Copies the release to the object store that the user named; failing costs a line.
+
+    Args:
+        files: The run.
+        address: Where to; None: nowhere.
+        notices: Tells what failed.
+        log: Prints a line of the run.
+    """
+    if address:
+        with notices.attempt(f"copying {files.release} to {address}"):
+            storage.copy(files.release, address)
+            log(f"copied to {address}")
+
+
 def nothing_released(files: RunFolder, stop: Stop) -> UserError:
     """Returns the error of a run that made no step."""
     if stop.reason:
@@ -72,8 +89,15 @@ def _of_more_steps(files: RunFolder, release: Release) -> Release | None:
 def _release(files: RunFolder, release: Release) -> None:
     """On a full disk the older checkpoints make room for it."""
     try:
-        release.save(files.release)
+        _save(files, release)
     except OSError:
         if not checkpoint.thin(files.checkpoints, 1):
             raise
-        release.save(files.release)
+        _save(files, release)
+
+
+def _save(files: RunFolder, release: Release) -> None:
+    """Writes the release, and which one it is, by which an audit knows it from another's."""
+    release.save(files.release)
+    digest = contents.described(files.release / "config.json")["generator_sha256"]
+    write_json(files.released, {"generator_sha256": digest}, mode=0o600)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 import typing
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dpgen_jax import methods, presets
+from dpgen_jax.core import python_words
 from dpgen_jax.core.config import Budget, MonitorOptions, Runtime, from_json, to_json
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import UserError, nearest
@@ -24,12 +23,6 @@ from dpgen_jax.release.bundle import Release
 from dpgen_jax.run import lifecycle, preset_data, protection
 from dpgen_jax.run.progress import Notices
 from dpgen_jax.run.request import Request
-
-SWITCHES = ("--accept-uncovered", "--resume", "--skip-bad", "--download")
-"""Flags of commands that take no value."""
-
-FLAG = r"(?<![\w-])--([a-z][\w.-]*\w)(?:[ =](\d[\d.e+-]*\d|\d|[A-Z][A-Z,]*\b))?"
-"""A flag in a message, and its value, where that is a number or a word such as FILE."""
 
 
 def fit(
@@ -107,7 +100,7 @@ def fit(
     if not isinstance(out, str | Path | None) or not isinstance(runtime, Runtime) or not isinstance(
             monitor, MonitorOptions):
         raise UserError("out is a path, runtime a dpgen_jax.Runtime(...), and monitor its options")
-    with _words_of_python():
+    with python_words.spoken():
         dataset = _dataset(x, y, classes, schema, unit, rows_per_unit)
         kind = choice.Facts("", dataset.spec, dataset.count).kind
         method, why = (method, "") if method else choice.method_for(kind)
@@ -136,39 +129,7 @@ class _Quiet(Notices):
 
 def _teller(verbose: bool) -> Any:
     """The function that prints a line of a run in the words of Python."""
-    return (lambda line: tell(in_python(line))) if verbose else lambda line: None
-
-
-@contextmanager
-def _words_of_python() -> Iterator[None]:
-    """Has errors within speak of arguments, and not of the flags of commands."""
-    try:
-        yield
-    except UserError as error:
-        error.args = (in_python(str(error)),)
-        raise
-
-
-def in_python(text: str) -> str:
-    """Returns a line of a command in the words of Python: flags are arguments.
-
-    Args:
-        text: The line, as "pass --total-epsilon 3".
-
-    Returns:
-        As "pass total_epsilon=3".
-    """
-    text = re.sub(r"(?:python -m dpgen_jax\.|dpgen )train --resume ('[^']+'|[^\s,;)]+)",
-                  lambda match: f"fit(..., out={match[1].strip(chr(39))!r}, resume=True)", text)
-    text = text.replace("train --resume", "fit(..., resume=True) and out=")
-
-    def argument(match: re.Match[str]) -> str:
-        name = match[1].replace("-", "_")
-        if match[0] in SWITCHES:
-            return f"{name}=True"
-        return f"{name}={match[2]}" if match[2] else name
-
-    return re.sub(FLAG, argument, text)
+    return (lambda line: tell(python_words.of(line))) if verbose else lambda line: None
 
 
 def _alone(dataset: Dataset, x: Any) -> Dataset:

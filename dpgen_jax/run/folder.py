@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from dpgen_jax.core import reading
+from dpgen_jax.core import reading, storage
 from dpgen_jax.core.atomic import sync
 from dpgen_jax.core.console import program
 from dpgen_jax.core.strict_json import parse_json
@@ -84,6 +84,11 @@ class RunFolder:
     def noise_digests(self) -> Path:
         """Keyed digests of the random bits of each round."""
         return self.private / "noise_digests.txt"
+
+    @property
+    def released(self) -> Path:
+        """The digest of the generator that was released."""
+        return self.private / "released.json"
 
     @property
     def class_counts(self) -> Path:
@@ -160,7 +165,12 @@ def default_root(method: str, dataset: str) -> Path:
 
 
 def refuse_used(root: Path) -> None:
-    """Refuses a folder for a new run that holds anything. Raises: UserError."""
+    """Refuses a folder for a new run that holds anything, or is no folder of a disk.
+
+    Raises:
+        UserError: For such a folder.
+    """
+    storage.refuse_remote(root)
     if root.exists() and not (root.is_dir() and RunFolder(root).unused()):
         contents = "a run" if (root / "config.json").exists() else "other files"
         resumed = f"go on with it: {go_on(root)}, or " * (contents == "a run")

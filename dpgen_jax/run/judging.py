@@ -54,6 +54,9 @@ def cost(options: MonitorOptions, protects_clients: bool) -> Events:
     if stamp.kind != "valid":
         raise UserError(f"the release of {run.root} cannot judge: its statement is '{stamp.text}', "
                         "and the promise of this run could be no better")
+    if not run.ledger.is_file():
+        raise UserError(f"{run.root} holds no {run.ledger.name}, which says what its release cost; "
+                        f"name the folder of the run: {PREFIX}RUN")
     totals = books.account(books.read(run.ledger))
     if protects_clients or totals.header["unit"] != Unit.RECORD:
         raise UserError(f"{run.root} protects a {totals.header['unit']}, and this run "

@@ -6,7 +6,7 @@ from dpgen_jax.core import hosts
 from dpgen_jax.core.console import tell
 from dpgen_jax.data import Dataset
 from dpgen_jax.release.bundle import Release, load
-from dpgen_jax.run import follower, rehearsal, typed
+from dpgen_jax.run import finish, follower, rehearsal, typed
 from dpgen_jax.run.planning import Log, check, declare, plan
 from dpgen_jax.run.progress import Notices
 from dpgen_jax.run.request import Request
@@ -45,6 +45,7 @@ def run(request: Request, dataset: Dataset, log: Log = tell, notices: Notices | 
         dealt = deal(planned, begun, log)
         trained = train(planned, begun, dealt, log)
         made = release(planned, begun, trained, log)
+        finish.copied(planned.files, request.release_to, notices, log)
         for line in typed.next_steps(planned.files, request.typed, dataset.x_test is not None):
             log(line)
         return made

@@ -13,7 +13,7 @@ from typing import Any
 from dpgen_jax import methods
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.aggregation.mechanism import Mechanism
-from dpgen_jax.core import hosts
+from dpgen_jax.core import hosts, storage
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Method, Private, Records, Spec, TableSpec, UserError
@@ -200,6 +200,9 @@ def plan(checked: Checked) -> Plan:
     request, dataset, method = declared.request, declared.dataset, declared.method
     layout = capacity.choose_layout(method, request.runtime, protected.rows_per_unit or 1)
     root = request.out or folder.default_root(request.method, dataset.name)
+    storage.refuse_remote(root)
+    if request.release_to:
+        storage.check_destination(request.release_to)
     capacity.check_memory(method)
     capacity.check_disk(root, method)
     return Plan(

@@ -6,7 +6,6 @@ import contextlib
 import math
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from tqdm import tqdm
 
 from dpgen_jax.core import hosts
 from dpgen_jax.core.console import Guarded, in_notebook, tell
+from dpgen_jax.run import compiling
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
                 if hasattr(signal, name))
@@ -24,8 +24,6 @@ BURST = 1.0
 """Seconds within which another signal is part of the first request: a terminal that closes sends
 SIGHUP twice, through the shell and by itself, and `timeout` sends SIGTERM twice."""
 
-SILENCE = 60.0
-"""Seconds without a word, at most, while the first block is compiled and runs."""
 OUT_OF_TIME = 75
 """Exit code of a run that its own time limit ended and that can go on: EX_TEMPFAIL of sysexits.h,
 "try again"."""
@@ -163,36 +161,38 @@ class Bar:
     """A bar on a terminal and in a notebook, a line every ten seconds elsewhere; or nothing.
 
     The first block is compiled, so what it takes says nothing of the others: until it is there no
-    time is estimated, and it counts for no estimate. A line a minute says that it still runs.
+    time is estimated, and it counts for no estimate. `compiling.Waiting` says that it still runs.
     """
 
-    def __init__(self, total: int, start: int, unit: str = "step", shown: bool = True):
-        self._total, self._n, self._unit, self._shown = total, start, unit, shown
-        self._live, self._elapsed = sys.stderr.isatty() or in_notebook(), clock()
+    def __init__(self, total: int, start: int, unit: str = "step", shown: bool = True,
+                 program: str = ""):
+        """Begins a bar.
+
+        Args:
+            total: The steps at its end.
+            start: The steps at its beginning.
+            unit: The name of a step.
+            shown: Whether anything is shown.
+            program: The digest of what is compiled, as `compiling.program` returns it.
+        """
+        self._total, self._n, self._unit = total, start, unit
+        self._live = sys.stderr.isatty() or in_notebook()
         self._bar: tqdm | None = None
         self._timed_from: tuple[float, int] | None = None
-        self._silence_over = threading.Event()
-        if start < total and shown:
-            tell(f"compiling; the first {unit} takes some seconds to some minutes", sys.stderr)
-            threading.Thread(target=self._break_silence, daemon=True, name="progress").start()
-
-    def _break_silence(self) -> None:
-        """Writes a line now and then until the first block is there, or the bar is closed."""
-        while not self._silence_over.wait(SILENCE):
-            tell(f"still at the first {self._unit}, {self._elapsed():.0f} s with compiling",
-                 sys.stderr)
+        self._waiting = (compiling.Waiting(unit, program, self._live)
+                         if start < total and shown else None)
 
     def advance(self, steps: int, shown: dict[str, Any]) -> None:
         """Moves the bar by some steps, and shows values by name beside it."""
         self._n += steps
-        self._silence_over.set()
-        if not self._shown:
+        if self._waiting is None:
             return
         if self._timed_from is None:
             self._timed_from = time.time(), self._n
             values = "".join(f", {name}={value}" for name, value in shown.items())
-            tell(f"{self._n}/{self._total} {self._unit}s, {self._elapsed():.0f} s with compiling"
-                 f"{values}", sys.stderr)
+            start = "\r" * (self._live and not in_notebook())
+            tell(f"{start}{self._n}/{self._total} {self._unit}s, {self._waiting.end(True):.0f} s "
+                 f"with compiling{values}", sys.stderr)
             return
         if self._bar is None:
             self._bar = self._begun(*self._timed_from)
@@ -217,7 +217,8 @@ class Bar:
 
     def close(self) -> None:
         """Closes the bar."""
-        self._silence_over.set()
+        if self._waiting is not None:
+            self._waiting.end(False)
         if self._bar is not None:
             self._bar.close()
 

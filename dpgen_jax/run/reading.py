@@ -21,12 +21,15 @@ class Reading:
         words: The flags, with what was added to them.
         remarks: Lines on what was added.
         bought: What was bought, as `Dataset.bought` holds it.
+        prices: In a rehearsal, the lines on what would be bought, without which nothing more is
+            known of the data.
     """
 
     place: str
     words: list[str]
     remarks: tuple[str, ...] = ()
     bought: tuple[dict[str, Any], ...] = ()
+    prices: tuple[str, ...] = ()
 
 
 def budget_for(reading: Reading, method: str, args: Any, spec: Spec, n: int) -> Budget:

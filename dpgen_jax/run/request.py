@@ -29,6 +29,7 @@ class Request:
             knows them, may not exceed together; None: no such limit.
         why: Why the method and the preset were chosen; empty where the user named both.
         remarks: Lines to say behind the first one, on how the data are read.
+        release_to: The address on an object store that the release is copied to; None: nowhere.
         typed: The words of the command that started the run; none from Python.
     """
 
@@ -46,3 +47,4 @@ class Request:
     why: str = ""
     typed: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    release_to: str | None = None

@@ -35,7 +35,7 @@ def has_bins(reading: Reading) -> bool:
     Args:
         reading: The reading.
     """
-    return reading.entries["kind"] in ("integer", "continuous", "date", "datetime")
+    return reading.entries["kind"] in ("integer", "continuous", "date", "datetime", "duration")
 
 
 def bins(reading: Reading, texts: list[str]) -> tuple[Private[np.ndarray], int]:
@@ -45,19 +45,26 @@ def bins(reading: Reading, texts: list[str]) -> tuple[Private[np.ndarray], int]:
         reading: How its cells are read; a cell that is not has no bin.
         texts: The cells.
     """
-    number = reading.family == "number"
-    read: Callable[[str], float | None] = forms.number if number else forms.reader(reading.column)
-    one = forms.DAY if reading.entries["kind"] == "datetime" else 1
+    read: Callable[[str], float | None] = forms.reader(reading.column)
+    one, edges = _day(reading), YEARS if _is_date(reading) else SIGNED
     known = {text: read(text) for text in dict.fromkeys(texts)}
     values = np.array([np.nan if (value := known[text]) is None else value / one
                        for text in texts], np.float64)
-    edges = SIGNED if number else YEARS
     return Private(readings.binned(edges, values)), len(edges) - 1
 
 
+def _is_date(reading: Reading) -> bool:
+    return reading.entries["kind"] in ("date", "datetime")
+
+
+def _day(reading: Reading) -> int:
+    """The code of one day."""
+    return forms.DAY if reading.entries["kind"] == "datetime" else 1
+
+
 def bounded(reading: Reading, noisy: np.ndarray, sigma: float, present: float
-            ) -> tuple[dict[str, Any], str] | None:
-    """Returns the entries of a column, and a value from its middle.
+            ) -> tuple[dict[str, Any], float] | None:
+    """Returns the entries of a column, and the code of a value from its middle.
 
     Args:
         reading: How its cells are read.
@@ -68,7 +75,7 @@ def bounded(reading: Reading, noisy: np.ndarray, sigma: float, present: float
     Returns:
         Both; None where no bounds stand out of the noise.
     """
-    if reading.family != "number":
+    if _is_date(reading):
         ends = _ends(noisy, sigma, present)
         return None if ends is None else _dates(reading, noisy, *ends)
     rest = noisy.copy()
@@ -77,7 +84,7 @@ def bounded(reading: Reading, noisy: np.ndarray, sigma: float, present: float
     spike = ends is not None and noisy[ZERO] >= max(SPIKE * present, 3 * sigma) and (
         max(-SIGNED[ends[0]], SIGNED[ends[1] + 1]) > AMONG)
     if spike and ends is not None:
-        return _numbers(reading, rest, *ends, ["0"])
+        return _numbers(reading, rest, *ends, [0.0])
     ends = _ends(noisy, sigma, present)
     return None if ends is None else _numbers(reading, noisy, *ends, [])
 
@@ -109,47 +116,66 @@ def _middle(noisy: np.ndarray, first: int, last: int) -> int:
     return first + int(np.searchsorted(below, below[-1] / 2))
 
 
-def _numbers(reading: Reading, noisy: np.ndarray, first: int, last: int, special: list[str]
-             ) -> tuple[dict[str, Any], str]:
-    """The entries of a column of numbers."""
+def _numbers(reading: Reading, noisy: np.ndarray, first: int, last: int, special: list[float]
+             ) -> tuple[dict[str, Any], float]:
+    """The entries of a column of numbers, or of durations in seconds."""
     median = _middle(noisy, first, last)
     low, high, middle = map(float, (
         SIGNED[first] * (first != ZERO), SIGNED[last + 1] * (last != ZERO),
         (SIGNED[median] + SIGNED[median + 1]) / 2))
     whole = reading.entries["kind"] == "integer"
+    digits = int(str(reading.entries.get("decimals", 15)))
     if whole:
         low, high = math.ceil(low), max(math.ceil(low), math.ceil(high) - 1)
     else:
-        low, high = _outward(low, math.floor), _outward(high, math.ceil)
-    more: dict[str, Any] = {"special": special} if special else {}
-    if middle - low < TAIL * (high - low):
-        more["scale"] = "log"
-    elif 0 < low < NEAR * high and not special:
+        low, high = _outward(low, math.floor, digits), _outward(high, math.ceil, digits)
+    if 0 < low < NEAR * high and not special and middle - low >= TAIL * (high - low):
         low = 0  # bins get finer towards zero, until noise hides what they hold
-    made = numbers(low, high, whole) | more
-    try:
-        checked("", made)
-    except UserError:  # whole numbers that a log scale would not keep apart
-        del made["scale"]
-    typical = min(max(math.floor(middle) if made["kind"] == "integer" else middle, low), high)
-    return made, repr(typical)
+    made = _written(reading, low, high, special)
+    if middle - low < TAIL * (high - low):
+        try:
+            checked("", made | {"scale": "log"})
+            made["scale"] = "log"
+        except UserError:  # whole numbers that a log scale would not keep apart
+            pass
+    return made, min(max(math.floor(middle) if whole else middle, low), high)
 
 
-def _outward(value: float, direction: Any) -> float:
-    """Rounds a bound to few digits."""
+def _written(reading: Reading, low: float, high: float, special: list[float]) -> dict[str, Any]:
+    """The entries of a column with these bounds."""
+    column = reading.column
+    if column.written == "duration":
+        least, most = forms.bounds_texts(column, low, high)
+        made = {**reading.entries, "min": least, "max": most}
+        texts = forms.texts(column, np.array(special))
+    else:
+        made = {**reading.entries, **numbers(low, high, reading.entries["kind"] == "integer")}
+        texts = [repr(int(value)) for value in special]
+    return made | ({"special": texts} if special else {})
+
+
+def _outward(value: float, direction: Any, most: int) -> float:
+    """Rounds a bound to few digits, of which no more than `most` follow the point."""
     if value == 0:
         return 0.0
-    digits = DIGITS - 1 - math.floor(math.log10(abs(value)))
-    return float(direction(value * 10.0**digits) / 10.0**digits)
+    digits = min(most, DIGITS - 1 - math.floor(math.log10(abs(value))))
+    return float(round(direction(value * 10.0**digits) / 10.0**digits, max(digits, 0)))
 
 
 def _dates(reading: Reading, noisy: np.ndarray, first: int, last: int
-           ) -> tuple[dict[str, Any], str]:
+           ) -> tuple[dict[str, Any], float]:
     """The entries of a column of dates."""
-    shaped, one = reading.column, forms.DAY if reading.entries["kind"] == "datetime" else 1
+    shaped, one = reading.column, _day(reading)
     low, high = forms.bounds_texts(shaped, YEARS[first] * one, YEARS[last + 1] * one - 1)
-    middle = YEARS[_middle(noisy, first, last)] * one
-    return {**reading.entries, "min": low, "max": high}, forms.bounds_texts(
-        shaped, middle, middle)[0]
+    return ({**reading.entries, "min": low, "max": high},
+            float(YEARS[_middle(noisy, first, last)] * one))
 
 
+def typical(entries: dict[str, Any], code: float) -> str:
+    """Returns the text of a value, as a cell of its column has it.
+
+    Args:
+        entries: The entries of the column.
+        code: The code of the value.
+    """
+    return forms.texts(checked("", entries), np.array([code], np.float64))[0]

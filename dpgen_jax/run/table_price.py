@@ -7,6 +7,7 @@ import math
 from dpgen_jax.accountant import gaussian, gdp
 from dpgen_jax.aggregation.noise import MAX_SIGMA, MIN_SIGMA, RoundedGaussian
 from dpgen_jax.aggregation.survey import Survey
+from dpgen_jax.core.config import Budget
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import readings
 
@@ -14,6 +15,8 @@ SHARE = 0.1
 """The part of epsilon by which the training has less; the names cost this part of delta."""
 KINDS_PART = 0.2
 """The part of the price, in mu squared, that goes to the kinds: these need large counts only."""
+CLEAR = 4.0
+"""A count that is so many standard deviations of its noise above 0 is taken for one."""
 ENOUGH = 4
 """A name that makes up one part in so many of the records must be able to stand out."""
 
@@ -86,6 +89,29 @@ def alone(made: Survey, delta: float) -> float:
         delta: The delta.
     """
     return gaussian.epsilon(made.events(), delta)
+
+
+def lines(made: Survey, n: int, budget: Budget, share: float) -> tuple[str, ...]:
+    """Returns the lines of a rehearsal: the price, the questions, and the noise of the answers.
+
+    Args:
+        made: The survey.
+        n: The public number of records.
+        budget: The budget of the run.
+        share: The part of epsilon and delta that it costs.
+    """
+    kinds, values = made.kinds.sigma, made.values.sigma
+    return (
+        f"{made.columns} columns are not declared; their schema would be bought for {share:.3g} of "
+        f"epsilon: Gaussian training has what epsilon {(1 - share) * budget.epsilon:.3g} would give"
+        f" (by itself the purchase is epsilon {alone(made, budget.delta):.3g}); declared in "
+        "--schema FILE they cost nothing",
+        f"question 1, the kind and the nulls of each column: {len(readings.READINGS)} counts each, "
+        f"with noise of standard deviation {kinds:.0f} beside {n:,} rows, so that a kind is told "
+        f"which {CLEAR * kinds:,.0f} cells have",
+        f"question 2, the values of each column: bounds from {len(readings.SIGNED) - 1} bins of "
+        f"numbers or {len(readings.YEARS) - 1} of years, and categories, with noise of standard "
+        f"deviation {values:.0f}; a category is told that some {made.threshold:,} rows share")
 
 
 def _noise(sigma: float) -> RoundedGaussian:

@@ -16,7 +16,7 @@ from dpgen_jax.accountant.events import Events, to_json
 from dpgen_jax.aggregation.bits import BitSource
 from dpgen_jax.aggregation.survey import KINDS, NAMES, Survey
 from dpgen_jax.core.types import Private
-from dpgen_jax.data import forms, readings
+from dpgen_jax.data import readings
 from dpgen_jax.data.draft_columns import MAX_CATEGORIES, ordered
 from dpgen_jax.data.parsing import Cells
 from dpgen_jax.data.readings import READINGS, Reading
@@ -24,9 +24,8 @@ from dpgen_jax.data.schema_columns import NULLS
 from dpgen_jax.data.schema_label import MAX_CLASSES
 from dpgen_jax.run import table_columns
 from dpgen_jax.run.schema_purchase import OTHER
+from dpgen_jax.run.table_price import CLEAR
 
-CLEAR = 3.0
-"""A count that is so many standard deviations of its noise above 0 is taken for one."""
 NULLABLE = 2.0
 """Likewise, of nulls: a flag too many does less harm than one too few."""
 COVERED = 0.5
@@ -103,7 +102,7 @@ def buy(cells: Cells, wanted: Wanted, survey: Survey, spent: Events, bits: BitSo
     label = wanted.label
     for column in typed:
         if column.name == label:
-            is_number = column.reading.family == "number" and (
+            is_number = column.reading in readings.NUMBERS and (
                 len(names[label]) > MAX_CATEGORIES
                 or sum(names[label].values()) < COVERED * column.present)
             label = None if is_number else label
@@ -123,21 +122,11 @@ def buy(cells: Cells, wanted: Wanted, survey: Survey, spent: Events, bits: BitSo
 
 def _typed(name: str, counts: np.ndarray, sigma: float) -> Typed:
     """The reading of a column, from the noisy counts of its readings."""
-    families = {family: [place for place, reading in enumerate(READINGS)
-                         if reading.family == family] for family in readings.FAMILIES}
-    totals = {family: float(counts[places].sum()) for family, places in families.items()
-              if family != READINGS[0].family}
-    best = max(totals, key=lambda family: totals[family])
-    if totals[best] < CLEAR * sigma * math.sqrt(len(families[best])):
-        best = READINGS[-1].family
-    places = families[best]
-    # Whole numbers are numbers too, and 3/4 is a day and a month either way round: the later
-    # reading of a family is right if it is needed at all, and texts of the earlier fit it too.
-    needed = [place for place in places if counts[place] >= CLEAR * sigma]
-    reading = READINGS[needed[-1] if needed else places[0]]
-    odd = counts[0] if best == READINGS[-1].family else counts[0] + counts[-1]
-    noise = sigma * (1 if best == READINGS[-1].family else math.sqrt(2))
-    return Typed(name, reading, float(counts[places].sum()), bool(odd >= NULLABLE * noise))
+    reading, present, others = readings.chosen(counts, CLEAR * sigma)
+    odd, noise = counts[0] + others, sigma
+    if reading is not readings.TEXT:
+        odd, noise = odd + counts[-1], math.sqrt(2) * sigma
+    return Typed(name, reading, present, bool(odd >= NULLABLE * noise))
 
 
 def _entries(column: Typed, label: str | None, binned: dict[str, np.ndarray],
@@ -150,22 +139,24 @@ def _entries(column: Typed, label: str | None, binned: dict[str, np.ndarray],
             return {}
         return {"kind": "categorical", "categories": classes, "odd": "null"}
     nullable = {"nullable": "true" if column.nullable else "false"}
-    if column.reading == readings.TEXT or column.name not in binned:
-        if column.reading != readings.TEXT:  # booleans and times need no query
-            made = dict(column.reading.entries)
-            value = made["categories"][0] if "categories" in made else forms.texts(
-                dataclasses.replace(column.reading.column, kind="continuous"), np.zeros(1))[0]
-            return made | nullable | {"odd": "null" if column.nullable else value}
-        found = [text for text in names.get(column.name, ()) if text != OTHER]
-        return {"kind": "categorical", "categories": [*ordered(found), OTHER], "other": OTHER,
-                **nullable, "odd": "null" if column.nullable else OTHER}
+    if not table_columns.has_bins(column.reading) and column.reading is not readings.TEXT:
+        made = dict(column.reading.entries)  # booleans and times need no query
+        return made | nullable | {"odd": _odd(column, made, 0.0)}
     bounds = table_columns.bounded(column.reading, binned[column.name], survey.values.sigma,
-                                   column.present)
-    if bounds is None:  # no value is in enough rows: the column cannot be learned
-        return {"kind": "categorical", "categories": [OTHER], "other": OTHER, **nullable,
-                "odd": "null" if column.nullable else OTHER}
-    entries, middle = bounds
-    return entries | nullable | {"odd": "null" if column.nullable else middle}
+                                   column.present) if column.name in binned else None
+    if bounds is not None:
+        entries, middle = bounds
+        return entries | nullable | {"odd": _odd(column, entries, middle)}
+    # Texts; or numbers none of which is in enough rows, so that the column cannot be learned.
+    read = column.reading is readings.TEXT
+    found = ordered(text for text in names.get(column.name, ()) if read and text != OTHER)
+    return {"kind": "categorical", "categories": [*found, OTHER], "other": OTHER, **nullable,
+            "odd": "null" if column.nullable else OTHER}
+
+
+def _odd(column: Typed, entries: dict[str, Any], code: float) -> str:
+    """The text by which cells without a value are read."""
+    return "null" if column.nullable else table_columns.typical(entries, code)
 
 
 def _rows(made: dict[str, dict[str, Any]], spent: Events) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from dpgen_jax.core.types import Method, Private, Records, UserError
 from dpgen_jax.private import teachers
 from dpgen_jax.private import votes as vote_log
 from dpgen_jax.private.pretraining import pretrain
-from dpgen_jax.run import checkpoint, loop, noise_digests, saved_state
+from dpgen_jax.run import checkpoint, compiling, loop, noise_digests, saved_state
 from dpgen_jax.run.folder import RunFolder, read_json
 from dpgen_jax.run.loop import State
 from dpgen_jax.run.metrics import MetricsWriter
@@ -110,8 +110,10 @@ class Training:
                 noise_digests.append(self.files.noise_digests, key, first_round, secret)
 
         writer = MetricsWriter(self.files.metrics, state.step, self._board)
-        with self._recorded(state, Bar(
-                planned, state.step, shown=self.monitor.options.progress), writer) as record:
+        program = compiling.program(state, self.layout.chunk, self.layout.padded,
+                                    self.runtime.steps_per_call)
+        bar = Bar(planned, state.step, "step", self.monitor.options.progress, program)
+        with self._recorded(state, bar, writer) as record:
             try:
                 job = loop.Job(self.method, self.layout, self.ledger, bits,
                                self.runtime.steps_per_call)

@@ -15,10 +15,10 @@ from dpgen_jax.accountant import calibrate, events
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.core import cli
 from dpgen_jax.core.terms import Relation
-from dpgen_jax.core.types import ImageSpec, Private, UserError
+from dpgen_jax.core.types import ImageSpec, Private
 from dpgen_jax.data.base import Dataset, locate, safe_name
 from dpgen_jax.presets import choice
-from dpgen_jax.run import typed
+from dpgen_jax.run import rehearsal, typed
 from dpgen_jax.run.folder import RunFolder, default_root, read_json, refuse_used
 from dpgen_jax.run.reading import Reading, budget_for
 
@@ -96,9 +96,6 @@ def _with_names(reading: Reading, method: str, args: Any, side: int) -> Reading:
     from dpgen_jax.data import folders
     from dpgen_jax.run import class_purchase, early
 
-    if args.dry_run:
-        raise UserError("--dry-run buys nothing, and the names of the classes would be bought; "
-                        "declare --class-names A,B")
     path, words = reading.place.partition(":")[2], reading.words
     root = args.out or default_root(method, safe_name(locate(path).resolve().name))
     if args.out and not (args.resume and RunFolder(root).waiting):
@@ -109,6 +106,10 @@ def _with_names(reading: Reading, method: str, args: Any, side: int) -> Reading:
     epsilon, delta = budget.epsilon, budget.delta
     calibrate.check_budget(epsilon, delta, n)
     class_purchase.refuse_useless(n, epsilon, delta)
+    if args.dry_run:
+        return dataclasses.replace(reading, prices=rehearsal.of_purchase(
+            method, "images", budget, n, (*reading.remarks,
+                                          class_purchase.price_line(epsilon, delta))))
     flags = (f"--epsilon={epsilon}", f"--delta={delta}", f"--out={root}")
 
     def draw(spent: Events) -> early.Answer:

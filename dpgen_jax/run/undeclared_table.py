@@ -15,6 +15,8 @@ from dpgen_jax import presets
 from dpgen_jax.accountant import calibrate
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.aggregation.survey import Survey
+from dpgen_jax.core.config import Budget
 from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.reading import content_of
 from dpgen_jax.core.terms import Relation
@@ -23,7 +25,7 @@ from dpgen_jax.data import csv_files, schema, schema_draft
 from dpgen_jax.data.base import listed, locate, safe_name
 from dpgen_jax.data.dialect import Dialect, declared, of_header
 from dpgen_jax.data.parsing import Cells
-from dpgen_jax.run import early, folder, table_price, table_purchase, typed
+from dpgen_jax.run import early, folder, rehearsal, table_price, table_purchase, typed
 from dpgen_jax.run.folder import RunFolder, refuse_used
 from dpgen_jax.run.reading import Reading, budget_for
 
@@ -73,8 +75,10 @@ def table(reading: Reading, method: str, args: Any) -> Reading:
     if not set(names) - {label, args.data.unit} or len(names) == 1:
         raise UserError(f"{path}: there is one column only, whose empty cells are empty lines; "
                         "declare it in --schema FILE, or add the others")
-    answer = _answer(reading, method, args, path, dialect,
-                     table_purchase.Wanted(missing, label, partial))
+    wanted = table_purchase.Wanted(missing, label, partial)
+    if args.dry_run:
+        return _priced(reading, method, args, _cells(path, dialect), wanted)
+    answer = _answer(reading, method, args, path, dialect, wanted)
     words = typed.merged(typed.without(reading.words, ("--label",)), answer.flags)
     return dataclasses.replace(reading, words=words, remarks=(*reading.remarks, answer.line))
 
@@ -109,14 +113,7 @@ def _answer(reading: Reading, method: str, args: Any, path: Path, dialect: Diale
     root = args.out or folder.default_root(method, safe_name(path.name.partition(".")[0]))
     if args.out and not (args.resume and RunFolder(root).waiting):
         refuse_used(root)
-    promised = math.isfinite(args.epsilon) and args.seed is None and not args.accept_uncovered
-    cells = csv_files.read(path, dialect=dialect)
-    if not cells.rows:
-        raise UserError(f"{path}: no rows; at least 1 is needed")
-    if args.dry_run:
-        raise UserError(f"--dry-run {'buys' if promised else 'writes'} nothing, and the schema of "
-                        f"{len(wanted.columns)} columns would be {'bought' if promised else 'read'}"
-                        "; declare them in --schema FILE")
+    cells = _cells(path, dialect)
     budget = budget_for(reading, method, args, presets.numbers(1), len(cells.rows))
     flags = (f"--schema={(root / 'schema.yaml').absolute()}", f"--out={root}",
              f"--epsilon={budget.epsilon}", f"--delta={budget.delta}")
@@ -125,24 +122,57 @@ def _answer(reading: Reading, method: str, args: Any, path: Path, dialect: Diale
         root, method, f"csv:{path.resolve()}", relation, budget, (), Private(content_of(path)),
         args.total_epsilon,
         typed.kept(method, typed.merged(reading.words, flags[2:])))
-    if promised:
+    if _is_promised(args):
         return _bought(purchase, args, path, cells, wanted, flags)
     return early.answered(purchase, args.resume,
                           lambda _: _read(cells, wanted, path, args.data.unit, flags))
 
 
-def _bought(purchase: early.Purchase, args: Any, path: Path, cells: Cells,
-            wanted: table_purchase.Wanted, flags: tuple[str, ...]) -> early.Answer:
-    """Buys what is missing, after all checks that need none of it."""
+def _cells(path: Path, dialect: Dialect) -> Cells:
+    """The cells of the file, which must have rows."""
+    cells = csv_files.read(path, dialect=dialect)
+    if not cells.rows:
+        raise UserError(f"{path}: no rows; at least 1 is needed")
+    return cells
+
+
+def _is_promised(args: Any) -> bool:
+    """Whether what is missing is bought, and not read from the records."""
+    return math.isfinite(args.epsilon) and args.seed is None and not args.accept_uncovered
+
+
+def _survey(args: Any, path: Path, n: int, wanted: table_purchase.Wanted, budget: Budget) -> Survey:
+    """The queries of a purchase, after all checks that need none of their answers."""
     if args.config.protects_clients or args.data.unit is not None:
         raise UserError(f"{path}: {listed(wanted.columns)} are not declared, and they are bought "
                         "at the level of single rows, which does not cover all rows of a unit or "
                         "a client; declare them in --schema FILE (nothing was spent)")
-    n, budget = len(cells.rows), purchase.budget
     calibrate.check_budget(budget.epsilon, budget.delta, n)
     survey = table_price.survey(len(wanted.columns), wanted.queries, n, budget.epsilon,
                                 budget.delta, args.schema_share)
     table_price.refuse_useless(survey, n, budget.epsilon)
+    return survey
+
+
+def _priced(reading: Reading, method: str, args: Any, cells: Cells, wanted: table_purchase.Wanted
+            ) -> Reading:
+    """A rehearsal: what would be bought, or read, and how well it would be known."""
+    n = len(cells.rows)
+    budget = budget_for(reading, method, args, presets.numbers(1), n)
+    lines: tuple[str, ...] = (f"the schema of {listed(wanted.columns)} would be READ FROM THE "
+                              "RECORDS, which no epsilon covers; --schema FILE declares it",)
+    if _is_promised(args):
+        survey = _survey(args, Path(cells.source), n, wanted, budget)
+        lines = table_price.lines(survey, n, budget, args.schema_share)
+    return dataclasses.replace(reading, prices=rehearsal.of_purchase(
+        method, "table", budget, n, (*reading.remarks, *lines)))
+
+
+def _bought(purchase: early.Purchase, args: Any, path: Path, cells: Cells,
+            wanted: table_purchase.Wanted, flags: tuple[str, ...]) -> early.Answer:
+    """Buys what is missing, after all checks that need none of it."""
+    n, budget = len(cells.rows), purchase.budget
+    survey = _survey(args, path, n, wanted, budget)
     alone = table_price.alone(survey, budget.delta)
     remark = REMARK.format(source=path.name, rows=n, alone=alone, delta=budget.delta)
 

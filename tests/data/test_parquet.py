@@ -76,6 +76,19 @@ def test_errors_name_the_row_and_the_column(place, monkeypatch, column, cells, m
     assert "\n" not in str(caught.value) and "b.parquet" in str(caught.value)
 
 
+def test_other_types_of_the_same_cells(place):
+    """Texts as bytes or categories, and numbers as decimals or of few bits."""
+    table = columns()
+    jobs, known = pa.array(table["job"]), load("parquet:a.parquet", schema="s.yaml")
+    for other in ({"job": jobs.cast(pa.binary())}, {"job": jobs.dictionary_encode()},
+                  {"age": pa.array(table["age"], pa.int8())},
+                  {"pay": pa.array(table["pay"], pa.float32()).cast(pa.decimal128(9, 2))}):
+        pq.write_table(pa.table(table | other), "b.parquet")
+        data = load("parquet:b.parquet", schema="s.yaml")
+        np.testing.assert_array_equal(data.x_train, known.x_train)
+        np.testing.assert_array_equal(data.y_train, known.y_train)
+
+
 def test_what_cannot_be_read_is_one_line(place):
     (place / "b.parquet").write_bytes((place / "a.parquet").read_bytes()[:-100])
     (place / "c.parquet").write_bytes(b"a,b\n1,2\n")

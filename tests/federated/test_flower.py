@@ -1,5 +1,8 @@
 """Real processes over loopback and TLS: a SuperLink, three SuperNodes and three clients, with a
 fault of each kind; then the generator is that of a federation in one process with the same faults.
+
+It is long: what a server, a client, the wire and Flower's messages do is tested each by itself, and
+`test_federated_equal` compares the generators.
 """
 
 import contextlib
@@ -16,7 +19,7 @@ from dpgen_jax.federated.client import Seat, open_client
 from dpgen_jax.join import terms_of
 from dpgen_jax.run import lifecycle, metrics
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 pytest.importorskip("flwr", reason="needs the extra `federated` (flwr)")
 processes = pytest.importorskip("processes")

@@ -55,7 +55,8 @@ def plain(p, x, labels, classes):
         + p["bias4"]
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=str)
+@pytest.mark.parametrize("spec", [SPECS[0], *(
+    pytest.param(spec, marks=pytest.mark.long) for spec in SPECS[1:3]), SPECS[3]], ids=str)
 def test_discriminator_equals_the_plain_form(spec):
     d = Discriminator(DiscriminatorNet(), spec)
     params = shaken(jax.jit(d.init)(jax.random.key(1)))

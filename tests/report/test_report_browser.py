@@ -11,9 +11,12 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 import report_examples as examples
+from PIL import Image
+from test_statement_page import IMAGES, STAMPS, TABLE
 
 from dpgen_jax.evaluation.report import compare, neighbours
 from dpgen_jax.evaluation.report.page import page
+from dpgen_jax.release import documents
 
 pytestmark = pytest.mark.slow
 
@@ -22,9 +25,11 @@ BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
          "--disable-background-networking", "--disable-component-update", "--disable-sync",
          "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--enable-logging=stderr",
-         "--virtual-time-budget=20000", "--window-size=1400,900", "--dump-dom")
-WIDTHS = (360, 1280)
+         "--virtual-time-budget=20000")
+WIDTHS = (390, 1280)
 PHONE, SCREEN = WIDTHS
+FRAME = """<!doctype html><title>frame</title><body style="margin:0">
+<iframe src="%s.html" style="width:%dpx;height:900px;border:0"></iframe>"""
 # Loads each page in frames of the given widths, and writes what it finds there as its own text.
 PROBE = """<!doctype html><title>probe</title><body><script>
 const found = {}, jobs = %s;
@@ -65,23 +70,32 @@ def pages():
     synthetic["neighbours"] = neighbours.private_page(
         "x", pixels[:9], pixels[9:18], np.arange(9.0), {}
     )
+    for name, (stamp, spec) in {"statement": ("valid", IMAGES), "odd": ("not covered", TABLE),
+                                "seeded": ("seeded", TABLE)}.items():
+        synthetic[name] = documents.files(STAMPS[stamp], spec, documents.of_release(
+            spec, False))["statement.html"].decode()
     synthetic["rows"] = neighbours.private_page("x", rows[1][:9], rows[1][9:18], np.arange(9.0), {},
                                                 rows[0])
     return synthetic | {"control": CONTROL}
 
 
+def browse(url, profile, *flags):
+    """Opens a page in a headless browser, which reaches no other machine."""
+    return subprocess.run([BROWSER, *FLAGS, *flags, f"--user-data-dir={profile}", url],
+                          capture_output=True, text=True, timeout=1800, check=False)
+
+
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory):
-    """(what the probe found, what the browser said, what was asked of the server)."""
+def served(tmp_path_factory):
+    """(the folder of all pages, their address, what was asked of the server)."""
     if BROWSER is None:
         pytest.skip("no Chromium on this machine")
-    folder = tmp_path_factory.mktemp("pages")
+    folder, requests = tmp_path_factory.mktemp("pages"), []
     synthetic = pages()
     for name, text in synthetic.items():
         (folder / name).with_suffix(".html").write_text(text, encoding="utf-8")
     (folder / "probe.html").write_text(PROBE % json.dumps(
         [(f"{name}.html", width) for name in synthetic for width in WIDTHS]))
-    requests = []
 
     class Handler(SimpleHTTPRequestHandler):
         def __init__(self, *args):
@@ -92,15 +106,35 @@ def seen(tmp_path_factory):
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        done = subprocess.run(
-            [BROWSER, *FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}",
-             f"http://127.0.0.1:{server.server_port}/probe.html"],
-            capture_output=True, text=True, timeout=1800, check=False)
+        yield folder, f"http://127.0.0.1:{server.server_port}", requests
         server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def seen(served, tmp_path_factory):
+    """(what the probe found, what the browser said, what was asked of the server)."""
+    _, address, requests = served
+    done = browse(f"{address}/probe.html", tmp_path_factory.mktemp("browser"),
+                  "--window-size=1400,900", "--dump-dom")
     body = re.search(r"<body>(\{.*\})\s*</body>", done.stdout, re.DOTALL)
     assert body, f"the probe did not finish: {done.stdout[:300]} {done.stderr[-2000:]}"
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    return json.loads(html.unescape(body[1])), console, requests
+    return json.loads(html.unescape(body[1])), console, [*requests]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["images", "statement", "odd"])
+def test_a_screenshot_shows_a_page_of_the_whole_width(served, tmp_path, name, width):
+    """Neither blank nor cut: there is ink in the left and in the right half, and none beside."""
+    folder, address, _ = served
+    (folder / "frame.html").write_text(FRAME % (name, width))
+    picture = tmp_path / f"{name}-{width}.png"
+    browse(f"{address}/frame.html", tmp_path / "browser", "--window-size=1400,900",
+           f"--screenshot={picture}")
+    gray = np.asarray(Image.open(picture).convert("L"), float)
+    ink = np.abs(gray - gray[-5:, -5:].mean()) > 40
+    assert ink[:, :width // 2].mean() > 0.005 and ink[:, width // 2:width].mean() > 0.002
+    assert not ink[:, width + 20:].any()
 
 
 def of(seen, *widths):

@@ -12,6 +12,7 @@ import runs
 
 import dpgen_jax as dg
 from dpgen_jax import data, methods, presets
+from dpgen_jax.core import python_words
 from dpgen_jax.core.types import Column, ImageSpec, TableSpec, UserError
 from dpgen_jax.data import schema as schemas
 from dpgen_jax.release import pictures, showing
@@ -59,11 +60,30 @@ def test_what_is_wrong_is_said_in_the_words_of_python(words, said):
 
 
 def test_flags_become_arguments():
-    assert fitting.in_python("go on with it: python -m dpgen_jax.train --resume runs/a, or name "
+    assert python_words.of("go on with it: python -m dpgen_jax.train --resume runs/a, or name "
                              "another --out") == (
         "go on with it: fit(..., out='runs/a', resume=True), or name another out")
-    assert fitting.in_python("pass --total-epsilon 3.5 or --schema FILE; a--b stays") == (
+    assert python_words.of("pass --total-epsilon 3.5 or --schema FILE; a--b stays") == (
         "pass total_epsilon=3.5 or schema=FILE; a--b stays")
+
+
+@pytest.mark.parametrize(("call", "said"), [
+    (lambda: dg.load_dataset("csv:t.csv"), "needs schema=FILE.yaml.*python -m dpgen_jax.schema"),
+    (lambda: dg.load_dataset("t.csv", label="b", schema="s.yaml"), "^label b: s.yaml has"),
+    (lambda: dg.load_dataset("digits", test_fraction=3), "^test_fraction is 3"),
+    (lambda: dg.load_dataset("digits", channels=3), "^channels does not apply"),
+    (lambda: dg.draft_schema(FRAME, label="il"), "^label il: no such column"),
+    (lambda: dg.load("none"), "neither a run nor"),
+    (lambda: dg.repeat(2, "dpmerf", FRAME, verbose=False), "draft one with draft_schema")])
+def test_no_call_of_python_answers_with_flags(call, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "s.yaml").write_text("label: a\ncolumns:\n  a: {kind: categorical, categories: "
+                                     "['1', '2']}\n  b: {kind: integer, min: 0, max: 9}\n")
+    with pytest.raises(UserError, match=said) as caught:
+        call()
+    assert " --" not in str(caught.value).partition("python -m")[0]
+    assert not str(caught.value).startswith("--")
 
 
 def test_a_data_set_is_trained_on_alone_and_without_a_method(started):

@@ -49,6 +49,7 @@ def all_of(names: Sequence[str], log: Log) -> Report:
         _sound(attack, found, enough)
     caught = sum(_planted(fault, found, enough) for fault in planted)
     return Report(subject="planted faults", findings=tuple(found.made), limits=LIMITS,
+                  facts={"faults": {fault.name: fault.what for fault in planted}},
                   closing=f"{caught} caught, {len(planted) - caught} missed")
 
 

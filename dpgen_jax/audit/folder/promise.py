@@ -72,8 +72,8 @@ def _short(value: Any) -> str:
 def _expected(folder: Folder) -> dict[str, Any]:
     """The statement of the ledger and the configuration, and of nothing else.
 
-    Steps are taken from the statement, and compared apart; so are the noise sources of the clients
-    of a federation, which they alone know.
+    Steps are taken from the statement, and compared apart. So are, and not compared, the noise
+    sources of the clients of a federation, which they alone know, and the number of processes.
     """
     config, account, written = folder.config, folder.book.account, folder.statement
     seeded = config.get("seed") is not None
@@ -82,6 +82,7 @@ def _expected(folder: Folder) -> dict[str, Any]:
     facts = statements.Facts(
         method=config["method"], preset=config.get("preset"), steps=steps,
         noise_source=str(written["noise_source"]) if folder.of_server else source,
+        processes=statements.processes_of(written.get("not_accounted", ())),
         accounting=folder.method_config.accounting, as_published=stages.as_published(
             config["method"], folder.method_config, account.header["delta"], steps))
     privacy = statements.statement(facts, account, str(folder.mechanism.relation),
@@ -146,6 +147,9 @@ def sound(folder: Folder, findings: Findings) -> None:
              "spec": (spec, {name: value for name, value in folder.config["spec"].items()
                              if name not in ("class_names", "targets")}),
              "class_counts": (described.get("class_counts"), counts)}
+    if folder.files.released.exists():  # earlier runs have none
+        pairs["generator_sha256"] = (described.get("generator_sha256"), read_json(
+            folder.files.released).get("generator_sha256"))
     wrong = [f"{name} is {_short(one)}, the run's is {_short(other)}"
              for name, (one, other) in pairs.items() if one != other]
     findings.found("release/config.json is that of the run", not wrong, "; ".join(wrong))
@@ -154,8 +158,13 @@ def sound(folder: Folder, findings: Findings) -> None:
 def _for_people(folder: Folder, findings: Findings) -> None:
     """Compares the texts of the release with those that are made of privacy.json."""
     if (folder.release / "README.md").is_file():
-        findings.add("the release's README.md", Verdict.UNCHECKED,
-                     "an earlier version wrote it; this one writes README.txt and statement.html")
+        by = folder.version or "unknown"
+        commit = str(folder.config.get("git") or "")[:10]
+        findings.add("the texts of the release say what privacy.json says", Verdict.UNCHECKED, (
+            f"version {by}{f' (commit {commit})' * bool(commit)} wrote README.md, in words that "
+            "this version cannot make anew: read its epsilon beside that of privacy.json. "
+            + ("`train --resume` writes README.txt and statement.html" if folder.whole else
+               "Ask whoever trained it for a release with README.txt and statement.html")))
         return
     texts = {name: text for name, text in load(folder.release).stated().items()
              if name != "privacy.json"}
@@ -167,6 +176,26 @@ def _for_people(folder: Folder, findings: Findings) -> None:
 
 def _digest(folder: Folder) -> str:
     return hashlib.sha256((folder.release / "generator.safetensors").read_bytes()).hexdigest()
+
+
+def holds(folder: Folder) -> bool:
+    """Returns whether there is a release that promises something.
+
+    Args:
+        folder: The folder.
+    """
+    return (folder.released and not attempt(lambda: folder.statement)
+            and guarantee.of(folder.statement).kind == "valid")
+
+
+def named(folder: Folder) -> dict[str, Any]:
+    """Returns the digest of the generator that is released, by which a report knows its audit.
+
+    Args:
+        folder: The folder; there need be no release.
+    """
+    there = (folder.release / "generator.safetensors").is_file()
+    return {"generator_sha256": _digest(folder)} if there else {}
 
 
 def of_itself(folder: Folder, findings: Findings, same: bool) -> None:

@@ -101,7 +101,7 @@ def _rows(folder: Folder) -> tuple[str, str]:
             return f"line {number}: the ledger never charged {charged} rounds", ""
     with_epsilon = [(i, row) for i, row in enumerate(rows, 1)
                     if isinstance(row.get("epsilon"), float)]
-    looked = with_epsilon if _quick(account.spent()) else with_epsilon[
+    looked = with_epsilon if quick(account.spent()) else with_epsilon[
         ::max(1, len(with_epsilon) // MOST_ROWS)] + with_epsilon[-1:]
     for number, row in looked:
         charged = _charged(row, account.steps)
@@ -118,7 +118,8 @@ def _charged(row: dict[str, Any], rounds: int) -> int:
     return int(row.get("charged", row["turn"] + 1 if "turn" in row else rounds))
 
 
-def _quick(events: Events) -> bool:
+def quick(events: Events) -> bool:
+    """Returns whether the epsilon of events is a formula, and takes no time."""
     return all(isinstance(event, kinds.GaussianEvent | kinds.EpsilonDeltaEvent
                           | kinds.NonPrivateEvent) for event, _ in events)
 

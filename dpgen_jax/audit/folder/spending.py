@@ -9,7 +9,6 @@ from dpgen_jax.accountant import journal
 from dpgen_jax.accountant.events import Event, Events, RenyiEvent
 from dpgen_jax.accountant.journal_entry import read_run
 from dpgen_jax.accountant.totals import Account
-from dpgen_jax.aggregation import discrete_laplace, sanitise
 from dpgen_jax.audit.findings import Findings, Verdict
 from dpgen_jax.audit.folder.reading import Folder, attempt
 from dpgen_jax.core.config import digest
@@ -55,6 +54,7 @@ def of_this_run(folder: Folder, findings: Findings) -> None:
         expected |= dict(config.get("unit", {"unit": str(folder.mechanism.unit)}))
         expected |= {"relation": str(folder.mechanism.relation), "config_hash": digest(
             {name: config[name] for name in MEANING if name in config})}
+    header = header | {"config_hash": folder.book.account.meaning}  # or declared after purchases
     wrong = [f"{name} is {header.get(name)!r}, config.json gives {value!r}"
              for name, value in expected.items() if not _same(header.get(name), value)]
     if not folder.of_server and not folder.of_client:
@@ -99,14 +99,12 @@ def as_the_mechanism_says(folder: Folder, findings: Findings) -> None:
         elif kind == "settle" and not mechanism.cost_depends_on_answers:
             charged = kinds.from_json(record["events"])
             wrong = wrong or _differs(number, "settles", charged, reserved[record["id"]])
-        elif kind == "charge":
-            wrong = wrong or _side(folder, number, kinds.from_json(record["events"]))
         if kind in counted:
             counted[kind] += 1
         replayed.apply(record)
     findings.found("each charge is what the mechanism of config.json costs", not wrong, wrong or (
         f"{counted['reserve']} reservations, {counted['settle']} settlements, {counted['charge']} "
-        f"single charges; one round: {_named(mechanism.events(1))}"))
+        f"charges by themselves; one round: {_named(mechanism.events(1))}"))
 
 
 def _differs(number: int, does: str, charged: Events, due: Events) -> str:
@@ -137,44 +135,6 @@ def _named(events: Events) -> str:
 def _of(event: Event) -> str:
     fields = {name: value for name, value in event.statement().items() if name != "mechanism"}
     return f"{event.mechanism} ({', '.join(f'{k} {v}' for k, v in fields.items())})"
-
-
-def _side(folder: Folder, number: int, events: Events) -> str:
-    """Checks a single charge: class counts, a sanitised bound, or entries of a schema."""
-    class_epsilon = folder.config.get("budget", {}).get("class_epsilon", 0.0)
-    allowed: list[Event] = []
-    if class_epsilon:
-        allowed.append(discrete_laplace.class_counts_event(class_epsilon))
-    if hasattr(folder.method_config, "sanitiser"):
-        allowed.append(sanitise.event(folder.method_config.sanitiser))
-    for event, _ in events:
-        bought = event.mechanism in ("discrete-laplace bounds", "discrete-laplace categories")
-        if event not in allowed and not bought:
-            return (f"line {number} of ledger.jsonl charges {_of(event)}, which nothing in "
-                    "config.json costs")
-    return ""
-
-
-def side_releases(folder: Folder, findings: Findings) -> None:
-    """Compares class_counts.json with the ledger.
-
-    Args:
-        folder: The folder.
-        findings: Where findings are added.
-    """
-    path = folder.files.class_counts
-    price = folder.config.get("budget", {}).get("class_epsilon", 0.0)
-    if not path.exists() and not price:
-        return
-    stored = read_json(path) if path.exists() else {}
-    cost = discrete_laplace.class_counts_event(price) if price else None
-    paid = dict(folder.book.account.spent()).get(cost, 0) if cost else 0
-    wrong = ""
-    if path.exists() and (not paid or stored.get("epsilon") != price):
-        wrong = (f"it holds counts of epsilon {stored.get('epsilon')}; config.json buys epsilon "
-                 f"{price:g} of them and the ledger charges them {paid} times")
-    findings.found("class_counts.json is paid for", not wrong,
-                   wrong or f"charged {paid} times with epsilon {price:g}")
 
 
 def journalled(folder: Folder, findings: Findings) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from dpgen_jax.accountant.smooth_sensitivity import Sanitiser
 from dpgen_jax.aggregation.bits import OsBits
 from dpgen_jax.audit.findings import Findings, Verdict
-from dpgen_jax.audit.folder import releases, spending
+from dpgen_jax.audit.folder import purchases, releases, spending
 from dpgen_jax.audit.folder.reading import opened
 from dpgen_jax.audit.toy import adversary
 from dpgen_jax.core.config import Budget, Runtime, to_json
@@ -77,7 +77,8 @@ def audited() -> str:
         spending.of_this_run(run, found)
         spending.as_the_mechanism_says(run, found)
         releases.against_releases(run, found)
-        spending.side_releases(run, found)
+        purchases.class_counts(run, found)
+        purchases.of_the_data(run, found)
     return "; ".join(f"{finding.check}: {finding.detail}" for finding in found.made
                      if finding.verdict == Verdict.FAILS)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dpgen_jax.evaluation.report import figures, table_parts, tables, verdict
+from dpgen_jax.evaluation.report import audited, figures, table_parts, tables, verdict
 from dpgen_jax.release import documents, explain, guarantee, render
 from dpgen_jax.release.render import Cell, Figure, Table, number
 
@@ -42,6 +42,10 @@ class Report:
     """Synthetic records."""
     figures: tuple[Figure, ...] = ()
     """Figures of the fidelity, drawn where the held-out records are."""
+    audit: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """The content of audit.json of the run; {} without one."""
+    generator: str | None = None
+    """SHA-256 of the generator that the report is of."""
 
 
 def page(report: Report) -> str:
@@ -77,6 +81,8 @@ def page(report: Report) -> str:
         judge=tables.judge(metrics),
         attacks=tables.membership(membership, tables.from_real(metrics)),
         attacks_figure=figures.attacks(membership), membership=membership,
+        audit=audited.sentences(report.audit, report.generator),
+        audit_numbers=audited.numbers(report.audit), audit_figure=audited.figure(report.audit),
         settings=tables.settings({k: v for k, v in report.config.items()
                                   if k not in (*SOFTWARE, *HIDDEN)}),
         versions=tables.settings({k: report.config[k] for k in SOFTWARE if k in report.config},

@@ -1,0 +1,186 @@
+"""The audit of a training by its samples alone: canaries, and an attacker who sees what they made.
+
+Each canary is a record, or all records of a client, that takes one of two values by a fair coin.
+The run is a whole one, as a user starts it: pretraining, ledger, release. Then the attacks of
+`evaluation.attacks` score both values of each canary against samples of the release, by distance
+and by density, and the value that scores higher is guessed. What the guesses certify is bounded by
+`one_run`, whatever they depend on.
+
+It certifies far less than the audit that sees every released value: a generator that learns from
+noisy sums hardly ever repeats one record. It looks at what that audit cannot see: records that
+reach the release by any other way, as through pretraining or a copy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from dpgen_jax import data
+from dpgen_jax.accountant import gaussian
+from dpgen_jax.accountant import ledger as books
+from dpgen_jax.audit import one_run
+from dpgen_jax.audit.attacks import SHOWN
+from dpgen_jax.audit.findings import ALARM, Findings, Log, Report, Verdict
+from dpgen_jax.audit.target import Target
+from dpgen_jax.core.config import MonitorOptions, Runtime, to_json
+from dpgen_jax.core.data_options import DataOptions
+from dpgen_jax.core.types import EMPTY, TableSpec, UserError
+from dpgen_jax.data import Dataset, transform
+from dpgen_jax.evaluation import attacks, membership
+from dpgen_jax.run import lifecycle, protection
+from dpgen_jax.run.calibrate_config import with_records
+from dpgen_jax.run.folder import RunFolder
+from dpgen_jax.run.progress import Notices
+
+SAMPLES = 10_000
+"""synthetic records that the attacker draws"""
+DELTAS = tuple(10.0**-k for k in range(2, 13))
+"""at which the ledger promises an epsilon too: an alarm of many guesses needs the smallest"""
+LIMITS = (
+    "what every released value would show: leave out --black-box",
+    "what other canaries or a better attack would show: a certified number is a lower bound")
+
+
+@dataclasses.dataclass(frozen=True)
+class Planted:
+    """A data set with canaries.
+
+    Attributes:
+        dataset: The data set.
+        values: Records [2, N, ...] that canaries may be, as the data set has them.
+        labels: int [N], their labels, the same for both.
+        coins: int [N], which of the two each is.
+        others: bool [n], records of the data set that are no canaries, nor empty.
+    """
+
+    dataset: Dataset
+    values: np.ndarray
+    labels: np.ndarray
+    coins: np.ndarray
+    others: np.ndarray
+
+
+def planted(dataset: Dataset, canaries: int, clients: bool, rng: np.random.Generator) -> Planted:
+    """Puts canaries in the places of records, or of all records of clients.
+
+    Args:
+        dataset: The data set.
+        canaries: How many.
+        clients: Whether a canary is a client.
+        rng: Of the choice, the values and the coins.
+
+    Raises:
+        UserError: They are more than half of the records, or of the clients.
+    """
+    filled = np.flatnonzero(dataset.y_train != EMPTY)
+    owners = np.asarray(dataset.clients)[filled] if clients else filled
+    units = np.unique(owners)
+    if not 1 <= canaries <= len(units) // 2:
+        raise UserError(f"--canaries is {canaries}; here it is 1 to {len(units) // 2}, half of the "
+                        f"{'clients' if clients else 'records'}: the attacker knows the others")
+    chosen, coins = rng.permutation(units)[:canaries], rng.integers(0, 2, canaries)
+    values = np.stack([mixed(dataset, canaries, rng) for _ in range(2)])
+    x, y = np.array(dataset.x_train), np.array(dataset.y_train)
+    labels, others = np.empty(canaries, y.dtype), y != EMPTY
+    for i, unit in enumerate(chosen):
+        rows = filled[owners == unit]
+        labels[i] = y[rows[0]]
+        x[rows], y[rows], others[rows] = values[coins[i], i], labels[i], False
+    return Planted(dataclasses.replace(dataset, x_train=x, y_train=y), values, labels, coins,
+                   others)
+
+
+def mixed(dataset: Dataset, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Returns n records of which each entry is that of another record: they lie far from all.
+
+    Args:
+        dataset: The data set, whose records are not empty.
+        n: How many.
+        rng: Of the choice.
+    """
+    x = np.asarray(dataset.x_train)[dataset.y_train != EMPTY]
+    table = dataset.spec if isinstance(dataset.spec, TableSpec) else None
+    entries = transform.decode(table, x) if table else x.reshape(len(x), -1)
+    rows = rng.integers(0, len(entries), (n, entries.shape[1]))
+    made = np.take_along_axis(entries, rows, 0)
+    return (transform.encode(table, made).astype(x.dtype) if table
+            else made.reshape(n, *x.shape[1:]))
+
+
+def judge(found: Findings, made: Planted, synthetic: tuple[np.ndarray, np.ndarray],
+          curve: Sequence[tuple[float, float]], steps: int, name: str) -> None:
+    """Adds what each attack on samples certifies, by its guesses of all coins.
+
+    Args:
+        found: Where findings are added.
+        made: The canaries.
+        synthetic: Samples of the release and their labels.
+        curve: Pairs (epsilon, delta) that all are promised, the one that is stated first.
+        steps: From one value of a canary to the other, of the neighbouring relation.
+        name: Of the method.
+    """
+    n, (epsilon, delta) = len(made.coins), curve[0]
+    candidates = (attacks.flat(np.concatenate(made.values)), np.tile(made.labels, 2))
+    reference = (attacks.flat(np.asarray(made.dataset.x_train)[made.others]),
+                 np.asarray(made.dataset.y_train)[made.others])
+    released = attacks.flat(synthetic[0]), np.asarray(synthetic[1])
+
+    def promise(pairs: Sequence[tuple[float, float]]) -> one_run.Shrink:
+        step = one_run.of_pairs(pairs)
+        return step if steps == 1 else lambda x: step(step(x))
+
+    for attack, score in attacks.scores(candidates, released, reference).items():
+        right = int(((score[n:] > score[:n]) == (made.coins > 0)).sum())
+        alarm = one_run.rejected(promise(curve), n, n, right, ALARM / len(attacks.ATTACKS))
+        found.found(f"{name}: samples alone, {attack}", not alarm,
+                    f"{right} of {n} guesses are right", measure=f"epsilon at delta {delta:g}",
+                    claimed=epsilon, confidence=1 - SHOWN, certified=one_run.certified(
+                        lambda least: promise([(least, delta)]), n, n, right, SHOWN))
+
+
+def of_method(target: Target, place: str, options: DataOptions, canaries: int, log: Log) -> Report:
+    """Trains once on records with canaries, and attacks samples of the release.
+
+    Args:
+        target: The method and its promise.
+        place: The data set, as `data.load` takes it.
+        options: How it is read.
+        canaries: How many canaries are put among the records.
+        log: Prints a line of the audit.
+
+    Returns:
+        The report.
+
+    Raises:
+        UserError: Data that cannot be read, too many canaries, or a run that cannot be.
+    """
+    dataset, found, method = data.load(place, **vars(options)), Findings(log), target.method
+    dataset, config = protection.federated(dataset, with_records(target.config, dataset.count))
+    made = planted(dataset, canaries, config.protects_clients, np.random.default_rng())
+    with tempfile.TemporaryDirectory() as folder:
+        files = RunFolder(Path(folder, "run"))
+        request = lifecycle.Request(method, "", config, target.budget, Runtime(), files.root,
+                                    False, None, MonitorOptions(
+                                        evaluate_every=0, progress=False))
+        release = lifecycle.run(request, made.dataset, lambda line: None,
+                                Notices(lambda line: None))
+        spent = books.account(books.read(files.ledger)).spent()
+    stated = membership.guarantee(release.privacy)
+    if isinstance(stated, str):
+        found.add(f"{method}: samples alone", Verdict.UNCHECKED, stated)
+    elif release.classifies:
+        found.add(f"{method}: samples alone", Verdict.UNCHECKED, "a classifier makes no samples")
+    else:
+        curve = [(stated.epsilon, stated.delta), *(
+            (gaussian.epsilon(spent, d), d) for d in DELTAS)]
+        judge(found, made, release.encoded(SAMPLES, seed=0), [
+            pair for pair in curve if np.isfinite(pair[0])], stated.steps, method)
+    return Report(subject=f"samples of {method} with {canaries} canaries", limits=LIMITS,
+                  findings=tuple(found.made),
+                  facts={"method": method, "config": to_json(config), "epsilon": target.epsilon,
+                         "delta": target.delta, "dataset": dataset.name, "canaries": canaries})

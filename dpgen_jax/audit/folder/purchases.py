@@ -1,0 +1,96 @@
+"""The purchases of a run beside its steps: class counts, entries of a schema, names of classes."""
+
+from __future__ import annotations
+
+from dpgen_jax.accountant.events import Event, Events, merge
+from dpgen_jax.accountant.events import from_json as events_of
+from dpgen_jax.aggregation import discrete_laplace, sanitise
+from dpgen_jax.audit.findings import Findings, Verdict
+from dpgen_jax.audit.folder.reading import Folder, attempt
+from dpgen_jax.core import cli
+from dpgen_jax.core.types import UserError
+from dpgen_jax.data import schema
+from dpgen_jax.run import early, side_releases
+from dpgen_jax.run.folder import read_json
+
+NOTED = "bought under differential privacy"
+"""The beginning of a note on data whose schema was bought"""
+
+
+def class_counts(folder: Folder, findings: Findings) -> None:
+    """Compares class_counts.json with the ledger.
+
+    Args:
+        folder: The folder.
+        findings: Where findings are added.
+    """
+    path = folder.files.class_counts
+    price = folder.config.get("budget", {}).get("class_epsilon", 0.0)
+    if not path.exists() and not price:
+        return
+    stored = read_json(path) if path.exists() else {}
+    cost = discrete_laplace.class_counts_event(price) if price else None
+    paid = dict(folder.book.account.spent()).get(cost, 0) if cost else 0
+    wrong = ""
+    if path.exists() and (not paid or stored.get("epsilon") != price):
+        wrong = (f"it holds counts of epsilon {stored.get('epsilon')}; config.json buys epsilon "
+                 f"{price:g} of them and the ledger charges them {paid} times")
+    findings.found("class_counts.json is paid for", not wrong,
+                   wrong or f"charged {paid} times with epsilon {price:g}")
+
+
+def of_the_data(folder: Folder, findings: Findings) -> None:
+    """Compares the entries of a schema and names of classes that were bought with the ledger.
+
+    Args:
+        folder: The folder, whose version is this one.
+        findings: Where findings are added.
+    """
+    check, charged = "what was bought of the data is paid for", _single_charges(folder)
+    if why := attempt(lambda: listed(folder)):
+        findings.add(check, Verdict.UNCHECKED, f"{why}; {_named(charged)} charged")
+        return
+    due, paid = dict(listed(folder)), dict(charged)
+    wrong = [f"{event.mechanism} is listed {n} times and charged {paid.get(event, 0)} times"
+             for event, n in due.items() if paid.get(event, 0) < n]
+    wrong += [f"the ledger charges {event.statement()}, which is listed nowhere"
+              for event in paid if event not in due]
+    if due or paid:
+        findings.found(check, not wrong, "; ".join(wrong) or f"{_named(charged)} charged, as "
+                       "purchase.json and the schema list them")
+
+
+def listed(folder: Folder) -> Events:
+    """Returns the purchases that purchase.json and the schema of the run list.
+
+    Args:
+        folder: The folder of a run.
+
+    Raises:
+        UserError: The schema is not at hand, or one of the two cannot be read.
+    """
+    answer = early.stored(folder.root)
+    rows = list(answer.bought) if answer else []
+    typed = [str(word) for word in folder.config.get("typed") or ()]
+    place = str(folder.files.schema) if folder.files.schema.is_file() else cli.peek(
+        typed, "--schema")
+    if place:
+        rows += schema.read(place).bought
+    elif any(note.startswith(NOTED) for note in folder.config.get("data_notes") or ()):
+        raise UserError("the schema that was bought is not at hand, as it was declared in Python")
+    return merge(side_releases.purchases(rows))
+
+
+def _single_charges(folder: Folder) -> Events:
+    """The events that are charged by themselves, but for those that config.json names."""
+    price = folder.config.get("budget", {}).get("class_epsilon", 0.0)
+    known: list[Event] = [discrete_laplace.class_counts_event(price)] if price else []
+    if hasattr(folder.method_config, "sanitiser"):
+        known.append(sanitise.event(folder.method_config.sanitiser))
+    charged = merge(tuple(pair for record in folder.book.records if record["kind"] == "charge"
+                          for pair in events_of(record["events"])))
+    return tuple((event, n) for event, n in charged if event not in known)
+
+
+def _named(charged: Events) -> str:
+    return ", ".join(f"{n} x {event.mechanism}" for event, n in charged) or "nothing"

@@ -1,0 +1,50 @@
+"""Several trainings of the benchmark on images: a folder, an epsilon and an evaluation for each."""
+
+import types
+from pathlib import Path
+
+import pytest
+
+from benchmarks import images
+from dpgen_jax.core.config import Budget
+from dpgen_jax.core.types import UserError
+from dpgen_jax.evaluation.scores import summary
+from dpgen_jax.run.request import Request
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """The folders of all trainings, whose releases score 0.5, 0.6 and so on."""
+    made = []
+
+    def train(request, dataset):
+        made.append(request.out)
+        return types.SimpleNamespace(privacy={"epsilon": 1.0}, score=0.4 + 0.1 * len(made))
+
+    monkeypatch.setattr(images, "train", train)
+    monkeypatch.setattr(images, "results", lambda release, dataset, run: {"run": str(run)})
+    monkeypatch.setattr(images, "usefulness", lambda release, *rest: {
+        "fake_to_real": {"cnn": {"accuracy": summary([release.score] * 3)}}, "seconds": {"cnn": 3}})
+    return made
+
+
+def measured(repeats):
+    request = Request("dpmerf", "mnist", None, Budget(1.0, 1e-5), None, Path("out"))
+    return images.measured(request, None, repeats, images.Protocol())
+
+
+def test_means_are_over_trainings_and_the_epsilons_add_up(trained, capsys):
+    outcome = measured(3)
+    accuracy = outcome["evaluation"]["fake_to_real"]["cnn"]["accuracy"]
+    assert accuracy["mean"] == pytest.approx(0.6) and accuracy["std"] == pytest.approx(0.1)
+    assert trained == [Path("out/0"), Path("out/1"), Path("out/2")]
+    assert outcome["trainings"] == 3 and outcome["epsilon"] == pytest.approx(3.0)
+    assert len(outcome["evaluations"]) == 3 and outcome["run"] == "out/0"
+    assert "each spends epsilon 1, all together 3" in capsys.readouterr().out
+
+
+def test_one_training_is_as_it_was(trained):
+    outcome = measured(1)
+    assert trained == [Path("out")] and outcome.keys() == {"run", "evaluation"}
+    with pytest.raises(UserError, match="give 1 or more"):
+        measured(0)
