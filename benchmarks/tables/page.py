@@ -14,6 +14,8 @@ from benchmarks.tables.methods import OURS as OF_THIS_LIBRARY
 from benchmarks.tables.peer_list import PEERS, UNTRIED
 
 FOLDER = common.RESULTS / "tables"
+CHOICES = common.RESULTS / "tables-validation"
+"""The folder of what was compared on validation rows, to choose by."""
 OURS = "marginals"
 SHOWN = dict(zip((*measures.CLASSIFIERS, "pairs"), ("LR", "RF", "GB", "pairs"), strict=True))
 Results = dict[str, Any]
@@ -178,6 +180,27 @@ def runs_made() -> str:
     """Return how many runs a cell has: the fewest and the most."""
     made = [len(cell["scores"]["pairs"]["values"]) for cell in cells() if cell["scores"]]
     return f"{min(made)}" if min(made) == max(made) else f"{min(made)} to {max(made)}"
+
+
+def choices(up: str) -> str:
+    """Return what was compared on validation rows, or nothing if there is none.
+
+    Args:
+      up: What leads from the page to the root.
+    """
+    found = [json.loads(path.read_text(encoding="utf-8"))["results"] | {"stem": path.stem}
+             for path in sorted(CHOICES.glob("*.json"))]
+
+    def row(cell: Results) -> list[object]:
+        link = f"[{cell['method']}]({up}/benchmarks/results/{CHOICES.name}/{cell['stem']}.json)"
+        seconds = [run["cpu_seconds"] for run in cell["runs"] if "cpu_seconds" in run]
+        return [cell["table"], f"{cell['epsilon']:g}", link, f"{mean_auroc(cell):.3f}",
+                *(with_range(cell["scores"][key], 3) for key in SHOWN),
+                len(cell["scores"]["pairs"]["values"]), f"{sum(seconds) / len(seconds):.0f}"]
+
+    return "" if not found else markdown(
+        ("table", "epsilon", "method", "mean AUROC", *SHOWN.values(), "runs", "CPU s"),
+        (row(cell) for cell in found if cell["scores"]))
 
 
 def scale(up: str) -> str:

@@ -88,3 +88,18 @@ def assert_message(message: Array, columns: int | None = None) -> None:
     """
     chex.assert_shape(message, (None, columns))
     chex.assert_type(message, jnp.float32)
+
+
+def add_up(total: Array, contributions: Array) -> Array:
+    """Returns a sum with contributions added; in integers, so that their order is nothing.
+
+    Args:
+        total: int32 [B, D].
+        contributions: int32 [n, B, D].
+
+    Returns:
+        int32 [B, D].
+    """
+    chex.assert_type([total, contributions], jnp.int32)
+    chex.assert_shape(contributions, (None, *total.shape))
+    return total + contributions.sum(0)

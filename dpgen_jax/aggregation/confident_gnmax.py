@@ -17,6 +17,7 @@ import numpy as np
 from dpgen_jax.accountant.events import Event, Events, GaussianEvent, NonPrivateEvent
 from dpgen_jax.accountant.rounding import round_up
 from dpgen_jax.aggregation.bits import BitSource
+from dpgen_jax.aggregation.bound import add_up
 from dpgen_jax.aggregation.histogram import OneHot
 from dpgen_jax.aggregation.mechanism import check_range
 from dpgen_jax.aggregation.noise import NoNoise, RoundedGaussian
@@ -142,7 +143,7 @@ class ConfidentGNMax:
 
     def added(self, total: Array, contributions: Array) -> Array:
         """Returns the sum with what some units answered added: int32 [B, D]."""
-        return total + contributions.sum(0)
+        return add_up(total, contributions)
 
     def decide(self, votes: Array, bits: Array) -> Answers:
         """Tests and answers the queries."""

@@ -81,6 +81,7 @@ def transform(x: Array) -> Array:
     Returns:
         float32 [..., n].
     """
+    chex.assert_type(x, jnp.float32)
     n = x.shape[-1]
     spread = x
     # Sums and differences of neighbours; writing them in two halves rotates the bits of the index

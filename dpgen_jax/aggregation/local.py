@@ -13,7 +13,7 @@ import numpy as np
 
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.aggregation.bits import BitSource
-from dpgen_jax.aggregation.bound import Bound
+from dpgen_jax.aggregation.bound import Bound, add_up
 from dpgen_jax.aggregation.mechanism import pending_charge, rows_of
 from dpgen_jax.aggregation.noise import Noise
 from dpgen_jax.aggregation.schedule import FullParticipation, RoundRobin, Schedule
@@ -110,7 +110,7 @@ class LocalMechanism:
 
     def added(self, total: Array, contributions: Array) -> Array:
         """Returns the sum with what some clients answered added: int32 [B, D]."""
-        return total + contributions.sum(0)
+        return add_up(total, contributions)
 
     def decide(self, votes: Array, bits: Array) -> Array:
         """Returns the decoded sum: float32 [B, ...]."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from dpgen_jax.accountant.events import Event, Events
 from dpgen_jax.aggregation.bits import BitSource
-from dpgen_jax.aggregation.bound import Bound, CompactBound
+from dpgen_jax.aggregation.bound import Bound, CompactBound, add_up
 from dpgen_jax.aggregation.noise import Noise
 from dpgen_jax.aggregation.protocol import Mechanism
 from dpgen_jax.aggregation.schedule import Schedule
@@ -131,7 +131,7 @@ class SumMechanism:
         """Returns the sum with the bounded messages of some units added: int32 [B, D]."""
         if isinstance(self.bound, CompactBound):
             return self.bound.added(total, contributions)
-        return total + contributions.sum(0)
+        return add_up(total, contributions)
 
     def decide(self, votes: Array, bits: Array) -> Array:
         """Returns the decoded noisy sum: float32 [B, ...]."""

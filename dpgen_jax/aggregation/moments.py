@@ -262,6 +262,7 @@ class Moments:
         Args:
             released: float32 [1, D], in integers of the grid.
         """
+        chex.assert_shape(released, (1, self.columns))
         t, m = self.shades, self.length
         end = t + self.blocks * (1 + m)
         counted = released[0, t:end].reshape(self.blocks, 1 + m)

@@ -182,7 +182,7 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
     """
     _check_options(classes, image_size, channels)
     kind, colon, place = spec.partition(":")
-    if kind not in SOURCES and (lying := kind_of(spec)):
+    if spec and kind not in SOURCES and (lying := kind_of(spec)):
         kind, colon, place = lying, ":", spec
     source = SOURCES.get(kind)
     if source is None or (bool(colon), bool(place)) != (bool(source.place),) * 2:

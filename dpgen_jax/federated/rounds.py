@@ -24,6 +24,7 @@ from dpgen_jax.core.types import Method, PyTree, UserError
 from dpgen_jax.federated import messages
 from dpgen_jax.federated.messages import Question, Reply, Terms
 from dpgen_jax.federated.saved import State
+from dpgen_jax.private.checks import check_public, check_query
 from dpgen_jax.run.loop import affordable
 from dpgen_jax.run.planning import Log
 
@@ -141,12 +142,16 @@ def _compile(method: Method) -> tuple[Callable[..., PyTree], Callable[..., PyTre
     """Compiles the public half of a step: before the clients answer, and after."""
     def ask(public: PyTree, key: jax.Array, step: int) -> PyTree:
         k_ask, _ = jax.random.split(jax.random.fold_in(key, step))
-        return method.ask(k_ask, public)
+        query = method.ask(k_ask, public)
+        check_query(query)
+        return query
 
     def absorb(public: PyTree, key: jax.Array, step: int, query: PyTree, released: jax.Array
                ) -> PyTree:
         _, k_absorb = jax.random.split(jax.random.fold_in(key, step))
-        return method.absorb(k_absorb, public, query, released)
+        after, metrics = method.absorb(k_absorb, public, query, released)
+        check_public(public, after, metrics)
+        return after, metrics
 
     return jax.jit(ask), jax.jit(absorb)
 

@@ -72,8 +72,22 @@ def sum_bytes(method: Method) -> int:
     return COPIES * 4 * math.prod(method.mechanism.shape)
 
 
+PUBLIC_COPIES = 3
+"""of the public state: before a step, after it, and as a model"""
+
+
+def public_bytes(method: Method) -> int:
+    """Returns the bytes that the public state takes, by its shapes.
+
+    Args:
+        method: The method, built.
+    """
+    leaves = jax.tree.leaves(jax.eval_shape(method.init, jax.random.key(0)))
+    return PUBLIC_COPIES * sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+
+
 def check_memory(method: Method) -> None:
-    """Refuses, before anything is spent, units whose state is larger than the memory, and sums.
+    """Refuses, before anything is spent, states and sums that are larger than the memory.
 
     Args:
         method: The method, built.
@@ -87,6 +101,10 @@ def check_memory(method: Method) -> None:
                         f"{sum_bytes(method) / 1e9:.1f} GB with its noise, and the memory here is "
                         f"{available / 1e9:.1f} GB: choose smaller sizes of what is released, "
                         "fewer cells or dimensions for example")
+    if public_bytes(method) > MEMORY_SHARE * available:
+        raise UserError(f"the public state takes {public_bytes(method) / 1e9:.1f} GB, and the "
+                        f"memory here is {available / 1e9:.1f} GB: choose smaller sizes of what is "
+                        "released, or leave columns out")
     if needed > available:
         raise UserError(f"the state of {method.mechanism.n_units:,} units takes "
                         f"{needed / 1e9:.1f} GB, and the memory here is {available / 1e9:.1f} GB: "

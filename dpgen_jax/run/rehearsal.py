@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from dpgen_jax.core.config import Budget
-from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import TableSpec
 from dpgen_jax.presets import results
-from dpgen_jax.run import capacity
+from dpgen_jax.run import needs
 from dpgen_jax.run.planning import Plan, summary
 
 SHOWN = 2
@@ -30,7 +27,7 @@ def lines(plan: Plan, entries: int) -> list[str]:
     bought += [f"{entries} entries of the schema"] * bool(entries)
     kind = "table" if isinstance(plan.spec, TableSpec) else "images"
     return [summary(plan), f"bought beside the training: {' and '.join(bought) or 'nothing'}",
-            memory(plan), *like_data(plan.request.method, kind, plan.request.budget.epsilon,
+            needs.memory(plan), *like_data(plan.request.method, kind, plan.request.budget.epsilon,
                                      next(iter(plan.protected.counts.values()))), LAST]
 
 
@@ -48,24 +45,6 @@ def of_purchase(method: str, kind: str, budget: Budget, count: int, prices: tupl
     head = f"{method} on {count:,} records: epsilon {budget.epsilon:g} at delta {budget.delta:g}"
     return (head, *prices, *like_data(method, kind, budget.epsilon, count),
             "what follows is known when that is bought, or declared", LAST)
-
-
-def memory(plan: Plan) -> str:
-    """Returns what lies in memory throughout a run; the work of a step comes on top.
-
-    Args:
-        plan: The plan of the run.
-    """
-    state, spec, count = capacity.state_bytes(plan.method), plan.spec, plan.protected.counts
-    parts = [f"{_size(state)} for the state of units"]
-    if plan.protected.unit == Unit.RECORD:  # of others the number of records is private
-        records = count["records"] * math.prod(spec.shape) * np.dtype(spec.dtype).itemsize
-        parts.append(f"{_size(records)} for records")
-    return f"memory: {' and '.join(parts)}, and the work of a step, of {_size(capacity.memory())}"
-
-
-def _size(count: float) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{max(count, 1) / 1e6:.1f} MB"
 
 
 def like_data(method: str, kind: str, epsilon: float, count: int) -> list[str]:

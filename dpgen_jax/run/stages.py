@@ -31,6 +31,7 @@ from dpgen_jax.run.finish import finish, nothing_released
 from dpgen_jax.run.folder import RunFolder
 from dpgen_jax.run.loop import State
 from dpgen_jax.run.monitor import Monitor
+from dpgen_jax.run.needs import memory
 from dpgen_jax.run.planning import Log, Plan, summary
 from dpgen_jax.run.progress import Notices, Stop, interruptible
 from dpgen_jax.run.training import Training
@@ -138,6 +139,7 @@ def deal(plan: Plan, begun: Begun, log: Log) -> Dealt:
         BudgetExceeded: From the ledger.
     """
     log(summary(plan))
+    log(memory(plan))
     seed, ledger = plan.request.seed, begun.ledger
     bits = OsBits() if seed is None else SeededBits(seed, ledger.incarnation)
     side_releases.charge_once(ledger, plan.purchases)

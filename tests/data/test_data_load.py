@@ -19,7 +19,7 @@ def centroid_accuracy(data) -> float:
 
 
 @pytest.mark.parametrize("spec, hint", [
-    ("glyph", "did you mean glyphs"), ("mnist", "known: glyphs"), ("IDX:mnist", "did you mean idx"),
+    ("glyph", "did you mean glyphs"), ("femnis", "mean femnist"), ("IDX:mnist", "did you mean idx"),
     ("folders:x", "did you mean folder:DIR"), ("", "unknown data set ''"), ("idx", "idx:DIR"),
     ("npz:", "npz:FILE"), ("glyphs:16", "did you mean glyphs"), ("feather:x", "known:"),
     ("parquet:", "parquet:FILE")])

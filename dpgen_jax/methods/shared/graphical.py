@@ -211,7 +211,7 @@ class _Coarse:
 
     Attributes:
         left: [G, 4], the share of a group of the first column in each of its coarse groups.
-        right: [H, 4], likewise of the other column.
+        right: [G, 4], likewise of the other column.
     """
 
     left: np.ndarray
@@ -237,8 +237,11 @@ def _measurements(facts: _Facts, second: np.ndarray) -> list[Any]:
     # The estimates of columns, of histograms too, are surer than their tables beside the class.
     widths = np.array([(np.bincount(row, minlength=p.groups) > 0).sum() for row in public.group_of])
     sure = np.minimum(joint, p.first_noise / p.records + LEAST) * np.sqrt(p.bins / widths)
-    measured = [mbi.LinearMeasurement(facts.grouped[i].ravel(), (p.d, i), float(sure[i]))
-            for i in range(p.d)]
+    # A column without a table beside the class is told alone: nothing is known of the two.
+    measured = [mbi.LinearMeasurement(table.ravel(), (p.d, i), float(sure[i])) if beside else
+                mbi.LinearMeasurement(table.sum(0), (i,), float(sure[i]))
+                for i, (table, beside) in enumerate(zip(
+                    facts.grouped, public.joint_precision > 0, strict=True))]
     for node, parent in enumerate(public.parent.tolist()):
         if parent < 0:
             continue
@@ -246,8 +249,8 @@ def _measurements(facts: _Facts, second: np.ndarray) -> list[Any]:
         measured.append(mbi.LinearMeasurement(edge[node].ravel(), clique, float(edge_noise[node])))
         for other in {parent, int(second[node])} - {-1}:
             query = _Coarse(facts.coarse[other], facts.coarse[node])
-            measured.append(mbi.LinearMeasurement(facts.pair(other, node).ravel(), (other, node),
-                                              facts.pair_noise, query))
+            measured.append(mbi.LinearMeasurement(
+                facts.pair(other, node).ravel(), (other, node), facts.pair_noise, query))
     return measured
 
 

@@ -111,8 +111,12 @@ class Plan:
 
     @functools.cached_property
     def couples(self) -> np.ndarray:
-        """The pairs of columns; the class, if it is one of them, is the last: int [P, 2]."""
-        return np.stack(np.triu_indices(self.d + (self.weight_label == 0), 1), 1)
+        """The pairs of columns; the class, if it is one of them, is the last: int [P, 2].
+
+        Where no pair is asked for there is none: of 10,000 columns they would take a gigabyte.
+        """
+        nodes = (self.d + (self.weight_label == 0)) * self.pairs
+        return np.stack(np.triu_indices(nodes, 1), 1)
 
     @functools.cached_property
     def pairs(self) -> bool:
