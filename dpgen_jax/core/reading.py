@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextvars
 import gzip
 import hashlib
+import importlib.util
 import os
 import stat
 import zlib
@@ -153,9 +154,6 @@ def content_of(path: Path) -> str:
 
 def require_parquet() -> None:
     """Raises UserError where a package is missing that Parquet files need."""
-    try:
-        import pandas  # noqa: F401
-        import pyarrow.parquet  # noqa: F401
-    except ImportError as error:
+    if not all(importlib.util.find_spec(name) for name in ("pandas", "pyarrow")):
         raise UserError("a Parquet file needs pyarrow and pandas; pip install "
-                        "'dpgen_jax[parquet]'") from error
+                        "'dpgen_jax[parquet]'")

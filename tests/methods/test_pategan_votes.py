@@ -27,7 +27,7 @@ from dpgen_jax.data import Dataset
 from dpgen_jax.methods import pategan
 from dpgen_jax.private import data_dependent as private
 from dpgen_jax.private import votes as log
-from dpgen_jax.release.statement import Protected, statement
+from dpgen_jax.release.statement import Facts, Protected, statement
 from dpgen_jax.run import data_dependent, lifecycle, rounds
 from dpgen_jax.run.folder import RunFolder, read_json, write_json
 
@@ -89,8 +89,8 @@ def finished(root, votes, config=CONFIG, lost=0):
         if lost:
             book.reserve(mechanism.events(lost), lost)
         write_json(files.release / "privacy.json", to_json(statement(
-            method="pategan", preset=None, ledger=book, relation=mechanism.relation, steps=STEPS,
-            protected=Protected("record", {"records": 9}), noise_source="os-entropy")))
+            Facts(method="pategan", preset=None, steps=STEPS, noise_source="os-entropy"),
+            book, mechanism.relation, Protected("record", {"records": 9}))))
     return root
 
 
