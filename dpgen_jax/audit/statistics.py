@@ -81,7 +81,7 @@ def rates(zeros: np.ndarray, ones: np.ndarray, alpha: float, value: Value) -> Ra
 
     def pessimist(hits: np.ndarray) -> np.ndarray:
         # Of many thresholds in the tails some were lucky on the part that chooses.
-        share = np.minimum((hits + 2 * np.sqrt(hits + 1) + 1) / first, 1)
+        share = np.minimum((hits + np.sqrt(hits + 1) + 1) / first, 1)
         return np.minimum(share + 2 * np.sqrt(share * (1 - share) / judged) + 2 / judged, 1 - 1e-9)
 
     false_positives = (zeros[..., None, :first] > tried[..., None]).sum(-1)
