@@ -97,9 +97,11 @@ def _with_data_set(source: Path, argv: list[str]) -> list[str]:
 
     options = [field.name for field in dataclasses.fields(DataOptions)]
     words = typed.data_words(source, options) if (source / "release").is_dir() else None
-    if words is None and (name := _trained_on(source, "dataset", "")) in EMBEDDED:
-        words = [f"--dataset={name}"]
-    if words is None:
+    words = words or []
+    named = cli.peek(words, "--dataset") is not None
+    if not named and (name := _trained_on(source, "dataset", "")) in EMBEDDED:
+        words, named = [*words, f"--dataset={name}"], True  # `train` alone takes one by itself
+    if not named:
         bundle.load(source)  # what is no run or release is called so
         raise UserError(f"{source} does not say which data set it was trained on; name it with "
                         "--dataset")

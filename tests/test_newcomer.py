@@ -147,6 +147,17 @@ QUICK = ["--generator-steps=20", "--features=50", "--windows=0", "--bandwidths=0
 
 
 @pytest.mark.slow
+def test_a_run_on_data_that_nobody_named_is_evaluated(tmp_path, monkeypatch):
+    """As the README's first two commands, which name no data set."""
+    monkeypatch.chdir(tmp_path)
+    train.command(["dpmerf", "--out=run", *QUICK, "--batch=20"])
+    assert "dataset" not in " ".join(read_json(Path("run/config.json"))["typed"])
+    evaluate.command(["run", "--fast", "--metrics=gen2real", "--samples=60", "--seeds=1",
+                      "--classifiers=gaussian_nb"])
+    assert read_json(Path("run/evaluation/metrics.json"))["n_test"] > 0
+
+
+@pytest.mark.slow
 def test_a_table_from_a_bare_path_to_its_evaluation_as_printed(tmp_path, monkeypatch, capsys):
     """The lines that a run prints are typed as they stand, from another folder."""
     monkeypatch.chdir(tmp_path)
