@@ -143,11 +143,12 @@ def main() -> None:
     args = parser.parse_args()
     made: Any
     if args.faults or args.black_box:
-        made = audited(("--faults",), args.seconds) if args.faults else {
+        path = common.RESULTS / f"{'faults' if args.faults else 'black_box'}.json"
+        before = json.loads(path.read_text())["results"] if path.exists() else {}
+        made = audited(("--faults",), args.seconds) if args.faults else before | {
             name: audited((*TRAININGS[name], "--black-box"), args.seconds)
             for name in args.only or TRAININGS}
-        common.write(common.record("audits", sys.argv[1:], [], made),
-                     common.RESULTS / f"{'faults' if args.faults else 'black_box'}.json")
+        common.write(common.record("audits", sys.argv[1:], [], made), path)
         return
     known, until = {**MECHANISMS, **TRAININGS}, time.monotonic() + 60 * args.minutes
     path, commit = common.RESULTS / "audits.json", common.git()["commit"]

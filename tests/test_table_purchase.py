@@ -191,7 +191,7 @@ def test_a_rehearsal_names_price_questions_and_noise(bare, tmp_path, capsys, mon
     survey = table_price.survey(12, 13, N, 10.0, 1e-5, 0.1)
     assert "12 columns are not declared; their schema would be bought for 0.1 of epsilon" in out
     assert f"deviation {survey.kinds.sigma:.0f} beside 500 rows" in out
-    assert f"a category is told that some {survey.threshold:,} rows share" in out
+    assert f"a category stands out that some {survey.threshold:,} rows share" in out
     assert out.endswith("nothing was written or spent; leave out --dry-run to train\n")
     train.command(["dpmerf", *words, "--accept-uncovered", "--dry-run"])
     assert "would be READ FROM THE RECORDS" in capsys.readouterr().out

@@ -182,14 +182,19 @@ def runs_made() -> str:
     return f"{min(made)}" if min(made) == max(made) else f"{min(made)} to {max(made)}"
 
 
+def _found(folder: Path, pattern: str) -> list[Results]:
+    """Return the results of the files of a folder, each with the file's stem."""
+    return [json.loads(path.read_text(encoding="utf-8"))["results"] | {"stem": path.stem}
+            for path in sorted(folder.glob(pattern))]
+
+
 def choices(up: str) -> str:
     """Return what was compared on validation rows, or nothing if there is none.
 
     Args:
       up: What leads from the page to the root.
     """
-    found = [json.loads(path.read_text(encoding="utf-8"))["results"] | {"stem": path.stem}
-             for path in sorted(CHOICES.glob("*.json"))]
+    found = _found(CHOICES, "*.json")
 
     def row(cell: Results) -> list[object]:
         link = f"[{cell['method']}]({up}/benchmarks/results/{CHOICES.name}/{cell['stem']}.json)"
@@ -209,8 +214,7 @@ def scale(up: str) -> str:
     Args:
       up: What leads from the page to the root.
     """
-    found = [json.loads(path.read_text(encoding="utf-8"))["results"] | {"stem": path.stem}
-             for path in sorted(FOLDER.glob("scale-*.json"))]
+    found = _found(FOLDER, "scale-*.json")
 
     def row(cell: Results) -> list[object]:
         made = [run for run in cell["runs"] if "cpu_seconds" in run]

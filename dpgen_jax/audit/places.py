@@ -1,8 +1,8 @@
 """Many trials in one release: units whose messages move entries that no other of them moves.
 
 A sum of a million entries of which one message moves a few is slow to release, and says little. So
-many units take one of two messages each, all the first or all the second one, and each is told by
-its own entries alone. What is released of these entries has the law that it has where one unit
+many units take one of two messages each, all the first or all the second one, and each is judged
+by its own entries alone. What is released of these entries has the law that it has where one unit
 changes and no other, so every unit is a trial of the claim for one unit. Trials are independent
 where the noise of different entries is; an alarm needs no more than that, since the noise that is
 charged has independent entries.

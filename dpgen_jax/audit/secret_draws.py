@@ -36,7 +36,7 @@ def answers(mechanism: Any, messages: np.ndarray, inputs: Array, key: Array) -> 
     Args:
         mechanism: One whose schedule draws units in secret.
         messages: float32 [U, B, M].
-        inputs: int32 [R, 1], of the round, as the schedule drew them: the unit of each place, or
+        inputs: int32 [R, 1], of the round, as the schedule sampled them: the unit of each place, or
             whether each unit is counted.
         key: Of rounding.
     """
@@ -48,7 +48,7 @@ def answers(mechanism: Any, messages: np.ndarray, inputs: Array, key: Array) -> 
 
 
 def transcripts(mechanism: Any, messages: np.ndarray, seconds: float, most: int) -> np.ndarray:
-    """Returns the column of each unit in the releases of rounds in which units answer if drawn.
+    """Returns the column of each unit in the releases of rounds in which units answer if sampled.
 
     Args:
         mechanism: One whose schedule draws units in secret.

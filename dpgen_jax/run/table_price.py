@@ -107,11 +107,12 @@ def lines(made: Survey, n: int, budget: Budget, share: float) -> tuple[str, ...]
         f" (by itself the purchase is epsilon {alone(made, budget.delta):.3g}); declared in "
         "--schema FILE they cost nothing",
         f"question 1, the kind and the nulls of each column: {len(readings.READINGS)} counts each, "
-        f"with noise of standard deviation {kinds:.0f} beside {n:,} rows, so that a kind is told "
-        f"which {CLEAR * kinds:,.0f} cells have",
+        f"with noise of standard deviation {kinds:.0f} beside {n:,} rows, from which a kind stands "
+        f"out that {CLEAR * kinds:,.0f} cells have",
         f"question 2, the values of each column: bounds from {len(readings.SIGNED) - 1} bins of "
         f"numbers or {len(readings.YEARS) - 1} of years, and categories, with noise of standard "
-        f"deviation {values:.0f}; a category is told that some {made.threshold:,} rows share")
+        f"deviation {values:.0f}, from which a category stands out that some {made.threshold:,} "
+        "rows share")
 
 
 def _noise(sigma: float) -> RoundedGaussian:

@@ -237,7 +237,7 @@ def _measurements(facts: _Facts, second: np.ndarray) -> list[Any]:
     # The estimates of columns, of histograms too, are surer than their tables beside the class.
     widths = np.array([(np.bincount(row, minlength=p.groups) > 0).sum() for row in public.group_of])
     sure = np.minimum(joint, p.first_noise / p.records + LEAST) * np.sqrt(p.bins / widths)
-    # A column without a table beside the class is told alone: nothing is known of the two.
+    # A column without a table beside the class is modelled alone: nothing is known of the two.
     measured = [mbi.LinearMeasurement(table.ravel(), (p.d, i), float(sure[i])) if beside else
                 mbi.LinearMeasurement(table.sum(0), (i,), float(sure[i]))
                 for i, (table, beside) in enumerate(zip(
