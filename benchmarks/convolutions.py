@@ -1,12 +1,13 @@
 """Convolutions as matrix products against the backend's own, in the shapes of the presets.
 
-    python -m benchmarks.convolutions [--units 8] [--repeats 7]
+    python -m benchmarks.convolutions [--units 8] [--repeats 7] [--cases CASE ...]
 
 Each case is a convolution of `nets.convolution` with the input of one published network for MNIST.
 Measured is what a training step takes of it: the value and the gradients with respect to input and
 kernel, under `vmap` over units with a kernel each (networks of units) or with one kernel (public
 ones), inside a compiled loop. Both forms are timed in turns. A backend belongs in
-`nets.convolution.FASTER_ON` if the backend's own form is the faster one in total.
+`nets.convolution.FASTER_ON` if the backend's own form is the faster one in total. The record is
+written after every case, and a measurement that was stopped goes on with the next one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -25,6 +28,7 @@ from dpgen_jax.core import cli
 from dpgen_jax.nets import convolution
 from dpgen_jax.nets.convolution import Convolution
 
+FORMS = ("product", "backend")
 ITERATIONS = 4
 """passes of the compiled loop in one call"""
 
@@ -88,24 +92,37 @@ def arrays(case: Case, units: int) -> tuple[Any, Any]:
             0.05 * jax.random.normal(k_kernel, lead + case.kernel))
 
 
-def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """The seconds of both forms of each case, and their ratio: above 1, the product is faster."""
-    cases, totals = {}, {"product": 0.0, "backend": 0.0}
-    for name, case in CASES.items():
-        inputs = arrays(case, args.units)
-        forms = {form: jax.jit(functools.partial(step, getattr(case.form, form), case.per_unit))
-                 for form in totals}
-        timed = common.side_by_side(
-            {form: functools.partial(run, *inputs) for form, run in forms.items()}, args.repeats)
-        medians = {form: timing["median"] for form, timing in timed.items()}
-        totals = {form: totals[form] + medians[form] for form in totals}
-        cases[name] = {"x": case.x, "kernel": case.kernel, "per_unit": case.per_unit,
-                       "seconds": timed, "ratio": medians["backend"] / medians["product"]}
-        print(f"{name:32} backend / product {cases[name]['ratio']:.2f}", flush=True)
+def measured(name: str, units: int, repeats: int) -> dict[str, Any]:
+    """The seconds of both forms of a case, and their ratio: above 1, the product is faster."""
+    case = CASES[name]
+    inputs = arrays(case, units)
+    forms = {form: functools.partial(
+        jax.jit(functools.partial(step, getattr(case.form, form), case.per_unit)), *inputs)
+        for form in FORMS}
+    timed = common.side_by_side(forms, repeats)
+    medians = {form: timed[form]["median"] for form in FORMS}
+    return {"x": case.x, "kernel": case.kernel, "per_unit": case.per_unit, "seconds": timed,
+            "ratio": medians["backend"] / medians["product"]}
+
+
+def summary(cases: dict[str, Any], units: int) -> dict[str, Any]:
+    """The results of the cases so far, with totals of both forms."""
+    totals = {form: sum(case["seconds"][form]["median"] for case in cases.values())
+              for form in FORMS}
     return {"backend": jax.default_backend(), "device": jax.devices()[0].device_kind,
-            "units": args.units, "iterations": ITERATIONS, "cases": cases,
+            "units": units, "iterations": ITERATIONS, "cases": cases,
+            "not_measured": [name for name in CASES if name not in cases],
             "total_seconds": totals, "ratio": totals["backend"] / totals["product"],
             "faster": min(totals, key=lambda form: totals[form])}
+
+
+def already(path: Path, shown: list[str]) -> dict[str, Any]:
+    """The cases that a stopped measurement with the same arguments has written."""
+    if not path.is_file():
+        return {}
+    before = json.loads(path.read_text())
+    same = before["command"].endswith(" ".join(shown)) and before["results"]["not_measured"]
+    return dict(before["results"]["cases"]) if same else {}
 
 
 def main() -> None:
@@ -113,14 +130,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--units", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES),
+                        metavar="CASE", help="names of cases; all if left out")
     parser.add_argument("--out")
     args = parser.parse_args()
     where = common.machine()
     backend = jax.default_backend()
     name = "convolutions.json" if backend == "cpu" else f"convolutions-{backend}.json"
+    path = Path(args.out or common.RESULTS / name)
     shown = [f"--units {args.units}", f"--repeats {args.repeats}"]
-    record = common.record("convolutions", shown, [0], measure(args), where)
-    print(common.write(record, args.out or common.RESULTS / name))
+    cases = already(path, shown)
+    for case in (case for case in args.cases if case not in cases):
+        cases[case] = measured(case, args.units, args.repeats)
+        print(f"{case:32} backend / product {cases[case]['ratio']:.2f}", flush=True)
+        common.write(common.record("convolutions", shown, [0], summary(cases, args.units), where),
+                     path)
+    print(path)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from typing import Any
 
 import jinja2
 
-from benchmarks import audits, reached, results_tables
+from benchmarks import audits, reached, results_tables, systems
 from benchmarks.papers import page as papers
 from benchmarks.results_tables import ROOT, load, pm_of, results
 from benchmarks.sweep import jobs
@@ -135,12 +135,13 @@ def figures(up: str) -> dict[str, Any]:
         "kills": results("kills"), "steps_file": steps_file,
         "step": next(case for case in steps_file["cases"] if case["teachers"] == 4000),
         "large": results("large_table"),
+        "hosts": results("hosts"), "convolutions": results("convolutions"),
         "narrow": results("critics-8"), "wide": results("critics-64"),
         "conv": gradients["conv-16-32"], "conv_wide": gradients["conv-32-64"],
         "mlp": gradients["mlp-128"], "opacus": gradients["opacus"],
         "aggregation": results("aggregation"),
         "pate": results("pate_accounting")["composition"][-1], "papers": papers,
-        "comparison": comparison, "audits": audits,
+        "comparison": comparison, "audits": audits, "cifar": systems.FACTS["cifar"],
         **results_tables.TABLES}
 
 

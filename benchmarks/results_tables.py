@@ -59,9 +59,9 @@ def training_seconds(method: str) -> list[float]:
             if row["method"] == method]
 
 
-def systems_table(methods: Sequence[str] = ()) -> str:
+def systems_table(methods: Sequence[str] = (), stem: str = "systems") -> str:
     """Returns all private systems, or those named, by the mean of their CNN accuracies."""
-    rows = [row for row in results("systems")["rows"] if row["epsilon"] != "inf"
+    rows = [row for row in results(stem)["rows"] if row["epsilon"] != "inf"
             and (not methods or row["method"] in methods)]
     sums: dict[str, list[float]] = {}
     for row in rows:
@@ -69,7 +69,8 @@ def systems_table(methods: Sequence[str] = ()) -> str:
     order = sorted(sums, key=lambda name: -math.fsum(sums[name]))
     rows.sort(key=lambda row: order.index(row["method"]))
     head, rule, *lines = systems.table(rows).strip().split("\n")
-    for short, name in (("mnist,", "MNIST,"), ("fashion,", "Fashion-MNIST,")):
+    for short, name in (("mnist,", "MNIST,"), ("fashion,", "Fashion-MNIST,"),
+                        ("cifar,", "CIFAR-10,")):
         head = head.replace(f"| {short}", f"| {name}")
     return "\n".join([head, rule, *(line.replace("*", "\\*") for line in lines)])
 

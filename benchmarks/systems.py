@@ -1,7 +1,8 @@
-"""All systems on MNIST and Fashion-MNIST at the same proven epsilons, with the same evaluation.
+"""All systems on the same images at the same proven epsilons, with the same evaluation.
 
     nohup python -m benchmarks.systems --out runs/systems > systems.log &
     python -m benchmarks.systems --out runs/systems --methods dpmerf dpgan --epsilons 10
+    python -m benchmarks.systems --out runs/systems --data cifar
 
 Each row is a run folder OUT/METHOD-DATA-epsEPSILON, trained and evaluated by the commands of a
 user. The script can be stopped at any time and started again: it continues with what is there, and
@@ -13,6 +14,9 @@ or of a client's whole data where the row's unit says so. Non-private rows have 
 With --repeats N each row is trained N times, and shows mean and deviation over these trainings.
 With --short a system whose preset takes long takes fewer steps, for which less noise is found, so
 that a row takes minutes on a laptop; a row tells the steps of both.
+
+Images in colour (`COLOUR`) have a file of their own, results/systems-colour.json. No preset is for
+them: each system takes the settings that a user gets who names none.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import argparse
 import itertools
 import math
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,21 +36,29 @@ from benchmarks.common import command
 from dpgen_jax import methods, presets
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.evaluation.scores import over_runs
+from dpgen_jax.presets.choice import Facts, preset_for
 from dpgen_jax.release import plots
 from dpgen_jax.release.bundle import load
 from dpgen_jax.run import metrics
 from dpgen_jax.run.folder import RunFolder, read_json
 
-DATA = {"mnist": "idx:mnist", "fashion": "idx:fashion_mnist"}
+DATA: Mapping[str, tuple[str, ...]] = {"mnist": ("idx:mnist",), "fashion": ("idx:fashion_mnist",)}
+COLOUR: Mapping[str, tuple[str, ...]] = {
+    "cifar": ("npz:cifar10_subset/cifar10_subset.npz", "--classes=10")}
+"""Data sets, as --dataset and the flags behind it name them."""
+FACTS = {"cifar": Facts("", ImageSpec(32, 32, 3, 10), 9980)}
 PRESETS = {"datalens": "{data}-eps{epsilon:g}-mean", "gpate": "{data}-eps{epsilon:g}-sum",
            "dpgan": "{data}-eps{epsilon:g}-revisited", "fedavg_gan": "{data}",
            "dcgan": "{data}-small"}
 # Some minutes on two cores.
 SHORT = {"dcgan": 1000, "dpgan": 1500, "gswgan": 40, "dpac": 30, "datalens": 10, "gpate": 20,
          "pategan": 8, "dpcgan": 1000, "projected_dpgan": 100, "fedavg_gan": 20}
+SHORT_IN_COLOUR = {**SHORT, "dpgan": 150}
 EPSILONS = (1.0, 10.0)
 CLASSIFIERS = ("topagg_sgd",)
+IN_COLOUR = ("mixture", "dpmerf", "dpgan")
 METHODS = tuple(name for name in methods.NAMES if name not in CLASSIFIERS and any(
     preset.spec.shape == (28, 28, 1) for preset in presets.all_of(name).values()))
 """All generators that have a preset for such images."""
@@ -55,8 +68,9 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--out", type=Path, required=True, help="folder of the run folders")
-    parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
-    parser.add_argument("--data", nargs="+", default=list(DATA), choices=DATA)
+    parser.add_argument("--methods", nargs="+", choices=METHODS,
+                        help="all that have presets for such images, or those of IN_COLOUR")
+    parser.add_argument("--data", nargs="+", default=list(DATA), choices={**DATA, **COLOUR})
     parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
     parser.add_argument("--full", action="store_true", help="the full evaluation, not the fast one")
     parser.add_argument("--classifiers", nargs="+", default=["cnn", "mlp"])
@@ -69,7 +83,21 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
                         help="train nothing: evaluate and write what is there")
     parser.add_argument("--draw", action="store_true",
                         help="also draw images of the systems, for these data and epsilons")
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if 0 < len(set(args.data) & set(COLOUR)) < len(set(args.data)):
+        parser.error(f"--data {' '.join(args.data)}: images in colour have a file of their own; "
+                     "name them alone")
+    args.methods = args.methods or (IN_COLOUR if args.data[0] in COLOUR else METHODS)
+    return args
+
+
+def settings(method: str, data: str, epsilon: float) -> tuple[str, list[str], int | None]:
+    """Return the preset of a row, the words of the command that name it, and its steps."""
+    if data in COLOUR:
+        choice = preset_for(method, FACTS[data], epsilon)
+        return choice.name, [], choice.preset.config.steps
+    preset = preset_of(method, data, epsilon)
+    return preset, ["--preset", preset], presets.all_of(method)[preset].config.steps
 
 
 def preset_of(method: str, data: str, epsilon: float) -> str:
@@ -96,7 +124,7 @@ def repeated(args: argparse.Namespace, method: str, data: str, epsilon: float, t
     Args:
       args: The command line.
       method: The method.
-      data: A name of `DATA`.
+      data: A name of `DATA` or `COLOUR`.
       epsilon: The budget of each training.
       train: Whether a run that does not exist is trained.
 
@@ -121,7 +149,7 @@ def row(args: argparse.Namespace, method: str, data: str, epsilon: float, train:
     Args:
       args: The command line.
       method: The method.
-      data: A name of `DATA`.
+      data: A name of `DATA` or `COLOUR`.
       epsilon: The budget.
       train: Whether a run that does not exist is trained.
       number: Which training of the row this is.
@@ -129,12 +157,13 @@ def row(args: argparse.Namespace, method: str, data: str, epsilon: float, train:
     Returns:
       The row of the run, or the reason why it failed; None where there is no run.
     """
-    preset = preset_of(method, data, epsilon)
+    preset, named, usual = settings(method, data, epsilon)
     run = folder(args.out, method, data, epsilon, number)
-    usual = presets.all_of(method)[preset].config.steps
+    words = ("--dataset", *{**DATA, **COLOUR}[data])
     result = {"method": method, "preset": preset, "dataset": data, "epsilon": to_json(epsilon),
               "preset_steps": usual}
-    few = min(SHORT.get(method, math.inf), usual or math.inf) if args.short else math.inf
+    short = SHORT_IN_COLOUR if data in COLOUR else SHORT
+    few = min(short.get(method, math.inf), usual or math.inf) if args.short else math.inf
     fewer = [f"--steps={few}", "--sigma=None"] if few < math.inf else []
     if fewer and method == "dpac":  # the classifier comes in as early as in the preset
         fewer.append(f"--t-c={few // 5}")
@@ -143,11 +172,11 @@ def row(args: argparse.Namespace, method: str, data: str, epsilon: float, train:
             if not train:
                 return None
             resume = ["--resume"] if (run / "config.json").exists() else []
-            command("dpgen_jax.train", method, "--preset", preset, "--dataset", DATA[data],
-                    f"--epsilon={epsilon}", "--out", run, *resume, *fewer)
+            command("dpgen_jax.train", method, *named, *words, f"--epsilon={epsilon}",
+                    "--out", run, *resume, *fewer)
             # DataLens's last one is 18 GB, and four rows of it fill a disk.
             shutil.rmtree(RunFolder(run).checkpoints, ignore_errors=True)
-        measured = evaluated(args, run, DATA[data])
+        measured = evaluated(args, run, words)
         privacy = read_json(run / "release" / "privacy.json")
         config = read_json(run / "config.json")
     except UserError as error:
@@ -161,7 +190,7 @@ def row(args: argparse.Namespace, method: str, data: str, epsilon: float, train:
         "fidelity": measured["fidelity"]}
 
 
-def evaluated(args: argparse.Namespace, run: Path, dataset: str) -> dict[str, Any]:
+def evaluated(args: argparse.Namespace, run: Path, words: tuple[str, ...]) -> dict[str, Any]:
     """Return metrics.json of a run; it is evaluated again where that has no fidelity."""
     out = run / f"evaluation-{'full' if args.full else 'fast'}"
     wanted = "fid" if args.inception_weights else "inception_score"
@@ -169,8 +198,8 @@ def evaluated(args: argparse.Namespace, run: Path, dataset: str) -> dict[str, An
     if not path.exists() or wanted not in read_json(path).get("fidelity", {}):
         weights = (["--inception-weights", args.inception_weights] if args.inception_weights
                    else [])
-        command("dpgen_jax.evaluate", run, "--dataset", dataset, "--metrics", "gen2real",
-                "fidelity", "--classifiers", *args.classifiers, "--seeds", args.seeds,
+        command("dpgen_jax.evaluate", run, *words, "--metrics", "gen2real", "fidelity",
+                "--classifiers", *args.classifiers, "--seeds", args.seeds,
                 "--out", out, *weights, *([] if args.full else ["--fast"]))
     return read_json(path)
 
@@ -200,7 +229,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
     private = [r for r in rows if r["epsilon"] != "inf"]
     columns = sorted({(r["dataset"], r["epsilon"]) for r in private},
-                     key=lambda c: (list(DATA).index(c[0]), c[1]))
+                     key=lambda c: ([*DATA, *COLOUR].index(c[0]), c[1]))
     head = ["system", *(f"{data}, epsilon {epsilon:g}" for data, epsilon in columns), "training, s"]
     lines = [head, ["---"] * len(head)]
     for method in dict.fromkeys(r["method"] for r in private):
@@ -223,9 +252,9 @@ def picture(rows: list[dict[str, Any]], out: Path, data: str, epsilon: float) ->
                               f"systems-{data}-eps{epsilon:g}.png", len(shown), labels)
 
 
-def earlier() -> list[dict[str, Any]]:
-    """Return the rows that are recorded."""
-    path = common.RESULTS / "systems.json"
+def earlier(name: str) -> list[dict[str, Any]]:
+    """Return the rows that are recorded in a file."""
+    path = common.RESULTS / f"{name}.json"
     return read_json(path)["results"]["rows"] if path.exists() else []
 
 
@@ -242,9 +271,11 @@ def main() -> None:
         return dict.fromkeys((method, d, math.inf if method == "dcgan" else epsilon)
                              for epsilon in epsilons for d in data for method in methods)
 
-    recorded = {(r["method"], r["dataset"], r["epsilon"]): r for r in earlier()}
+    group, every, name = ((COLOUR, IN_COLOUR, "systems-colour") if args.data[0] in COLOUR
+                          else (DATA, METHODS, "systems"))
+    recorded = {(r["method"], r["dataset"], r["epsilon"]): r for r in earlier(name)}
     requested = {} if args.collect else cases(args.methods, args.data, args.epsilons)
-    for case in requested | cases(METHODS, DATA, EPSILONS):
+    for case in requested | cases(every, group, EPSILONS):
         method, data, epsilon = case
         result = (repeated(args, *case, case in requested)
                   or recorded.get((method, data, to_json(epsilon))))
@@ -253,8 +284,9 @@ def main() -> None:
         rows.append(result)
         shown = [*["--short"] * args.short, *["--full"] * args.full,
                  *[f"--repeats={args.repeats}"] * (args.repeats > 1),
-                 "--epsilons", *(f"{e:g}" for e in args.epsilons)]
-        common.write(common.record("systems", shown, range(args.seeds), {"rows": rows}, where))
+                 "--data", *args.data, "--epsilons", *(f"{e:g}" for e in args.epsilons)]
+        rec = common.record("systems", shown, range(args.seeds), {"rows": rows}, where)
+        common.write(rec, common.RESULTS / f"{name}.json")
         print(table(rows), flush=True)
     for data, epsilon in itertools.product(args.data, args.epsilons) if args.draw else ():
         print(picture(rows, args.out, data, epsilon))

@@ -36,7 +36,7 @@ def __getattr__(name: str) -> object:
         return value
     from dpgen_jax.core import python_words
 
-    return python_words.speaking(value)
+    return python_words.speaking(value, name)
 
 
 def __dir__() -> list[str]:

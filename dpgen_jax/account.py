@@ -21,7 +21,7 @@ from dpgen_jax import methods, presets
 from dpgen_jax.core import cli
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.printing import print_record
-from dpgen_jax.run import costs, data_dependent
+from dpgen_jax.run import costs, data_dependent, first_word
 
 Config = TypeVar("Config")
 
@@ -68,10 +68,11 @@ def command(argv: list[str]) -> None:
         BudgetExceeded: A budget that allows no step.
     """
     name, rest = cli.split_method(argv, "datalens")
-    if name not in methods.NAMES and Path(name).is_dir():
-        _print_run(Path(name), rest)
-    else:
+    root = first_word.run_folder(name)
+    if root is None:
         _print_configuration(name, rest)
+    else:
+        _print_run(root, rest)
 
 
 def _print_configuration(method: str, argv: list[str]) -> None:

@@ -142,7 +142,7 @@ def _named(name: str, source: str) -> str:
     return name
 
 
-def _trained_on(run: Path, name: str, default: Any) -> Any:
+def _trained_on(run: Path, name: str, default: object) -> Any:
     """A field of a run's config.json on its data set; earlier versions left some out."""
     from dpgen_jax.release import contents
 

@@ -16,6 +16,7 @@ import tyro
 
 from dpgen_jax.core import cli
 from dpgen_jax.core.config import Budget
+from dpgen_jax.core.console import tell
 from dpgen_jax.core.types import ImageSpec, UserError
 
 if TYPE_CHECKING:
@@ -88,10 +89,16 @@ def command(argv: list[str]) -> None:
     with open_client(root, terms, data.load(args.data, **options),
                      Budget(args.epsilon, args.delta),
                      seat=Seat(args.client, args.seed)) as client:
+        def notify(what: str) -> None:
+            tell(f"client {client.number} {what}: epsilon {client.ledger.epsilon():.4g} of "
+                 f"{args.epsilon:g} is spent")
+
         client.prepare()
-        wire.listen(path, client.reply, ready=lambda: print(
-            f"client {client.number} holds {root.absolute()} and listens at {path.absolute()}: "
-            f"epsilon {client.ledger.epsilon():.4g} of {args.epsilon:g} is spent", flush=True))
+        try:
+            wire.listen(path, client.reply, ready=lambda: notify(
+                f"holds {root.absolute()} and listens at {path.absolute()}"))
+        finally:
+            notify("stops")
 
 
 if __name__ == "__main__":

@@ -4,77 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
-
-import tyro
+from typing import TYPE_CHECKING, Any
 
 from dpgen_jax import methods, presets, schema
 from dpgen_jax.core import cli, hosts
-from dpgen_jax.core.config import Budget, MonitorOptions, Runtime
+from dpgen_jax.core.config import Budget
 from dpgen_jax.core.console import program, tell
-from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.hosts import Hosts
 from dpgen_jax.presets import choice
 from dpgen_jax.presets import help as short_help
 from dpgen_jax.run import typed, undeclared, undeclared_table
+from dpgen_jax.run.flags import Train, TrainClients
 
 if TYPE_CHECKING:
     from dpgen_jax.data import Dataset
 
-Config = TypeVar("Config")
 DESCRIPTION = ("Trains a generator under differential privacy. Every field of the method's "
                "configuration is a flag; the defaults are those of the preset.")
-
-
-@dataclasses.dataclass(frozen=True)
-class Train(Generic[Config]):
-    """The flags."""
-
-    preset: str
-    """whose values are the defaults; chosen for the data if left out"""
-    epsilon: float
-    """the promise; inf: no privacy"""
-    delta: float
-    """must lie below 1 / records"""
-    class_epsilon: float
-    """of epsilon, for noisy class counts by which labels are sampled; 0: classes in equal shares"""
-    config: Annotated[Config, cli.FLAT]
-    dataset: str = "glyphs"
-    """what to train on: a file or folder, glyphs, or SOURCE:PLACE as the documentation lists data
-    sets"""
-    out: Path | None = None
-    """run folder; runs/METHOD-DATASET-TIME if left out"""
-    release_to: str | None = None
-    """an address (gs://BUCKET/FOLDER, s3://BUCKET/FOLDER) that the finished release is copied to"""
-    total_epsilon: float | None = None
-    """refuse a run with which all runs on these records, as far as this machine's journal knows
-    them, would go beyond this epsilon"""
-    resume: bool = False
-    """go on: `--resume RUN` needs nothing else; without RUN, with the run in --out"""
-    dry_run: bool = False
-    """say what would be trained, and with what noise; nothing is written or spent"""
-    seed: int | None = None
-    """repeats a run bit for bit; then there is NO privacy claim"""
-    schema_share: float = 0.1
-    """of epsilon and delta, for kinds, bounds and categories of a csv that nobody declared"""
-    accept_uncovered: bool = False
-    """release public fields that were read from private records, and say so in the statement"""
-    clients: int | None = None
-    """simulated clients to deal the records to: with --federated, or for a method of clients"""
-    alpha: float | None = None
-    """with --clients: how much they differ, Dirichlet(alpha) by class; evenly if left out"""
-    data: Annotated[DataOptions, cli.FLAT] = DataOptions()
-    monitor: Annotated[MonitorOptions, cli.FLAT] = MonitorOptions()
-    runtime: Annotated[Runtime, cli.FLAT] = Runtime()
-    meeting: Annotated[Hosts, cli.FLAT] = Hosts()
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainClients(Train[Config], Generic[Config]):
-    """The flags for a method whose configuration has the number of clients itself."""
-
-    clients: Annotated[int | None, tyro.conf.Suppress] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,6 +89,8 @@ def command(argv: list[str]) -> int | None:
         print(short_help.text(program("train"), cli.split_method(argv, "")[0]))
         raise SystemExit(0)
     method, words = cli.split_method(typed.resumed(argv), "")
+    if method and method not in methods.NAMES and Path(method).exists():
+        raise UserError(f"{method!r} is no method but a path: write --dataset {method}")
     if "--help-all" in words:
         parse(method or choice.DEMONSTRATION[0], ["--help"])
     if not (method or cli.peek(words, "--dataset")):
@@ -198,7 +147,9 @@ def trained(method: str, words: list[str]) -> int | None:
             tell(line)
         return None
     if not hosts.leads():
-        return lifecycle.follow(request, dataset)
+        take_part = lifecycle.join(request, dataset)
+        del dataset, chosen  # the records of other processes' units need not stay in memory
+        return take_part()
     lifecycle.run(request, dataset, notices=notices)
     if notices.failures:
         return cli.INCOMPLETE

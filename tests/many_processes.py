@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -23,18 +24,49 @@ def start(words, processes: int, devices: int, cwd: Path, change=lambda i, words
         cwd: Where they run; process I writes to I.out and I.err there.
         change: From a process's number and words to the words that it gets.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    started = []
+    place, commands = coordinator(), []
     for i in range(processes):
         meeting = [] if processes == 1 else [
-            f"--coordinator=127.0.0.1:{port}", f"--processes={processes}", f"--process-id={i}"]
+            f"--coordinator={place}", f"--processes={processes}", f"--process-id={i}"]
+        commands.append(["-m", "dpgen_jax.train", *change(i, [*words, *meeting])])
+    return spawn(commands, devices, cwd)
+
+
+def start_watched(processes: int, devices: int, cwd: Path, change=lambda i: {}, **request
+                  ) -> list[subprocess.Popen]:
+    """Starts the processes of `run_process`.
+
+    Args:
+        processes: How many there are.
+        devices: CPU devices of each.
+        cwd: Where they run; I.audit there gets what process I drew and computed with.
+        change: From a process's number to fields of the request that it alone gets.
+        **request: Fields of the request.
+    """
+    common = request | {"processes": processes, "coordinator": coordinator(), "devices": devices,
+                        "place": str(cwd)}
+    program = Path(__file__).parent / "run_process.py"
+    return spawn([[str(program), json.dumps(
+        common | {"index": i, "audit": str(cwd / f"{i}.audit")} | change(i))]
+        for i in range(processes)], devices, cwd)
+
+
+def coordinator() -> str:
+    """HOST:PORT of a port that is free."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+def spawn(commands, devices: int, cwd: Path) -> list[subprocess.Popen]:
+    """Starts Python once for each list of words; process I writes to I.out and I.err."""
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    started = []
+    for i, words in enumerate(commands):
         with open(cwd / f"{i}.out", "w") as out, open(cwd / f"{i}.err", "w") as err:
             started.append(subprocess.Popen(
-                [sys.executable, "-m", "dpgen_jax.train", *change(i, [*words, *meeting])],
-                cwd=cwd, stdout=out, stderr=err,
-                env=os.environ | {"JAX_NUM_CPU_DEVICES": str(devices)}))
+                [sys.executable, *words], cwd=cwd, stdout=out, stderr=err,
+                env=os.environ | {"JAX_NUM_CPU_DEVICES": str(devices), "PYTHONPATH": paths}))
     return started
 
 

@@ -47,6 +47,7 @@ def test_the_classes_of_a_folder_are_bought_and_the_rest_is_said(scans, tmp_path
     held = books.account(books.read(tmp_path / "run/ledger.jsonl"))
     assert events.to_json(held.spent()) == [row] and not held.meaning
     assert {"--class-names=benign,malignant,*", "--channels=3"} <= set(chosen.words)
+    assert data.notes[0] == "the class names are declared or bought; none is read off the folders"
 
 
 def test_class_names_are_not_bought_for_nothing(scans, tmp_path, monkeypatch):
@@ -54,7 +55,7 @@ def test_class_names_are_not_bought_for_nothing(scans, tmp_path, monkeypatch):
     words = ["--dataset", str(scans), "--epsilon=20"]
     (tmp_path / "held").write_text("")
     for flags, message in ((["--out", str(tmp_path)], "holds other files"),
-                           (["--epsilon=1"], "only those of some 2.. images.*nothing was spent"),
+                           (["--epsilon=1"], "only a class of some 2.. images.*nothing was spent"),
                            (["--delta=0.5"], "no protection for 81 records")):
         with pytest.raises(UserError, match=message):
             chosen_by([*words, *flags])

@@ -18,7 +18,7 @@ import small_datalens
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.aggregation import bits
 from dpgen_jax.core.types import UserError
-from dpgen_jax.run import capacity, checkpoint, lifecycle, metrics
+from dpgen_jax.run import capacity, checkpoint, checkpoint_parts, lifecycle, metrics
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 
@@ -110,8 +110,8 @@ def test_killed_again_and_again_it_goes_on(tmp_path):
     time.sleep(np.random.default_rng().uniform(0, 0.5))
     process.kill()
     died(process, 0)
-    first = training.saved[-1]
-    assert first >= 2
+    first = training.saved[-1]  # one may be being written
+    assert first >= 1
 
     died(training.start("checkpoint 3", "--resume"), 1)
     second = training.saved[-1]
@@ -119,7 +119,7 @@ def test_killed_again_and_again_it_goes_on(tmp_path):
         runs.files(training.root).checkpoints / f"{second + 1}.unfinished").exists()
 
     died(training.start("draw 2", "--resume"), 2)  # charged and drawn, never used
-    assert training.saved[-1] == second + 1
+    assert training.saved[-1] == second  # the next was being written
 
     process = training.start("never", "--resume")
     training.wait_for(process, second + 3)
@@ -158,7 +158,7 @@ def test_a_full_disk_keeps_the_earlier_checkpoints(tmp_path, monkeypatch, name, 
         checkpoint.save(folder, step, [("part", TREE)], {"n": step}, keep=2)
     before = runs.snapshot(folder)
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, name, fault)
+        patch.setattr(checkpoint if name == "write_json" else checkpoint_parts, name, fault)
         with pytest.raises(UserError, match=rf"checkpoints/3 cannot be written \(.*{message}"):
             checkpoint.save(folder, 3, [("part", TREE)], {"n": 3}, keep=2)
     assert checkpoint.steps(folder) == [1, 2]

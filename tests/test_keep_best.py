@@ -3,6 +3,8 @@ whatever the records are, and at the cost of the release that judged."""
 
 import dataclasses
 import functools
+import json
+import shutil
 import types
 
 import numpy as np
@@ -13,6 +15,9 @@ import small_datalens
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.events import from_json, merge
+from dpgen_jax.audit.findings import Findings, Verdict
+from dpgen_jax.audit.folder import promise
+from dpgen_jax.audit.folder.reading import Folder
 from dpgen_jax.core.config import Budget, MonitorOptions
 from dpgen_jax.core.terms import Relation
 from dpgen_jax.core.types import BudgetExceeded, UserError
@@ -75,6 +80,8 @@ def test_the_generator_of_the_best_step_is_released(tmp_path, monkeypatch, place
     equal = [small_datalens.equal(released, model) for model in seen]
     assert len(seen) == 6 and equal.index(True) == best and sum(equal) == 1
     assert any(f"step {best + 1} is released" in line for line in said)
+    assert load(tmp_path / "run").privacy["kept_step"] == best + 1
+    assert f"that of step {best + 1}" in (tmp_path / "run/release/statement.html").read_text()
 
 
 @pytest.mark.slow
@@ -85,7 +92,8 @@ def test_a_file_that_is_damaged_costs_the_choice_and_not_the_release(tmp_path, m
 
     monkeypatch.setattr(monitor, "judge", judge)
     monkeypatch.setattr(Best, "offer", lambda self, release, score, step: setattr(self, "step", 1))
-    assert train(tmp_path / "run", place).privacy["steps"] == 6
+    stated = train(tmp_path / "run", place).privacy
+    assert stated["steps"] == 6 and "kept_step" not in stated
 
 
 @functools.cache
@@ -107,7 +115,9 @@ def test_the_choice_reads_no_record(tmp_path, monkeypatch, place, hears):
         train(tmp_path / name, place, x=x)
         looked.append([{key: row[key] for key in metrics.OF_SAMPLES if key in row}
                        for row in metrics.read(tmp_path / name / "metrics.jsonl")])
-        chosen.append((load(tmp_path / name).model, Best(runs.files(tmp_path / name).best).step))
+        released = load(tmp_path / name)
+        chosen.append((released.model, released.privacy["kept_step"]))
+        assert chosen[-1][1] == Best(runs.files(tmp_path / name).best).step
     same = looked[0] == looked[1] and chosen[0][1] == chosen[1][1] and small_datalens.equal(
         chosen[0][0], chosen[1][0])
     assert sum("public_accuracy" in row for row in looked[0]) == 2
@@ -141,6 +151,25 @@ def test_the_cost_of_a_release_that_judges_is_charged_before_all(judge_run, judg
     assert books.account(records).spent() == merge((*earlier, *rounds))
     assert 29 < gaussian.epsilon((*earlier, *rounds), 1e-3) <= 30
     assert released.privacy["guarantee"] == "(epsilon, delta) replace-one"
+
+
+@pytest.mark.slow
+def test_an_audit_knows_the_step_that_was_kept(judge_run, judged, tmp_path):
+    def checked(root):
+        findings = Findings(lambda line: None)
+        promise.recomputed(Folder(root, True), findings)
+        return {found.check: found.verdict for found in findings.made}
+
+    kept = "the generator is that of the step which did best"
+    assert kept not in checked(judge_run)
+    assert set(checked(judged).values()) == {Verdict.HOLDS} and kept in checked(judged)
+    shutil.copytree(judged, tmp_path / "run")
+    statement = tmp_path / "run/release/privacy.json"
+    stated = json.loads(statement.read_text())
+    statement.write_text(json.dumps(stated | {"kept_step": stated["kept_step"] + 1}))
+    assert checked(tmp_path / "run")[kept] == Verdict.FAILS
+    runs.files(tmp_path / "run").best.write_bytes(b"no arrays")
+    assert checked(tmp_path / "run")[kept] == Verdict.UNCHECKED
 
 
 @pytest.mark.slow

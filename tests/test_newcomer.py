@@ -19,6 +19,7 @@ from dpgen_jax.methods import about
 from dpgen_jax.presets import choice, numbers, results
 from dpgen_jax.presets import help as short_help
 from dpgen_jax.run import rehearsal, typed
+from dpgen_jax.run.flags import Train
 from dpgen_jax.run.folder import read_json
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
@@ -229,7 +230,7 @@ def test_the_short_help_has_the_methods_and_what_everyone_needs(capsys):
         out = capsys.readouterr().out
         assert not stop.value.code and also in out and "--help-all" in out
         assert all(line in out for line in about.lines()) and len(out.splitlines()) < 45
-    flags = {field.name for kind in (train.Train, DataOptions)
+    flags = {field.name for kind in (Train, DataOptions)
              for field in dataclasses.fields(kind)}
     assert {flag.split()[0][2:].replace("-", "_") for flag in short_help.FLAGS} <= flags
 

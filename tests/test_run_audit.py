@@ -175,7 +175,7 @@ EDITS = {
     "checkpoint": (moved, "checkpoint names its line"),
     "note": (in_json("private/checkpoints/3/note.json", ledger_lines=3),
              "checkpoint names its line"),
-    "bits": (repeated, "bits of noise were used twice"),
+    "bits": (repeated, "were used twice"),
     "identity": (in_json("private/identity.json", run="0" * 32), "is of this configuration"),
     "counts": (in_json("class_counts.json", epsilon=0.1), "class_counts.json is paid for"),
     "shares": (in_json("release/config.json", class_counts=[1, 2, 3]), "is that of the run"),

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from benchmarks import embedded, systems
-from dpgen_jax import methods, presets
+from dpgen_jax import data, methods, presets
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.run.folder import read_json
 
@@ -32,6 +32,52 @@ def test_every_row_has_a_preset_for_such_images(method, data, epsilon):
     name = systems.preset_of(method, data, epsilon)
     spec = presets.all_of(method)[name].spec
     assert (spec.height, spec.width, spec.channels, spec.classes) == (28, 28, 1, 10)
+
+
+@pytest.mark.parametrize("method", systems.IN_COLOUR)
+@pytest.mark.parametrize("epsilon", systems.EPSILONS)
+def test_images_in_colour_are_trained_as_by_a_user_who_names_no_preset(
+        tmp_path, monkeypatch, method, epsilon):
+    commands = []
+    monkeypatch.setattr(systems, "command", lambda *words: commands.append(words))
+    found = systems.row(parsed(tmp_path, "--data", "cifar"), method, "cifar", epsilon, True)
+    run = tmp_path / f"{method}-cifar-eps{epsilon:g}"
+    assert commands[0] == ("dpgen_jax.train", method, "--dataset", *systems.COLOUR["cifar"],
+                           f"--epsilon={epsilon}", "--out", run)
+    assert found["preset"] == f"images-eps{epsilon:g}"
+
+
+def test_a_short_row_in_colour_takes_fewer_steps_still(tmp_path, monkeypatch):
+    commands = []
+    monkeypatch.setattr(systems, "command", lambda *words: commands.append(words))
+    args = parsed(tmp_path, "--data", "cifar", "--short")
+    found = systems.row(args, "dpgan", "cifar", 10.0, True)
+    assert {"--steps=150", "--sigma=None"} <= set(commands[0]) and found["preset_steps"] == 6000
+
+
+def test_what_is_known_of_the_images_in_colour_is_so():
+    try:
+        images = data.load(systems.COLOUR["cifar"][0], classes=10)
+    except UserError:
+        pytest.skip("needs the subset of CIFAR-10 in DPGEN_DATA")
+    facts = systems.FACTS["cifar"]
+    assert (images.spec.shape, images.spec.classes, images.count) == (
+        facts.spec.shape, facts.spec.classes, facts.records)
+
+
+def test_images_in_colour_are_named_alone_and_have_a_file_of_their_own(tmp_path, monkeypatch):
+    with pytest.raises(SystemExit):
+        parsed(tmp_path, "--data", "mnist", "cifar")
+    assert parsed(tmp_path).methods == systems.METHODS
+    assert parsed(tmp_path, "--data", "cifar").methods == systems.IN_COLOUR
+    monkeypatch.setattr(systems.common, "RESULTS", tmp_path)
+    monkeypatch.setattr(systems, "repeated", lambda args, *case: {
+        **done(case[0], case[2], 0.5), "dataset": case[1]})
+    monkeypatch.setattr("sys.argv", ["systems", "--out", str(tmp_path / "runs"), "--data", "cifar"])
+    systems.main()
+    assert [path.name for path in tmp_path.glob("*.json")] == ["systems-colour.json"]
+    rows = read_json(tmp_path / "systems-colour.json")["results"]["rows"]
+    assert {row["dataset"] for row in rows} == {"cifar"} and len(rows) == 6
 
 
 def test_in_a_short_row_of_dpac_the_classifier_comes_in(tmp_path, monkeypatch):
@@ -136,13 +182,13 @@ def test_the_inception_score_stands_behind_the_accuracy_and_is_measured_where_it
         "inception_score": {"mean": 8.25}, "fid": {"mean": 61.3}}}]
     line = systems.table(rows).splitlines()[2]
     assert line == "| `a` | 0.500 / 0.600* | 0.750 / 0.850*, IS 8.25, FID 61.30 | 10 |"
-    folder, commands = tmp_path / "run" / "evaluation-fast", []
+    folder, commands, words = tmp_path / "run" / "evaluation-fast", [], ("--dataset", "glyphs")
     folder.mkdir(parents=True)
     (folder / "metrics.json").write_text('{"gen2real": {}}')  # of an earlier version
     monkeypatch.setattr(systems, "command", lambda *words: commands.append(words))
-    systems.evaluated(parsed(tmp_path), tmp_path / "run", "glyphs")
+    systems.evaluated(parsed(tmp_path), tmp_path / "run", words)
     (folder / "metrics.json").write_text('{"fidelity": {"inception_score": {"mean": 8.0}}}')
-    systems.evaluated(parsed(tmp_path), tmp_path / "run", "glyphs")
-    systems.evaluated(parsed(tmp_path, "--inception-weights", "w"), tmp_path / "run", "glyphs")
+    systems.evaluated(parsed(tmp_path), tmp_path / "run", words)
+    systems.evaluated(parsed(tmp_path, "--inception-weights", "w"), tmp_path / "run", words)
     assert ["fidelity" in words for words in commands] == [True, True]
     assert "--inception-weights" in commands[1] and "--inception-weights" not in commands[0]

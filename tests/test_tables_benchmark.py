@@ -1,5 +1,6 @@
 """The comparison of methods on tables: its data, its measures, going on, and what the page says."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -24,6 +25,12 @@ def test_a_law_is_repeatable_and_keeps_to_its_schema(law):
     assert (one.x_train == two.x_train).all() and (one.y_test == two.y_test).all()
     assert not set(map(bytes, one.x_train)) & set(map(bytes, one.x_test))
     assert not one.private_notes  # nothing was clipped
+
+
+def test_delta_is_one_that_protects(loans):
+    assert cells.delta(loans) == cells.DELTA
+    many = dataclasses.replace(loans, y_train=np.zeros(1_000_000, np.int32))
+    assert cells.delta(many) == 1e-7
 
 
 def test_rows_are_read_back_as_they_were_written(loans, tmp_path):

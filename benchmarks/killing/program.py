@@ -89,7 +89,7 @@ class Audit:
         loop.draw, os.pwrite = draw, pwrite
         side_releases.discrete_laplace.class_counts = counts
         for module, name in ((os, "replace"), (os, "rename"), (os, "fsync"), (os, "mkdir"),
-                             (os, "ftruncate"), (Training, "_save"), (checkpoint.shutil, "rmtree")):
+                             (os, "ftruncate"), (Training, "save"), (checkpoint.shutil, "rmtree")):
             self.around(module, name)
 
 

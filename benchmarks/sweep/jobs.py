@@ -12,6 +12,7 @@ from dpgen_jax.core.config import Budget, digest
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.errors import BudgetExceeded, UserError
 from dpgen_jax.run.calibrate_config import complete, with_records
+from dpgen_jax.run.flags import Train
 
 DATA_FIELDS = ("dataset", *(field.name for field in dataclasses.fields(DataOptions)))
 SPEED = ("runtime", "monitor", "out", "resume")
@@ -34,7 +35,7 @@ class Job:
     method: str
     words: tuple[str, ...]
     data_words: tuple[str, ...]
-    args: train.Train[Any]
+    args: Train[Any]
 
     @property
     def folder(self) -> str:

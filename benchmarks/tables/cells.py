@@ -22,7 +22,7 @@ from dpgen_jax.evaluation.scores import summary
 
 PROGRAMS = Path(__file__).parent / "peers"
 DELTA = 1e-5
-"""The delta of all cells."""
+"""The delta of all cells but those of so many rows that it would protect none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +61,12 @@ class Places:
     results: Path
     work: Path
     limit: int
+
+
+def delta(dataset: Dataset) -> float:
+    """Return the delta of a table: `DELTA`, or of 1 / DELTA rows and more a tenth of 1 / rows."""
+    rows = len(dataset.y_train)
+    return DELTA if DELTA * rows < 1 else 1 / (10 * rows)
 
 
 def run(cell: Cell, index: int, places: Places) -> dict[str, Any]:
@@ -113,7 +119,7 @@ def _ours(cell: Cell, dataset: Dataset, folder: Path, index: int, places: Places
     train = timed([sys.executable, "-m", "dpgen_jax.train", method,
                    "--dataset", f"csv:{folder / 'train.csv'}",
                    "--schema", str(folder / "schema.yaml"), "--epsilon", str(cell.epsilon),
-                   "--delta", str(DELTA), "--test-fraction", "0", "--out", str(out),
+                   "--delta", str(delta(dataset)), "--test-fraction", "0", "--out", str(out),
                    *flags], folder / "train.log", places.limit, env)
     sample = timed([sys.executable, "-m", "dpgen_jax.sample", str(out), "--n",
                     str(_wanted(dataset)), "--seed", str(index), "--out",
@@ -129,7 +135,7 @@ def _peer(cell: Cell, dataset: Dataset, folder: Path, index: int, places: Places
     """Train and sample in the peer's environment."""
     peer = cell.method.peer
     assert peer is not None
-    job = {"epsilon": cell.epsilon, "delta": DELTA, "n": _wanted(dataset), "seed": index,
+    job = {"epsilon": cell.epsilon, "delta": delta(dataset), "n": _wanted(dataset), "seed": index,
            "label": dataset.spec.label.name, **peer.options}
     (folder / "job.json").write_text(json.dumps(job))
     spent = timed([str(environments.python(peer)), str(PROGRAMS / f"{peer.program}.py"),
@@ -148,7 +154,7 @@ def about(cell: Cell) -> dict[str, Any]:
              "method": cell.method.name, "measures": measures.ABOUT}
     if cell.method.name == "real":
         return facts
-    facts |= {"epsilon": cell.epsilon, "delta": DELTA}
+    facts |= {"epsilon": cell.epsilon, "delta": delta(dataset)}
     peer = cell.method.peer
     if peer is None:
         assert cell.method.flags is not None

@@ -128,7 +128,7 @@ def behind(epsilon: float) -> str:
         rows += [(name, SHOWN[key], *line) for key in SHOWN
                  if (line := _behind(key, ours, chosen.values()))]
     if not measured:
-        return f"`{OURS}` is not measured at this epsilon yet."
+        return f"`{OURS}` and another method are not measured on one table at this epsilon yet."
     head = ("table", "measure", OURS, "the best other", "which", "its epsilon is for", "runs apart")
     where = f"Measured on {', '.join(measured)}, four measures each."
     return f"{where}\n\n{markdown(head, rows)}" if rows else f"{where} There is none."
@@ -166,15 +166,17 @@ def overview(epsilon: float) -> str:
     """
     chosen = {(cell["method"], cell["table"]): cell for name in tables()
               for cell in of(name, epsilon)}
-    names = dict.fromkeys((*(method for method, _ in chosen), *OF_THIS_LIBRARY, *PEERS))
+    names = dict.fromkeys(method for method, _ in chosen)
+    none = [f"`{name}`" for name in (*OF_THIS_LIBRARY, *PEERS) if name not in names]
 
     def rank(method: str) -> tuple[bool, float]:
         values = [mean_auroc(chosen[method, name]) for name in tables() if (method, name) in chosen]
         return method != "real", -sum(values) / (len(values) or 1)
 
-    return markdown(("method", *tables()), (
+    lines = markdown(("method", *tables()), (
         (f"`{method}`", *(f"{mean_auroc(chosen[method, name]):.2f}" if (method, name) in chosen
                           else "" for name in tables())) for method in sorted(names, key=rank)))
+    return f"{lines}\n\nNot run at this epsilon: {', '.join(none)}." if none else lines
 
 
 def runs_made() -> str:
@@ -207,6 +209,23 @@ def choices(up: str) -> str:
     return "" if not found else markdown(
         ("table", "epsilon", "method", "mean AUROC", *SHOWN.values(), "runs", "CPU s"),
         (row(cell) for cell in found if cell["scores"]))
+
+
+def adaptive() -> str:
+    """Return what a simulation of a further round of tables came to, a row for each table and way.
+
+    The ways share the noise of all steps but the last, run by run.
+    """
+    record = json.loads((common.RESULTS / "adaptive_tables.json").read_text(encoding="utf-8"))
+
+    def row(name: str, way: str, scores: Results) -> list[object]:
+        return [name, way, f"{mean_auroc({'scores': scores}):.3f}",
+                *(with_range(scores[key], 3) for key in SHOWN),
+                f"{scores['further tables']['mean']:.0f}" if "further tables" in scores else ""]
+
+    return markdown(("table", "the last step", "mean AUROC", *SHOWN.values(), "further tables"), (
+        row(name, way, scores) for name, found in record["results"]["tables"].items()
+        for way, scores in found["ways"].items()))
 
 
 def scale(up: str) -> str:

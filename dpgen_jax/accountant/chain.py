@@ -21,7 +21,6 @@ import hashlib
 import io
 import json
 from pathlib import Path
-from typing import Any
 
 from dpgen_jax.accountant.events import from_json, to_json
 from dpgen_jax.accountant.totals import Account, Record, larger_counts
@@ -34,7 +33,7 @@ DAMAGE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, Recurs
 _EVENTS_FIRST = b'{"events":'
 
 
-def canonical(value: Any) -> str:
+def canonical(value: object) -> str:
     """The one spelling of a value in strict JSON.
 
     Args:

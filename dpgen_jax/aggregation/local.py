@@ -63,6 +63,7 @@ class LocalMechanism:
     relation: ClassVar[Relation] = Relation.REPLACE_ONE
     keeps_votes: ClassVar[bool] = False
     cost_depends_on_answers: ClassVar[bool] = False
+    queries: ClassVar[int] = 0
     vote_bins: ClassVar[int] = 0
     bits_shape: ClassVar[tuple[int, ...]] = (0,)  # the sum gets no noise on top
 

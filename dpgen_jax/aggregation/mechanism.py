@@ -93,6 +93,11 @@ class SumMechanism:
         return False
 
     @property
+    def queries(self) -> int:
+        """0: no votes are kept."""
+        return 0
+
+    @property
     def vote_bins(self) -> int:
         """0: no histograms are kept."""
         return 0

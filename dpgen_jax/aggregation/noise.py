@@ -12,7 +12,7 @@ import bisect
 import dataclasses
 import math
 from fractions import Fraction
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import chex
 import jax.numpy as jnp
@@ -177,6 +177,8 @@ class NoNoise:
     Guarantee:
         None: epsilon is infinite.
     """
+
+    sigma: ClassVar[float] = 0.0
 
     @property
     def max_abs(self) -> int:

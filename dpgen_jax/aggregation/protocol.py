@@ -9,6 +9,7 @@ import numpy as np
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.aggregation.bits import BitSource
 from dpgen_jax.aggregation.bound import Bound
+from dpgen_jax.aggregation.noise import Noise
 from dpgen_jax.aggregation.schedule import Schedule
 from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Array
@@ -24,6 +25,10 @@ class Mechanism(Protocol):
     @property
     def bound(self) -> Bound:
         """The bound on the message of one unit."""
+
+    @property
+    def noise(self) -> Noise:
+        """The noise on the sum, or on the message of each client."""
 
     @property
     def schedule(self) -> Schedule:
@@ -52,6 +57,10 @@ class Mechanism(Protocol):
     @property
     def keeps_votes(self) -> bool:
         """Whether the data holder may keep the sums, for data-dependent accounting."""
+
+    @property
+    def queries(self) -> int:
+        """The queries of one round whose votes may be kept; 0 where no votes are."""
 
     @property
     def vote_bins(self) -> int:

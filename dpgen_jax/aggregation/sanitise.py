@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Protocol, TypeVar
+
+import numpy as np
 
 from dpgen_jax.accountant import smooth_sensitivity
-from dpgen_jax.accountant.events import RenyiEvent
+from dpgen_jax.accountant.events import Event, GaussianEvent, RenyiEvent
 from dpgen_jax.accountant.rounding import add_up
 from dpgen_jax.accountant.smooth_sensitivity import Placed, Sanitiser
 from dpgen_jax.aggregation.bits import BitSource
+from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
 from dpgen_jax.aggregation.noise import distance, draw_one
 from dpgen_jax.core.types import Private, UserError, unseal
 
 DIGITS = 3
+
+
+class KeptVotes(Protocol):
+    """The protocol of `private.votes.Votes`, which this folder does not import."""
+
+    @property
+    def counts(self) -> np.ndarray:
+        """The vote sums of each query: int32 [Q, bins]."""
+
+    @property
+    def answered(self) -> np.ndarray:
+        """Whether each query was answered: bool [Q]."""
+
+    @property
+    def steps(self) -> int:
+        """The rounds that they come from."""
+
+
+Kept = TypeVar("Kept", bound=KeptVotes)
 
 
 def event(sanitiser: Sanitiser) -> RenyiEvent:
@@ -29,22 +51,22 @@ def event(sanitiser: Sanitiser) -> RenyiEvent:
     return RenyiEvent(sanitiser.order, sanitiser.rdp(), "smooth-sensitivity", tau)
 
 
-def totals(votes: Private[Any], mechanism: Any, sanitiser: Sanitiser, charged: int
-           ) -> Private[Placed]:
+def totals(votes: Private[Kept], mechanism: ConfidentGNMax, sanitiser: Sanitiser,
+           charged: int) -> Private[Placed]:
     """Returns the total RDP and its smooth sensitivity, on the sanitiser's grids: sealed.
 
     It is called before anything is charged.
 
     Args:
-        votes: A sealed `private.votes.Votes` of the mechanism.
-        mechanism: A `ConfidentGNMax`.
+        votes: The votes of the mechanism, sealed.
+        mechanism: The mechanism, with noise.
         sanitiser: The declared parameters.
         charged: Rounds of the ledger, all of which must be among the votes (a number of rounds is
             public).
 
     Raises:
-        UserError: Votes are missing, or the conditions C5 or C6 do not hold: then nothing may be
-            released.
+        UserError: Votes are missing, or there is no noise, or the conditions C5 or C6 do not hold:
+            then nothing may be released.
     """
     counted = unseal(votes)
     if counted.steps != charged:
@@ -54,10 +76,16 @@ def totals(votes: Private[Any], mechanism: Any, sanitiser: Sanitiser, charged: i
                mechanism.noise.sigma, sanitiser.order)
     # Of the tests and answers of the run, which are public, whatever the votes were.
     largest = sanitiser.order / 2 * add_up(
-        (event.mu_squared, n) for event, n in mechanism.actual_charge(counted.answered, ()))
+        (_mu_squared(event), n) for event, n in mechanism.actual_charge(counted.answered, ()))
     return Private(sanitiser.place(
         smooth_sensitivity.total_rdp(*queries), smooth_sensitivity.smooth_sensitivity(
             *queries, sanitiser.beta, mechanism.n_units), largest))
+
+
+def _mu_squared(event: Event) -> float:
+    if isinstance(event, GaussianEvent):
+        return event.mu_squared
+    raise UserError("votes without Gaussian noise have no smooth sensitivity; train with a sigma")
 
 
 def upper_bound(sealed: Private[Placed], sanitiser: Sanitiser, bits: BitSource) -> float:

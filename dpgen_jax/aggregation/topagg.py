@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from dpgen_jax.aggregation.mechanism import SumMechanism
+from dpgen_jax.aggregation.noise import NoNoise, RoundedGaussian
 from dpgen_jax.aggregation.threshold import Threshold, votes_needed
 from dpgen_jax.aggregation.topk_sign import TopKSign
 
@@ -22,6 +23,7 @@ class TopAggMechanism(SumMechanism):
     """
 
     bound: TopKSign
+    noise: RoundedGaussian | NoNoise
     decode: Threshold
 
     @property

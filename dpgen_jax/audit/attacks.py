@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import Any
 
 import numpy as np
 
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.accountant.events import Events
+from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
 from dpgen_jax.aggregation.local import LocalMechanism
+from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.audit import lowered, pairs, places, releases, statistics
 from dpgen_jax.audit.findings import ALARM, Finding, Findings
+from dpgen_jax.audit.lowered import NoisySum
 from dpgen_jax.core.types import Array
 
 ENOUGH, MOST = 2**16, 2**20
@@ -54,12 +56,13 @@ class Scores:
                     (ones[:, None] <= tried).sum(0), len(ones), alpha).tolist()}
 
 
-def attacked(mechanism: Any, totals: np.ndarray, seconds: float, most: int = ENOUGH) -> Scores:
+def attacked(mechanism: Mechanism, totals: np.ndarray, seconds: float, most: int = ENOUGH
+             ) -> Scores:
     """Makes releases of two sums, and scores them."""
     return Scores(*releases.scores(*releases.draw(mechanism, totals, seconds, most)))
 
 
-def totals_of(mechanism: Any, pair: pairs.Pair) -> np.ndarray:
+def totals_of(mechanism: NoisySum, pair: pairs.Pair) -> np.ndarray:
     """Returns the two sums int32 [2, B, D]; of clients with noise of their own the messages."""
     if isinstance(mechanism, LocalMechanism):
         return pair.messages
@@ -67,7 +70,7 @@ def totals_of(mechanism: Any, pair: pairs.Pair) -> np.ndarray:
     return (others + pair.added).astype(np.int32)
 
 
-def sensitivity(mechanism: Any, pair: pairs.Pair, found: Findings, name: str) -> Finding:
+def sensitivity(mechanism: Mechanism, pair: pairs.Pair, found: Findings, name: str) -> Finding:
     """Adds whether any two messages move the sum further than is declared."""
     declared = mechanism.bound.squared_sensitivity()
     return found.found(
@@ -76,7 +79,7 @@ def sensitivity(mechanism: Any, pair: pairs.Pair, found: Findings, name: str) ->
         claimed=float(declared), certified=float(pair.squared), confidence=1.0)
 
 
-def tried(mechanism: Any, trials: places.Trials, seconds: float, most: int) -> Scores:
+def tried(mechanism: Mechanism, trials: places.Trials, seconds: float, most: int) -> Scores:
     """Makes releases of sums with many trials, and scores each trial by the entries it moves."""
     releases_of_each = max(FEWEST, most // trials.count)
     return Scores(*(features.astype(float).ravel() for features in releases.draw(
@@ -106,7 +109,7 @@ def judge(found: Findings, check: str, events: Events, scores: Scores, detail: s
             statistics.epsilon_of(delta))
 
 
-def noisy_sum(mechanism: Any, pair: pairs.Pair, seconds: float, found: Findings, name: str
+def noisy_sum(mechanism: NoisySum, pair: pairs.Pair, seconds: float, found: Findings, name: str
               ) -> tuple[Events, Scores]:
     """Adds the attack on the noisy sum, which proofs are about, with its noise lowered."""
     plain = lowered.single(mechanism)
@@ -115,7 +118,7 @@ def noisy_sum(mechanism: Any, pair: pairs.Pair, seconds: float, found: Findings,
     return plain.events(1), scores
 
 
-def of_sum(plain: Any, pair: pairs.Pair, seconds: float, most: int) -> tuple[Scores, str]:
+def of_sum(plain: NoisySum, pair: pairs.Pair, seconds: float, most: int) -> tuple[Scores, str]:
     """Attacks one release of a noisy sum, as it is; of clients with noise of their own one message.
 
     Args:
@@ -138,7 +141,8 @@ def of_sum(plain: Any, pair: pairs.Pair, seconds: float, most: int) -> tuple[Sco
                     f"{share:.1%} of the declared distance apart")
 
 
-def decoded(mechanism: Any, pair: pairs.Pair, seconds: float, found: Findings, name: str) -> None:
+def decoded(mechanism: NoisySum, pair: pairs.Pair, seconds: float, found: Findings, name: str
+            ) -> None:
     """Adds the attack on what is released: the noisy sum decoded, with its noise lowered."""
     plain = lowered.single(mechanism)
     scores = attacked(plain, totals_of(plain, pair), seconds)
@@ -146,7 +150,7 @@ def decoded(mechanism: Any, pair: pairs.Pair, seconds: float, found: Findings, n
           scores, _noise(plain))
 
 
-def confident(mechanism: Any, seconds: float, found: Findings, name: str
+def confident(mechanism: ConfidentGNMax, seconds: float, found: Findings, name: str
               ) -> tuple[Events, Scores]:
     """Adds the attacks on the tests and on the answers of Confident-GNMax."""
     u, (rows, bins) = mechanism.n_units, (mechanism.queries, mechanism.bound.bins)
@@ -155,7 +159,6 @@ def confident(mechanism: Any, seconds: float, found: Findings, name: str
     tie[:, :, 0], tie[:, :, -1] = [[half + 1], [half]], [[half], [half + 1]]
     needed = mechanism.votes_needed
     test[:, :, 0], test[:, :, -1] = [[needed - 1], [needed]], [[1], [0]]
-    plain: Any
     for what, plain, sums in (("one round at the preset's own noise", mechanism, test),
                               ("tests", lowered.tests(mechanism), test),
                               ("answers", lowered.answers(mechanism), tie)):
@@ -168,8 +171,8 @@ def confident(mechanism: Any, seconds: float, found: Findings, name: str
     return events, scores
 
 
-def own_noise(mechanism: Any, pair: pairs.Pair | None, seconds: float, found: Findings, name: str
-              ) -> None:
+def own_noise(mechanism: NoisySum, pair: pairs.Pair | None, seconds: float, found: Findings,
+              name: str) -> None:
     """Adds what the time certifies of one release with the noise that a run has."""
     if pair is None:
         return
@@ -184,7 +187,7 @@ def own_noise(mechanism: Any, pair: pairs.Pair | None, seconds: float, found: Fi
           detail + limit)
 
 
-def _noise(mechanism: Any) -> str:
+def _noise(mechanism: Mechanism) -> str:
     noise = mechanism.noise
     return f"{type(noise).__name__} of {getattr(noise, 'sigma', getattr(noise, 'scale', 0.0)):.4g}"
 

@@ -18,18 +18,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from dpgen_jax.aggregation.clip import GradientL2, RowL2
 from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
 from dpgen_jax.aggregation.local import LocalMechanism
+from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.aggregation.sampling import PoissonSampling
+from dpgen_jax.audit import evidence
 from dpgen_jax.audit.attacks import as_it_is
+from dpgen_jax.audit.lowered import NoisySum, attackable, clipping, gaussian
 from dpgen_jax.audit.pairs import HUGE, adder, opposites
 from dpgen_jax.core.terms import Relation
 from dpgen_jax.core.types import Array, Method, Metrics, PyTree, Records, UserError
@@ -77,7 +78,7 @@ class Server(LocalMechanism):
         return super().contribution(key, message, private_input) * (message != 0)
 
 
-def seen(mechanism: Any) -> Any:
+def seen(mechanism: NoisySum | ConfidentGNMax) -> Mechanism:
     """Returns the mechanism with all that it releases in sight, before any of it is decoded."""
     if isinstance(mechanism, ConfidentGNMax):
         return mechanism
@@ -110,9 +111,9 @@ class Canaries:
     shapes: tuple[tuple[int, int], ...] = ()
 
     @property
-    def mechanism(self) -> Any:
+    def mechanism(self) -> NoisySum | ConfidentGNMax:
         """The method's mechanism."""
-        return self.method.mechanism
+        return attackable(self.method.mechanism)
 
     @property
     def spikes(self) -> bool:
@@ -133,7 +134,7 @@ class Canaries:
         bound = self.mechanism.bound
         if self.spikes:
             place = jnp.arange(self.shape[1]) == jnp.asarray(self.places)[i]
-            a = jnp.where(place, HUGE * bound.clip, 0.0) * jnp.ones(self.shape)
+            a = jnp.where(place, HUGE * clipping(self.mechanism).clip, 0.0) * jnp.ones(self.shape)
             b = -a
         else:
             a, b = opposites(bound, jax.random.fold_in(jax.random.key(i), step), self.shape)
@@ -187,43 +188,20 @@ class Canaries:
                 float32 [B, k], and then the ratios are right but for a factor.
             step: Of the round.
         """
-        mechanism = self.mechanism
+        mechanism, n = self.mechanism, len(self.units)
         if isinstance(mechanism, ConfidentGNMax):
             return jax.vmap(lambda i: jnp.sum(jnp.sign(noised) * jnp.sign(self.pair(i, step)[1])))(
-                jnp.arange(len(self.units)))
-        sigma, rate, everyone = mechanism.noise.sigma, self.rate, jnp.arange(len(self.units))
+                jnp.arange(n))
         cohort = step % mechanism.schedule.n_cohorts
         queried = jnp.asarray(self.units) % mechanism.schedule.n_cohorts == cohort
-
-        def middle(total: Array, i: Array) -> tuple[Array, None]:
-            return total + rate * queried[i] * self.added(i, step).mean(0), None
-
         if self.spikes:
-            return self._evidence_of_spikes(noised, queried, sigma)
-        others = lax.scan(middle, jnp.zeros_like(noised), everyone)[0]
-
-        def one(i: Array) -> Array:
-            tails, heads = self.added(i, step)
-            apart = heads - tails
-            direction = apart / jnp.sqrt(jnp.sum(apart * apart))
-            rest = others - rate * queried[i] * (tails + heads) / 2
-            z = jnp.sum((noised - rest) * direction) / sigma
-            logs = [jnp.log1p(rate * jnp.expm1(jnp.clip(z * s - s * s / 2, -60, 60)))
-                    for s in (jnp.sum(heads * direction) / sigma,
-                              jnp.sum(tails * direction) / sigma)]
-            return jnp.where(queried[i], logs[0] - logs[1], 0)
-
-        return lax.map(one, everyone)
-
-    def _evidence_of_spikes(self, noised: Array, queried: Array, sigma: float) -> Array:
-        """The same where a canary has a coordinate of its own, without a sum over all others."""
-        z = noised[:, jnp.asarray(self.places)].sum(0) / np.sqrt(len(noised)) / sigma
-        tails, heads = self.added(jnp.int32(0), jnp.int32(0))
-        length = np.sqrt(len(noised)) * jnp.sum(heads) / len(noised) / sigma
-        shifts = (length, jnp.where(jnp.any(tails != 0), -length, 0))
-        logs = [jnp.log1p(self.rate * jnp.expm1(jnp.clip(z * s - s * s / 2, -60, 60)))
-                for s in shifts]
-        return jnp.where(queried, logs[0] - logs[1], 0)
+            numbers = noised[:, jnp.asarray(self.places)].sum(0)
+            ratios = evidence.of_spikes(numbers, self.added(jnp.int32(0), jnp.int32(0)),
+                                        gaussian(mechanism.noise).sigma, self.rate)
+        else:
+            ratios = evidence.of_codes(noised, queried, lambda i: self.added(i, step),
+                                       mechanism.noise, self.rate)
+        return jnp.where(queried, ratios, 0)
 
     def watched(self) -> Method:
         """Returns the method with canaries, whose public state tells how likely each coin is."""
@@ -278,9 +256,15 @@ def chosen(method: Method, shapes: Sequence[tuple[int, int]], classes: int, cana
     made = Canaries(method, shapes[0], classes, rng.permutation(n_units)[:canaries],
                     rng.permutation(shapes[0][1])[:canaries],
                     tuple(shapes) if method.phases else ())
-    apart = isinstance(method.mechanism, LocalMechanism)
-    most = min(n_units, shapes[0][1]) if apart else n_units
-    if not 1 <= canaries <= most:
-        raise UserError(f"--canaries is {canaries}; 1 to {most} have a unit"
+    if not 1 <= canaries <= most(method, shapes):
+        apart = isinstance(method.mechanism, LocalMechanism)
+        raise UserError(f"--canaries is {canaries}; 1 to {most(method, shapes)} have a unit"
                         + " and a coordinate" * apart + " of their own here")
     return made
+
+
+def most(method: Method, shapes: Sequence[tuple[int, int]]) -> int:
+    """Returns how many canaries there can be, as `chosen` takes them."""
+    n_units = method.mechanism.n_units
+    apart = isinstance(method.mechanism, LocalMechanism)
+    return min(n_units, shapes[0][1]) if apart else n_units

@@ -2,7 +2,7 @@
 
     python -m dpgen_jax.audit METHOD [--preset NAME] [--seconds S]   the mechanism; no data
     python -m dpgen_jax.audit METHOD --dataset D --canaries N        a whole training, one run
-    python -m dpgen_jax.audit METHOD --dataset D --canaries N --black-box   its samples alone
+    python -m dpgen_jax.audit METHOD --dataset D --canaries N --black-box   and its samples alone
     python -m dpgen_jax.audit RUN [--dataset D] [--seconds S]        a run folder
     python -m dpgen_jax.audit --faults                               faults that are planted
 
@@ -24,6 +24,7 @@ from dpgen_jax.core.config import to_json
 from dpgen_jax.core.console import program, tell
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.errors import UserError
+from dpgen_jax.run import first_word
 
 Config = TypeVar("Config")
 
@@ -46,7 +47,7 @@ class OfMethod(Generic[Config]):
     canaries: int | None = None
     """with --dataset: how many canaries are put among the records"""
     black_box: bool = False
-    """with --canaries: the attacker sees samples of the release alone"""
+    """with --canaries: attack samples of a release alone, too"""
     out: Path | None = None
     """folder for audit.json and the picture; audits/METHOD-PRESET if left out"""
     json: bool = False
@@ -105,9 +106,8 @@ def command(argv: list[str]) -> int | None:
     name, rest = cli.split_method(argv, "")
     if not name:
         raise UserError(f"name a method, a run folder or --faults first, got {' '.join(argv)}")
-    if name not in methods.NAMES and Path(name).is_dir():
-        return _folder(Path(name), rest)
-    return _method(name, rest)
+    root = first_word.run_folder(name)
+    return _method(name, rest) if root is None else _folder(root, rest)
 
 
 def _method(method: str, argv: list[str]) -> int:
@@ -134,10 +134,11 @@ def _method(method: str, argv: list[str]) -> int:
 
         report = mechanism.of_preset(target, args.seconds, log)
     else:
-        from dpgen_jax.audit import black_box, training
+        from dpgen_jax import data
+        from dpgen_jax.audit import both_views, training
 
-        attack = black_box.of_method if args.black_box else training.of_method
-        report = attack(target, args.dataset, args.data, args.canaries, log)
+        attack = both_views.of_dataset if args.black_box else training.of_dataset
+        report = attack(target, data.load(args.dataset, **vars(args.data)), args.canaries, log)
     return _finish(report, out, args.json)
 
 

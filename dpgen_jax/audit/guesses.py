@@ -13,6 +13,7 @@ from scipy.stats import beta, binom
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.accountant.events import (
     Events,
+    LaplaceEvent,
     PoissonGaussianEvent,
     SampledGaussianEvent,
 )
@@ -47,14 +48,37 @@ class Law:
         """Returns the law of the guesses of a training of some rounds."""
         mechanism, rng = made.method.mechanism, np.random.default_rng()
         rounds = mechanism.schedule.max_participations(steps)
-        event = mechanism.events(steps)[0][0]
+        event, times = mechanism.events(steps)[0]
         mu = lowered.mu_of(mechanism.events(steps))
         if mu is not None:
             ratios = mu * (rng.standard_normal(SIMULATED) + mu / 2)
             return cls(ratios, float(ndtr(mu / 2)))
+        if isinstance(event, LaplaceEvent):
+            return cls.of_laplace(event, times, rng)
         ratios = simulated(event, rounds, rng)
         hits = int((ratios > 0).sum())
         return cls(ratios, float(beta.ppf(1 - ALARM, hits + 1, len(ratios) - hits)))
+
+    @classmethod
+    def of_laplace(cls, event: LaplaceEvent, times: int, rng: np.random.Generator) -> Law:
+        """Returns the law where each of some releases is (sensitivity / scale)-private.
+
+        No such releases tell more than as many answers of randomised response (Kairouz, Oh and
+        Viswanath, "The Composition Theorem for Differential Privacy", ICML 2015), which discrete
+        Laplace noise of sensitivity 1 attains: each answer is right with a chance of e^eps / (1 +
+        e^eps), and the best guess is that of the majority.
+
+        Args:
+            event: Of one release.
+            times: How many releases.
+            rng: Of the simulation.
+        """
+        epsilon = event.sensitivity / event.scale
+        chance = 1 / (1 + math.exp(-epsilon))
+        ties = float(binom.pmf(times / 2, times, chance)) if times % 2 == 0 else 0.0
+        right = float(binom.sf(times // 2, times, chance)) + ties / 2
+        ratios = epsilon * (2.0 * rng.binomial(times, chance, SIMULATED) - times)
+        return cls(ratios, min(1.0, right + times * event.total_variation))
 
     def guessed(self, canaries: int, delta: float) -> int:
         """Returns how many coins to guess, so that epsilon at delta is certified best."""

@@ -10,7 +10,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -29,10 +29,12 @@ from dpgen_jax.aggregation.bits import OsBits
 from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
 from dpgen_jax.aggregation.laplace import DiscreteLaplace
 from dpgen_jax.aggregation.local import LocalMechanism
-from dpgen_jax.aggregation.mechanism import release
+from dpgen_jax.aggregation.mechanism import Mechanism, release
 from dpgen_jax.aggregation.noise import RoundedGaussian
+from dpgen_jax.audit import lowered
 from dpgen_jax.audit.attacks import as_it_is
 from dpgen_jax.audit.findings import ALARM, Findings
+from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Array, Private
 
 BLOCK = 2**20
@@ -57,16 +59,18 @@ def charged_law(event: Event) -> Law | None:
     return None
 
 
-def noise_maker(mechanism: Any) -> tuple[Callable[[Array], Array], tuple[int, ...]]:
+def noise_maker(mechanism: Mechanism) -> tuple[Callable[[Array], Array], tuple[int, ...]]:
     """Returns the function from the bits of one release to its noise, and the shape of the bits."""
+    mechanism = lowered.attackable(mechanism)
     zeros = jnp.zeros(mechanism.shape, jnp.int32)
     if isinstance(mechanism, LocalMechanism):
         nothing = jnp.full((mechanism.shape[0], 1), jnp.nan)
-        empty = dataclasses.replace(mechanism, bound=_Silent(mechanism.bound, mechanism.shape))
+        empty = dataclasses.replace(mechanism, bound=_Silent(mechanism.shape))
         return lambda bits: empty.contribution(jax.random.key(0), nothing, bits), (
             mechanism.client_bits_shape)
     if isinstance(mechanism, ConfidentGNMax):  # each histogram's bins, behind its test
-        return lambda bits: mechanism.noise.sample(bits[:, 1:]), mechanism.bits_shape
+        noise = mechanism.noise
+        return lambda bits: noise.sample(bits[:, 1:]), mechanism.bits_shape
     plain = dataclasses.replace(mechanism, decode=as_it_is)
     return lambda bits: release(plain, bits, Private(zeros)), mechanism.bits_shape
 
@@ -75,18 +79,26 @@ def noise_maker(mechanism: Any) -> tuple[Callable[[Array], Array], tuple[int, ..
 class _Silent:
     """A bound that makes nothing of any message, for clients that send noise alone."""
 
-    bound: Any
     shape: tuple[int, int]
+    unit: ClassVar[Unit] = Unit.CLIENT
+    relation: ClassVar[Relation] = Relation.REPLACE_ONE
+    max_abs: ClassVar[int] = 0
+    grid: ClassVar[float] = 1.0
+    squared_norm: ClassVar[int] = 0
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.bound, name)
+    @property
+    def rows(self) -> int:
+        return self.shape[0]
 
     def project(self, key: Array, message: Array) -> Array:
         del key, message
         return jnp.zeros(self.shape, jnp.int32)
 
+    def squared_sensitivity(self) -> int:
+        return 0
 
-def drawn(mechanism: Any, seconds: float) -> tuple[np.ndarray, int]:
+
+def drawn(mechanism: Mechanism, seconds: float) -> tuple[np.ndarray, int]:
     """Draws noise through the mechanism, on all devices in turn.
 
     Returns:
@@ -154,7 +166,7 @@ def correlations(rows: np.ndarray) -> dict[str, float]:
             if a.size >= 100}
 
 
-def audit(mechanism: Any, seconds: float, found: Findings, name: str) -> None:
+def audit(mechanism: Mechanism, seconds: float, found: Findings, name: str) -> None:
     """Adds whether noise has the law that is charged, and is independent.
 
     Args:

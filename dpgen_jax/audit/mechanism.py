@@ -14,7 +14,7 @@ import numpy as np
 
 from dpgen_jax import methods
 from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
-from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.aggregation.mechanism import Mechanism, SumMechanism
 from dpgen_jax.aggregation.sampling import FixedSizeSampling, PoissonSampling
 from dpgen_jax.audit import attacks, law, lowered, pairs, secret_draws
 from dpgen_jax.audit.findings import ALARM, Findings, Log, Report, Verdict
@@ -127,7 +127,7 @@ def message_shape(method: Method, spec: Spec, records: int) -> tuple[int, int]:
     return rows, columns
 
 
-def of_mechanism(mechanism: Any, shape: tuple[int, int], seconds: float, found: Findings,
+def of_mechanism(mechanism: Mechanism, shape: tuple[int, int], seconds: float, found: Findings,
                  name: str, further: bool = False) -> dict[str, Any]:
     """Adds all attacks on one mechanism.
 
@@ -143,13 +143,13 @@ def of_mechanism(mechanism: Any, shape: tuple[int, int], seconds: float, found: 
     Returns:
         Trade-off curves for the picture.
     """
+    mechanism = lowered.attackable(mechanism)
     pair = pairs.search(mechanism, shape, 0.1 * seconds, np.random.default_rng())
     attacks.sensitivity(mechanism, pair, found, name)
     if isinstance(mechanism, ConfidentGNMax):
         events, scores = attacks.confident(mechanism, 0.6 * seconds, found, name)
         what = "answers"
     else:
-        secret = isinstance(mechanism.schedule, PoissonSampling | FixedSizeSampling)
         post_processed = type(mechanism.decode).__name__ not in LINEAR
         events, scores = attacks.noisy_sum(mechanism, pair, (0.8 if further else 0.35) * seconds,
                                            found, name)
@@ -158,7 +158,8 @@ def of_mechanism(mechanism: Any, shape: tuple[int, int], seconds: float, found: 
             return {}
         if post_processed:
             attacks.decoded(mechanism, pair, 0.2 * seconds, found, name)
-        if secret:
+        if isinstance(mechanism, SumMechanism) and isinstance(
+                mechanism.schedule, PoissonSampling | FixedSizeSampling):
             secret_draws.audit(mechanism, 0.2 * seconds, found, name)
             secret_draws.frequencies(mechanism, 0.05 * seconds, found, name, ALARM)
         attacks.own_noise(mechanism, pair, 0.15 * seconds, found, name)

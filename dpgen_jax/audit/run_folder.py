@@ -24,6 +24,8 @@ LIMITS = (
     "chain is no signature",
     "code that drew or added another noise than its own mechanism says: `audit METHOD` attacks "
     "that, and `audit --faults` shows what it would catch",
+    "bits of noise that were used twice in purchases, or in what was published after the run: no "
+    "digests of them are kept",
     "words that are hidden in the pixels of a picture, or in the weights of the generator")
 
 
@@ -110,10 +112,14 @@ def _spending(folder: Folder, findings: Findings, same: bool) -> list[str]:
         spending.as_the_mechanism_says(folder, findings)
         if not folder.of_client:
             releases.against_releases(folder, findings)
+        releases.bits_once(folder, findings)
         purchases.class_counts(folder, findings)
         purchases.of_the_data(folder, findings)
-    unseen = spending.journalled(folder, findings)
-    return [unseen] if unseen else []
+    unseen = [spending.journalled(folder, findings)]
+    if folder.of_server:
+        unseen.append("bits of noise that clients used twice: each client's own folder has the "
+                      "digests; audit that")
+    return [limit for limit in unseen if limit]
 
 
 def _release(folder: Folder, findings: Findings, same: bool, words: list[leaks.Word]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,7 @@ from scipy.special import ndtri
 from scipy.stats import chi2
 
 from dpgen_jax.aggregation.bits import OsBits
-from dpgen_jax.aggregation.mechanism import release
+from dpgen_jax.aggregation.mechanism import Mechanism, SumMechanism, release
 from dpgen_jax.aggregation.sampling import PoissonSampling
 from dpgen_jax.audit import attacks, lowered, pairs
 from dpgen_jax.audit.findings import Findings
@@ -30,7 +29,7 @@ MOST = 2**20
 """trials of each sum, at most"""
 
 
-def answers(mechanism: Any, messages: np.ndarray, inputs: Array, key: Array) -> Array:
+def answers(mechanism: Mechanism, messages: np.ndarray, inputs: Array, key: Array) -> Array:
     """Returns the sum of one round, in which units answer as a run lets them: int32 [B, D].
 
     Args:
@@ -47,7 +46,8 @@ def answers(mechanism: Any, messages: np.ndarray, inputs: Array, key: Array) -> 
     return mechanism.added(jnp.zeros(mechanism.shape, jnp.int32), said)
 
 
-def transcripts(mechanism: Any, messages: np.ndarray, seconds: float, most: int) -> np.ndarray:
+def transcripts(mechanism: Mechanism, messages: np.ndarray, seconds: float, most: int
+                ) -> np.ndarray:
     """Returns the column of each unit in the releases of rounds in which units answer if sampled.
 
     Args:
@@ -80,7 +80,7 @@ def transcripts(mechanism: Any, messages: np.ndarray, seconds: float, most: int)
     return np.concatenate(made).reshape(-1, ROUNDS, mechanism.shape[1])
 
 
-def audit(mechanism: Any, seconds: float, found: Findings, name: str) -> None:
+def audit(mechanism: SumMechanism, seconds: float, found: Findings, name: str) -> None:
     """Adds the attack on several rounds of secret draws.
 
     Each unit says one of two opposite things in a column of its own. Where units are drawn
@@ -100,10 +100,11 @@ def audit(mechanism: Any, seconds: float, found: Findings, name: str) -> None:
     add = jax.jit(pairs.adder(plain))
     lengths = [float(np.sum(np.asarray(add(jax.random.key(0), side[0]))))
                / math.sqrt(plain.shape[0]) for side in messages]
-    shifts, rate = np.array(lengths) / plain.noise.sigma, lowered.SAMPLED / lowered.UNITS
+    sigma, rate = lowered.gaussian(plain.noise).sigma, lowered.SAMPLED / lowered.UNITS
+    shifts = np.array(lengths) / sigma
 
     def scores(side: np.ndarray) -> np.ndarray:
-        z = transcripts(plain, side, seconds / 2, MOST // trials)[..., :trials] / plain.noise.sigma
+        z = transcripts(plain, side, seconds / 2, MOST // trials)[..., :trials] / sigma
         one, other = (np.log1p(rate * np.expm1(np.clip(z * shift - shift**2 / 2, -50, 50)))
                       for shift in shifts)
         return (one - other).sum(1).ravel()
@@ -117,7 +118,7 @@ def audit(mechanism: Any, seconds: float, found: Findings, name: str) -> None:
         f"it is known who, {trials} trials a transcript")
 
 
-def spikes(mechanism: Any, units: int) -> np.ndarray:
+def spikes(mechanism: Mechanism, units: int) -> np.ndarray:
     """Returns messages float32 [2, U, B, M] of which those of unit i are in column i alone.
 
     Args:
@@ -127,14 +128,15 @@ def spikes(mechanism: Any, units: int) -> np.ndarray:
     rows, columns = mechanism.shape
     one = np.zeros((mechanism.n_units, rows, columns), np.float32)
     one[units:] = np.nan
-    one[np.arange(units), :, np.arange(units)] = pairs.HUGE * mechanism.bound.clip
+    one[np.arange(units), :, np.arange(units)] = pairs.HUGE * lowered.clipping(mechanism).clip
     left_out = mechanism.bound.relation == Relation.ZERO_OUT
     return np.stack([one, np.full_like(one, np.nan) if left_out else -one])
 
 
-def frequencies(mechanism: Any, seconds: float, found: Findings, name: str, alarm: float) -> None:
+def frequencies(mechanism: Mechanism, seconds: float, found: Findings, name: str, alarm: float
+                ) -> None:
     """Adds whether units are drawn as often as is charged, and each as often as any other."""
-    schedule, units = mechanism.schedule, mechanism.n_units
+    schedule, units = lowered.secret(mechanism), mechanism.n_units
     counts, rounds, until = np.zeros(units), 0, time.monotonic() + seconds
     while not rounds or time.monotonic() < until:
         n = max(1, min(64, 2**22 // units))

@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 
-from dpgen_jax import data, methods
+from dpgen_jax import methods
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import OsBits
-from dpgen_jax.aggregation.laplace import DiscreteLaplace
 from dpgen_jax.audit import guesses
-from dpgen_jax.audit.canaries import Canaries, chosen
+from dpgen_jax.audit.canaries import Canaries, chosen, most
 from dpgen_jax.audit.findings import Findings, Log, Report, Verdict
 from dpgen_jax.audit.mechanism import message_shape, promises_nothing
 from dpgen_jax.audit.target import Target
 from dpgen_jax.core.config import Runtime, to_json
-from dpgen_jax.core.data_options import DataOptions
-from dpgen_jax.core.types import Private, Records, UserError
+from dpgen_jax.core.types import Method, Private, Records
+from dpgen_jax.data import Dataset
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private import partition, teachers
 from dpgen_jax.private import records as sealing
@@ -37,13 +35,12 @@ LIMITS = (
     "bits of the operating system that are not random: the audit draws from the same source")
 
 
-def of_method(target: Target, place: str, options: DataOptions, canaries: int, log: Log) -> Report:
+def of_dataset(target: Target, dataset: Dataset, canaries: int, log: Log) -> Report:
     """Trains once on records with canaries, and certifies what their guesses tell.
 
     Args:
         target: The method and its promise.
-        place: The data set, as `data.load` takes it.
-        options: How it is read.
+        dataset: The records.
         canaries: How many canaries are put among the records.
         log: Prints a line of the audit.
 
@@ -51,25 +48,17 @@ def of_method(target: Target, place: str, options: DataOptions, canaries: int, l
         The report.
 
     Raises:
-        UserError: Data that cannot be read, more canaries than units, or Laplace noise.
+        UserError: More canaries than units.
     """
     loop.require_32_bits()
-    dataset = data.load(place, **vars(options))
-    method, epsilon, delta = target.method, target.epsilon, target.delta
-    config = with_records(target.config, dataset.count)
-    config = complete(method, config, dataset.spec, target.budget)
-    built, found = methods.get(method).build(config, dataset.spec, Runtime()), Findings(log)
+    method, epsilon, delta, found = target.method, target.epsilon, target.delta, Findings(log)
+    config, built, shapes = prepared(target, dataset)
     facts = {"method": method, "config": to_json(config), "epsilon": epsilon, "delta": delta,
              "dataset": dataset.name, "canaries": canaries}
-    mechanism: Any = built.mechanism
+    mechanism = built.mechanism
     if refused := promises_nothing(config, mechanism):
         found.add(method, Verdict.UNCHECKED, refused)
     else:
-        if isinstance(mechanism.noise, DiscreteLaplace):
-            raise UserError(f"{method} has Laplace noise with these settings, and its training is "
-                            f"not audited; attack its mechanism: audit {method}")
-        shapes = [message_shape(phase, dataset.spec, dataset.count)
-                  for phase in built.phases or (built,)]
         rng = np.random.default_rng()
         made = chosen(built, shapes, dataset.spec.classes, canaries, rng)
         law = guesses.Law.of(made, config.planned_steps)
@@ -81,7 +70,28 @@ def of_method(target: Target, place: str, options: DataOptions, canaries: int, l
                   findings=tuple(found.made), facts=facts)
 
 
-def trained(made: Canaries, dataset: data.Dataset, config: MethodConfig, epsilon: float,
+def prepared(target: Target, dataset: Dataset
+             ) -> tuple[MethodConfig, Method, list[tuple[int, int]]]:
+    """Returns the complete configuration, the method, and (B, M) of a message of each phase.
+
+    Args:
+        target: The method and its promise.
+        dataset: The records.
+    """
+    config = complete(target.method, with_records(target.config, dataset.count), dataset.spec,
+                      target.budget)
+    built: Method = methods.get(target.method).build(config, dataset.spec, Runtime())
+    return config, built, [message_shape(phase, dataset.spec, dataset.count)
+                           for phase in built.phases or (built,)]
+
+
+def room(target: Target, dataset: Dataset) -> int:
+    """Returns how many canaries have a unit of their own, and a coordinate where they need one."""
+    _, built, shapes = prepared(target, dataset)
+    return most(built, shapes)
+
+
+def trained(made: Canaries, dataset: Dataset, config: MethodConfig, epsilon: float,
             delta: float, rng: np.random.Generator) -> tuple[guesses.Guesses, float]:
     """Trains once through the real loop.
 

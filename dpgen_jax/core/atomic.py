@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from dpgen_jax.core.platforms import WINDOWS
 
@@ -41,7 +40,7 @@ def write_together(root: Path, files: Mapping[str, bytes]) -> None:
     sync(root)
 
 
-def json_bytes(value: Any) -> bytes:
+def json_bytes(value: object) -> bytes:
     """As files of a run hold it."""
     return (json.dumps(value, indent=1, allow_nan=False) + "\n").encode()
 

@@ -45,6 +45,9 @@ class Runtime:
     """how the per-device function is mapped over devices"""
     moments: Literal["float32", "bfloat16"] = "float32"
     """precision in which the teachers' Adam moments are stored"""
+    state: Literal["device", "host", "disk"] = "device"
+    """where the state of teachers and critics lies: on the devices; or in the host's memory, or on
+    the disk of the run folder, from where the devices get a part at a time"""
     steps_per_call: int = 0
     """steps in one compiled call; 0: as many as take about a second"""
     checkpoint_minutes: float = 5.0
@@ -144,7 +147,7 @@ def later(default: T) -> T:
     return field
 
 
-def to_json(value: Any) -> Any:
+def to_json(value: object) -> Any:
     """Dataclasses to plain JSON values; infinity becomes the string "inf" (strict JSON).
 
     A field that equality ignores, and one that came `later`, is written where it says something, so
@@ -162,7 +165,7 @@ def to_json(value: Any) -> Any:
     return value
 
 
-def _is_written(field: dataclasses.Field[Any], value: Any) -> bool:
+def _is_written(field: dataclasses.Field[Any], value: object) -> bool:
     """Whether JSON holds the field."""
     return bool(value != field.default if "later" in field.metadata else field.compare or value)
 
@@ -215,7 +218,7 @@ def from_json(kind: Any, value: Any, name: str = "") -> Any:
     return value
 
 
-def _one_of(kinds: tuple[Any, ...], value: Any, name: str) -> Any:
+def _one_of(kinds: tuple[Any, ...], value: object, name: str) -> Any:
     """By the first kind that the value is of; the error is that of the last that is not null."""
     kinds = tuple(sorted(kinds, key=lambda kind: kind is not types.NoneType))
     for kind in kinds[:-1]:
@@ -252,7 +255,7 @@ def _fields(cls: type, value: dict[str, Any], needed: typing.Collection[str], na
             if key in value}
 
 
-def _is_plain(kind: Any, value: Any) -> bool:
+def _is_plain(kind: object, value: object) -> bool:
     """Whether the value is a bool, text, null or number that is of the kind, and can be kept."""
     if kind in (int, float):
         whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < MAX_WHOLE
@@ -271,6 +274,6 @@ def _called(kind: Any) -> str:
     return names.get(kind) or ("a list" if origin in (list, tuple) else "an object of fields")
 
 
-def digest(value: Any) -> str:
+def digest(value: object) -> str:
     """SHA-256 of the canonical JSON."""
     return hashlib.sha256(json.dumps(to_json(value), sort_keys=True).encode()).hexdigest()

@@ -146,7 +146,7 @@ def signal_of_others() -> int | None:
     return _Team.signal
 
 
-def gather(value: Any) -> list[Any]:
+def gather(value: object) -> list[Any]:
     """Returns a JSON value of each process, on all of them, in order.
 
     Args:

@@ -24,5 +24,5 @@ def print_record(record: dict[str, Any], as_json: bool) -> None:
         print(f"{name.replace('_', ' ') + ':':14} {value}")
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)

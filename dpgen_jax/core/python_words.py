@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
-from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.errors import UserError, nearest
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,15 +58,34 @@ def spoken() -> Iterator[None]:
 
 
 @functools.cache
-def speaking(function: Callable[P, R]) -> Callable[P, R]:
+def speaking(function: Callable[P, R], name: str) -> Callable[P, R]:
     """Returns a function of a command whose errors speak of arguments.
 
     Args:
-        function: The function.
+        function: The function. Arguments that it does not take are a UserError, too.
+        name: The name by which users call it.
     """
+    signature = inspect.signature(function)
+
     @functools.wraps(function)
     def inner(*args: P.args, **kwargs: P.kwargs) -> R:
+        _require_bound(signature, name, args, kwargs)
         with spoken():
             return function(*args, **kwargs)
 
     return inner
+
+
+def _require_bound(signature: inspect.Signature, name: str, args: tuple[object, ...],
+                   kwargs: dict[str, object]) -> None:
+    """Refuses a call that does not fit a signature."""
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        known = [one.name for one in signature.parameters.values()
+                 if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+        unknown = next((key for key in kwargs if key not in known), None)
+        if unknown is None or len(known) < len(signature.parameters):
+            raise UserError(f"{name}: {error}; it takes {', '.join(known)}") from error
+        raise UserError(f"{name} has no argument {unknown!r}{nearest(unknown, known)}; it takes "
+                        f"{', '.join(known)}") from error

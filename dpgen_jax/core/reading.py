@@ -68,6 +68,14 @@ def require_memory(what: str, needed: float) -> None:
                         "are allowed; give less data or smaller images, or raise --max-gb")
 
 
+def exists(text: str) -> bool:
+    """Returns whether a text is the path of what exists; a list of names is no path."""
+    try:
+        return Path(text).exists()
+    except (OSError, ValueError):  # a name too long, a zero byte
+        return False
+
+
 def require_regular(path: Path) -> os.stat_result:
     """The status of a file.
 

@@ -41,7 +41,7 @@ Written = Literal["plain", "boolean", "codes", "date", "datetime", "time", "dura
 """How the values of a column are written: as they are coded, or as `data.forms` says."""
 
 
-def _later(default: Any) -> Any:
+def _later(default: object) -> Any:
     """Returns a field as `config.later`, which imports this module."""
     return dataclasses.field(default=default, metadata={"later": True})
 

@@ -49,7 +49,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _check_depth(value: Any) -> None:
+def _check_depth(value: object) -> None:
     parts = [value]
     for _ in range(MAX_DEPTH):
         parts = [part for one in parts for part in (

@@ -38,7 +38,7 @@ from dpgen_jax.data.base import (
 )
 from dpgen_jax.data.class_names import declared, fixed_classes, with_names
 from dpgen_jax.data.parts import without_empty_slots
-from dpgen_jax.data.places import kind_of
+from dpgen_jax.data.places import kind_of, missing
 
 __all__ = ["SPECS", "Dataset", "Uncovered", "from_arrays", "kind_of", "load",
            "without_empty_slots"]
@@ -266,4 +266,5 @@ def _unknown(spec: str, kind: str) -> str:
     close = difflib.get_close_matches(kind.lower(), by_kind, n=1)
     hint = f"did you mean {by_kind[close[0]]}? " if close else ""
     path = "" if ":" in spec else ", or the path of a file or folder that exists"
-    return f"unknown data set {spec!r}; {hint}known: {', '.join(SPECS)}{path}"
+    wrong = missing(spec) or f"unknown data set {spec!r}"
+    return f"{wrong}; {hint}known: {', '.join(SPECS)}{path}"

@@ -74,7 +74,7 @@ def read_batch(name: str, data: bytes, width: int) -> tuple[np.ndarray, np.ndarr
                     "the official archive again")
 
 
-def _content(batch: Any, width: int) -> tuple[np.ndarray, np.ndarray]:
+def _content(batch: object, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns the pixels and labels of a parsed batch."""
     if not isinstance(batch, dict):
         raise _Refused("it holds no dictionary")
@@ -194,7 +194,7 @@ def _set_state(stack: list[Any]) -> None:
     _typed(stack[-1], _Object).state = state
 
 
-def _typed(value: Any, kind: type[T]) -> T:
+def _typed(value: object, kind: type[T]) -> T:
     """Returns the value, which must be of this type."""
     if not isinstance(value, kind):
         raise _Refused(f"a {type(value).__name__} where a {kind.__name__.strip('_')} belongs")

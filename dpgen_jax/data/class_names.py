@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpgen_jax.core.reading import read_bytes
+from dpgen_jax.core.reading import exists, read_bytes
 from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.data.base import Dataset, shown
 
@@ -106,10 +106,7 @@ def with_names(data: Dataset, names: tuple[str, ...]) -> Dataset:
 
 def _is_path(text: str) -> bool:
     """Returns whether a text is the path of a file rather than names."""
-    try:
-        return "," not in text and Path(text).exists() and not Path(text).is_dir()
-    except (OSError, ValueError):
-        return False
+    return "," not in text and exists(text) and not Path(text).is_dir()
 
 
 def _lines(path: Path) -> list[str]:

@@ -113,12 +113,16 @@ def _rows(path: Path, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
         text = io.TextIOWrapper(file, encoding=encoding, newline="", errors=dialect.errors)
         reader = files.reader(_lines(path, text), skipinitialspace=True, strict=True,
                               delimiter=SEPARATORS[dialect.separator])
+        begins = 1  # the next row, whose quotes may be open to the end of the file
         try:
-            yield from ((reader.line_num, row) for row in reader if row)
+            for row in reader:
+                if row:
+                    yield reader.line_num, row
+                begins = reader.line_num + 1
         except UnicodeError as error:
             raise UserError(f"{path}, {fault(reading.read_bytes(path), dialect)}") from error
         except files.Error as error:
-            raise UserError(f"{path}, line {reader.line_num}: {error}; mend the quotes") from error
+            raise UserError(f"{path}, line {begins}: {error}; mend the quotes") from error
 
 
 def _lines(path: Path, text: TextIO) -> Iterator[str]:

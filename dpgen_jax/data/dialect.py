@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 from dpgen_jax.core import reading
 from dpgen_jax.core.errors import nearest
@@ -44,7 +43,7 @@ class Dialect:
 DEFAULT = Dialect()
 
 
-def declared(entries: Any) -> Dialect:
+def declared(entries: object) -> Dialect:
     """Returns the dialect that a schema declares.
 
     Args:

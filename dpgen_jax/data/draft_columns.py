@@ -51,9 +51,15 @@ def entries(name: str, texts: list[str], is_label: bool) -> dict[str, Any]:
         raise UserError(f"column {name} holds empty cells; every row needs its class" if present
                         else f"column {name} holds no values; remove it from the file")
     if is_label:
-        return {"kind": "categorical", "categories": _categories(name, present)}
+        if len(set(present)) > MAX_CATEGORIES:
+            raise UserError(f"column {name} holds {len(set(present))} different texts, and a draft "
+                            f"has at most {MAX_CATEGORIES} classes; leave out --label and declare "
+                            f"targets: [{name}] if it is a number to predict, or write its schema")
+        return {"kind": "categorical", "categories": ordered(present)}
     nullable = {"nullable": "true" if len(present) < len(texts) else "false"}
     unique = list(dict.fromkeys(present))
+    if _padded(unique):
+        return _numerals(unique, len(unique) == len(present), nullable)
     values = _values(forms.number, present)
     if values is not None:
         made = _shape(values, {})
@@ -68,6 +74,21 @@ def entries(name: str, texts: list[str], is_label: bool) -> dict[str, Any]:
             pattern := _pattern(unique)):
         return {"kind": "identifier", "pattern": pattern}
     return {"kind": "categorical", "categories": _categories(name, unique), **nullable}
+
+
+def _padded(texts: list[str]) -> bool:
+    """Returns whether texts are numerals of one length with zeros in front, such as zip codes."""
+    return (len({len(text) for text in texts}) == 1 < len(texts[0]) and any(
+        text[0] == "0" for text in texts) and all(re.fullmatch("[0-9]+", text) for text in texts))
+
+
+def _numerals(unique: list[str], differ: bool, nullable: dict[str, str]) -> dict[str, Any]:
+    """Returns the entries of numerals, which are identifiers where many all differ."""
+    if len(unique) <= MAX_CATEGORIES:
+        return {"kind": "categorical", "categories": ordered(unique), **nullable}
+    if differ:
+        return {"kind": "identifier", "pattern": "#" * len(unique[0])}
+    return {"kind": "codes", "categories": ordered(unique), **nullable}
 
 
 def ordered(texts: Iterable[str]) -> list[str]:

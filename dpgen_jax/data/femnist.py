@@ -128,7 +128,7 @@ def _checked(name: str, clients: Any, key: str) -> tuple[Any, Any]:
     return x, y
 
 
-def _client(name: str, pixels: Any, label: Any, classes: int) -> tuple[np.ndarray, np.ndarray]:
+def _client(name: str, pixels: Any, label: object, classes: int) -> tuple[np.ndarray, np.ndarray]:
     """Reads the images and labels of a client, and checks their values."""
     x, y = np.asarray(pixels), np.asarray(label)
     if not ((x >= 0) & (x <= 1)).all():  # NaN too

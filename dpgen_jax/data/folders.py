@@ -10,6 +10,7 @@ from pathlib import Path
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import files
 from dpgen_jax.data.base import Dataset, Resize, Uncovered, locate, shown
+from dpgen_jax.data.base import listed as named
 from dpgen_jax.data.class_names import checked, fixed_classes
 from dpgen_jax.data.files import SKIPPED, Labelled, listed, subfolders
 from dpgen_jax.data.image_form import Form
@@ -18,6 +19,7 @@ Part = list[tuple[Path, str]]
 """Files and their categories, in an order that no category decides."""
 OTHERS = "*"
 """A last name of a class, which stands for all class folders that are not named."""
+NAMED = "the class names are declared or bought; none is read off the folders"
 NOT_NAMED = "an image of a class that is not named is an empty slot: it keeps its place"
 
 
@@ -60,9 +62,11 @@ def folder(path: str, classes: int | None, image_size: int | None, channels: int
     fixed_classes(shown(root), len(names), classes)
     data = files.labelled(
         root.resolve().name, names, pairs(train, names), pairs(test, names),
-        [*_notes(bool(class_names), channels, image_size, skip_bad), *[NOT_NAMED] * others],
+        [*[NAMED] * others, *_notes(bool(class_names) and not others, channels, image_size,
+                                    skip_bad), *[NOT_NAMED] * others],
         Form(channels, image_size, skip_bad, resize))
-    data = dataclasses.replace(data, content=content(path))
+    data = dataclasses.replace(data, content=content(path), private_notes=(
+        *data.private_notes, *unread(place)))
     return data if class_names else with_uncovered(data, read_names(names))
 
 
@@ -94,6 +98,24 @@ def content(path: str) -> str:
         for image in listed(place / name):
             digest.update(repr((name, image.name, image.stat().st_size)).encode())
     return digest.hexdigest()
+
+
+def unread(place: Path) -> tuple[str, ...]:
+    """Returns the line for the data holder on what lies beside the images, and is not read.
+
+    Args:
+        place: The folder of the class folders.
+    """
+    classes = subfolders(place)
+    inside = [child for name in classes for child in (place / name).iterdir()
+              if child.suffix.lower() not in files.SUFFIXES]
+    others = sorted(str(child.relative_to(place)) for child in
+                    [*inside, *(child for child in place.iterdir() if child.name not in classes)]
+                    if not child.name.startswith("."))
+    if not others:
+        return ()
+    return (f"{shown(place)}: not read, as images are CLASS/IMAGE.png, .jpg or .jpeg and no "
+            f"deeper: {named(others)}",)
 
 
 def _notes(*declared: object) -> list[str]:

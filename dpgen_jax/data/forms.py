@@ -12,7 +12,6 @@ import datetime
 import math
 import re
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -29,7 +28,7 @@ UNPADDED = {"%-d": "day", "%-m": "month", "%-H": "hour"}
 """The fields that strftime writes without a zero in front on some systems only."""
 
 
-def number(text: Any) -> float | None:
+def number(text: object) -> float | None:
     """Returns the finite number that a text is, else None.
 
     Args:

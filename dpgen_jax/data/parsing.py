@@ -22,6 +22,8 @@ ODD = "cells that have no value of their column are read as its `odd`"
 CLIPPED = "values outside the declared bounds were clipped"
 OTHER = "texts outside the declared categories count as `other`"
 BROKEN = "rows break the constraint"
+LONGEST_NAME = 500
+"""The letters of a column's name, at most: a key of YAML has 1,024 with its escapes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,7 +249,7 @@ def _absent(label: Column, y: np.ndarray) -> list[str]:
 
 
 def each_once(source: str, names: list[str]) -> list[str]:
-    """Returns the column names, of which none may be there twice.
+    """Returns the column names, of which none may be there twice, or too long for a schema.
 
     Args:
         source: The name of the table.
@@ -257,7 +259,10 @@ def each_once(source: str, names: list[str]) -> list[str]:
         UserError: One is.
     """
     earlier: set[str] = set()
-    for name in names:
+    for place, name in enumerate(names, 1):
+        if len(name) > LONGEST_NAME:
+            raise UserError(f"{source}: column {place} has a name of {len(name):,} letters, and at "
+                            f"most {LONGEST_NAME} are taken; rename it")
         if name in earlier:
             raise UserError(f"{source}: column {quoted(name)} is named twice; rename or remove one")
         earlier.add(name)

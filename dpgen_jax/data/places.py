@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dpgen_jax.core.types import UserError
+from dpgen_jax.core.errors import UserError, nearest
 from dpgen_jax.data.base import locate, shown
 from dpgen_jax.data.files import listed, subfolders
 
@@ -39,6 +39,23 @@ def kind_of(text: str) -> str:
     if not kind:
         raise UserError(f"{shown(path)} is no data set that can be read; expected {wanted}")
     return kind
+
+
+def missing(text: str) -> str:
+    """Returns what is wrong with a text that is meant as a path; empty where it is meant as none.
+
+    Args:
+        text: A text that names no data set, and no path that exists.
+    """
+    path = Path(text)
+    meant = ":" not in text and (path.suffix or len(path.parts) > 1 or text.endswith("/"))
+    if not (meant and text.isprintable()):
+        return ""
+    try:
+        beside = sorted(child.name for child in path.parent.iterdir())
+    except OSError:  # there is no such folder, or none that may be read
+        beside = []
+    return f"there is no file or folder {text!r} here{nearest(path.name, beside)}"
 
 
 def _has_class_folders(path: Path) -> bool:

@@ -111,7 +111,7 @@ def of(source: str | Path | Mapping[str, Any] | Schema) -> Schema:
                     "what draft_schema returned")
 
 
-def texts(value: Any) -> Any:
+def texts(value: object) -> Any:
     """Returns a document of Python's values as one of texts, as `yaml_text` reads it."""
     if isinstance(value, Mapping):
         return {str(key): texts(part) for key, part in value.items()}
@@ -159,7 +159,7 @@ def packaged(name: str) -> Schema:
     return parse(yaml_text.document(str(PACKAGED / f"{name}.yaml")), name)
 
 
-def parse(document: Any, name: str) -> Schema:
+def parse(document: object, name: str) -> Schema:
     """Checks a document of texts, as `yaml_text.document` reads it.
 
     Args:
@@ -178,7 +178,7 @@ def parse(document: Any, name: str) -> Schema:
         raise UserError(f"{name}: {error}") from error
 
 
-def _parse(document: Any) -> Schema:
+def _parse(document: object) -> Schema:
     """Checks a document; errors name the column alone."""
     if not isinstance(document, dict) or not isinstance(document.get("columns"), dict):
         raise UserError("a schema has `columns:`, with one entry a column, and `label: NAME` where "
@@ -224,7 +224,7 @@ def _parse(document: Any) -> Schema:
                   str(document.get("name", "")), declared(document.get("file", {})))
 
 
-def _constraints(texts: Any) -> tuple[str, ...]:
+def _constraints(texts: object) -> tuple[str, ...]:
     """Returns the texts of the constraints."""
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise UserError("constraints is no list; write one a line, as - a <= b")

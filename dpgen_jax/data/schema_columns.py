@@ -109,7 +109,7 @@ def pattern(name: str, entries: Mapping[str, Any]) -> str:
     return text
 
 
-def kind_of(name: str, entries: Any) -> str:
+def kind_of(name: str, entries: object) -> str:
     """Returns the kind that the entries of a column declare.
 
     Args:
@@ -189,7 +189,7 @@ def _bounds(shaped: Column, kind: str, entries: dict[str, str]) -> tuple[float, 
     return low, high
 
 
-def _value(shaped: Column, text: Any) -> float | None:
+def _value(shaped: Column, text: object) -> float | None:
     """Returns the code of a value in a schema: a plain number, or a date or time as in the file."""
     if shaped.written == "plain" or not isinstance(text, str):
         return forms.number(text)

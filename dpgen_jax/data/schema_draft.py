@@ -50,6 +50,8 @@ def draft(cells: Cells, label: str | None,
     if label is not None and label not in cells.columns:
         raise UserError(f"--label {label}: no such column{nearest(label, cells.columns)}; known: "
                         f"{listed(cells.columns)}")
+    if not cells.rows:
+        raise UserError(f"{cells.source}: no rows; at least 1 is needed")
     known = described or {}
     columns = {name: _described(name, texts, name == label, known.get(name, {}))
                for name, texts in cells.columns.items()}
@@ -91,6 +93,7 @@ def render(document: dict[str, Any], source: str, remark: str = "") -> str:
     above = "\n".join(f"# {line}" for line in remark.splitlines())
     lines = [above or HEADER.format(source=source), *warnings,
              *(["file:", *written] if written else []),
+             *([f"name: {_text(document['name'])}"] if "name" in document else []),
              *([f"label: {_text(document['label'])}"] if "label" in document else []),
              *([f"targets: {_value(document['targets'])}"] if "targets" in document else []),
              "columns:"]
@@ -112,7 +115,7 @@ def render(document: dict[str, Any], source: str, remark: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(_quoted(text) for text in value)}]"
     return _text(str(value))

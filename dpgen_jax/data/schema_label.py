@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.types import Column, UserError
@@ -12,7 +11,7 @@ from dpgen_jax.data.base import listed
 MAX_CLASSES = 1000  # of a label: training and evaluation class by class grow with them
 
 
-def label_position(label: Any, columns: Sequence[Column]) -> int:
+def label_position(label: object, columns: Sequence[Column]) -> int:
     """Returns the position of the label, which must be a column of classes.
 
     Args:
@@ -42,7 +41,7 @@ def label_position(label: Any, columns: Sequence[Column]) -> int:
     return names.index(label)
 
 
-def targets(names: Any, columns: Sequence[str]) -> tuple[str, ...]:
+def targets(names: object, columns: Sequence[str]) -> tuple[str, ...]:
     """Returns the names of the columns that an evaluation predicts, each once.
 
     Args:

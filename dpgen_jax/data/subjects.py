@@ -173,7 +173,7 @@ def without(source: Source, column: str) -> tuple[Schema, tuple[str, ...]]:
     return schemas.parse({**document, "columns": left, **lists}, source), (note,)
 
 
-def _of(entry: Any, column: str) -> bool:
+def _of(entry: object, column: str) -> bool:
     """Whether an entry of a list of a schema, as `age.min`, is of this column."""
     name = entry.get("entry", "") if isinstance(entry, dict) else entry
     return str(name).rpartition(".")[0] == column

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import softmax
 
-from dpgen_jax.core.types import Array, UserError
+from dpgen_jax.core.types import Array, PyTree, UserError
 from dpgen_jax.evaluation.networks import Schedule, fit_classifier, predict
 from dpgen_jax.evaluation.scores import Images, Log, checked, silent
 from dpgen_jax.nets.classifiers import max_pool
@@ -129,7 +129,7 @@ def shifted(key: Array, x: Array, max_shift: int) -> Array:
 class Judge:
     """A trained classifier."""
 
-    params: Any
+    params: PyTree
     """The variables of `Classifier`."""
     test_accuracy: float
     """On held-out real images, in [0, 1]."""
@@ -190,7 +190,7 @@ def train(real: Images, test: Images, course: Course = FULL, seed: int = 0,
     return Judge(params, accuracy, epochs, schedule.smoothing)
 
 
-def _see(params: Any, x: np.ndarray, smoothing: float) -> tuple[np.ndarray, np.ndarray]:
+def _see(params: PyTree, x: np.ndarray, smoothing: float) -> tuple[np.ndarray, np.ndarray]:
     """Compute features and probabilities in one pass; the last layer is linear.
 
     A network that learned from labels smoothed by s outputs (1 - s) p + s / K where the probability

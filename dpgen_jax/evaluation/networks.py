@@ -19,7 +19,7 @@ import optax
 import optax.contrib
 from jax import lax
 
-from dpgen_jax.core.types import Array
+from dpgen_jax.core.types import Array, PyTree
 from dpgen_jax.evaluation.scores import pick
 from dpgen_jax.nets import classifiers as nets
 
@@ -116,24 +116,24 @@ def _training(net: nn.Module, schedule: Schedule, steps: int, batch: int
     optimiser = schedule.build(steps)
 
     @jax.jit
-    def init(key: Array, x: Array) -> tuple[Any, optax.OptState]:
+    def init(key: Array, x: Array) -> tuple[PyTree, optax.OptState]:
         params = net.init(key, _pixels(x), train=False)
         return params, optimiser.init(params)
 
-    def loss(params: Any, key: Array, x: Array, y: Array) -> Array:
+    def loss(params: PyTree, key: Array, x: Array, y: Array) -> Array:
         logits = cast(Array, net.apply(params, _pixels(x), train=True, rngs={"dropout": key}))
         labels = optax.smooth_labels(jax.nn.one_hot(y, logits.shape[-1]), schedule.smoothing)
         return jnp.mean(optax.softmax_cross_entropy(logits, labels))
 
     @jax.jit
-    def epoch(state: tuple[Any, optax.OptState], key: Array, x: Array, y: Array
-              ) -> tuple[Any, optax.OptState]:
+    def epoch(state: tuple[PyTree, optax.OptState], key: Array, x: Array, y: Array
+              ) -> tuple[PyTree, optax.OptState]:
         k_order, k_dropout = jax.random.split(key)
         steps = len(y) // batch
         order = jax.random.permutation(k_order, len(y))[:steps * batch].reshape(steps, batch)
 
-        def step(state: tuple[Any, optax.OptState], inputs: tuple[Array, Array]
-                 ) -> tuple[tuple[Any, optax.OptState], None]:
+        def step(state: tuple[PyTree, optax.OptState], inputs: tuple[Array, Array]
+                 ) -> tuple[tuple[PyTree, optax.OptState], None]:
             params, moments = state
             rows, key = inputs
             grads = jax.grad(loss)(params, key, x[rows], y[rows])
@@ -145,7 +145,7 @@ def _training(net: nn.Module, schedule: Schedule, steps: int, batch: int
     return epoch, init
 
 
-def predict(net: nn.Module, params: Any, x: np.ndarray) -> np.ndarray:
+def predict(net: nn.Module, params: PyTree, x: np.ndarray) -> np.ndarray:
     """Apply a trained network to images, compiled once for a shape of image, whatever n.
 
     Args:
@@ -162,7 +162,7 @@ def predict(net: nn.Module, params: Any, x: np.ndarray) -> np.ndarray:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _applied(net: nn.Module, params: Any, x: Array) -> Array:
+def _applied(net: nn.Module, params: PyTree, x: Array) -> Array:
     return cast(Array, net.apply(params, _pixels(x), train=False))
 
 

@@ -16,7 +16,7 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from dpgen_jax.core import reading
-from dpgen_jax.core.types import Array, UserError
+from dpgen_jax.core.types import Array, PyTree, UserError
 from dpgen_jax.evaluation.scores import Log, silent
 
 REPORT_EVERY = 10
@@ -48,12 +48,12 @@ class Network:
     mend: str
 
     @functools.cached_property
-    def shapes(self) -> Any:
+    def shapes(self) -> PyTree:
         """The variables of the module as shapes."""
         x = jax.ShapeDtypeStruct((1, self.side, self.side, 3), jnp.float32)
         return jax.eval_shape(self.module.init, jax.random.key(0), x)
 
-    def load(self, path: Path | str) -> Any:
+    def load(self, path: Path | str) -> PyTree:
         """Read the variables of the module, float32, from a safetensors file.
 
         Args:
@@ -68,7 +68,7 @@ class Network:
         """Return the name and shape of all tensors that a file must hold, in its layout."""
         return tensors(self.shapes, self.name_of)
 
-    def features(self, params: Any, x: np.ndarray, log: Log = silent) -> np.ndarray:
+    def features(self, params: PyTree, x: np.ndarray, log: Log = silent) -> np.ndarray:
         """Compute the features of images, float32 [n, F]: each of its own image alone.
 
         Args:
@@ -84,8 +84,8 @@ class Network:
             Array, self.module.apply(params, self.prepare(x))))
 
 
-def load(path: Path | str, shapes: Any, name_of: Callable[[tuple[str, ...]], str],
-         unused: Mapping[str, tuple[int, ...]], mend: str) -> Any:
+def load(path: Path | str, shapes: PyTree, name_of: Callable[[tuple[str, ...]], str],
+         unused: Mapping[str, tuple[int, ...]], mend: str) -> PyTree:
     """Read the parameters of a network from a safetensors file in PyTorch's names and layouts.
 
     The `unused` tensors and the counters `*.num_batches_tracked` are left out.
@@ -123,7 +123,8 @@ def load(path: Path | str, shapes: Any, name_of: Callable[[tuple[str, ...]], str
         lambda keys, _: jnp.asarray(_to_flax(stored[name_of(_texts(keys))]), jnp.float32), shapes)
 
 
-def tensors(shapes: Any, name_of: Callable[[tuple[str, ...]], str]) -> dict[str, tuple[int, ...]]:
+def tensors(shapes: PyTree, name_of: Callable[[tuple[str, ...]], str]
+            ) -> dict[str, tuple[int, ...]]:
     """Return the name and shape of all tensors that a file must hold, in the file's layout.
 
     Args:

@@ -91,7 +91,7 @@ def draw(synthetic: Synthetic, n: int, seed: int) -> Images:
     return x, y
 
 
-def checked(part: str, x: Any, y: Any, at_least: int) -> Images:
+def checked(part: str, x: object, y: object, at_least: int) -> Images:
     """Check images and labels, and return them in one form.
 
     Args:

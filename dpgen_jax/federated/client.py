@@ -78,7 +78,7 @@ class Client:
         self.terms, self.number, self.ledger = terms, seat.number, on_disk.ledger
         self._mechanism = messages.local_mechanism(method)
         self._records, self._memory = records, on_disk.memory
-        self._path = memory_path(on_disk.files)
+        self._files, self._path = on_disk.files, memory_path(on_disk.files)
         self._bits = OsBits() if seat.seed is None else SeededBits(seat.seed)
         self._form, self._answer = messages.form(method), answer.compile_answer(method)
 
@@ -105,9 +105,10 @@ class Client:
         """Answers a question.
 
         In this order, each on disk before the next: the participation is charged, at its full cost;
-        its noise is drawn; critic and answer are kept; the charge is settled; the answer leaves. A
-        crash can only leave too much charged. The last question, asked again, is answered from
-        memory, byte for byte: it costs nothing and teaches nothing.
+        its noise is drawn, and a keyed digest of its bits kept; critic and answer are kept; the
+        charge is settled; the answer leaves. A crash can only leave too much charged. The last
+        question, asked again, is answered from memory, byte for byte: it costs nothing and teaches
+        nothing.
 
         Args:
             question: As the server sent it.
@@ -124,11 +125,12 @@ class Client:
         query = self._checked(question)
         if question.round == self._memory.round:
             return self._memory.answer
-        cost = self._mechanism.events(1)
+        cost, answered = self._mechanism.events(1), self.ledger.steps_charged
         ticket = self.ledger.reserve(cost, 1)
         unit = np.array([[self.number]])
         private_input = self._bits.draw_for(
             unit, question.round, self._mechanism.client_bits_shape)[0, 0]
+        client_folder.keep_digests(self._files, answered, private_input)
         after = self._answer(self._memory.unit, self._records, query, question.step, private_input)
         memory = Memory(after.unit, question.round, question.digest, np.asarray(after.answer),
                         self.ledger.head, self.ledger.n_lines)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hmac
+import logging
 import math
 import os
 import secrets
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from dpgen_jax.accountant import calibrate
 from dpgen_jax.accountant.ledger import Ledger, begun, read
@@ -18,8 +21,10 @@ from dpgen_jax.core.types import Private, Records, UserError
 from dpgen_jax.data import Dataset
 from dpgen_jax.federated.messages import Terms
 from dpgen_jax.private import records as sealing
-from dpgen_jax.run import folder
+from dpgen_jax.run import folder, noise_digests
 from dpgen_jax.run.folder import RunFolder, read_json, write_json
+
+log = logging.getLogger(__name__)
 
 
 def memory_path(files: RunFolder) -> Path:
@@ -107,6 +112,23 @@ def recognise(files: RunFolder, records: Private[Records]) -> None:
         raise UserError(f"the records are not those that {files.root} was started with; other "
                         "records need another folder, and one whose owners are the same adds its "
                         "epsilon to this one's")
+
+
+def keep_digests(files: RunFolder, answered: int, bits: np.ndarray) -> None:
+    """Keeps a digest of the bits of an answer's noise, by which an audit finds what is used twice.
+
+    Where that fails it is logged: an answer is as private without.
+
+    Args:
+        files: The client's folder.
+        answered: How many participations were charged before this one.
+        bits: uint32 of `client_bits_shape`.
+    """
+    try:
+        key = bytes.fromhex(read_json(files.identity)["key"])
+        noise_digests.append(files.noise_digests, key, answered, [bits[None]])
+    except OSError as error:
+        log.warning("writing %s: %s", files.noise_digests, error)
 
 
 def open_ledger(files: RunFolder, mechanism: LocalMechanism, budget: Budget, terms: Terms,

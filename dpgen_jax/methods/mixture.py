@@ -78,9 +78,10 @@ class Config(RecordUnits):
     dimensions: int | None = None
     """largest number of principal directions in which cells have covariances; if left out, by a
     formula of records and noise"""
-    norm: float = 0.6
+    norm: float | None = None
     """longest image about the grey level, in units of the square root of its numbers; longer ones
-    are shortened to it"""
+    are shortened to it; if left out 0.6 for grey images and 0.35 for colours, of which none is
+    longer than 0.5"""
     spread: float = 0.26
     """the same of an image about the mean of its class"""
     grey: float | None = None
@@ -107,9 +108,9 @@ class Config(RecordUnits):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        chosen = {name: value for name in ("cells", "frequencies", "dimensions")
+        chosen = {name: value for name in ("cells", "frequencies", "dimensions", "norm")
                   if (value := getattr(self, name)) is not None}
-        require_positive(trust=self.trust, norm=self.norm, spread=self.spread, **chosen)
+        require_positive(trust=self.trust, spread=self.spread, **chosen)
         require_not_negative(whitening=self.whitening, prune=self.prune, warp=self.warp,
                              means=self.means)
         if self.warp >= 1:
@@ -148,7 +149,7 @@ def sizes(config: Config, spec: Spec) -> Sizes:
         records=n, classes=spec.classes, cells=cells, length=length,
         dimensions=dimensions, frequencies=frequencies, shades=SHADES,
         grey=config.grey if config.grey is not None else 0.0 if grey else 0.5,
-        norm=config.norm * math.sqrt(math.prod(spec.shape)),
+        norm=(config.norm or (0.6 if grey else 0.35)) * math.sqrt(math.prod(spec.shape)),
         spread=config.spread * math.sqrt(math.prod(spec.shape)),
         radius=RADIUS, means=config.means, whitening=config.whitening,
         trust=config.trust, prune=config.prune)

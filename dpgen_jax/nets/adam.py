@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from dpgen_jax.core.types import Array, UserError
+from dpgen_jax.core.types import Array, PyTree, UserError
 
 _STORED = {"float32": jnp.float32, "bfloat16": jnp.uint16}
 
@@ -36,8 +36,8 @@ class AdamState:
         count: int32 [], the steps so far.
     """
 
-    first: Any
-    second: Any
+    first: PyTree
+    second: PyTree
     count: Array
 
 
@@ -66,11 +66,12 @@ class Adam:
             raise UserError(f"moments: '{moments}' is not one of {', '.join(_STORED)}")
         dtype, adam = _STORED[moments], optax.scale_by_adam(self.beta1, self.beta2, self.epsilon)
 
-        def init(params: Any) -> AdamState:
+        def init(params: PyTree) -> AdamState:
             zeros = jax.tree.map(lambda p: jnp.zeros(p.shape, dtype), params)
             return AdamState(zeros, zeros, jnp.zeros((), jnp.int32))
 
-        def update(grads: Any, state: AdamState, params: Any = None) -> tuple[Any, AdamState]:
+        def update(grads: PyTree, state: AdamState, params: PyTree = None
+                   ) -> tuple[PyTree, AdamState]:
             del params
             first, second = jax.tree.map(_load, (state.first, state.second))
             scaled, new = adam.update(grads, optax.ScaleByAdamState(state.count, first, second))
@@ -91,14 +92,14 @@ class Adam:
         return optax.adam(rate, self.beta1, self.beta2, self.epsilon)
 
 
-def descend(optimiser: optax.GradientTransformation, params: Any, grads: Any, state: Any
-            ) -> tuple[Any, Any]:
+def descend(optimiser: optax.GradientTransformation, params: PyTree, grads: PyTree, state: PyTree
+            ) -> tuple[PyTree, PyTree]:
     """Takes one step of an optimiser: returns the new parameters and the new state."""
     updates, state = optimiser.update(grads, state, params)
     return optax.apply_updates(params, updates), state
 
 
-def moving_average(average: Any, params: Any, decay: float, count: Array) -> Any:
+def moving_average(average: PyTree, params: PyTree, decay: float, count: Array) -> PyTree:
     """Continues a moving average of parameters.
 
     Args:
@@ -127,7 +128,7 @@ def _store_nearest(value: Array, dtype: Any) -> Array:
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(jnp.uint16)
 
 
-def _store_second(second: Any, grads: Any, count: Array, dtype: Any) -> Any:
+def _store_second(second: PyTree, grads: PyTree, count: Array, dtype: Any) -> PyTree:
     """Stores each leaf with a salt of its own, which changes with every step."""
     leaves, tree = jax.tree.flatten(second)
     return jax.tree.unflatten(tree, [

@@ -33,7 +33,8 @@ from dpgen_jax.nets.blocks import (
 
 FASTER_ON: frozenset[str] = frozenset()
 """Backends ("cpu", "gpu", "tpu") on which the backend's own convolution was measured to be faster
-than the matrix product. On CPUs it is not; accelerators have not been measured."""
+than the matrix product by `benchmarks.convolutions`. On a CPU it is not in any shape that was
+measured; accelerators have not been measured."""
 
 
 @dataclasses.dataclass(frozen=True)

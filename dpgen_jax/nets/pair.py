@@ -15,7 +15,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from dpgen_jax.core.types import Array, Spec, TableSpec, UserError
+from dpgen_jax.core.types import Array, PyTree, Spec, TableSpec, UserError
 from dpgen_jax.nets import image, paper, pategan, table, warp
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet, LatentDistribution
 
@@ -30,7 +30,7 @@ class Discriminator(Protocol):
     Batch normalisation uses the statistics of the call, separately for each group g.
     """
 
-    def init(self, key: Array) -> Any:
+    def init(self, key: Array) -> PyTree:
         """Draws the weights."""
 
     def features(self, x: Array) -> Array:
@@ -42,10 +42,10 @@ class Discriminator(Protocol):
     def patches(self, x: Array) -> Array:
         """Gathers what `apply_patches` reads of fakes x [..., *spec.shape]."""
 
-    def apply_patches(self, params: Any, patches: Array, labels: Array) -> Array:
+    def apply_patches(self, params: PyTree, patches: Array, labels: Array) -> Array:
         """Maps patches [G, m, ...], labels int [G, m] to logits [G, m]; statistics per g."""
 
-    def apply(self, params: Any, x: Array, labels: Array) -> Array:
+    def apply(self, params: PyTree, x: Array, labels: Array) -> Array:
         """Does as `apply_patches` of `patches(x)`, for x [G, m, *spec.shape]."""
 
 
@@ -64,7 +64,7 @@ class Generator:
     release: Callable[[Array, Array], Array]
     distribution: LatentDistribution = "uniform"
 
-    def init(self, key: Array) -> Any:
+    def init(self, key: Array) -> PyTree:
         """Draws the weights."""
         z, labels = self.latents(key, 1), jnp.zeros(1, jnp.int32)
         return self.module.init(key, z, labels, train=True)["params"]
@@ -73,7 +73,7 @@ class Generator:
         """Draws z [n, latent]."""
         return image.latents(key, n, self.module.net.latent, self.distribution)
 
-    def generate(self, params: Any, z: Array, labels: Array) -> Array:
+    def generate(self, params: PyTree, z: Array, labels: Array) -> Array:
         """Generates fakes for training, normalised with the statistics of this call.
 
         Args:
@@ -86,7 +86,7 @@ class Generator:
         """
         return self._train(params, z, labels)[0]
 
-    def fakes(self, params: Any, key: Array, n: int, classes: int) -> tuple[Array, Array]:
+    def fakes(self, params: PyTree, key: Array, n: int, classes: int) -> tuple[Array, Array]:
         """Generates n fakes, and returns them with their labels.
 
         Labels are drawn uniformly: they are never those of records.
@@ -95,7 +95,7 @@ class Generator:
         labels = jax.random.randint(k_labels, (n,), 0, classes)
         return self.generate(params, self.latents(k_z, n), labels), labels
 
-    def freeze(self, params: Any, z: Array, labels: Array) -> Any:
+    def freeze(self, params: PyTree, z: Array, labels: Array) -> PyTree:
         """Returns the model that `sample` takes: the weights and fixed statistics of normalisation.
 
         The statistics are those of this batch, which should be large and, as all that a generator
@@ -103,17 +103,17 @@ class Generator:
         """
         return {"params": params, **self._train(params, z, labels)[1]}
 
-    def settle(self, params: Any, key: Array, classes: int) -> Any:
+    def settle(self, params: PyTree, key: Array, classes: int) -> PyTree:
         """Freezes the weights by one large batch, of each class equally many."""
         labels = jnp.arange(STATISTICS_BATCH) % classes
         return self.freeze(params, self.latents(key, STATISTICS_BATCH), labels)
 
-    def _train(self, params: Any, z: Array, labels: Array) -> Any:
+    def _train(self, params: PyTree, z: Array, labels: Array) -> PyTree:
         """(fakes, the statistics of this call)."""
         return self.module.apply({"params": params}, z, labels, train=True,
                                  mutable=["batch_stats"])
 
-    def sample(self, model: Any, key: Array, z: Array, labels: Array) -> Array:
+    def sample(self, model: PyTree, key: Array, z: Array, labels: Array) -> Array:
         """Generates records as they are released.
 
         Each is a function of its own latent and label (and, for tables, of its own draws from the
@@ -132,7 +132,7 @@ class Generator:
         fakes: Any = self.module.apply(model, z, labels, train=False)
         return self.release(key, fakes)
 
-    def draw(self, model: Any, key: Array, labels: Array) -> Array:
+    def draw(self, model: PyTree, key: Array, labels: Array) -> Array:
         """Does as `sample`, with latents drawn from the key: `Method.sample`."""
         k_z, k_draw = jax.random.split(key)
         return self.sample(model, k_draw, self.latents(k_z, len(labels)), labels)

@@ -26,12 +26,18 @@ class Warped(nn.Module):
     The first six latents, times net.warp, are the entries in which the map differs from the
     identity. The generator sees these latents too, so shape and place may depend on each other.
 
+    Attributes:
+        net: Sizes of the generator.
+        images: The generator whose images are moved.
+        outside: As for `affine`.
+
     Raises:
         UserError: for fewer than six latents.
     """
 
     net: GeneratorNet
     images: nn.Module
+    outside: str = "constant"
 
     def __post_init__(self) -> None:
         if self.net.latent < ENTRIES:
@@ -41,7 +47,8 @@ class Warped(nn.Module):
 
     def __call__(self, z: Array, labels: Array, train: bool) -> Array:
         """Generates images [N, H, W, ch] in [0, 1] from z float [N, latent], labels int [N]."""
-        return affine(self.images(z, labels, train), self.net.warp * z[:, :ENTRIES])
+        return affine(self.images(z, labels, train), self.net.warp * z[:, :ENTRIES],
+                      self.outside)
 
 
 def moved(net: GeneratorNet, module: nn.Module, spec: Spec) -> nn.Module:
@@ -54,7 +61,15 @@ def moved(net: GeneratorNet, module: nn.Module, spec: Spec) -> nn.Module:
         return module
     if isinstance(spec, TableSpec):
         raise UserError(f"warp is {net.warp}, which moves images; set it to 0 for a table")
-    return Warped(net, module)
+    return Warped(net, module, beyond(spec.channels))
+
+
+def beyond(channels: int) -> str:
+    """Returns how pixels beyond an image are read: a background of 0 goes on, as of digits.
+
+    A scene in colour does not end in a black frame.
+    """
+    return "nearest" if channels == 3 else "constant"
 
 
 def affine(images: Array, entries: Array, outside: str = "constant") -> Array:

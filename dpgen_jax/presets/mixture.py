@@ -2,7 +2,9 @@
 
 What the presets of MNIST and Fashion-MNIST set beyond the formulas of `methods.mixture` was chosen
 on 10,000 of the training images. No test image was looked at. How far images are moved (`warp`) is
-knowledge about digits and garments.
+knowledge about digits and garments. How far images in colour may lie from grey (`norm`) was
+chosen on training images of CIFAR-10, and compared with 0.6 on a part of these on which nothing was
+fitted.
 """
 
 from dpgen_jax.core.types import ImageSpec

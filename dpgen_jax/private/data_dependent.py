@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from dpgen_jax.accountant import pate, pate_laplace
 from dpgen_jax.accountant.topagg import TopAgg
 from dpgen_jax.core.types import Private, unseal
 from dpgen_jax.private import votes
+from dpgen_jax.private.vote_mechanisms import KeepsHistograms, KeepsSums, KeepsVotes, WithTails
 from dpgen_jax.private.votes import Votes
 
 Shown = TypeVar("Shown", "Reading", "Curve")
@@ -27,10 +28,6 @@ ORDERS = np.concatenate([1 + np.geomspace(0.05, 1, 10), np.arange(2.5, 10, 0.5),
 
 class Kind(Protocol):
     """The protocol of a mechanism's votes: how they are read and what they cost."""
-
-    @property
-    def mechanism(self) -> Any:
-        """The mechanism, of a kind that keeps votes."""
 
     def votes(self, path: Path) -> Private[Votes]:
         """Returns the votes that a run kept, sealed.
@@ -73,11 +70,11 @@ class Confident:
         mechanism: The mechanism.
     """
 
-    mechanism: Any
+    mechanism: KeepsHistograms
 
     def votes(self, path: Path) -> Private[Votes]:
         """Returns the votes that a run kept, sealed."""
-        return votes.read(path, self.mechanism.queries, self.mechanism.bound.bins)
+        return votes.read(path, self.mechanism.queries, self.mechanism.vote_bins)
 
     def rdp(self, kept: Votes, orders: np.ndarray) -> np.ndarray:
         """Returns Renyi divergences [A] of all queries together, for these votes."""
@@ -101,9 +98,11 @@ class Majority:
 
     Attributes:
         mechanism: The mechanism.
+        noise: Its noise.
     """
 
-    mechanism: Any
+    mechanism: KeepsVotes
+    noise: WithTails
 
     def votes(self, path: Path) -> Private[Votes]:
         """Returns the votes that a run kept, sealed."""
@@ -126,7 +125,7 @@ class Majority:
         """Returns [n_units + 1, A]: the divergences of a query with so many votes."""
         mechanism = self.mechanism
         return pate_laplace.count_test_rdp(mechanism.votes_needed, mechanism.n_units,
-                                   mechanism.noise.log_tail, orders)
+                                   self.noise.log_tail, orders)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,7 +136,7 @@ class Signs:
         mechanism: The mechanism.
     """
 
-    mechanism: Any
+    mechanism: KeepsSums
 
     @property
     def row(self) -> TopAgg:

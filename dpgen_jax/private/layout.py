@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -30,6 +31,9 @@ class Layout:
         parallel: "shard_map", or "pmap": the same per-device function under `jax.pmap`.
         n_cohorts: Of the mechanism's schedule.
         sampled: Whether units are sampled into places.
+        slab: Units that are on the devices at a time, a multiple of chunk x devices, where the
+            state of all lies elsewhere (`private.streaming`); 0: all are on the devices.
+        files: With a slab, the folder of the files that hold the state; None: host memory.
 
     Raises:
         UserError: A field is outside its range.
@@ -41,17 +45,25 @@ class Layout:
     parallel: str = "shard_map"
     n_cohorts: int = 1
     sampled: bool = False
+    slab: int = 0
+    files: Path | None = None
 
     def __post_init__(self) -> None:
         if self.parallel not in ("shard_map", "pmap"):
             raise UserError(f"parallel is {self.parallel!r}; use 'shard_map' or 'pmap'")
         if self.chunk < 1 or not self.devices:
             raise UserError(f"chunk {self.chunk} on {len(self.devices)} devices; at least 1 each")
+        if self.slab and self.parallel == "pmap":
+            raise UserError("--parallel pmap keeps the state of units on the devices; leave it out "
+                            "with --state host or disk")
+        if self.slab % (self.chunk * len(self.devices)):
+            raise ValueError(f"slabs of {self.slab} units, in chunks of {self.chunk} on "
+                             f"{len(self.devices)} devices")
 
     @property
     def padded(self) -> int:
         """The number of units with padding."""
-        multiple = self.chunk * len(self.devices) * self.n_cohorts
+        multiple = (self.slab or self.chunk * len(self.devices)) * self.n_cohorts
         return -(-self.n_units // multiple) * multiple
 
     @property

@@ -17,7 +17,8 @@ import numpy as np
 
 from dpgen_jax.core import hosts
 from dpgen_jax.core.types import Method, Private, unseal
-from dpgen_jax.private.teachers import Layout, Units, one_unit, unit_bytes
+from dpgen_jax.private import streaming
+from dpgen_jax.private.teachers import Layout, Units, unit_bytes, unit_shapes
 
 T = TypeVar("T")
 BLOCK_BYTES = 2**28
@@ -44,6 +45,8 @@ def blocks(units: Private[T], layout: Layout, size: int) -> Iterator[Private[T]]
         size: Units of one block.
     """
     def take(leaf: jax.Array, first: int, last: int) -> np.ndarray:
+        if layout.slab:
+            return np.array(leaf[first:last])
         pieces = []
         for at, shard in _shards(leaf, layout):
             low, high = max(first - at, 0), min(last - at, _per_device(layout))
@@ -77,7 +80,13 @@ def assemble(parts: Iterator[Private[Units]], method: Method, layout: Layout) ->
         method: The method whose units they are.
         layout: How units shall lie on devices.
     """
-    unit = _unit(method)
+    if layout.slab:
+        units = streaming.empty(method, layout)
+        for part in parts:
+            first = first_unit(part)
+            streaming.write(units, slice(first, first + len(unseal(part).id)), part)
+        return units
+    unit = unit_shapes(method)
     per = _per_device(layout)
     # Made on each device: on the host they would need the memory of all units once more.
     zeros = jax.jit(lambda: jax.tree.map(lambda a: jnp.zeros((per, *a.shape), a.dtype), unit))
@@ -107,15 +116,8 @@ def like(method: Method, count: int) -> Private[Units]:
         method: The method whose units they are.
         count: Units of the block.
     """
-    return Private(jax.tree.map(lambda a: np.empty((count, *a.shape), a.dtype), _unit(method)))
-
-
-def _unit(method: Method) -> Units:
-    """Returns the shapes of one unit."""
-    def one(key: jax.Array) -> Units:
-        return one_unit(method, key, jnp.int32(0))
-
-    return jax.eval_shape(one, jax.random.key(0))
+    return Private(jax.tree.map(lambda a: np.empty((count, *a.shape), a.dtype),
+                                unit_shapes(method)))
 
 
 def warmed(units: Private[Units], layout: Layout) -> np.ndarray:

@@ -22,6 +22,7 @@ from jax import lax
 
 from dpgen_jax.core import hosts
 from dpgen_jax.core.types import Array, Method, Pretraining, Private, PyTree, Records, unseal
+from dpgen_jax.private import streaming
 from dpgen_jax.private.layout import Layout, spread
 from dpgen_jax.private.packing import warmed
 from dpgen_jax.private.teachers import Units, on_devices, vmapped
@@ -138,16 +139,22 @@ class Chunks:
         Args:
             units: Sealed units on their devices; they are used up.
             records: Their sealed records.
-            chunk: The number of the chunk on each device.
+            chunk: The number of the chunk on each device; with slabs, of as many units in all.
             first: The first of the steps.
             n: The number of steps.
 
         Returns:
             The units after these steps.
         """
-        units, self._states = jax.block_until_ready(self._call(
-            units, records, self._states, Span(chunk * self._layout.chunk, first, n)))
-        return units
+        if not self._layout.slab:
+            units, self._states = jax.block_until_ready(self._call(
+                units, records, self._states, Span(chunk * self._layout.chunk, first, n)))
+            return units
+        wide = self._layout.chunk * len(self._layout.devices)
+        rows = slice(chunk * wide, (chunk + 1) * wide)
+        part, own_records = (streaming.read(a, rows, self._layout) for a in (units, records))
+        part, self._states = self._call(part, own_records, self._states, Span(0, first, n))
+        return streaming.write(units, rows, part)
 
 
 def pretrain(method: Method, units: Private[Units], records: Private[Records], layout: Layout
@@ -187,4 +194,6 @@ def _ready(units: Private[Units], layout: Layout) -> np.ndarray:
     """
     done = np.ones(layout.padded, bool)
     done[:layout.n_units] = warmed(units, layout)
+    if layout.slab:
+        return np.asarray(done.reshape(-1, len(layout.devices) * layout.chunk).all(1))
     return np.asarray(done.reshape(len(layout.devices), -1, layout.chunk).all((0, 2)))

@@ -67,18 +67,32 @@ def stack(method: Method, key: Array, layout: Layout) -> Private[Units]:
     return Private(layout.fold(jax.jit(_shard_map(local, layout, (True,), True))(ids)))
 
 
+def unit_shapes(method: Method) -> Units:
+    """Returns the shapes of one unit, leaves without a unit axis.
+
+    Args:
+        method: The method.
+    """
+    def one(key: Array) -> Units:
+        return one_unit(method, key, jnp.int32(0))
+
+    return jax.eval_shape(one, jax.random.key(0))
+
+
 def unit_bytes(method: Method) -> int:
     """Returns the bytes that the state of one unit takes.
 
     Args:
         method: The method.
     """
-    state = jax.eval_shape(method.init_unit, jax.random.key(0))
+    state = unit_shapes(method).state
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
 
 
 def place(records: Private[Records], layout: Layout) -> Private[Records]:
     """Puts records on the devices of their units, or on every device where units are sampled.
+
+    Where units are on the devices a slab at a time, their records stay on the host likewise.
 
     Args:
         records: Sealed x [U, m, ...], y int32 [U, m], on the host: those of the units of this
@@ -90,11 +104,11 @@ def place(records: Private[Records], layout: Layout) -> Private[Records]:
         return Private(jax.tree.map(lambda a: put(a, layout.replicated), unseal(records)))
     first, last = layout.local_units
 
-    def one(array: np.ndarray) -> Array:
+    def one(array: np.ndarray) -> Array | np.ndarray:
         missing = last - first - len(array)
         if missing:  # without, there is no need of a second copy
             array = np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
-        return put(array, layout.by_unit, first, layout.padded)
+        return array if layout.slab else put(array, layout.by_unit, first, layout.padded)
 
     return Private(layout.fold(jax.tree.map(one, unseal(records))))
 

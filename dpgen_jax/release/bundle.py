@@ -23,6 +23,7 @@ from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
 from dpgen_jax.data import finishing, transform
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.release import conditions, contents, documents, exact, model, showing
+from dpgen_jax.release.conditions import Labels, Where
 from dpgen_jax.release.sampling import CHUNK, SEEDS, Sampler, Source, finished
 from dpgen_jax.run.folder import read_json
 from dpgen_jax.version import __version__
@@ -55,7 +56,7 @@ class Release:
     def _repr_html_(self) -> str:
         return showing.html(self)
 
-    def sample(self, n: int, labels: Any = None, seed: int | None = None, where: Any = None
+    def sample(self, n: int, labels: Labels = None, seed: int | None = None, where: Where = None
                ) -> tuple[np.ndarray, np.ndarray]:
         """Draws synthetic records; it costs no privacy, seeded or not.
 
@@ -78,7 +79,7 @@ class Release:
         """
         return _together(self.stream(n, labels, seed, where))
 
-    def stream(self, n: int, labels: Any = None, seed: int | None = None, where: Any = None,
+    def stream(self, n: int, labels: Labels = None, seed: int | None = None, where: Where = None,
                max_tries: int | None = None) -> Sampler:
         """Returns the records of `sample` in blocks, of which one at a time is in memory.
 
@@ -124,7 +125,8 @@ class Release:
             x = transform.encode(self.spec, made.codes).astype(np.float32)
         return x, y
 
-    def frame(self, n: int, seed: int | None = None, labels: Any = None, where: Any = None) -> Any:
+    def frame(self, n: int, seed: int | None = None, labels: Labels = None, where: Where = None
+              ) -> Any:
         """Draws synthetic rows of a table as a pandas DataFrame.
 
         Args:
@@ -148,7 +150,7 @@ class Release:
         """Whether this is a classifier, which has `predict` and makes no records."""
         return model.built(self.method, self.config, self.spec).predict is not None
 
-    def predict(self, x: Any) -> np.ndarray:
+    def predict(self, x: object) -> np.ndarray:
         """Classifies records; it costs no privacy.
 
         Args:
@@ -187,7 +189,7 @@ class Release:
         shares = np.maximum(np.asarray(of_model(self.model), np.float64), 0)
         return shares / shares.sum()
 
-    def classes(self, names: Any) -> list[int]:
+    def classes(self, names: Iterable[object]) -> list[int]:
         """Returns the numbers of classes that are named.
 
         A number names its class too, unless a class has such a name or the records are a table's.
@@ -214,7 +216,7 @@ class Release:
             raise UserError(f"{self.method} releases a classifier, which makes no records; use "
                             "predict")
 
-    def _numbers(self, labels: Any) -> np.ndarray | None:
+    def _numbers(self, labels: Labels) -> np.ndarray | None:
         """The classes that are named, int [k]; None for None."""
         if labels is None:
             return None

@@ -10,8 +10,8 @@ import dataclasses
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,10 @@ OPERATOR = re.compile(r"\s*(!=|>=|<=|==|=|>|<)\s*")
 COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 NULL = "null"
+Where = str | Iterable[str] | Mapping[str, object] | None
+"""Conditions as users write them, which `parse` reads."""
+Labels = int | str | Sequence[int] | Sequence[str] | np.ndarray | None
+"""Classes as users name them; None: all."""
 HOW = ("write COLUMN=VALUE, COLUMN=A|B, COLUMN!=VALUE, COLUMN>=VALUE, COLUMN=LOW..HIGH or "
        "COLUMN=null")
 
@@ -99,7 +103,7 @@ class Conditions:
         return kept
 
 
-def parse(where: Any, spec: Spec) -> Conditions:
+def parse(where: Where, spec: Spec) -> Conditions:
     """Reads conditions.
 
     Args:
@@ -121,19 +125,23 @@ def parse(where: Any, spec: Spec) -> Conditions:
     if not isinstance(texts, Iterable):
         raise UserError(f"where is a {type(where).__name__}; give a dict of columns and values, or "
                         "a list of conditions")
-    columns = {column.name: (place, column) for place, column in _columns(spec)}
+    identifiers = [] if isinstance(spec, ImageSpec) else [i.name for i in spec.identifiers]
+    columns = Named({one.name: (place, one) for place, one in _columns(spec)}, identifiers)
     if isinstance(texts, Mapping):
         read = [_of_value(str(name), value, columns) for name, value in texts.items()]
     else:
         read = [_of_text(str(text), columns) for text in texts]
     conditions = Conditions(spec, tuple(read))
-    for place, column in columns.values():
+    for place, column in columns.places.values():
         _require_possible(column, [c for c in conditions.all if c.place == place])
     return conditions
 
 
-Named = dict[str, tuple[int, Column]]
-"""The place and the column of each name."""
+class Named(NamedTuple):
+    """The place and the column of each name; and the names of identifiers, which have neither."""
+
+    places: dict[str, tuple[int, Column]]
+    identifiers: list[str]
 
 
 def _columns(spec: Spec) -> list[tuple[int, Column]]:
@@ -148,20 +156,20 @@ def _columns(spec: Spec) -> list[tuple[int, Column]]:
 def _of_text(text: str, columns: Named) -> Condition:
     """Reads `COLUMN OPERATOR VALUE`; a name may hold operators itself, and the longest counts."""
     text = text.strip()
-    for name in sorted(columns, key=len, reverse=True):
+    for name in sorted(columns.places, key=len, reverse=True):
         if text.startswith(name) and (sign := OPERATOR.match(text, len(name))):
-            return _compared(text, *columns[name], sign[1], text[sign.end():])
+            return _compared(text, *columns.places[name], sign[1], text[sign.end():])
     sign = OPERATOR.search(text)
     if sign is None:
         raise UserError(f"condition {text!r} has no comparison; {HOW}")
     raise _unknown(text[:sign.start()], columns)
 
 
-def _of_value(name: str, value: Any, columns: Named) -> Condition:
+def _of_value(name: str, value: object, columns: Named) -> Condition:
     """Reads the value, the values or the comparison that a dict gives for a column."""
-    if name not in columns:
+    if name not in columns.places:
         raise _unknown(name, columns)
-    place, column = columns[name]
+    place, column = columns.places[name]
     if isinstance(value, str):
         sign = OPERATOR.match(value)
         if sign and value not in column.categories:
@@ -173,7 +181,7 @@ def _of_value(name: str, value: Any, columns: Named) -> Condition:
     return _one_of(f"{name}={_text(value)}", place, column, [_text(value)])
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Returns a value as a file holds it."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return NULL
@@ -181,8 +189,10 @@ def _text(value: Any) -> str:
 
 
 def _unknown(name: str, columns: Named) -> UserError:
-    return UserError(f"no column is named {name.strip()!r}{nearest(name.strip(), columns)}; known: "
-                     f"{', '.join([*columns][:20])}")
+    if name.strip() in columns.identifiers:
+        return UserError(f"column {name.strip()} is an identifier, which is new in every record")
+    return UserError(f"no column is named {name.strip()!r}{nearest(name.strip(), columns.places)}; known: "
+                     f"{', '.join([*columns.places][:20])}")
 
 
 def _compared(text: str, place: int, column: Column, sign: str, value: str) -> Condition:
@@ -232,6 +242,9 @@ def _require_order(text: str, column: Column) -> None:
 def _code(text: str, column: Column, value: str) -> float:
     """Returns the code of a value, as a file of the schema would have it."""
     if column.categories:
+        if column.written == "boolean":  # in small or capital letters, as in a file
+            named = {name.casefold(): name for name in column.categories}
+            value = named.get(value.casefold(), value)
         if value not in column.categories:
             raise UserError(f"{text}: {value!r} is no value of column {column.name}"
                             f"{nearest(value, column.categories)}; known: "

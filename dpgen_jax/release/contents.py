@@ -54,6 +54,7 @@ class Statement(TypedDict, total=False):
     accountant: str
     events: list[Event]
     steps: int
+    kept_step: int
     method: str
     preset: str | None
     records: int | None
@@ -241,7 +242,7 @@ def _sound(column: Column) -> bool:
     return not column.categories and 0 <= column.high - column.low < math.inf
 
 
-def _dicts(value: Any) -> list[dict[str, Any]]:
+def _dicts(value: object) -> list[dict[str, Any]]:
     """All of them, at any depth."""
     parts, found = [value], []
     while parts:
@@ -251,7 +252,7 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
     return found
 
 
-def _checked(kind: Any, value: dict[str, Any], name: Any, mend: str) -> Any:
+def _checked(kind: object, value: dict[str, Any], name: Any, mend: str) -> Any:
     try:
         return from_json(kind, value)
     except UserError as error:

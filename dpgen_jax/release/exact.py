@@ -8,11 +8,10 @@ what is drawn has exactly the law of filtered records.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
-from dpgen_jax.core.types import Column, Method, TableSpec
+from dpgen_jax.core.types import Column, Method, PyTree, TableSpec
 from dpgen_jax.data import forms, transform
 from dpgen_jax.methods.shared.grid import Wanted
 from dpgen_jax.release.conditions import Conditions, candidates
@@ -29,13 +28,13 @@ class Narrowed:
         share: The share of all records that meet them.
     """
 
-    model: Any
+    model: PyTree
     prior: np.ndarray | None
     columns: tuple[int, ...] = ()
     share: float = 1.0
 
 
-def narrowed(method: Method, model: Any, prior: np.ndarray | None, conditions: Conditions
+def narrowed(method: Method, model: PyTree, prior: np.ndarray | None, conditions: Conditions
              ) -> Narrowed:
     """Tells a model the conditions on columns, if its method can.
 

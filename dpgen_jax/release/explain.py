@@ -99,7 +99,7 @@ def gaps(privacy: dict[str, Any]) -> tuple[str, ...]:
     return stamp.why if stamp.kind == "not covered" else ()
 
 
-def _published(claim: Any) -> str:
+def _published(claim: object) -> str:
     """Return a sentence on the epsilon of a paper's formula, beside no valid guarantee."""
     if not isinstance(claim, dict):
         return ""
@@ -249,6 +249,10 @@ def assumptions(privacy: dict[str, Any]) -> tuple[str, ...]:
     if "steps" in privacy:
         lines.append(f"One training run of {number(privacy['steps'])} steps; its events are listed "
                      "under \u201cThe ledger\u201d.")
+    if "kept_step" in privacy:
+        lines.append(f"The generator is that of step {number(privacy['kept_step'])}, which did "
+                     "best of all that were evaluated by public data, or by a release whose cost "
+                     "is among the events.")
     sanitised = privacy.get("data_dependent_epsilon")
     if isinstance(sanitised, dict):
         lines.append(f"A sanitised data-dependent epsilon of {number(sanitised.get('epsilon'))} "

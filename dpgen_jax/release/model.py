@@ -144,7 +144,7 @@ def arrays(method: str, config: MethodConfig, spec: Spec) -> dict[str, jax.Shape
                         f"({type(error).__name__})") from error
 
 
-def as_generated(spec: Spec, x: Any) -> np.ndarray:
+def as_generated(spec: Spec, x: object) -> np.ndarray:
     """Returns checked records as a method draws them, float32 [n, *spec.shape] in [0, 1].
 
     Args:

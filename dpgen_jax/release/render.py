@@ -132,7 +132,7 @@ def page(package: str, template: str, **context: Any) -> str:
     return visible(_environment(package).get_template(template).render(context))
 
 
-def number(value: Any) -> str:
+def number(value: object) -> str:
     """Return a number, or another JSON value, as text for people, with four significant digits."""
     if value is None:
         return "\u2013"
@@ -165,7 +165,7 @@ def score(leaf: Any) -> str:
     return f"{mean:.{places}f}" + ("" if std is None else f" \u00b1 {std:.{places}f}")
 
 
-def is_leaf(value: Any) -> bool:
+def is_leaf(value: object) -> bool:
     """Return whether this is a `summary` {"mean", ...} of a score over seeds."""
     return isinstance(value, dict) and "mean" in value and not isinstance(value["mean"], dict)
 

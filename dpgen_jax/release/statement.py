@@ -130,7 +130,7 @@ def statement(facts: Facts, ledger: Any, relation: str, protected: Protected) ->
         "guarantee": stamp.text,
         "epsilon": epsilon if stamp.holds else math.inf,
         "delta": ledger.header["delta"],
-        "relation": relation,
+        "relation": str(relation),  # plain text, as a reader of privacy.json gets it
         **protected.terms,
         "budget_epsilon": ledger.target,
         "not_covered": list(protected.uncovered),

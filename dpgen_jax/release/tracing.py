@@ -85,13 +85,13 @@ def _source(variable: Any, names: dict[Any, Any]) -> Any:
     return _literal(variable.val) if isinstance(variable, core.Literal) else names[variable]
 
 
-def _literal(value: Any) -> list[Any]:
+def _literal(value: object) -> list[Any]:
     """[type, value]; JSON has no infinity, and it is a text."""
     array = np.asarray(value)
     return [array.dtype.name, _listed(array.tolist())]
 
 
-def _listed(value: Any) -> Any:
+def _listed(value: object) -> Any:
     if isinstance(value, list):
         return [_listed(entry) for entry in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

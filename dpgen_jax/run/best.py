@@ -56,7 +56,10 @@ class Best:
         self.score, self.step = float(score), step
 
     def instead_of(self, last: Release, log: Callable[[str], None]) -> Release:
-        """Returns the release with the best generator, and says of which step that is.
+        """Returns the release with the best generator, whose statement says of which step that is.
+
+        The step is no secret: it follows from released values and the records that judge, which are
+        public or were paid for.
 
         Args:
             last: The release with the last generator; it is returned where there is no better one.
@@ -71,7 +74,8 @@ class Best:
             last.method, last.config, last.spec))
         log(f"the generator of step {self.step} is released: of all that were evaluated it did "
             f"best (public_accuracy {self.score:.3f})")
-        return dataclasses.replace(last, model=arrays)
+        return dataclasses.replace(last, model=arrays,
+                                   privacy=last.privacy | {"kept_step": self.step})
 
 
 def _noted(path: Path) -> tuple[float, int]:

@@ -13,7 +13,7 @@ import jax
 from dpgen_jax import methods
 from dpgen_jax.core import hosts, reading
 from dpgen_jax.core.config import Runtime
-from dpgen_jax.core.types import Method, Spec, UserError
+from dpgen_jax.core.types import Method, Spec, UserError, no_state
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private import teachers
 
@@ -25,19 +25,36 @@ def fitting(method: str, config: MethodConfig, spec: Spec, runtime: Runtime,
             log: Callable[[str], None]) -> Runtime:
     """Returns the runtime, with moments at half precision where the units would not fit otherwise.
 
+    A place for the state of units is left out where units have none.
+
     Args:
         method: The name of the method.
         config: Its complete configuration.
         spec: The schema of the records.
         runtime: What the user asked for.
-        log: Prints a line of the run, where the moments are changed.
+        log: Prints a line of the run, where the runtime is changed.
     """
-    needed, available = state_bytes(methods.get(method).build(config, spec, runtime)), memory()
+    built = methods.get(method).build(config, spec, runtime)
+    if runtime.state != "device" and not keeps_state(built):
+        log(f"note: the units of {method} keep nothing from step to step, so --state "
+            f"{runtime.state} changes nothing")
+        runtime = dataclasses.replace(runtime, state="device")
+    needed, available = state_bytes(built), room(runtime)
     if runtime.moments != "float32" or needed < MEMORY_SHARE * available:
         return runtime
     log(f"note: the teachers would take {needed / 1e9:.0f} GB of {available / 1e9:.0f} GB memory; "
-        "their moments are kept in bfloat16 (as with --moments bfloat16)")
+        "their moments are kept in bfloat16 (as with --moments bfloat16); --state disk would keep "
+        "them as they are")
     return dataclasses.replace(runtime, moments="bfloat16")
+
+
+def keeps_state(method: Method) -> bool:
+    """Returns whether units keep anything from one step to the next.
+
+    Args:
+        method: The method, built.
+    """
+    return method.init_unit is not no_state and method.mechanism.schedule.batch_capacity is None
 
 
 def memory() -> float:
@@ -49,6 +66,36 @@ def memory() -> float:
     return (sum(limits) or reading.machine_bytes()) * hosts.count()
 
 
+def room(runtime: Runtime) -> float:
+    """Returns the bytes of memory that the state of units may take, where that is bounded.
+
+    Args:
+        runtime: Where the state lies.
+    """
+    return {"device": memory, "host": reading.machine_bytes, "disk": lambda: math.inf}[
+        runtime.state]()
+
+
+SLAB_BYTES = 2**27
+"""of the units that are on the devices at a time, where the state of all lies elsewhere"""
+SLABS = 5
+"""in memory at a time: read, on its way to the devices, computed, its new state, and written"""
+
+
+def slab(method: Method, at_once: int) -> int:
+    """Returns the units that are on the devices at a time, where the state of all lies elsewhere.
+
+    Slabs are of about one size, so that few places are left empty in the last one.
+
+    Args:
+        method: The method, built.
+        at_once: Units that all devices compute at once, of which it is a multiple.
+    """
+    rows = -(-method.mechanism.n_units // (method.mechanism.schedule.n_cohorts * at_once))
+    most = max(1, SLAB_BYTES // (teachers.unit_bytes(method) * at_once))
+    return -(-rows // -(-rows // most)) * at_once
+
+
 def state_bytes(method: Method) -> int:
     """Returns the bytes of the state of all units that are in memory at once.
 
@@ -57,6 +104,20 @@ def state_bytes(method: Method) -> int:
     """
     mechanism = method.mechanism
     return teachers.unit_bytes(method) * (mechanism.schedule.batch_capacity or mechanism.n_units)
+
+
+def copy_fits(method: Method) -> bool:
+    """Returns whether the hosts' memory has room for a copy of the state of all units.
+
+    From it checkpoints are written while the training goes on. Devices that are no CPU have memory
+    of their own.
+
+    Args:
+        method: The method, built.
+    """
+    on_hosts = 2 if jax.devices()[0].platform == "cpu" else 1
+    room = MEMORY_SHARE * reading.machine_bytes() * hosts.count()
+    return on_hosts * state_bytes(method) < room
 
 
 COPIES = 6
@@ -86,11 +147,12 @@ def public_bytes(method: Method) -> int:
     return PUBLIC_COPIES * sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
 
 
-def check_memory(method: Method) -> None:
+def check_memory(method: Method, runtime: Runtime = Runtime()) -> None:
     """Refuses, before anything is spent, states and sums that are larger than the memory.
 
     Args:
         method: The method, built.
+        runtime: Where the state lies.
 
     Raises:
         UserError: Where the memory is too small; the system would end the run in its first steps.
@@ -105,44 +167,60 @@ def check_memory(method: Method) -> None:
         raise UserError(f"the public state takes {public_bytes(method) / 1e9:.1f} GB, and the "
                         f"memory here is {available / 1e9:.1f} GB: choose smaller sizes of what is "
                         "released, or leave columns out")
+    available = room(runtime)
     if needed > available:
+        mend = "--state disk, or " * keeps_state(method)
         raise UserError(f"the state of {method.mechanism.n_units:,} units takes "
                         f"{needed / 1e9:.1f} GB, and the memory here is {available / 1e9:.1f} GB: "
-                        "choose fewer units or smaller networks, or devices with more memory")
+                        f"choose {mend}fewer units or smaller networks, or devices with more "
+                        "memory")
 
 
-def check_disk(root: Path, method: Method) -> None:
-    """Refuses, before anything is spent, a disk without room for a checkpoint.
+def disk(root: Path) -> int:
+    """Returns the bytes that are free on a disk.
+
+    Args:
+        root: A folder on it, which need not exist yet.
+    """
+    existing = next(p for p in (root, *root.absolute().parents) if p.exists())
+    return shutil.disk_usage(existing).free
+
+
+def check_disk(root: Path, method: Method, runtime: Runtime = Runtime()) -> None:
+    """Refuses, before anything is spent, a disk without room for a checkpoint and the state on it.
 
     Args:
         root: The run folder, which need not exist yet.
         method: The method, built.
+        runtime: Where the state lies.
 
     Raises:
         UserError: Where the disk is too small.
     """
-    existing = next(p for p in (root, *root.absolute().parents) if p.exists())
-    needed = teachers.unit_bytes(method) * method.mechanism.n_units
-    free = shutil.disk_usage(existing).free
+    needed, free = teachers.unit_bytes(method) * method.mechanism.n_units, disk(root)
+    what = "a checkpoint of this run takes"
+    if runtime.state == "disk":
+        needed, what = 2 * needed, "the state of this run and one checkpoint take"
     if needed > free:
-        raise UserError(f"a checkpoint of this run takes {needed / 1e9:.1f} GB, and the disk of "
-                        f"{root} has {free / 1e9:.1f} GB free: free some space, or choose another "
-                        "--out")
+        raise UserError(f"{what} {needed / 1e9:.1f} GB, and the disk of {root} has "
+                        f"{free / 1e9:.1f} GB free: free some space, or choose another --out")
 
 
-def choose_layout(method: Method, runtime: Runtime, rows: int = 1) -> teachers.Layout:
+def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path = Path()
+                  ) -> teachers.Layout:
     """Chooses devices and chunk.
 
     Args:
         method: The method, built.
         runtime: What the user asked for; zeros are replaced by what was measured to be best.
         rows: The records of a unit that is small.
+        files: The folder of the state that lies on the disk.
 
     Returns:
         How the units lie on the devices.
 
     Raises:
-        UserError: Where more devices are asked for than there are.
+        UserError: Where more devices are asked for than there are, or what cannot be together.
     """
     mechanism = method.mechanism
     batch_capacity = mechanism.schedule.batch_capacity
@@ -151,6 +229,8 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1) -> teachers.L
         raise UserError(f"--devices {runtime.devices}: only {len(available)} are there")
     if runtime.parallel == "pmap" and hosts.count() > 1:
         raise UserError("--parallel pmap is for one process; leave it out")
+    if runtime.state != "device" and hosts.count() > 1:
+        raise UserError(f"--state {runtime.state} is for one process; leave it out, or start one")
     # A large network's products use all cores from one device; more devices gain nothing there,
     # and their threads then wait for each other in XLA's collectives. So do the products of all
     # records that were sampled, beside which the public half, done by every device, is large.
@@ -175,5 +255,9 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1) -> teachers.L
         cache_bytes = 2**23 if on_cpu else 2**29
         best = max(1, min(best if on_cpu else 2048, cache_bytes // message_bytes, batch_capacity))
     chunk = runtime.chunk or best
-    return teachers.Layout(batch_capacity or mechanism.n_units, chunk, devices, runtime.parallel,
-                           mechanism.schedule.n_cohorts, batch_capacity is not None)
+    layout = teachers.Layout(batch_capacity or mechanism.n_units, chunk, devices, runtime.parallel,
+                             mechanism.schedule.n_cohorts, batch_capacity is not None)
+    if runtime.state == "device":
+        return layout
+    return dataclasses.replace(layout, slab=slab(method, chunk * len(devices)),
+                               files=files if runtime.state == "disk" else None)

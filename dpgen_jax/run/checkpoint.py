@@ -1,63 +1,35 @@
 """Checkpoints: all state of a run in one directory that appears whole or not at all.
 
-private/checkpoints/STEP/{note.json, PART, PART, ...}: each part is written by orbax, and its
-checksum is in the note, as orbax has none for the values of large arrays; large state comes in
-many parts, so that no second copy of it is held. Of several processes each writes the parts of its
-own units, as safetensors, since orbax writes arrays of the host for the first process alone; all
-must see one disk, and any number of processes reads either. Private state passes through sealed.
-The ledger is not in here: the note names the ledger line at which the checkpoint was taken, which
-must still be in the file when the run is resumed.
+private/checkpoints/STEP/{note.json, PART, PART, ...}: `checkpoint_parts` writes and reads the
+parts. Private state passes through sealed. The ledger is not in here: the note names the ledger
+line at which the checkpoint was taken, which must still be in the file when the run is resumed.
+That line was on the disk before: however long a thread writes beside the training, no checkpoint is
+ahead of its ledger.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
-import logging
 import os
 import shutil
-import sys
-import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
-from safetensors import safe_open
-from safetensors.numpy import save_file
 
 from dpgen_jax.core import hosts
 from dpgen_jax.core.reading import require_regular
-from dpgen_jax.core.types import UserError
+from dpgen_jax.core.types import PyTree, UserError
+from dpgen_jax.run.checkpoint_parts import Parts, checksum, read
 from dpgen_jax.run.folder import write_json
 from dpgen_jax.run.progress import reason
 
-# Orbax warns, once a leaf, of things that concern its own authors, and prints tracebacks of errors
-# that it also raises, before and after.
-logging.getLogger("absl").setLevel(logging.CRITICAL + 1)
-
-
-def _without_late_writes(report: Callable[[Any], Any]) -> Callable[[Any], None]:
-    """A hook of `sys` that leaves out the writes that end after the one that failed was raised."""
-    def hook(about: Any) -> None:
-        if str(about.exc_value) != "Event loop is closed":
-            report(about)
-
-    return hook
-
-
-sys.unraisablehook = _without_late_writes(sys.unraisablehook)
 FULL = os.strerror(errno.ENOSPC)
-BYTES = ".safetensors"
-
-
-def _checkpointer() -> ocp.Checkpointer:
-    # Synchronous, a gigabyte at a time: the default may hold a second copy.
-    return ocp.Checkpointer(ocp.PyTreeCheckpointHandler(
-        save_concurrent_gb=1, restore_concurrent_gb=1))
 
 
 def steps(folder: Path) -> list[int]:
@@ -69,88 +41,96 @@ def save(folder: Path, step: int, parts: Iterable[tuple[str, Any]], note: dict[s
          keep: int) -> None:
     """Writes folder/STEP, then removes all but the newest `keep`.
 
-    parts: (name, pytree of arrays), taken one at a time; note: JSON values.
+    Args:
+        folder: The folder of the checkpoints.
+        step: The step.
+        parts: Names and pytrees of arrays, taken one at a time.
+        note: JSON values.
+        keep: How many checkpoints are kept.
 
     Raises:
         UserError: When it cannot be written, the earlier checkpoints being intact.
     """
-    unfinished = folder / f"{step}.unfinished"
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        thin(folder, keep)
-        unfinished.mkdir(mode=0o700)
-        hosts.tell("save", {"folder": str(unfinished.absolute())})
-        sums = write_parts(unfinished, parts)
-        write_json(unfinished / "note.json", note | {"crc32": sums}, mode=0o600)
-        _owner_only(unfinished)
-        if (folder / str(step)).exists():
-            shutil.rmtree(folder / str(step))
-        unfinished.rename(folder / str(step))
-    except Exception as error:  # orbax raises many kinds for one cause, and for a full disk too
-        shutil.rmtree(unfinished, ignore_errors=True)  # the space may be needed for the release
-        why = FULL if FULL in str(error) else reason(error)[:120]  # deep in what orbax says
-        raise UserError(f"checkpoint {folder / str(step)} cannot be written ({why}); earlier ones "
-                        "are kept: free some space, then resume the run") from error
-    thin(folder, keep)
+    begin(folder, step, parts, note, keep, beside=False).finish()
 
 
-def write_parts(folder: Path, parts: Iterable[tuple[str, Any]]) -> dict[str, int]:
-    """Writes this process's parts, while every other process writes its own.
+def begin(folder: Path, step: int, parts: Iterable[tuple[str, Any]], note: dict[str, Any],
+          keep: int, beside: bool) -> Saving:
+    """Begins a checkpoint, as `save` does; it is one when `Saving.finish` has ended.
 
     Args:
-        folder: The unfinished checkpoint, on a disk that all processes see.
-        parts: Their names and pytrees of arrays, taken one at a time.
-
-    Returns:
-        The checksums of the parts of all processes.
+        folder: The folder of the checkpoints.
+        step: The step.
+        parts: Names and pytrees of arrays that nobody changes, taken one at a time.
+        note: JSON values.
+        keep: How many checkpoints are kept.
+        beside: Whether all parts are taken now, and written by a thread while the training goes
+            on; else each is taken and written now.
 
     Raises:
-        Exception: What went wrong here.
-        OSError: Naming what went wrong at another process.
+        UserError: As `save`.
     """
-    sums, fault = {}, None
-    try:
-        for name, tree in parts:
-            sums[name] = _checksum(tree)
-            _write(folder / name, tree)
-    except Exception as error:  # the others wait to hear of it
-        fault = error
-    each = hosts.gather({"sums": sums, "fault": fault and reason(fault)})
-    if fault:
-        raise fault
-    for i, other in enumerate(each):
-        if other["fault"]:
-            raise OSError(f"process {i}: {other['fault']}")
-    return {name: total for other in each for name, total in other["sums"].items()}
+    saving = Saving(folder, step, note, keep)
+    with saving.failure_named():
+        folder.mkdir(mode=0o700, exist_ok=True)
+        thin(folder, keep)
+        saving.unfinished.mkdir(mode=0o700)
+        hosts.tell("save", {"folder": str(saving.unfinished.absolute()), "beside": beside})
+        saving.parts = Parts(saving.unfinished, parts, beside)
+    return saving
 
 
-def _write(path: Path, tree: Any) -> None:
-    """Writes one part."""
-    if hosts.count() == 1:
-        _checkpointer().save(path.absolute(), tree)
-        return
-    leaves = [np.asarray(leaf, order="C") for leaf in jax.tree.leaves(tree)]
-    save_file({f"{i:05d}": leaf.reshape(-1).view(np.uint8) for i, leaf in enumerate(leaves)},
-              path.with_suffix(BYTES), metadata={
-                  f"{i:05d}": json.dumps([leaf.dtype.name, leaf.shape])
-                  for i, leaf in enumerate(leaves)})
+@dataclasses.dataclass
+class Saving:
+    """A checkpoint that was begun.
 
+    Attributes:
+        folder: The folder of the checkpoints.
+        step: The step.
+        note: JSON values, of the moment at which it was begun.
+        keep: How many checkpoints are kept.
+        parts: Those of this process.
+    """
 
-def _read(path: Path, like: Any) -> Any:
-    """Reads one part, in the form of `like` and the types that it was written in."""
-    stored = path.with_suffix(BYTES)
-    if stored.exists():
-        require_regular(stored)
-        with safe_open(stored, "np") as file:
-            form = {name: json.loads(text) for name, text in file.metadata().items()}
-            leaves = [file.get_tensor(name).view(jax.numpy.dtype(form[name][0])).reshape(
-                form[name][1]) for name in sorted(file.keys())]
-        return jax.tree.unflatten(jax.tree.structure(like), leaves)
-    for file in path.rglob("*"):
-        if not file.is_dir():
-            require_regular(file)  # orbax would wait for a pipe without end
-    as_saved = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), like)
-    return _checkpointer().restore(path, item=like, restore_args=as_saved)
+    folder: Path
+    step: int
+    note: dict[str, Any]
+    keep: int
+    parts: Parts = dataclasses.field(init=False)
+
+    @property
+    def unfinished(self) -> Path:
+        """Its folder, until it is in its place."""
+        return self.folder / f"{self.step}.unfinished"
+
+    def finish(self) -> None:
+        """Waits until it is written, puts it in its place, and removes the oldest.
+
+        Raises:
+            UserError: As `save`.
+        """
+        place = self.folder / str(self.step)
+        with self.failure_named():
+            hosts.tell("saved")
+            sums = self.parts.sums()
+            write_json(self.unfinished / "note.json", self.note | {"crc32": sums}, mode=0o600)
+            _owner_only(self.unfinished)
+            if place.exists():
+                shutil.rmtree(place)
+            self.unfinished.rename(place)
+        thin(self.folder, self.keep)
+
+    @contextmanager
+    def failure_named(self) -> Iterator[None]:
+        """Makes one clear line of what fails within, and removes what was begun."""
+        try:
+            yield
+        except Exception as error:  # orbax raises many kinds for one cause, and for a full disk too
+            shutil.rmtree(self.unfinished, ignore_errors=True)  # the release may need the space
+            why = FULL if FULL in str(error) else reason(error)[:120]  # deep in what orbax says
+            raise UserError(f"checkpoint {self.folder / str(self.step)} cannot be written ({why}); "
+                            "earlier ones are kept: free some space, then resume the run"
+                            ) from error
 
 
 def thin(folder: Path, keep: int) -> int:
@@ -197,26 +177,18 @@ def part_names(folder: Path, step: int) -> list[str]:
     return [path.stem for path in (folder / str(step)).iterdir() if path.name != "note.json"]
 
 
-def _checksum(tree: Any) -> int:
-    """CRC-32 over the bytes of all arrays: against accidents, not against people."""
-    total = 0
-    for leaf in jax.tree.leaves(tree):
-        total = zlib.crc32(np.ascontiguousarray(leaf).reshape(-1).view(np.uint8).data, total)
-    return total
-
-
-def restore(folder: Path, step: int, name: str, like: Any) -> Any:
+def restore(folder: Path, step: int, name: str, like: PyTree) -> Any:
     """One part, as numpy arrays. like: its shapes and dtypes; floats are cast to its precision.
 
     Raises:
         UserError: Naming the checkpoint when it is truncated, altered or of another shape.
     """
     with _damage_named(folder, step) as path:
-        read = _read(path / name, like)
+        stored = read(path / name, like)
         known = json.loads((path / "note.json").read_text()).get("crc32", {}).get(name)
-        if known is not None and _checksum(read) != known:
+        if known is not None and checksum(stored) != known:
             raise ValueError("the checksum differs")
-        return jax.tree.map(_cast, read, like)
+        return jax.tree.map(_cast, stored, like)
 
 
 def _cast(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:

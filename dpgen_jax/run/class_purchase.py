@@ -47,8 +47,9 @@ def refuse_useless(n: int, epsilon: float, delta: float) -> None:
     least = schema_queries.least_count(SHARE * epsilon, SHARE * delta)
     if n < least:
         raise UserError(f"the names of the classes are not declared, and at epsilon {epsilon:g} "
-                        f"only those of some {least:,} images can be bought, of {n:,} in all; "
-                        "declare --class-names A,B (nothing was spent)")
+                        f"only a class of some {least:,} images or more can be bought, of {n:,} in "
+                        "all; declare them by --class-names A,B, which costs nothing (nothing was "
+                        "spent)")
 
 
 def cost(epsilon: float, delta: float) -> events.Events:

@@ -19,6 +19,11 @@ from dpgen_jax.accountant.ledger import account, read
 from dpgen_jax.accountant.rounding import add_up
 from dpgen_jax.aggregation import sanitise
 from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
+from dpgen_jax.aggregation.label_votes import LabelMechanism
+from dpgen_jax.aggregation.laplace import DiscreteLaplace
+from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.aggregation.topagg import TopAggMechanism
 from dpgen_jax.core.atomic import write_together
 from dpgen_jax.core.config import from_json
@@ -85,7 +90,7 @@ def publish(root: Path) -> dict[str, Any]:
         UserError: It was done before, or cannot be done for this run.
     """
     files, mechanism, config = _run(root)
-    if not mechanism.vote_bins:
+    if not isinstance(mechanism, ConfidentGNMax):
         raise UserError(f"{root}: a data-dependent bound is published for Confident-GNMax only, "
                         "whose smooth sensitivity is proven; --data-dependent shows yours to you")
     stored = contents.described(files.config)
@@ -119,13 +124,16 @@ def publish(root: Path) -> dict[str, Any]:
             "data_dependent_epsilon": statement["data_dependent_epsilon"]}
 
 
-def _run(root: Path) -> tuple[RunFolder, Any, Any]:
-    """The files, the mechanism and the configuration of a run with data-dependent accounting."""
+def _run(root: Path) -> tuple[RunFolder, Mechanism, Any]:
+    """The files, the mechanism and the configuration of a run with data-dependent accounting.
+
+    The type of the configuration is that of the method, which config.json names at run time.
+    """
     files = RunFolder(root)
     stored = contents.described(files.config)
     module = methods.get(stored["method"])
     config = from_json(module.Config, stored["config"])
-    mechanism = module.mechanism(config, contents.spec(stored["spec"]))
+    mechanism: Mechanism = module.mechanism(config, contents.spec(stored["spec"]))
     if not mechanism.keeps_votes:
         raise UserError(f"{root}: data-dependent accounting holds where only the winner of a noisy "
                         "vote, or the signs of noisy sums, are released (aggregate gnmax, "
@@ -136,12 +144,17 @@ def _run(root: Path) -> tuple[RunFolder, Any, Any]:
     return files, mechanism, config
 
 
-def _kind_of(mechanism: Any) -> data_dependent.Kind:
+def _kind_of(mechanism: Mechanism) -> data_dependent.Kind:
     """How the votes of a mechanism that keeps them are read."""
-    if isinstance(mechanism, TopAggMechanism):
-        return data_dependent.Signs(mechanism)
-    confident = mechanism.vote_bins > 0
-    return (data_dependent.Confident if confident else data_dependent.Majority)(mechanism)
+    match mechanism:
+        case TopAggMechanism():
+            return data_dependent.Signs(mechanism)
+        case ConfidentGNMax():
+            return data_dependent.Confident(mechanism)
+        case LabelMechanism(noise=RoundedGaussian() | DiscreteLaplace() as noise):
+            return data_dependent.Majority(mechanism, noise)
+    raise UserError(f"no data-dependent accounting is known for {type(mechanism).__name__} with "
+                    f"{type(mechanism.noise).__name__}")
 
 
 def _budget(target: float, delta: float, spent: Events) -> Events:

@@ -24,10 +24,14 @@ from dpgen_jax.run import lifecycle, preset_data, protection
 from dpgen_jax.run.progress import Notices
 from dpgen_jax.run.request import Request
 
+ALL_GIVEN = ("all records that were given are trained on; hold out before what is to be tested on, "
+             "since a second training on them spends a second epsilon")
+"""The line of a run on arrays or a frame."""
+
 
 def fit(
     method: str | Dataset | None,
-    x: Any = None,
+    x: object = None,
     y: np.ndarray | None = None,
     *,
     epsilon: float | None = None,
@@ -116,7 +120,8 @@ def fit(
         request = Request(
             method, name, config, budget, runtime, Path(out) if out else None, resume, seed,
             monitor if verbose else dataclasses.replace(monitor, progress=False),
-            accept_uncovered, total_epsilon, "; ".join(filter(None, (why, reason))))
+            accept_uncovered, total_epsilon, "; ".join(filter(None, (why, reason))),
+            remarks=() if isinstance(x, Dataset) else (ALL_GIVEN,))
         return lifecycle.run(request, dataset, _teller(verbose), _Quiet() if not verbose else None)
 
 
@@ -132,7 +137,7 @@ def _teller(verbose: bool) -> Any:
     return (lambda line: tell(python_words.of(line))) if verbose else lambda line: None
 
 
-def _alone(dataset: Dataset, x: Any) -> Dataset:
+def _alone(dataset: Dataset, x: object) -> Dataset:
     if x is not None:
         raise UserError("a data set comes alone, as fit(dataset) or fit(METHOD, dataset)")
     return dataset
@@ -148,12 +153,12 @@ def _check(stated: Mapping[str, tuple[Any, Any]]) -> None:
         from_json(kind, _plain(value), name)
 
 
-def _is_infinite(value: Any) -> bool:
+def _is_infinite(value: object) -> bool:
     """Whether it is the number infinity, which says that there is no bound."""
     return isinstance(value, float | np.floating) and math.isinf(value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """A value as JSON has it, for its type to be checked."""
     value = value.item() if isinstance(value, np.generic) else value
     return to_json(value) if not isinstance(value, float) else value

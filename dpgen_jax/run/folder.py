@@ -261,7 +261,7 @@ def environment() -> dict[str, Any]:
     }
 
 
-def write_json(path: Path, value: Any, mode: int = 0o644) -> None:
+def write_json(path: Path, value: object, mode: int = 0o644) -> None:
     """Writes whole or not at all; on disk, name and all, when the call returns."""
     temporary = path.with_name(path.name + ".tmp")
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as out:

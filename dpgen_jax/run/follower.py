@@ -5,6 +5,7 @@ They have no run folder, no ledger and no source of noise, and decide nothing.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import secrets
 from collections.abc import Callable
@@ -16,12 +17,12 @@ import numpy as np
 
 from dpgen_jax.core import hosts
 from dpgen_jax.core.config import digest
-from dpgen_jax.core.types import Method, Private, Records, UserError
+from dpgen_jax.core.types import Method, Private, PyTree, Records, UserError
 from dpgen_jax.private import packing, teachers
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private.partition import Partition
 from dpgen_jax.private.pretraining import Chunks
-from dpgen_jax.run import checkpoint, loop, saved_state
+from dpgen_jax.run import checkpoint_parts, loop, saved_state
 from dpgen_jax.run.folder import MEANING
 from dpgen_jax.run.planning import Plan
 from dpgen_jax.run.progress import Stop, interruptible
@@ -68,94 +69,109 @@ def local_records(plan: Plan, partition: Partition) -> Private[Records]:
     return teachers.place(dealt, layout)
 
 
-def follow(plan: Plan) -> int:
-    """Does what the leader tells, until it tells that the run has ended.
-
-    Args:
-        plan: The plan of the run, which all processes have agreed on.
-
-    Returns:
-        The exit code of the leader.
-    """
-    with interruptible() as stop:
-        code = _Follower(plan, stop).run()
-        stop.signal = None  # the exit code is the leader's
-    return code
-
-
-@dataclasses.dataclass
-class _Follower:
+class Follower:
     """The state of a process between two orders.
 
     Attributes:
-        plan: The plan of the run.
-        stop: Whether this process was asked to stop; the leader is told, and decides.
+        plan: The plan of the run with the records of all units, until they are dealt; whoever
+            holds it elsewhere keeps them in memory.
+        method: The method.
+        layout: How the units lie on the devices.
         records: Sealed, on the devices of this process.
         state: Of the run, with this process's share of the units.
         chunks: Pretrains them.
         phase: The method of the present rounds.
         block: Its compiled block.
+        parts: What this process writes of the last checkpoint.
     """
 
-    plan: Plan
-    stop: Stop
     records: Any = None
-    state: Any = None
+    state: PyTree = None
     chunks: Chunks | None = None
     phase: Method | None = None
     block: Block | None = None
+    parts: checkpoint_parts.Parts | None = None
 
-    def run(self) -> int:
-        """Carries out orders until the last one; returns the exit code that comes with it."""
+    def __init__(self, plan: Plan):
+        """Begins to follow.
+
+        Args:
+            plan: The plan of the run, which all processes have agreed on.
+        """
+        self.plan: Plan | None = plan
+        self.method, self.layout = plan.method, plan.layout
+
+    def follow(self) -> int:
+        """Does what the leader tells, until it tells that the run has ended.
+
+        Returns:
+            The exit code of the leader.
+        """
+        with interruptible() as stop:
+            code = self._run(stop)
+            stop.signal = None  # the exit code is the leader's
+        return code
+
+    def _run(self, stop: Stop) -> int:
+        """Carries out orders until the last one; returns the exit code that comes with it.
+
+        Where this process was asked to stop the leader is told, and decides.
+        """
         orders: dict[str, Callable[..., None]] = {
             "deal": self.deal, "begin": self.begin, "restore": self.restore,
             "warmed": self.warmed, "pretrain": self.pretrain, "block": self.run_block,
-            "save": self.save}
+            "save": self.save, "saved": self.saved}
         while True:
-            order, words, arrays = hosts.hear(self.stop.signal)
+            order, words, arrays = hosts.hear(stop.signal)
             if order == "end":
                 return int(words["code"])
             orders[order](**words, **arrays)
 
     def deal(self, index: np.ndarray, sizes: np.ndarray) -> None:
-        """Puts the records of this process's units on its devices."""
+        """Puts the records of this process's units on its devices; those of the others go."""
+        if self.plan is None:
+            raise ValueError("the records were dealt before")
         self.records = local_records(self.plan, Partition(index, sizes))
+        self.plan = None
 
     def begin(self, key: int) -> None:
         """Makes the state before the first round."""
-        self.state = loop.initial_state(self.plan.method, jax.random.key(key), self.plan.layout)
+        self.state = loop.initial_state(self.method, jax.random.key(key), self.layout)
 
     def restore(self, folder: str, step: int) -> None:
         """Reads this process's part of a checkpoint."""
-        self.state = saved_state.restore(Path(folder), self.plan.method, self.plan.layout, step)
+        self.state = saved_state.restore(Path(folder), self.method, self.layout, step)
 
     def warmed(self) -> None:
         """Says which units of this process are pretrained."""
-        packing.warmed(self._units, self.plan.layout)
+        packing.warmed(self._units, self.layout)
 
     def pretrain(self, chunk: int, first: int, n: int) -> None:
         """Pretrains a chunk for some steps."""
-        self.chunks = self.chunks or Chunks(self.plan.method, self.plan.layout)
+        self.chunks = self.chunks or Chunks(self.method, self.layout)
         units = self.chunks(self._units, self.records, chunk, first, n)
         self.state = dataclasses.replace(self.state, units=units)
 
     def run_block(self, n: int, private_inputs: np.ndarray, bits: np.ndarray, cohorts: np.ndarray
                   ) -> None:
         """Runs a block of rounds."""
-        before, (self.phase, _) = self.phase, self.plan.method.at(self.state.step)
+        before, (self.phase, _) = self.phase, self.method.at(self.state.step)
         if self.block is None or self.phase is not before:
-            self.block = compile_block(self.phase, self.plan.layout)
-        self.state, *_ = run_block(self.block, self.records, self.state, self.plan.layout,
+            self.block = compile_block(self.phase, self.layout)
+        self.state, *_ = run_block(self.block, self.records, self.state, self.layout,
                                    Draws(private_inputs, bits, cohorts), n)
 
-    def save(self, folder: str) -> None:
-        """Writes this process's part of a checkpoint; the leader hears of what fails."""
-        size = packing.block_size(self.plan.method)
-        try:
-            checkpoint.write_parts(Path(folder), saved_state.unit_parts(
-                self._units, self.plan.layout, size))
-        except Exception:
-            return
+    def save(self, folder: str, beside: bool) -> None:
+        """Begins to write this process's part of a checkpoint."""
+        size = packing.block_size(self.method)
+        self.parts = checkpoint_parts.Parts(Path(folder), saved_state.unit_parts(
+            self._units, self.layout, size), beside)
+
+    def saved(self) -> None:
+        """Waits until it is written; the leader hears of what fails."""
+        with contextlib.suppress(Exception):
+            if self.parts:
+                self.parts.sums()
 
     @property
     def _units(self) -> Private[teachers.Units]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dpgen_jax.core import hosts
 from dpgen_jax.core.console import tell
 from dpgen_jax.data import Dataset
@@ -51,22 +53,24 @@ def run(request: Request, dataset: Dataset, log: Log = tell, notices: Notices | 
         return made
 
 
-def follow(request: Request, dataset: Dataset) -> int:
-    """Takes part in a run that another process leads, with the units of this one.
+def join(request: Request, dataset: Dataset) -> Callable[[], int]:
+    """Joins a run that another process leads, with the units of this one.
 
     Args:
         request: What the user asked for, of all processes alike.
         dataset: The records, of all processes alike.
 
     Returns:
-        The exit code of the process that leads.
+        A function that takes part in the run and returns the exit code of the process that leads.
+        It keeps the records of this process's units alone, once they are dealt, if nobody else
+        keeps the others.
 
     Raises:
         UserError: As `run`, and where the processes were not started for the same run.
     """
     planned = plan(check(declare(request, dataset, _silent), _silent, Notices(_silent)))
     follower.agree(planned)
-    return follower.follow(planned)
+    return follower.Follower(planned).follow
 
 
 def _silent(line: str) -> None:

@@ -23,9 +23,9 @@ from dpgen_jax.aggregation.bits import BitSource, SeededBits
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core import hosts
 from dpgen_jax.core.types import Array, Method, Metrics, Private, PyTree, Records, UserError
+from dpgen_jax.private import streaming, teachers
 from dpgen_jax.private.layout import Layout, padded_rows
-from dpgen_jax.private.teachers import stack
-from dpgen_jax.run.noise_digests import noise_bits
+from dpgen_jax.run.noise_digests import Remembered, secret_bits
 from dpgen_jax.run.rounds import Block, Draws, State, compile_block, run_block
 
 CALL_SECONDS = 1.0
@@ -69,13 +69,14 @@ class Hooks:
         keep_votes: Called before a block is settled, with the sums that are kept, sealed int32
             [S, B, D], and what was answered, int32 [n, ...].
         stop: Whether the run was asked to stop.
-        on_bits: Called before a block, with its first round and its secret bits, uint32 [n, ...].
+        on_bits: Called before a block, with its first round and its secret bits, each uint32
+            [n, ...].
     """
 
     on_block: Callable[[State, dict[str, float]], None] = lambda state, metrics: None
     keep_votes: Callable[[Private[Array], np.ndarray], None] = lambda votes, answered: None
     stop: Callable[[], bool] = lambda: False
-    on_bits: Callable[[int, np.ndarray], None] = lambda first_round, bits: None
+    on_bits: Callable[[int, list[np.ndarray]], None] = lambda first_round, bits: None
 
 
 def require_32_bits() -> None:
@@ -94,6 +95,7 @@ def initial_state(method: Method, key: Array, layout: Layout) -> State:
     k_public, k_units, k_steps = jax.random.split(key, 3)
     # Replicated from the start: the compiled block takes its own output without a second trace.
     public = jax.jit(method.init, out_shardings=layout.replicated)(k_public)
+    stack = streaming.stack if layout.slab else teachers.stack
     return State(public, stack(method, k_units, layout), k_steps)
 
 
@@ -142,8 +144,7 @@ def _run_block(job: Job, block: Block, records: Private[Records], state: State, 
     # On the disk before anything is drawn: a crash can only leave too much charged.
     charged = mechanism.pending_charge(ledger.spent(), first_round, n)
     ticket = ledger.reserve(charged, n)
-    draws = draw(mechanism, job.layout, job.bits, first_round, n, job.longest)
-    hooks.on_bits(first_round, noise_bits(draws.private_inputs, draws.bits)[:n])
+    draws = _draw_block(job, first_round, n, hooks)
     hosts.tell("block", {"n": n}, **draws._asdict())
     state, released, answered, votes = run_block(block, records, state, job.layout, draws, n)
     metrics, outcomes = _floats(released), np.asarray(answered)[:n]
@@ -158,6 +159,14 @@ def _run_block(job: Job, block: Block, records: Private[Records], state: State, 
     if fault:
         raise fault
     return state
+
+
+def _draw_block(job: Job, first_round: int, n: int, hooks: Hooks) -> Draws:
+    """Draws for n rounds, and shows the hooks the secret bits, which nobody keeps."""
+    mechanism, source = job.method.mechanism, Remembered(job.bits)
+    draws = draw(mechanism, job.layout, source, first_round, n, job.longest)
+    hooks.on_bits(first_round, secret_bits(mechanism, draws, source.drawn, n))
+    return draws
 
 
 def post_train(method: Method, state: State, key: Array, steps_per_call: int = 0,
@@ -225,7 +234,8 @@ def draw(mechanism: Mechanism, layout: Layout, bits: BitSource, first_round: int
          longest: int) -> Draws:
     """Draws the secret bits and the cohorts of a block, fresh for every call.
 
-    They are padded with zeros up to `longest` rounds: blocks of any length are compiled once.
+    They are padded with zeros up to `longest` rounds: blocks of any length are compiled once. The
+    bits of the noise are drawn last.
 
     Args:
         mechanism: The mechanism.

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from dpgen_jax.core.terms import Unit
+from dpgen_jax.private import teachers
 from dpgen_jax.run import capacity
 from dpgen_jax.run.planning import Plan
 
@@ -17,14 +18,32 @@ def memory(plan: Plan) -> str:
     Args:
         plan: The plan of the run.
     """
-    spec, counts = plan.spec, plan.protected.counts
-    parts = {"the state of units": capacity.state_bytes(plan.method),
+    spec, counts, where = plan.spec, plan.protected.counts, plan.request.runtime.state
+    state = capacity.state_bytes(plan.method)
+    slabs = capacity.SLABS * plan.layout.slab * teachers.unit_bytes(plan.method)
+    in_memory = {"device": {"the state of units": state},
+                 "host": {"the state of units, of the host's": state,
+                          "the units that are read, computed and written": slabs},
+                 "disk": {"the units that are read, computed and written": slabs}}[where]
+    parts = {**in_memory,
              "a sum with its noise": capacity.sum_bytes(plan.method),
              "the public side": capacity.public_bytes(plan.method)}
     if plan.protected.unit == Unit.RECORD:  # of others the number of records is private
         parts["records"] = counts["records"] * math.prod(spec.shape) * np.dtype(spec.dtype).itemsize
     listed = ", ".join(f"{_size(count)} for {name}" for name, count in parts.items())
-    return f"memory: {listed}, of {_size(capacity.memory())}"
+    return f"memory: {listed}, of {_size(capacity.memory())}{_saved(plan)}"
+
+
+def _saved(plan: Plan) -> str:
+    """Says what checkpoints take, and the state where it lies on the disk."""
+    where, waits = plan.request.runtime.state, "; the training waits for its checkpoints"
+    if where == "device" and capacity.copy_fits(plan.method):
+        return ", and as much as the state while a checkpoint is written beside the training"
+    if where == "device":
+        return f"{waits}, as a copy of the state does not fit"
+    on_disk = (f"; disk: {_size(capacity.state_bytes(plan.method))} for the state of units, and as "
+               f"much for each checkpoint, of {_size(capacity.disk(plan.files.root))}")
+    return on_disk * (where == "disk") + waits
 
 
 def _size(count: float) -> str:

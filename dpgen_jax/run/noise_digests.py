@@ -1,8 +1,10 @@
 """Digests of the random bits of each round, by which bits that were used twice are found later.
 
-A run appends a line for each round to private/noise_digests.txt: the number of the round, and 128
-bits of BLAKE2b of the round's noise bits, keyed with the secret key of private/identity.json. It is
-written before the round is computed, also of rounds that a crash loses.
+A run appends a line for each round to private/noise_digests.txt: the number of the round; 128 bits
+of BLAKE2b of the bits that its noise is made of, and of those that its units were sampled by, where
+they were, keyed with the secret key of private/identity.json; and how many random numbers of the
+round were the same as another one of it. It is written before the round is computed, also of rounds
+that a crash loses. A client in a process of its own keeps such a file of its answers.
 
 What a digest tells. Bits are drawn uniformly, 96 of them or more for each number, and no function
 of them but the digest and the noisy sum is kept. Whoever has no key cannot tell digests from random
@@ -14,51 +16,117 @@ he has the records beside the key, and learns nothing from the noise.
 from __future__ import annotations
 
 import collections
+import dataclasses
 import hashlib
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
+from dpgen_jax.aggregation.bits import BitSource
+from dpgen_jax.aggregation.mechanism import Mechanism, rows_of
 from dpgen_jax.core import reading
 from dpgen_jax.core.types import UserError
+from dpgen_jax.run.rounds import Draws
 
-LINE = re.compile(r"(\d{1,18}) ([0-9a-f]{32})\n")
+LINE = re.compile(r"(\d{1,18})((?: [0-9a-f]{32})+)(?: (\d{1,18}))?\n")
 DIGEST_BYTES = 16
 LARGEST = 2**30
-"""Bytes of a file, at most: a line is below 60."""
+"""Bytes of a file, at most: a line is below 100."""
+WORDS = 3
+"""uint32 of one random number"""
+BY_VALUE, BY_PLACE = 2**16, 2**12
+"""random numbers of a round that are compared with each other, about"""
 
 
-def noise_bits(private_inputs: np.ndarray, bits: np.ndarray) -> np.ndarray:
-    """Returns the bits of the noise of each round, wherever it is added: uint32 [S, ...].
+class Line(NamedTuple):
+    """The line of a round.
+
+    Attributes:
+        number: The round, as the ledger counts them.
+        digests: Of its bits.
+        twice: How many of its random numbers were the same as another one; None in files of earlier
+            versions, which did not look for them.
+    """
+
+    number: int
+    digests: tuple[str, ...]
+    twice: int | None
+
+
+@dataclasses.dataclass
+class Remembered:
+    """A source of bits that remembers what was drawn from it, for a block of rounds.
+
+    Attributes:
+        source: The source itself.
+        drawn: uint32 [n, ...] of each draw, by round.
+    """
+
+    source: BitSource
+    drawn: list[np.ndarray] = dataclasses.field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        """The name of the source."""
+        return self.source.label
+
+    def draw(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Returns new bits: uint32 of the shape."""
+        bits = self.source.draw(shape)
+        self.drawn.append(bits)
+        return bits
+
+    def draw_for(self, units: np.ndarray, first_round: int, shape: tuple[int, ...]) -> np.ndarray:
+        """Returns new bits for each unit in each round: uint32 [R, n, *shape]."""
+        bits = self.source.draw_for(units, first_round, shape)
+        self.drawn.append(np.moveaxis(bits, 1, 0))
+        return bits
+
+
+def secret_bits(mechanism: Mechanism, draws: Draws, drawn: Sequence[np.ndarray], n: int
+                ) -> list[np.ndarray]:
+    """Returns the bits of a block: of the noise as it is used, and what units were sampled by.
 
     Args:
-        private_inputs: As `loop.draw` returns them, [R, S, ...]; uint32 where they are bits of the
+        mechanism: The mechanism.
+        draws: As `loop.draw` returns them; its private inputs are uint32 where they are bits of the
             units' own noise.
-        bits: Likewise, uint32 [S, ...].
+        drawn: All bits that were drawn for them, those of the noise last.
+        n: The rounds of the block.
+
+    Returns:
+        Each uint32 [n, ...].
     """
-    if bits.size or private_inputs.dtype != np.uint32:
-        return bits
-    return np.moveaxis(private_inputs, 1, 0)
+    if draws.private_inputs.dtype == np.uint32:  # without the rows that pad the layout
+        return [np.moveaxis(draws.private_inputs[:rows_of(mechanism), :n], 1, 0)]
+    sampled = [bits for bits in drawn[:-1] if bits[0].size >= WORDS]  # fewer are the same by chance
+    return [*sampled, draws.bits[:n]]
 
 
-def append(path: Path, key: bytes, first_round: int, bits: np.ndarray) -> None:
-    """Adds the digests of some rounds to the file.
+def append(path: Path, key: bytes, first_round: int, blocks: Sequence[np.ndarray]) -> None:
+    """Adds the digests of some rounds to the file; of no bits there are none.
 
     Args:
         path: The file.
         key: The secret key of the run, up to 64 bytes.
         first_round: The number of the first of these rounds, as the ledger counts them.
-        bits: uint32 [n, ...], of the noise of each round.
+        blocks: Each uint32 [n, ...], bits of each round.
 
     Raises:
         OSError: The file cannot be written.
     """
-    lines = "".join(f"{first_round + i} {_digest(key, row)}\n" for i, row in enumerate(bits))
+    filled = [block for block in blocks if block.size]
+    lines = [f"{first_round + i} {' '.join(_digest(key, row) for row in rows)} "
+             f"{sum(map(twice, rows))}\n" for i, rows in enumerate(zip(*filled, strict=True))]
+    if not lines:
+        return
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     with os.fdopen(descriptor, "ab") as out:
-        out.write(lines.encode())
+        out.write("".join(lines).encode())
 
 
 def _digest(key: bytes, row: np.ndarray) -> str:
@@ -67,8 +135,33 @@ def _digest(key: bytes, row: np.ndarray) -> str:
                            person=b"dpgen noise bits").hexdigest()
 
 
-def read(path: Path) -> list[tuple[int, str]]:
-    """Returns the rounds and their digests, in the order in which they were drawn.
+def twice(bits: np.ndarray) -> int:
+    """Returns how many 96-bit numbers are the same as another one, of those that are compared.
+
+    Of n numbers, more than 2^16, a share f = 2^16 / n is compared: those below a threshold, since
+    of two that are the same it takes both or neither, and 2^12 at even distances. So of k numbers
+    that are there twice, none is seen with a chance of (1 - f)^k, and of fewer than 2^12 different
+    ones that fill all places some always are. Of n fresh numbers any two are the same with a chance
+    below n^2 / 2^97.
+
+    Args:
+        bits: uint32 [..., 3]; of bits in another form nothing is compared.
+    """
+    if bits.shape[-1] != WORDS:
+        return 0
+    words = bits.reshape(-1, WORDS)
+    if len(words) > BY_VALUE:
+        chosen = words[:, 0] < 2**32 * BY_VALUE // len(words)
+        chosen[::len(words) // BY_PLACE] = True
+        words = words[chosen]
+    first = words[:, 0].astype(np.uint64) << np.uint64(32) | words[:, 1]
+    order = np.argsort(first, kind="stable")
+    same = (np.diff(first[order]) == 0) & (np.diff(words[order, 2].astype(np.int64)) == 0)
+    return int(same.sum())
+
+
+def read(path: Path) -> list[Line]:
+    """Returns the lines of all rounds, in the order in which they were drawn.
 
     A last line that a crash cut off is left out.
 
@@ -80,22 +173,24 @@ def read(path: Path) -> list[tuple[int, str]]:
     """
     text = reading.read_bytes(path, LARGEST).decode("ascii", "replace")
     whole, _, _ = text.rpartition("\n")
-    rows = []
+    lines = []
     for i, line in enumerate(whole.splitlines()):
         match = LINE.fullmatch(line + "\n")
         if match is None:
             raise UserError(f"{path} is damaged at line {i + 1}")
-        rows.append((int(match[1]), match[2]))
-    return rows
+        lines.append(Line(int(match[1]), tuple(match[2].split()),
+                          None if match[3] is None else int(match[3])))
+    return lines
 
 
-def repeats(rows: list[tuple[int, str]]) -> list[tuple[int, ...]]:
+def repeats(lines: Sequence[Line]) -> list[tuple[int, ...]]:
     """Returns the rounds that had the same bits, as tuples of their numbers.
 
     Args:
-        rows: As `read` returns them.
+        lines: As `read` returns them.
     """
     by_digest: dict[str, list[int]] = collections.defaultdict(list)
-    for number, digest in rows:
-        by_digest[digest].append(number)
+    for line in lines:
+        for digest in line.digests:
+            by_digest[digest].append(line.number)
     return [tuple(numbers) for numbers in by_digest.values() if len(numbers) > 1]

@@ -198,13 +198,14 @@ def plan(checked: Checked) -> Plan:
     """
     declared, protected = checked.declared, checked.protected
     request, dataset, method = declared.request, declared.dataset, declared.method
-    layout = capacity.choose_layout(method, request.runtime, protected.rows_per_unit or 1)
     root = request.out or folder.default_root(request.method, dataset.name)
+    layout = capacity.choose_layout(method, request.runtime, protected.rows_per_unit or 1,
+                                    RunFolder(root).private)
     storage.refuse_remote(root)
     if request.release_to:
         storage.check_destination(request.release_to)
-    capacity.check_memory(method)
-    capacity.check_disk(root, method)
+    capacity.check_memory(method, request.runtime)
+    capacity.check_disk(root, method, request.runtime)
     return Plan(
         request=request, method=method, config=declared.config, spec=dataset.spec,
         purchases=declared.purchases, records=checked.records, protected=protected,
@@ -262,9 +263,11 @@ def summary(plan: Plan) -> str:
     alone = [*counts] in (["records"], ["subjects"])
     units = named + (f", {layout.n_units:,} units" if alone else "")
     cohorts = f", 1 in {layout.n_cohorts} a step" if layout.n_cohorts > 1 else ""
+    where = {"device": "", "host": " in host memory", "disk": " on the disk"}[
+        plan.request.runtime.state]
     sums = (f" and {capacity.sum_bytes(plan.method) / 1e9:.2f} GB of sums" if plan.method.phases
             else "")
-    return (f"{units} ({size:.2f} GB of state{sums}{cohorts}), "
+    return (f"{units} ({size:.2f} GB of state{where}{sums}{cohorts}), "
             f"{config.steps:,} steps, sigma {config.sigma:g} for epsilon {budget.epsilon:g} at "
             f"delta {budget.delta:g}; {len(layout.devices)} {layout.devices[0].platform} devices, "
             f"chunks of {layout.chunk}"

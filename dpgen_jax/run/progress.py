@@ -78,7 +78,7 @@ class Stop:
         """
         return 0 if self.signal in (None, signal.SIGINT) else 128 + self.signal
 
-    def note(self, number: int, _frame: Any) -> None:
+    def note(self, number: int, _frame: object) -> None:
         """Handles a signal."""
         if self.signal is None:
             self.signal, self._since = number, time.monotonic()
@@ -143,7 +143,7 @@ class Notices:
             self._write(f"warning: {line}")
 
     @contextmanager
-    def attempt(self, what: Any) -> Iterator[None]:
+    def attempt(self, what: object) -> Iterator[None]:
         """Names what fails within, which costs no more than itself."""
         try:
             yield

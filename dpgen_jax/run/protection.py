@@ -141,7 +141,11 @@ def refuse_uncovered(data: Dataset, budget: Budget, seed: int | None) -> None:
         UserError: One line that names the fields.
     """
     if data.uncovered and seed is None and math.isfinite(budget.epsilon):
-        what = "; ".join(f"{part.what} (declare it: {part.declare})" for part in data.uncovered)
+        ways: dict[str, list[str]] = {}
+        for part in data.uncovered:
+            ways.setdefault(part.declare, []).append(part.what)
+        what = ". ".join(f"{'; '.join(parts)} (declare {'them' if parts[1:] else 'it'}: {way})"
+                         for way, parts in ways.items())
         raise UserError(f"{data.name}: this would be published, and no epsilon covers it: {what}. "
                         "Declare it from what is known without the records, or pass "
                         "--accept-uncovered, and the statement will say `not covered`")

@@ -10,6 +10,7 @@ from dpgen_jax.core import cli
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.types import Spec
 from dpgen_jax.presets import choice
+from dpgen_jax.run.flags import Train
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Reading:
     prices: tuple[str, ...] = ()
 
 
-def budget_for(reading: Reading, method: str, args: Any, spec: Spec, n: int) -> Budget:
+def budget_for(reading: Reading, method: str, args: Train[Any], spec: Spec, n: int) -> Budget:
     """Returns the budget of a run whose data are not typed yet.
 
     Where the flags do not say, it is that of the preset that will serve the data.

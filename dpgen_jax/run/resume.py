@@ -188,7 +188,7 @@ class _Folder(Witness):
         self._journal.accept(ledger)
 
     def _voted(self) -> int:
-        mechanism: Any = self._mechanism  # `queries` is of those alone that keep votes
+        mechanism = self._mechanism
         if not mechanism.keeps_votes:
             return 0
         return votes.n_steps(self._files.votes, mechanism.queries, mechanism.vote_bins)

@@ -13,6 +13,7 @@ from jax import lax
 
 from dpgen_jax.aggregation.mechanism import kept, release
 from dpgen_jax.core.types import Array, Method, Metrics, Private, PyTree, Records
+from dpgen_jax.private import streaming
 from dpgen_jax.private.checks import check_public, check_query
 from dpgen_jax.private.layout import Layout, spread
 from dpgen_jax.private.teachers import Round, Units, bounded_sum, on_devices
@@ -68,7 +69,8 @@ def compile_block(method: Method, layout: Layout) -> Block:
     [S, *bits_shape], cohorts int32 [S], key, step, n) and runs n <= S rounds in one call. It
     returns (public, units, metrics of the last round, answered int32 [S, ...], sums that the data
     holder keeps, sealed); the first n rows of the last two count. Public state and units are
-    updated in place: the arrays that it was given are gone.
+    updated in place: the arrays that it was given are gone. Where the state of units lies outside
+    of the devices, so do records and private inputs, and each round is several calls.
 
     Args:
         method: The method.
@@ -86,24 +88,21 @@ def compile_block(method: Method, layout: Layout) -> Block:
                          f"{layout.sampled}; the schedule is not")
     metrics_of_none, *per_round = _outputs_of_a_round(method)
     no_metrics = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), metrics_of_none)
+    if layout.slab:
+        return _by_slabs(method, layout, no_metrics, per_round)
 
     def block(public: PyTree, units: Private[Units], records: Private[Records],
               private_inputs: Array, bits: Array, cohorts: Array, key: Array, step: Array, n: Array
               ) -> tuple[PyTree, Private[Units], Metrics, Array, Private[Array]]:
         def one(i: Array, carry: tuple) -> tuple:
             public, units, _, answered, votes = carry
-            k_ask, k_absorb = jax.random.split(jax.random.fold_in(key, step + i))
-            query = method.ask(k_ask, public)
-            check_query(query)
+            keys = _keys(key, step + i)
+            query = _ask(method, public, keys)
             private_input = lax.dynamic_index_in_dim(private_inputs, i, 1, keepdims=False)
             units, total = bounded_sum(method, layout, units, records, private_input,
                                        Round(query, step + i, cohorts[i]))
-            outcome = release(mechanism, bits[i], total)
-            before = public
-            public, metrics = method.absorb(k_absorb, before, query, mechanism.value(outcome))
-            check_public(before, public, metrics)
-            answered = answered.at[i].set(mechanism.answered(outcome))
-            votes = jax.tree.map(lambda a, new: a.at[i].set(new), votes, kept(mechanism, total))
+            public, metrics, *now = _absorb(method, public, query, total, bits[i], keys)
+            answered, votes = jax.tree.map(lambda a, new: a.at[i].set(new), [answered, votes], now)
             return public, units, metrics, answered, votes
 
         nothing = jax.tree.map(lambda a: jnp.zeros((len(bits), *a.shape), a.dtype), per_round)
@@ -113,6 +112,65 @@ def compile_block(method: Method, layout: Layout) -> Block:
     # are updated in place: at thousands of units a second copy would not fit.
     return on_devices(block, layout, (False, True, not layout.sampled, True, *[False] * 5),
                       (False, True, False, False, False), donate=(0, 1))
+
+
+def _keys(key: Array, step: Array) -> Array:
+    """Returns the keys of a round, to ask and to absorb: [2]."""
+    return jax.random.split(jax.random.fold_in(key, step))
+
+
+def _ask(method: Method, public: PyTree, keys: Array) -> PyTree:
+    """Returns the query of a round."""
+    query = method.ask(keys[0], public)
+    check_query(query)
+    return query
+
+
+def _absorb(method: Method, public: PyTree, query: PyTree, total: Private[Array], bits: Array,
+            keys: Array) -> tuple[PyTree, Metrics, Array, Private[Array]]:
+    """Ends a round: returns the public state, metrics, what was answered, and the kept sum."""
+    mechanism = method.mechanism
+    outcome = release(mechanism, bits, total)
+    after, metrics = method.absorb(keys[1], public, query, mechanism.value(outcome))
+    check_public(public, after, metrics)
+    return after, metrics, mechanism.answered(outcome), kept(mechanism, total)
+
+
+def _by_slabs(method: Method, layout: Layout, no_metrics: Metrics, per_round: list) -> Block:
+    """Returns a block whose rounds query the units slab by slab; see `compile_block`."""
+    def begin(public: PyTree, key: Array, step: Array) -> PyTree:
+        return _ask(method, public, _keys(key, step))
+
+    def end(public: PyTree, query: PyTree, total: Private[Array], bits: Array,
+            at: tuple[Array, Array]) -> tuple[PyTree, Metrics, Array, Private[Array]]:
+        return _absorb(method, public, query, total, bits, _keys(*at))
+
+    ask = on_devices(begin, layout, (False,) * 3, False, ())
+    absorb = on_devices(end, layout, (False,) * 5, (False,) * 4, (0,))
+    add_up = streaming.compile_sum(method, layout)
+
+    def by_slabs(public: PyTree, units: Private[Units], records: Private[Records],
+                 private_inputs: np.ndarray, bits: np.ndarray, cohorts: np.ndarray, key: Array,
+                 step: int, n: int
+                 ) -> tuple[PyTree, Private[Units], Metrics, Array, Private[Array]]:
+        metrics, rounds = no_metrics, []
+        try:
+            for i in range(n):
+                query = ask(public, key, step + i)
+                total = add_up(units, records, private_inputs[:, i],
+                               Round(query, jnp.int32(step + i), cohorts[i]))
+                public, metrics, *now = absorb(public, query, total, bits[i], (key, step + i))
+                rounds.append(now)
+        except BaseException:
+            # Some units have learnt and others not: that state is gone, as a donated one is.
+            jax.tree.map(lambda a: a.delete(), public)
+            raise
+        if not rounds:
+            rounds = [jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), per_round)]
+        answered, votes = jax.tree.map(lambda *rows: jnp.stack(rows), *rounds)
+        return public, units, metrics, answered, votes
+
+    return by_slabs
 
 
 def run_block(block: Block, records: Private[Records], state: State, layout: Layout, draws: Draws,
@@ -130,9 +188,10 @@ def run_block(block: Block, records: Private[Records], state: State, layout: Lay
     Returns:
         The state after it, the public metrics, what was answered and the sums that are kept.
     """
+    private_inputs = draws.private_inputs if layout.slab else spread(draws.private_inputs, layout)
     public, units, released, answered, votes = block(
-        state.public, state.units, records, spread(draws.private_inputs, layout), draws.bits,
-        draws.cohorts, state.key, state.step, n)
+        state.public, state.units, records, private_inputs, draws.bits, draws.cohorts, state.key,
+        state.step, n)
     after = dataclasses.replace(state, public=public, units=units, step=state.step + n)
     return after, released, answered, votes
 

@@ -13,18 +13,21 @@ from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.core.types import Method, Private
 from dpgen_jax.private import packing, teachers
 from dpgen_jax.private.layout import put
-from dpgen_jax.run import checkpoint
+from dpgen_jax.run import capacity, checkpoint
 from dpgen_jax.run.folder import RunFolder
 from dpgen_jax.run.rounds import State
 
 
-def save(files: RunFolder, state: State, method: Method, layout: teachers.Layout, ledger: Ledger,
-         keep: int) -> None:
-    """Writes a checkpoint that names the ledger line at which it was taken.
+def begin(files: RunFolder, state: State, method: Method, layout: teachers.Layout,
+          ledger: Ledger, keep: int) -> checkpoint.Saving:
+    """Begins a checkpoint that names the ledger line at which it is taken.
+
+    It is written beside the training where the memory has room for a copy of the state, and the
+    state itself lies on the devices.
 
     Args:
         files: The run folder.
-        state: A state whose units are there.
+        state: A state whose units are there; it may change once this has returned.
         method: The method, built.
         layout: How the units lie on the devices.
         ledger: The run's open ledger.
@@ -39,12 +42,15 @@ def save(files: RunFolder, state: State, method: Method, layout: teachers.Layout
     size = packing.block_size(method)
 
     def parts() -> Iterator[tuple[str, Any]]:
-        yield "public", {"public": jax.device_get(state.public),
-                         "key": jax.random.key_data(state.key)}
+        # Copies: on CPU an array of the host may be the very memory that a step updates in place.
+        yield "public", jax.tree.map(np.array, {
+            "public": jax.device_get(state.public), "key": jax.random.key_data(state.key)})
         yield from unit_parts(units, layout, size)
 
-    checkpoint.save(files.checkpoints, state.step, parts(), keep=keep, note={
-        "ledger_head": ledger.head, "ledger_lines": ledger.n_lines, "block_size": size})
+    return checkpoint.begin(
+        files.checkpoints, state.step, parts(), keep=keep,
+        beside=not layout.slab and capacity.copy_fits(method),
+        note={"ledger_head": ledger.head, "ledger_lines": ledger.n_lines, "block_size": size})
 
 
 def unit_parts(units: Private[teachers.Units], layout: teachers.Layout, size: int

@@ -20,7 +20,7 @@ from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import BitSource, OsBits, SeededBits
 from dpgen_jax.core import hosts
 from dpgen_jax.core.platforms import shortfall
-from dpgen_jax.core.types import Private, Records, TableSpec, UserError
+from dpgen_jax.core.types import Private, PyTree, Records, TableSpec, UserError
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private.partition import Partition
 from dpgen_jax.release import guarantee, statement
@@ -185,7 +185,7 @@ def train(plan: Plan, begun: Begun, dealt: Dealt, log: Log) -> Trained:
                       best=best)
     training = Training(plan.method, plan.files, plan.layout, begun.ledger, plan.request.runtime,
                         monitor, begun.stop, begun.notices)
-    state, fault = _steps(plan, training, dealt)
+    state, fault = _steps(plan, training, dealt, log)
     if not state.step:
         raise nothing_released(plan.files, begun.stop)
     if state.step < planned:
@@ -256,7 +256,7 @@ def release_maker(plan: Plan, class_counts: tuple[int, ...] | None) -> Callable[
     return at
 
 
-def last_key(state: Any, config: MethodConfig) -> jax.Array:
+def last_key(state: PyTree, config: MethodConfig) -> jax.Array:
     """Returns the key of what comes after the last planned step."""
     return jax.random.fold_in(state.key, config.planned_steps)
 
@@ -270,7 +270,8 @@ def as_published(method: str, config: MethodConfig, delta: float, steps: int
     return {"epsilon": paper.epsilon(steps), "steps": steps, "formula": paper.formula}
 
 
-def _steps(plan: Plan, training: Training, dealt: Dealt) -> tuple[State, Exception | None]:
+def _steps(plan: Plan, training: Training, dealt: Dealt, log: Log
+           ) -> tuple[State, Exception | None]:
     """The pretraining and the loop; see `Training.train`."""
     method, request = plan.method, plan.request
     state = resume.start(plan.files, method, plan.layout, training.ledger, request.resume,
@@ -281,6 +282,8 @@ def _steps(plan: Plan, training: Training, dealt: Dealt) -> tuple[State, Excepti
         state = training.pretrain(state, dealt.records)
     training.monitor.last = state.step
     steps = plan.config.planned_steps
+    if state.step >= steps and not open_ended:
+        log(f"all {steps:,} steps were done before: none is trained, and none is charged")
     return training.train(state, dealt.records, dealt.bits, steps,
                           sys.maxsize if open_ended else steps)
 

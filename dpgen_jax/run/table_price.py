@@ -8,6 +8,7 @@ from dpgen_jax.accountant import gaussian, gdp
 from dpgen_jax.aggregation.noise import MAX_SIGMA, MIN_SIGMA, RoundedGaussian
 from dpgen_jax.aggregation.survey import Survey
 from dpgen_jax.core.config import Budget
+from dpgen_jax.core.console import program
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import readings
 
@@ -78,7 +79,8 @@ def hopeless(columns: int, n: int, epsilon: float, count: float) -> UserError:
         f"{columns:,} {'column is' if columns == 1 else 'columns are'} not declared, and at "
         f"epsilon {epsilon:g} only what some "
         f"{count:,.0f} of {n:,} rows share can be told of each; declare them, or most of them, by "
-        "--schema FILE, or raise --epsilon or --schema-share (nothing was spent)")
+        f"--schema FILE, which {program('schema', 'CSV', '--label', 'COLUMN', '--out', 'FILE')} "
+        "drafts for you to edit, or raise --epsilon or --schema-share (nothing was spent)")
 
 
 def alone(made: Survey, delta: float) -> float:

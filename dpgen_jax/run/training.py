@@ -42,6 +42,7 @@ class Training:
         stop: Whether the run was asked to stop.
         notices: Tells what failed and did not stop the run.
         elapsed: Seconds since the training began, over all of its parts.
+        saving: The checkpoint that is being written beside the training, if any.
     """
 
     method: Method
@@ -53,6 +54,7 @@ class Training:
     stop: Stop
     notices: Notices
     elapsed: Callable[[], float] = dataclasses.field(default_factory=clock)
+    saving: list[checkpoint.Saving] = dataclasses.field(default_factory=list)
 
     def pretrain(self, state: State, records: Private[Records]) -> State:
         """Pretrains the units, and saves them now and then.
@@ -74,12 +76,13 @@ class Training:
                 state = dataclasses.replace(state, units=units)
                 bar.reach(share)
                 if elapsed() > next_save:
-                    self._save(state)
+                    self.save(state)
                     next_save, saved = elapsed() + self.between_saves, state
                 if self.stop():
                     break
         if state is not saved:
-            self._save(state)
+            self.save(state)
+        self.saved()
         return state
 
     def train(self, state: State, records: Private[Records], bits: BitSource, planned: int,
@@ -104,14 +107,14 @@ class Training:
             if self.method.mechanism.keeps_votes:
                 vote_log.append(self.files.votes, votes, answered)
 
-        def digest(first_round: int, secret: np.ndarray) -> None:
+        def digest(first_round: int, secret: list[np.ndarray]) -> None:
             with self.notices.attempt(f"writing {self.files.noise_digests}"):
                 key = bytes.fromhex(read_json(self.files.identity)["partition_key"])
                 noise_digests.append(self.files.noise_digests, key, first_round, secret)
 
         writer = MetricsWriter(self.files.metrics, state.step, self._board)
         program = compiling.program(state, self.layout.chunk, self.layout.padded,
-                                    self.runtime.steps_per_call)
+                                    self.layout.slab, self.runtime.steps_per_call)
         bar = Bar(planned, state.step, "step", self.monitor.options.progress, program)
         with self._recorded(state, bar, writer) as record:
             try:
@@ -153,9 +156,24 @@ class Training:
             return loop.post_train(self.method, state, key, self.runtime.steps_per_call, hooks)
 
     def keep(self, state: State) -> None:
-        """Saves a checkpoint of this state, unless it is there."""
+        """Saves a checkpoint of this state, unless it is there, and waits until it is."""
+        self.saved()
         if state.units is not None and state.step not in checkpoint.steps(self.files.checkpoints):
-            self._save(state)
+            self.save(state)
+            self.saved()
+
+    def saved(self, wait: bool = True) -> None:
+        """Puts the checkpoint that is being written in its place.
+
+        A failure costs this checkpoint, and no more.
+
+        Args:
+            wait: Whether to wait until it is written.
+        """
+        if self.saving and (wait or self.saving[0].parts.written):
+            with self._failure_told():
+                self.saving[0].finish()
+            self.saving.clear()  # not before: whoever interrupts the wait still finds it
 
     @contextlib.contextmanager
     def _recorded(self, state: State, bar: Bar, writer: MetricsWriter | None
@@ -170,15 +188,23 @@ class Training:
             raise
         finally:
             bar.close()
+            self.saved()
             with self.notices.attempt(f"writing {self.files.metrics}"):
                 if writer:
                     writer.close()
 
-    def _save(self, state: State) -> None:
-        """A failure costs this checkpoint, and no more."""
+    def save(self, state: State) -> None:
+        """Begins a checkpoint of this state, once the last one is in its place."""
+        self.saved()
+        with self._failure_told():
+            self.saving.append(saved_state.begin(
+                self.files, state, self.method, self.layout, self.ledger,
+                self.runtime.keep_checkpoints))
+
+    @contextlib.contextmanager
+    def _failure_told(self) -> Iterator[None]:
         try:
-            saved_state.save(self.files, state, self.method, self.layout, self.ledger,
-                        self.runtime.keep_checkpoints)
+            yield
         except UserError as error:
             self.notices.failure(str(error))
 
@@ -235,6 +261,7 @@ class Recorder:
                     {"step": now.done, "epsilon": epsilon, "seconds": seconds, **values,
                      "charged": training.ledger.steps_charged})
         self._bar.advance(steps, {"epsilon": f"{epsilon:.3f}"})
-        if training.elapsed() > self._next_save:
-            training.keep(now)
+        training.saved(wait=False)
+        if now.units is not None and training.elapsed() > self._next_save:
+            training.save(now)
             self._next_save = training.elapsed() + training.between_saves

@@ -11,6 +11,7 @@ from dpgen_jax.core.config import from_json
 from dpgen_jax.core.console import program
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.reading import exists
 from dpgen_jax.run.folder import RunFolder, read_json
 
 PATHS = ("--schema", "--test-csv", "--class-names")
@@ -179,6 +180,6 @@ def _in_full(name: str, group: list[str]) -> list[str]:
         return group
     value: Any = group[0].partition("=")[2] or (group[1] if len(group) > 1 else "")
     kind, colon, place = value.partition(":") if name == "--dataset" else ("", "", value)
-    if place and not Path(place).is_absolute() and Path(place).exists():
+    if place and not Path(place).is_absolute() and exists(place):
         value = f"{kind}{colon}{Path(place).resolve()}"
     return [f"{name}={value}"]

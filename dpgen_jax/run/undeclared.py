@@ -19,6 +19,7 @@ from dpgen_jax.core.types import ImageSpec, Private
 from dpgen_jax.data.base import Dataset, locate, safe_name
 from dpgen_jax.presets import choice
 from dpgen_jax.run import rehearsal, typed
+from dpgen_jax.run.flags import Train
 from dpgen_jax.run.folder import RunFolder, default_root, read_json, refuse_used
 from dpgen_jax.run.reading import Reading, budget_for
 
@@ -47,7 +48,7 @@ def with_kind(words: Sequence[str]) -> Reading:
                    (f"{place} is read as {kind}:{place}",))
 
 
-def folder(reading: Reading, method: str, args: Any) -> Reading:
+def folder(reading: Reading, method: str, args: Train[Any]) -> Reading:
     """Adds what the flags do not say of an image folder: channels, size, and names of classes.
 
     Nothing is added where nothing is promised, or where the user accepts what is read from the
@@ -70,7 +71,7 @@ def folder(reading: Reading, method: str, args: Any) -> Reading:
         return reading
     files = RunFolder(args.out) if args.resume and args.out else None
     if files is not None and (config := files.config).is_file() and not files.waiting:
-        before = typed.data_words(args.out, ("class_names", "channels", "image_size")) or []
+        before = typed.data_words(files.root, ("class_names", "channels", "image_size")) or []
         flags = [word for word in before if not word.startswith("--dataset")]
         return dataclasses.replace(reading, words=typed.merged(flags, reading.words),
                                    bought=tuple(read_json(config).get("bought") or ()))
@@ -85,13 +86,13 @@ def folder(reading: Reading, method: str, args: Any) -> Reading:
     return reading if args.data.class_names else _with_names(reading, method, args, side)
 
 
-def _side(method: str, args: Any) -> int:
+def _side(method: str, args: Train[Any]) -> int:
     """The size that the user states, or that of the preset that the user names."""
     spec = presets.get(method, args.preset)[1].spec
     return args.data.image_size or (spec.height if isinstance(spec, ImageSpec) else SIDE)
 
 
-def _with_names(reading: Reading, method: str, args: Any, side: int) -> Reading:
+def _with_names(reading: Reading, method: str, args: Train[Any], side: int) -> Reading:
     """Buys the names of the classes, after all checks that need none of them."""
     from dpgen_jax.data import folders
     from dpgen_jax.run import class_purchase, early
@@ -131,7 +132,7 @@ def _more(reading: Reading, flags: list[str], remark: str) -> Reading:
                                remarks=(*reading.remarks, remark))
 
 
-def held_out_part(dataset: Dataset, args: Any) -> Dataset:
+def held_out_part(dataset: Dataset, args: Train[Any]) -> Dataset:
     """Holds out a share before anything is spent, where the data bring no held-out part.
 
     A resumed run holds out what it did at its start.

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from dpgen_jax import presets
-from dpgen_jax.accountant import calibrate
+from dpgen_jax.accountant import calibrate, gaussian
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.aggregation.bits import OsBits
 from dpgen_jax.aggregation.survey import Survey
 from dpgen_jax.core.config import Budget
+from dpgen_jax.core.console import program
 from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.reading import content_of
 from dpgen_jax.core.terms import Relation
@@ -26,6 +27,7 @@ from dpgen_jax.data.base import listed, locate, safe_name
 from dpgen_jax.data.dialect import Dialect, declared, of_header
 from dpgen_jax.data.parsing import Cells
 from dpgen_jax.run import early, folder, rehearsal, table_price, table_purchase, typed
+from dpgen_jax.run.flags import Train
 from dpgen_jax.run.folder import RunFolder, refuse_used
 from dpgen_jax.run.reading import Reading, budget_for
 
@@ -38,9 +40,13 @@ costs nothing."""
 READ = """\
 The schema of {source}, which was READ FROM ITS RECORDS by --accept-uncovered, or
 by a run that promises nothing: no epsilon covers it."""
+DECLARED = ("every column is declared by --schema {}, which costs nothing but what it lists as "
+            "bought")
+DRAFTED = ("every column is in --schema {}; the entries that its read_from_data lists were READ "
+           "FROM THE RECORDS, which no epsilon covers")
 
 
-def table(reading: Reading, method: str, args: Any) -> Reading:
+def table(reading: Reading, method: str, args: Train[Any]) -> Reading:
     """Declares what the flags do not say of a CSV file.
 
     Args:
@@ -56,17 +62,18 @@ def table(reading: Reading, method: str, args: Any) -> Reading:
             before anything is spent.
     """
     path = locate(reading.place.partition(":")[2])
-    document = schema.document(args.data.schema) if _is_file(args.data.schema) else None
-    if args.data.schema and document is None:
-        return _with_declared(reading, args)
+    stated = args.data.schema
+    document = schema.document(stated) if stated is not None and _is_file(stated) else None
+    if stated and document is None:
+        return _with_declared(reading, args, {})
     partial = document if isinstance(document, dict) else {}
-    columns: Any = partial.get("columns")
+    columns: object = partial.get("columns")
     columns = columns if isinstance(columns, dict) else {}
     dialect = declared(partial["file"]) if "file" in partial else of_header(path)
     names = csv_files.header(path, dialect)
     missing = tuple(name for name in names if name not in columns and name != args.data.unit)
     if document is not None and (not missing or not columns):
-        return _with_declared(reading, args)  # `schema.read` says what is wrong with it
+        return _with_declared(reading, args, partial)  # `schema.read` says what is wrong with it
     for name in columns:
         if name not in names:
             raise UserError(f"{path}: column {name!r} is missing{nearest(name, names)}; "
@@ -83,20 +90,19 @@ def table(reading: Reading, method: str, args: Any) -> Reading:
     return dataclasses.replace(reading, words=words, remarks=(*reading.remarks, answer.line))
 
 
-def _is_file(text: str | None) -> bool:
-    return text is not None and not (text in schema.NAMES and not Path(text).is_file())
+def _is_file(text: str) -> bool:
+    return text not in schema.NAMES or Path(text).is_file()
 
 
-def _with_declared(reading: Reading, args: Any) -> Reading:
-    """A reading by a schema that declares every column."""
-    line = f"every column is declared by --schema {args.data.schema}, which costs nothing but " \
-        "what it lists as bought"
+def _with_declared(reading: Reading, args: Train[Any], document: dict[str, Any]) -> Reading:
+    """A reading by a schema that has every column."""
+    line = (DRAFTED if document.get("read_from_data") else DECLARED).format(args.data.schema)
     answer = early.stored(args.out if args.resume else None)
     return dataclasses.replace(reading, remarks=(
         *reading.remarks, line if answer is None else answer.line))
 
 
-def _label(stated: str | None, of_schema: Any, names: list[str], path: Path) -> str | None:
+def _label(stated: str | None, of_schema: object, names: list[str], path: Path) -> str | None:
     """The label, by the flag or the schema, which must be a column."""
     if stated is not None and of_schema not in (None, stated):
         raise UserError(f"--label {stated}: the schema has the label {of_schema}; drop one of them")
@@ -107,7 +113,7 @@ def _label(stated: str | None, of_schema: Any, names: list[str], path: Path) -> 
     return label
 
 
-def _answer(reading: Reading, method: str, args: Any, path: Path, dialect: Dialect,
+def _answer(reading: Reading, method: str, args: Train[Any], path: Path, dialect: Dialect,
             wanted: table_purchase.Wanted) -> early.Answer:
     """Buys what is missing, or reads it from the records, or finds what was bought before."""
     root = args.out or folder.default_root(method, safe_name(path.name.partition(".")[0]))
@@ -136,17 +142,26 @@ def _cells(path: Path, dialect: Dialect) -> Cells:
     return cells
 
 
-def _is_promised(args: Any) -> bool:
+def _is_promised(args: Train[Any]) -> bool:
     """Whether what is missing is bought, and not read from the records."""
     return math.isfinite(args.epsilon) and args.seed is None and not args.accept_uncovered
 
 
-def _survey(args: Any, path: Path, n: int, wanted: table_purchase.Wanted, budget: Budget) -> Survey:
+def _survey(args: Train[Any], path: Path, n: int, wanted: table_purchase.Wanted, budget: Budget
+            ) -> Survey:
     """The queries of a purchase, after all checks that need none of their answers."""
     if args.config.protects_clients or args.data.unit is not None:
+        unit = ["--unit", args.data.unit] if args.data.unit else []
+        drafted = program("schema", path, *unit, "--out", "FILE")
         raise UserError(f"{path}: {listed(wanted.columns)} are not declared, and they are bought "
                         "at the level of single rows, which does not cover all rows of a unit or "
-                        "a client; declare them in --schema FILE (nothing was spent)")
+                        f"a client; declare them in --schema FILE, which {drafted} drafts for you "
+                        "to edit (nothing was spent)")
+    if wanted.declared.get("read_from_data"):
+        raise UserError(f"{args.data.schema}: its read_from_data lists entries that no epsilon "
+                        f"covers, and {listed(wanted.columns)} are not declared; declare those "
+                        "entries and take them off the list before the rest is bought, or pass "
+                        "--accept-uncovered (nothing was spent)")
     calibrate.check_budget(budget.epsilon, budget.delta, n)
     survey = table_price.survey(len(wanted.columns), wanted.queries, n, budget.epsilon,
                                 budget.delta, args.schema_share)
@@ -154,8 +169,8 @@ def _survey(args: Any, path: Path, n: int, wanted: table_purchase.Wanted, budget
     return survey
 
 
-def _priced(reading: Reading, method: str, args: Any, cells: Cells, wanted: table_purchase.Wanted
-            ) -> Reading:
+def _priced(reading: Reading, method: str, args: Train[Any], cells: Cells,
+            wanted: table_purchase.Wanted) -> Reading:
     """A rehearsal: what would be bought, or read, and how well it would be known."""
     n = len(cells.rows)
     budget = budget_for(reading, method, args, presets.numbers(1), n)
@@ -168,7 +183,7 @@ def _priced(reading: Reading, method: str, args: Any, cells: Cells, wanted: tabl
         method, "table", budget, n, (*reading.remarks, *lines)))
 
 
-def _bought(purchase: early.Purchase, args: Any, path: Path, cells: Cells,
+def _bought(purchase: early.Purchase, args: Train[Any], path: Path, cells: Cells,
             wanted: table_purchase.Wanted, flags: tuple[str, ...]) -> early.Answer:
     """Buys what is missing, after all checks that need none of it."""
     n, budget = len(cells.rows), purchase.budget
@@ -183,9 +198,10 @@ def _bought(purchase: early.Purchase, args: Any, path: Path, cells: Cells,
             (purchase.root / "schema.yaml").write_text(text, "utf-8")
             raise UserError(
                 f"fewer than 2 classes of the label {wanted.label} are so frequent that they stand "
-                f"out of the noise; all else that was bought is in {purchase.root / 'schema.yaml'}:"
-                f" add `label: {wanted.label}` and that column with its classes, and pass it as "
-                "--schema with another --out")
+                f"out of the noise; epsilon {gaussian.epsilon(spent, budget.delta):.3g} at delta "
+                f"{budget.delta:g} of these rows is spent, and what it bought is in "
+                f"{purchase.root / 'schema.yaml'}: add `label: {wanted.label}` and that column "
+                "with its classes, and pass it as --schema with another --out")
         schema.parse(document, "schema.yaml")
         return early.Answer(
             flags, _said(document, wanted, purchase, args.schema_share, alone),
@@ -199,11 +215,20 @@ def _read(cells: Cells, wanted: table_purchase.Wanted, path: Path, unit: str | N
     """The schema that is read from the records."""
     cells = dataclasses.replace(cells, columns={
         name: texts for name, texts in cells.columns.items() if name != unit})
-    document = schema_draft.draft(cells, wanted.label, wanted.declared.get("columns"))
+    document = _joined(schema_draft.draft(cells, wanted.label, wanted.declared.get("columns")),
+                       wanted.declared)
     text = schema_draft.render(document, path.name, READ.format(source=path.name))
     line = (f"the schema of {listed(wanted.columns)} is READ FROM THE RECORDS, which no epsilon "
             "covers; --schema declares it, and without --accept-uncovered it is bought")
     return early.Answer(flags, line, files={"schema.yaml": text.encode()})
+
+
+def _joined(drafted: dict[str, Any], declared: dict[str, Any]) -> dict[str, Any]:
+    """A draft with all that the schema of some columns says beside them, purchases among it."""
+    read = dict.fromkeys([*declared.get("read_from_data", []), *drafted["read_from_data"]])
+    document = declared | drafted | {"read_from_data": [*read]}
+    schema.parse(document, "--schema")
+    return document
 
 
 def _said(document: dict[str, Any], wanted: table_purchase.Wanted, purchase: early.Purchase,

@@ -4,25 +4,36 @@ import json
 
 import pytest
 
+from dpgen_jax import account
 from dpgen_jax.audit import command_line
 from dpgen_jax.audit.findings import FAILED, UNDECIDED, Findings, Report
 from dpgen_jax.core.errors import UserError
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    (["nope"], "unknown method"), (["--sigma", "3"], "name a method"),
+    (["nope"], "no folder 'nope', and no method of that name; methods: "),
+    (["pategam"], "did you mean 'pategan'"), ([__file__], "is a file; name the folder"),
+    (["--sigma", "3"], "name a method"),
     (["pategan", "--canaries", "3"], "both --dataset and --canaries"),
     (["pategan", "--seconds", "nan"], "--seconds is nan"),
     (["pategan", "--sigma", "1", "--steps", "5", "--epsilon", "0.1"], "need epsilon"),
     (["pategan", "--out", __file__], "is a file"),
-    pytest.param(["pategan", "--noise", "laplace", "--sigma", "2000", "--steps", "9", "--dataset",
-                  "glyphs", "--canaries", "5"], "Laplace noise", marks=pytest.mark.slow),
     pytest.param(["dpmerf", "--dataset", "breast_cancer", "--canaries", "9999"],
                  "--canaries is 9999", marks=pytest.mark.slow)])
 def test_bad_input_gets_a_line(words, said, monkeypatch):
     monkeypatch.setattr(command_line.cli, "use_all_cores", lambda: None)
     with pytest.raises(UserError, match=said):
         command_line.command(words)
+
+
+@pytest.mark.parametrize("command", [account.command, command_line.command])
+def test_a_run_that_is_not_there_is_no_unknown_method_alone(command, tmp_path, monkeypatch):
+    monkeypatch.setattr(command_line.cli, "use_all_cores", lambda: None)
+    (tmp_path / "first-run").mkdir()
+    with pytest.raises(UserError) as error:
+        command([str(tmp_path / "first-rum"), "--json"])
+    assert f"no folder '{tmp_path / 'first-rum'}'" in str(error.value)
+    assert f"did you mean '{tmp_path / 'first-run'}'?" in str(error.value)
 
 
 def test_the_exit_code_is_0_only_where_all_checks_were_made_and_hold():

@@ -107,7 +107,8 @@ def test_a_declared_schema_takes_nothing_from_the_files(root):
     data = load(f"folder:{root}", channels=1, class_names="dog,emu,cat", image_size=8)
     assert data.spec == ImageSpec(8, 8, 1, 3) and data.spec.class_names == ("dog", "emu", "cat")
     assert not data.uncovered and data.y_train.tolist() == [0, 2, 0, 0]
-    assert data.private_notes == ("no training images of the class emu",)
+    absent, unread = data.private_notes
+    assert absent == "no training images of the class emu" and unread.endswith(": dog/readme.txt")
     names = root / "names.txt"
     names.write_text("dog\nemu\ncat\n")
     again = load(f"folder:{root}", channels=1, class_names=str(names), image_size=8)

@@ -72,7 +72,7 @@ def test_bad_arrays(save, change, match):
 
 
 def test_missing_arrays(save):
-    with pytest.raises(UserError, match=r"holds \['x_train'\]; x_train and y_train are needed"):
+    with pytest.raises(UserError, match="holds other, x_train; x_train and y_train are needed"):
         load(save(x_train=X, other=Y), classes=3)
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from dpgen_jax import schema as schema_command
 from dpgen_jax.aggregation import schema_queries
+from dpgen_jax.core.errors import UserError
 from dpgen_jax.data import load, schema, transform, writing, yaml_text
 from dpgen_jax.data.draft_columns import entries
 from dpgen_jax.run import schema_purchase
@@ -34,6 +35,11 @@ COLUMNS = {  # cells, and entries that a draft must have
     "hours": ([str([99, 0, 5 + i % 60][min(i % 5, 2)]) for i in range(N)],
               {"kind": "integer", "special": ["99", "0"], "min": "7", "max": "64"}),
     "pay": ([f"{np.exp(i / 8):.3f}" for i in range(N)], {"kind": "continuous", "scale": "log"}),
+    "zip": ([f"{i % 110:05d}" for i in range(N)], {"kind": "codes", "categories": [
+        f"{i:05d}" for i in range(110)]}),
+    "ward": ([f"{i % 9:02d}" for i in range(N)], {"kind": "categorical", "categories": [
+        f"{i:02d}" for i in range(9)]}),
+    "number": ([f"{i:03d}" for i in range(N)], {"kind": "identifier", "pattern": "###"}),
     "whole": ([f"{i}.0" for i in range(N)], {"kind": "integer", "max": "119"})}
 
 
@@ -46,6 +52,19 @@ def test_a_draft_tells_the_kind(name):
         assert made["nullable"] == "false"
         with_null = entries(name, [*cells, "NA"], False)
         assert with_null == made | {"nullable": "true"}
+
+
+@pytest.mark.parametrize(("text", "match"), [
+    ("a,y\n", "a.csv: no rows"), (f"{'n' * 501},y\n1,b\n", "column 1 has a name of 501 letters"),
+    ("a,y\n" + "".join(f"{i % 5},{i}.5\n" for i in range(101)),
+     r"101 different texts, and a draft has at most 100 classes; leave out --label and declare t"),
+    ('a,y\n1,b\n2,"c\n3,d\n4,e\n', "line 3: .*mend the quotes")])
+def test_what_no_draft_is_made_of_is_one_line_with_the_mend(tmp_path, monkeypatch, text, match):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(UserError, match=match):
+        schema_command.command(["a.csv", "--label", "y", "--out", "s.yaml"])
+    assert not (tmp_path / "s.yaml").exists()
 
 
 @pytest.fixture
@@ -66,7 +85,7 @@ def test_a_draft_reads_its_own_file_and_owns_up_to_all_it_read(drafted):
     header, rows = writing.cells(data.spec, transform.decode(data.spec, data.x_train), data.y_train)
     cells = dict(zip(header, zip(*rows, strict=True), strict=True))
     # Of years the seconds are too many to come back, and a hard space becomes a plain one.
-    for name in set(COLUMNS) - {"id", "pay", "whole", "stamp", "francs"}:
+    for name in set(COLUMNS) - {"id", "number", "pay", "whole", "stamp", "francs"}:
         assert list(cells[name]) == COLUMNS[name][0], name
     assert cells["id"][:2] == ("P-00000", "P-00001")
     document = yaml_text.document("s.yaml")

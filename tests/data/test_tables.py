@@ -102,7 +102,7 @@ def test_gz_and_the_held_out_part(read, tmp_path):
     ("40,0", "40", "line 2: 4 cells, expected 5"),
     ("40,0", "40,0,", "line 2: 6 cells, expected 5"),
     ('"a, b"', "a, b", "line 3: 6 cells, expected 5; .*quotes"),
-    ('"a, b"', '"a, b', "line 5: .*mend the quotes"),
+    ('"a, b"', '"a, b', "line 3: .*mend the quotes"),
     ('"a, b"', '"a" b', "line 3: .*mend the quotes"),
     ("pay,", "Pay,", "column 'pay' is missing, did you mean 'Pay'"),
     ("pay,size", "size,size", "column 'size' is named twice"),

@@ -212,8 +212,8 @@ def test_the_folder_is_for_its_owner(tmp_path):
     assert stat.S_IMODE(root.stat().st_mode) == 0o700
     for path in (root / "ledger.jsonl", *(root / "private").iterdir()):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
-    assert {p.name for p in (root / "private").iterdir()} == {"identity.json",
-                                                              "memory.safetensors"}
+    assert {p.name for p in (root / "private").iterdir()} == {
+        "identity.json", "memory.safetensors", "noise_digests.txt"}
 
 
 @pytest.mark.parametrize(("options", "message"), [

@@ -10,6 +10,7 @@ import runs
 from dpgen_jax import federate, join
 from dpgen_jax.core.errors import BudgetExceeded, UserError
 from dpgen_jax.core.types import ImageSpec
+from dpgen_jax.federated import wire
 from dpgen_jax.federated.messages import Terms
 
 FLAGS = ["--critics", "3", "--steps", "3", "--batch", "4", "--epsilon", "8", "--height", "8",
@@ -92,3 +93,19 @@ def test_an_empty_client_cannot_join(tmp_path, monkeypatch):
     runs.npz(tmp_path / "0.npz", np.zeros((0, 8, 8, 1), np.uint8), np.zeros(0, np.int64))
     with pytest.raises(UserError, match="no records"):
         join.command([str(app(tmp_path)), "--data", "npz:0.npz", "--client", "0", "--epsilon", "1"])
+
+
+def test_a_client_says_what_is_spent_when_it_stops(tmp_path, monkeypatch, capsys):
+    def stopped(path, reply, ready):
+        ready()
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(wire, "listen", stopped)
+    data = fed.records(0)
+    runs.npz(tmp_path / "0.npz", data.x_train, data.y_train)
+    with pytest.raises(KeyboardInterrupt):
+        join.command([str(app(tmp_path)), "--data", "npz:0.npz", "--client", "0", "--epsilon", "1"])
+    first, last = capsys.readouterr().out.splitlines()[-2:]
+    assert first.startswith("client 0 holds ") and last == (
+        "client 0 stops: epsilon 0 of 1 is spent")

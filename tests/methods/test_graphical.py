@@ -7,6 +7,7 @@ import json
 import sys
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import people_table
 import pytest
@@ -79,6 +80,17 @@ def test_conditions_on_two_parents_are_those_of_enumeration():
     expected = np.zeros_like(whole)
     expected[:, 1:, :, :, 0] = whole[:, 1:, :, :, 0] / met
     np.testing.assert_allclose(again, expected, atol=1e-6)
+
+
+def test_where_no_pair_is_asked_for_no_empty_array_is_kept():
+    """A checkpoint refuses one, and the run ended as if it had failed."""
+    config = dataclasses.replace(CONFIG, model="graphical", sigma=8.0, records=300)
+    assert not marginals.plan(config, SPEC).pairs
+    public = jax.eval_shape(marginals.build(config, SPEC).init, jax.random.key(0))
+    assert all(leaf.size for leaf in jax.tree.leaves(public))
+    kept = jax.eval_shape(marginals.build(dataclasses.replace(
+        CONFIG, model="graphical"), SPEC).init, jax.random.key(0))
+    assert kept.pairs.size
 
 
 def test_what_a_fit_takes_is_said_and_bounded(monkeypatch):

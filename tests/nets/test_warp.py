@@ -1,5 +1,7 @@
 """Affine maps of generated images."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 from dpgen_jax.core.types import Column, ImageSpec, TableSpec, UserError
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.pair import pair
-from dpgen_jax.nets.warp import SHIFT, affine, moved
+from dpgen_jax.nets.warp import SHIFT, affine, beyond, moved
 
 pytestmark = pytest.mark.slow
 
@@ -58,20 +60,28 @@ def test_values_stay_in_their_range_and_slopes_are_finite():
     assert np.isfinite(jax.grad(total)(e)).all()
 
 
-def test_each_image_is_a_function_of_its_own_latent():
-    net, _ = pair(SPEC, GeneratorNet(8, 16, 4, warp=0.3), DiscriminatorNet())
+@pytest.mark.parametrize(("channels", "outside"), [(1, "constant"), (3, "nearest")])
+def test_each_image_is_a_function_of_its_own_latent(channels, outside):
+    spec = dataclasses.replace(SPEC, channels=channels)
+    net, _ = pair(spec, GeneratorNet(8, 16, 4, warp=0.3), DiscriminatorNet())
     key, labels = jax.random.key(2), jnp.arange(30) % 3
     z = net.latents(key, 30)
     model = net.freeze(net.init(key), z, labels)
     images = net.sample(model, key, z, labels)
     alone = net.sample(model, key, z[7:8], labels[7:8])
     np.testing.assert_allclose(alone[0], images[7], atol=1e-6)
-    still, _ = pair(SPEC, GeneratorNet(8, 16, 4), DiscriminatorNet())
+    still, _ = pair(spec, GeneratorNet(8, 16, 4), DiscriminatorNet())
     assert still.sample({k: v["images"] for k, v in model.items()}, key, z, labels).shape \
         == images.shape
     np.testing.assert_allclose(
         affine(still.sample({k: v["images"] for k, v in model.items()}, key, z, labels),
-               0.3 * z[:, :6]), images, atol=1e-6)
+               0.3 * z[:, :6], outside), images, atol=1e-6)
+
+
+def test_a_scene_in_colour_does_not_end_in_a_black_frame():
+    white, smaller = jnp.ones((1, 8, 8, 3)), entries(e0=0.5, e3=0.5)
+    assert affine(white, smaller, beyond(3)).min() == 1 and affine(white, smaller,
+                                                                   beyond(1)).min() == 0
 
 
 @pytest.mark.parametrize("warp", [-0.1, 1.0, float("nan")])

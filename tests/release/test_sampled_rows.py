@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from people_table import SPEC, THREE
 
-from dpgen_jax.core.types import Column, ImageSpec, UserError
+from dpgen_jax.core.types import Column, Identifier, ImageSpec, UserError
 from dpgen_jax.data.finishing import Finished
 from dpgen_jax.release import conditions, sampling
 from dpgen_jax.release.sampling import CHUNK, Sampler, Source
@@ -44,6 +44,22 @@ def test_names_and_categories_that_hold_operators(where, codes):
     rows = np.zeros((4, 5))
     rows[:, 0] = range(4)
     assert np.flatnonzero(conditions.parse(where, ODD).met(rows)).tolist() == codes
+
+
+@pytest.mark.parametrize("where", ["flag=true", "flag=TRUE", {"flag": True}, {"flag": "True"}])
+def test_a_boolean_is_named_in_small_or_capital_letters(where):
+    flag = Column("flag", "categorical", categories=("FALSE", "TRUE"), written="boolean")
+    spec = dataclasses.replace(SPEC, columns=(flag, *SPEC.columns))
+    rows = np.zeros((2, 5))
+    rows[:, 0] = 0, 1
+    assert conditions.parse(where, spec).met(rows).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("where", ["case=P-1", {"case": "P-1"}])
+def test_a_condition_on_an_identifier_says_what_it_is(where):
+    spec = dataclasses.replace(SPEC, identifiers=(Identifier("case", "P-#", 0),))
+    with pytest.raises(UserError, match="column case is an identifier, which is new in every rec"):
+        conditions.parse(where, spec)
 
 
 @pytest.mark.parametrize(("where", "message"), [

@@ -36,6 +36,8 @@ def test_a_page_shows_the_audit_and_no_path():
 def test_an_audit_of_another_generator_says_so():
     assert "This audit was made of another generator" in shown(AUDIT, "cd")
     assert "This audit was made of another generator" in shown(AUDIT | {"facts": {}})
+    trained = shown(AUDIT | {"facts": {"canaries": 500}}, "cd")
+    assert "trainings that were made for it" in trained and "another generator" not in trained
 
 
 def test_what_fails_or_was_not_checked_is_named():

@@ -24,7 +24,7 @@ from dpgen_jax.core import atomic, cli
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import from_arrays
 from dpgen_jax.release import plots
-from dpgen_jax.run import checkpoint, lifecycle, metrics
+from dpgen_jax.run import checkpoint, checkpoint_parts, lifecycle, metrics
 from dpgen_jax.run.progress import Notices
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
@@ -72,7 +72,7 @@ def nth(monkeypatch, owner, name, number, act):
 
 
 FAULTS = {
-    "checkpoints": (checkpoint, "_checkpointer", full,
+    "checkpoints": (checkpoint_parts, "_checkpointer", full,
                     [f"checkpoint .*/{step} cannot be written .No space" for step in (1, 2, 3)]),
     "samples": (plots, "samples_grid", full, [r"writing .*samples.png failed \(No space left"]),
     "a font": (plots, "_font", broken, [r"writing .*samples.png failed \(In FT2Font"]),
@@ -127,7 +127,7 @@ def test_a_release_of_more_steps_is_kept(tmp_path, monkeypatch):
     root = tmp_path / "run"
     with monkeypatch.context() as patch:
         for number in (5, 6):  # two parts a checkpoint; at the end of the run it is tried again
-            nth(patch, checkpoint, "_checkpointer", number, full)
+            nth(patch, checkpoint_parts, "_checkpointer", number, full)
         release, failures = run(root)
     assert len(failures) == 1 and checkpoint.steps(runs.files(root).checkpoints) == [1, 2]
     before = runs.snapshot(root / "release")

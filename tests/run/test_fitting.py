@@ -93,6 +93,9 @@ def test_a_data_set_is_trained_on_alone_and_without_a_method(started):
     (first, loaded, *_), (second, *_) = started
     assert loaded is digits and first.preset == "digits" and first.budget.class_epsilon == 0.1
     assert not first.monitor.progress and second.method == "mixture" and second.why
+    assert not (first.remarks or second.remarks)
+    fitting.fit("dpmerf", *runs.images(), classes=3, epsilon=1.0, verbose=False)
+    assert started[-1][0].remarks == (fitting.ALL_GIVEN,)
     with pytest.raises(UserError, match="give it alone"):
         fitting.fit("dpmerf", digits, classes=10)
 

@@ -34,8 +34,8 @@ def disk(tmp_path):
 
 @pytest.mark.parametrize("left", [300_000, 0])
 def test_a_disk_that_is_full(disk, monkeypatch, capfd, left):
-    """From the second step on there is room for a release and for no checkpoint; or for nothing,
-    until somebody makes some: then a resume goes on from the first."""
+    """From the third step on, when the first has its checkpoint, there is room for a release and
+    for no other checkpoint; or for nothing, until somebody makes some: then a resume goes on."""
     def fill(self, shape):
         (disk / "other").write_bytes(b"")
         free = shutil.disk_usage(disk).free
@@ -44,7 +44,7 @@ def test_a_disk_that_is_full(disk, monkeypatch, capfd, left):
 
     real = OsBits.draw
     with monkeypatch.context() as patch:
-        nth(patch, OsBits, "draw", 2, lambda *args: fill(*args))
+        nth(patch, OsBits, "draw", 3, lambda *args: fill(*args))
         if left:
             _, failures = run(disk / "run")
             assert any(re.search("checkpoint .* cannot be written .No space", f) for f in failures)

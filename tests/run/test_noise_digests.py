@@ -7,33 +7,67 @@ import numpy as np
 import pytest
 
 from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation.clip import RowL2
+from dpgen_jax.aggregation.local import LocalMechanism
+from dpgen_jax.aggregation.noise import RoundedGaussian
+from dpgen_jax.aggregation.sampling import FixedSizeSampling, PoissonSampling
+from dpgen_jax.aggregation.schedule import RoundRobin
 from dpgen_jax.core.types import UserError
-from dpgen_jax.run import noise_digests
+from dpgen_jax.run import loop, noise_digests
+from dpgen_jax.run.noise_digests import Remembered, secret_bits, twice
 
 KEY = b"k" * 32
-BITS = np.random.default_rng(0).integers(2**32, size=(6, 5, 3), dtype=np.uint32)
+RNG = np.random.default_rng(0)
+
+
+def numbers(*shape):
+    return RNG.integers(2**32, size=(*shape, 3), dtype=np.uint32)
+
+
+BITS = numbers(6, 5)
 
 
 def test_rounds_are_read_back_and_a_repeat_is_found(tmp_path):
     path = tmp_path / "digests"
-    noise_digests.append(path, KEY, 0, BITS[:4])
-    noise_digests.append(path, KEY, 4, np.stack([BITS[4], BITS[1]]))
+    noise_digests.append(path, KEY, 0, [BITS[:4]])
+    noise_digests.append(path, KEY, 4, [np.stack([BITS[4], BITS[1]])])
     rows = noise_digests.read(path)
-    assert [number for number, _ in rows] == [0, 1, 2, 3, 4, 5]
-    assert noise_digests.repeats(rows) == [(1, 5)]
+    assert [row.number for row in rows] == [0, 1, 2, 3, 4, 5]
+    assert noise_digests.repeats(rows) == [(1, 5)] and all(row.twice == 0 for row in rows)
     assert path.stat().st_mode & 0o77 == 0
+
+
+def test_bits_of_samples_that_come_again_are_found_though_the_noise_is_fresh(tmp_path):
+    path, samples = tmp_path / "digests", RNG.integers(2**32, size=(3, 40), dtype=np.uint32)
+    samples[2] = samples[0]
+    noise_digests.append(path, KEY, 7, [samples, BITS[:3]])
+    rows = noise_digests.read(path)
+    assert [len(row.digests) for row in rows] == [2, 2, 2]
+    assert noise_digests.repeats(rows) == [(7, 9)]
+
+
+def test_without_bits_there_is_nothing_to_keep(tmp_path):
+    noise_digests.append(tmp_path / "digests", KEY, 0, [np.zeros((6, 5, 0), np.uint32)])
+    assert not (tmp_path / "digests").exists()
+
+
+def test_lines_of_earlier_versions_are_read(tmp_path):
+    path = tmp_path / "digests"
+    noise_digests.append(path, KEY, 0, [BITS])
+    path.write_text(path.read_text().replace(" 0\n", "\n"))
+    assert [row.twice for row in noise_digests.read(path)] == [None] * 6
 
 
 def test_a_digest_says_nothing_without_the_key(tmp_path):
     for name, key in (("a", KEY), ("b", b"l" * 32)):
-        noise_digests.append(tmp_path / name, key, 0, BITS)
+        noise_digests.append(tmp_path / name, key, 0, [BITS])
     a, b = (noise_digests.read(tmp_path / name) for name in "ab")
-    assert not {digest for _, digest in a} & {digest for _, digest in b}
+    assert not {row.digests for row in a} & {row.digests for row in b}
 
 
 def test_a_torn_line_is_left_out_and_a_damaged_one_named(tmp_path):
     path = tmp_path / "digests"
-    noise_digests.append(path, KEY, 0, BITS)
+    noise_digests.append(path, KEY, 0, [BITS])
     whole = path.read_bytes()
     path.write_bytes(whole[:-9])
     assert len(noise_digests.read(path)) == 5
@@ -42,11 +76,71 @@ def test_a_torn_line_is_left_out_and_a_damaged_one_named(tmp_path):
         noise_digests.read(path)
 
 
-def test_bits_of_clients_count_by_round():
-    given = np.arange(4 * 6 * 2 * 3, dtype=np.uint32).reshape(4, 6, 2, 3)
-    bits = noise_digests.noise_bits(given, np.zeros((6, 0), np.uint32))
-    assert bits.shape == (6, 4, 2, 3)
-    np.testing.assert_array_equal(bits[5], given[:, 5])
+def repeated_row(bits):
+    return np.broadcast_to(bits[:1], bits.shape)
+
+
+def repeated_block(bits):
+    """A block of 4,000 numbers stands at another place too, at no even distance."""
+    flat = bits.reshape(-1, 3).copy()
+    flat[5_001:9_001] = flat[100_003:104_003]
+    return flat.reshape(bits.shape)
+
+
+def one_number(bits):
+    return np.broadcast_to(bits[:1, :1], bits.shape)
+
+
+@pytest.mark.parametrize("plant", [repeated_row, repeated_block, one_number])
+@pytest.mark.parametrize("shape", [(2, 70_000), (40, 20_000)])
+def test_numbers_that_are_twice_in_a_round_are_seen_however_many_there_are(plant, shape):
+    bits = numbers(*shape)
+    assert twice(bits) == 0 and twice(plant(bits)) > 100
+
+
+def test_every_number_of_a_small_round_is_compared():
+    bits = numbers(8, 50)
+    assert twice(bits) == 0
+    bits[3, 7] = bits[6, 41]
+    assert twice(bits) == 1
+    bits[3, 7, 2] ^= 1  # the same but for one bit
+    assert twice(bits) == 0
+    assert twice(np.zeros(4000, np.uint32)) == 0  # of 32 bits each: some are the same by chance
+
+
+def drawn(mechanism, n=3, longest=5):
+    source = Remembered(SeededBits(0))
+    layout = adversary.layout(units=mechanism.n_units, n_cohorts=mechanism.schedule.n_cohorts)
+    draws = loop.draw(mechanism, layout, source, 0, n, longest)
+    return secret_bits(mechanism, draws, source.drawn, n), draws
+
+
+def test_the_bits_of_a_block_are_those_of_its_noise_and_of_its_samples():
+    plain = adversary.mechanism()
+    (noise,), draws = drawn(plain)
+    np.testing.assert_array_equal(noise, draws.bits[:3])
+    for schedule, shape in ((PoissonSampling(4, 2), (3, 4)),
+                            (FixedSizeSampling(4, 2), (3, 4, 3))):
+        sampled, noise = drawn(dataclasses.replace(plain, schedule=schedule))[0]
+        assert sampled.shape == shape and noise.shape == (3, *plain.bits_shape)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Shared(LocalMechanism):
+    """The planted fault: all clients add the same noise."""
+
+    def private_inputs(self, source, cohorts, first_round):
+        inputs = super().private_inputs(source, cohorts, first_round)
+        return np.broadcast_to(inputs[:1], inputs.shape)
+
+
+@pytest.mark.parametrize(("mechanism", "repeats"), [(LocalMechanism, 0), (Shared, 10)])
+def test_the_bits_of_clients_are_those_that_they_use(mechanism, repeats):
+    made = mechanism(bound=RowL2(1.0, 5, 2, 30), noise=RoundedGaussian(7.0), n_units=4,
+                     schedule=RoundRobin(2), shape=(2, 5), decode=lambda noised, n: noised)
+    (bits,), _ = drawn(made)
+    assert bits.shape == (3, 2, 2, 5, 3)  # no rows that pad the layout, and no further rounds
+    assert [twice(row) for row in bits] == [repeats] * 3
 
 
 @dataclasses.dataclass
@@ -58,9 +152,18 @@ class Cached(SeededBits):
         return super().draw(shape)
 
 
+class Tiled(SeededBits):
+    """The planted fault: all rows of a round share the bits of its first one."""
+
+    def draw(self, shape):
+        bits = super().draw(shape)
+        return np.broadcast_to(bits[:, :1], shape)
+
+
 @pytest.mark.slow
 def test_a_run_that_draws_the_same_bits_again_is_caught(tmp_path):
-    for name, bits, repeats in (("a", SeededBits(0), 0), ("b", Cached(0), 2)):
+    for name, bits, repeats, inside in (("a", SeededBits(0), 0, False), ("b", Cached(0), 2, False),
+                                        ("c", Tiled(0), 0, True)):
         path = tmp_path / f"digests-{name}"
         adversary.train(
             tmp_path / name, adversary.build(), adversary.neighbours()[0], adversary.layout(),
@@ -68,3 +171,4 @@ def test_a_run_that_draws_the_same_bits_again_is_caught(tmp_path):
             on_bits=lambda first, secret, path=path: noise_digests.append(path, KEY, first, secret))
         rows = noise_digests.read(path)
         assert len(rows) == 4 and len(noise_digests.repeats(rows)) == repeats
+        assert all(bool(row.twice) == inside for row in rows)

@@ -12,6 +12,7 @@ from dpgen_jax.accountant.events import Event, Events
 from dpgen_jax.accountant.totals import Account, Record
 from dpgen_jax.aggregation import discrete_laplace
 from dpgen_jax.aggregation.bits import BitSource, SeededBits
+from dpgen_jax.aggregation.bound import Bound
 from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
 from dpgen_jax.aggregation.sampling import FixedSizeSampling, PoissonSampling
 from dpgen_jax.aggregation.schedule import FullParticipation, PublishedSampling, RoundRobin
@@ -134,7 +135,7 @@ def fixed_size_charged_as_poisson() -> Iterator[None]:
 @fault("ledger by hand")
 def add_or_remove_charged_as_replace_one() -> Iterator[None]:
     """The cost of a record that is left out stands for that of a record that is replaced."""
-    def event(self: PoissonSampling, release: Event, bound: Any) -> Event:
+    def event(self: PoissonSampling, release: Event, bound: Bound) -> Event:
         charged: Any = usual(self, release, bound)
         return dataclasses.replace(charged, relation=Relation.ZERO_OUT)
 

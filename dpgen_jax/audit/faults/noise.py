@@ -14,6 +14,7 @@ from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation import bits as sources
 from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.aggregation.local import LocalMechanism
+from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.audit.faults.catalogue import fault
 from dpgen_jax.audit.planting import all_replaced, replaced
@@ -100,7 +101,7 @@ def bits_twice_across_a_resume() -> Iterator[None]:
 @fault("fresh noise on devices")
 def noise_added_per_device() -> Iterator[None]:
     """Every device adds the noise, and the noisy sums are added up."""
-    def release(mechanism: Any, bits: Array, total: Private[Array]) -> Any:
+    def release(mechanism: SumMechanism, bits: Array, total: Private[Array]) -> Any:
         noise = mechanism.noise.sample(bits)
         return mechanism.decode(unseal(total) + lax.psum(noise, AXIS), 1.0)
 

@@ -19,6 +19,7 @@ from dpgen_jax.release import statement as statements
 from dpgen_jax.release.bundle import load
 from dpgen_jax.release.statement import Protected
 from dpgen_jax.run import checkpoint, stages
+from dpgen_jax.run.best import Best
 from dpgen_jax.run.data_dependent import EX_POST
 from dpgen_jax.run.folder import read_json
 
@@ -58,10 +59,24 @@ def recomputed(folder: Folder, findings: Findings) -> None:
         wrong_steps = f"it says {made} steps, and the last checkpoint is of step {taken[-1]}"
     findings.found("privacy.json speaks of steps that were charged", not wrong_steps,
                    wrong_steps or f"{made} steps, {charged} rounds charged")
+    if "kept_step" in written:
+        _kept(folder, findings, written["kept_step"])
     if sanitised(folder.book.account.spent()) is not None:
         findings.add("the sanitised data-dependent epsilon", Verdict.HOLDS,
                      "its cost is charged and its fields agree with the ledger; the number itself "
                      "is noisy, made of votes, and cannot be made anew")
+
+
+def _kept(folder: Folder, findings: Findings, stated_step: Any) -> None:
+    """Compares the step of the released generator with that of the file it was taken from."""
+    what, path = "the generator is that of the step which did best", folder.files.best
+    why = attempt(lambda: Best(path)) if path.exists() else f"{path} is missing"
+    if why:
+        findings.add(what, Verdict.UNCHECKED, why)
+        return
+    step = Best(path).step
+    findings.found(what, stated_step == step,
+                   f"privacy.json says step {stated_step}, {path.name} {step}")
 
 
 def _short(value: Any) -> str:
@@ -72,8 +87,9 @@ def _short(value: Any) -> str:
 def _expected(folder: Folder) -> dict[str, Any]:
     """The statement of the ledger and the configuration, and of nothing else.
 
-    Steps are taken from the statement, and compared apart. So are, and not compared, the noise
-    sources of the clients of a federation, which they alone know, and the number of processes.
+    Steps and the step that was kept are taken from the statement, and compared apart. So are, and
+    not compared, the noise sources of the clients of a federation, which they alone know, and the
+    number of processes.
     """
     config, account, written = folder.config, folder.book.account, folder.statement
     seeded = config.get("seed") is not None
@@ -87,6 +103,7 @@ def _expected(folder: Folder) -> dict[str, Any]:
             config["method"], folder.method_config, account.header["delta"], steps))
     privacy = statements.statement(facts, account, str(folder.mechanism.relation),
                                    _protected(folder))
+    privacy |= {name: written[name] for name in ("kept_step",) if name in written}
     if (event := sanitised(account.spent())) is not None:
         privacy |= _with_bound(folder, privacy, event)
     return privacy

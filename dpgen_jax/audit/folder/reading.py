@@ -11,6 +11,7 @@ from typing import Any
 from dpgen_jax import methods
 from dpgen_jax.accountant import chain, files, locking
 from dpgen_jax.accountant.totals import Account, Record
+from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core.config import from_json
 from dpgen_jax.core.errors import one_line
 from dpgen_jax.core.types import UserError
@@ -104,14 +105,15 @@ class Folder:
         return from_json(module.Config, self.config["config"], "config")
 
     @functools.cached_property
-    def mechanism(self) -> Any:
+    def mechanism(self) -> Mechanism:
         """The mechanism, built anew of config.json.
 
         Raises:
             UserError: Such a mechanism cannot be.
         """
         module = methods.get(self.config["method"])
-        return module.mechanism(self.method_config, contents.spec(self.config["spec"]))
+        made: Mechanism = module.mechanism(self.method_config, contents.spec(self.config["spec"]))
+        return made
 
     @property
     def of_client(self) -> bool:

@@ -9,12 +9,14 @@ from dpgen_jax.accountant import events as kinds
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.accountant.totals import Account
+from dpgen_jax.aggregation.noise import NoNoise
 from dpgen_jax.audit.findings import Findings, Verdict
 from dpgen_jax.audit.folder.reading import Book, Folder, attempt
 from dpgen_jax.audit.folder.spending import shortfall
 from dpgen_jax.private import votes
 from dpgen_jax.run import checkpoint, metrics, noise_digests
 
+ONCE = "no bits of noise or of secret draws were used twice"
 MOST_ROWS = 12
 """Rows of metrics whose epsilon is computed anew, about, where that takes long"""
 
@@ -35,8 +37,6 @@ def against_releases(folder: Folder, findings: Findings) -> None:
                        wrong or looked)
     if folder.mechanism.keeps_votes and files.votes.exists():
         _votes(folder, findings)
-    if files.noise_digests.exists():
-        _bits(folder, findings)
     taken = checkpoint.steps(files.checkpoints)
     wrong = ""
     for step in taken:
@@ -57,18 +57,39 @@ def against_releases(folder: Folder, findings: Findings) -> None:
                        wrong or f"{len(taken)} checkpoints, the last of step {taken[-1]}")
 
 
-def _bits(folder: Folder, findings: Findings) -> None:
-    """Looks for noise bits that were used twice, and for rounds that were drawn and not charged."""
+def bits_once(folder: Folder, findings: Findings) -> None:
+    """Looks for bits that were used twice, and for rounds that were drawn and not charged.
+
+    Args:
+        folder: The folder.
+        findings: Where findings are added.
+    """
     path, charged = folder.files.noise_digests, folder.book.account.steps
+    if not path.exists():
+        if charged and _draws(folder):
+            findings.add(ONCE, Verdict.UNCHECKED, "private/noise_digests.txt is missing, "
+                         "which had their digests")
+        return
     if why := attempt(lambda: noise_digests.read(path)):
         findings.add("private/noise_digests.txt", Verdict.FAILS, why)
         return
     rows = noise_digests.read(path)
-    again, last = noise_digests.repeats(rows), max((number for number, _ in rows), default=-1)
+    again, last = noise_digests.repeats(rows), max((row.number for row in rows), default=-1)
+    inside = [row for row in rows if row.twice]
     wrong = f"rounds {' and '.join(map(str, again[0]))} had the same bits" if again else (
+        f"in round {inside[0].number} {inside[0].twice} random numbers were the same as another "
+        "one" if inside else
         f"round {last} was drawn, and {charged} rounds are charged" * (last >= charged))
-    findings.found("no bits of noise were used twice", not wrong,
-                   wrong or f"digests of {len(rows)} rounds, all different")
+    older = sum(row.twice is None for row in rows)
+    seen = f"digests of {len(rows)} rounds, all different; no random number twice in a round" + (
+        f", but of {older} rounds of an earlier version nobody looked for that" if older else "")
+    findings.found(ONCE, not wrong, wrong or seen)
+
+
+def _draws(folder: Folder) -> bool:
+    """Whether the process of this folder draws noise of its own: a server has that of no client."""
+    mechanism = folder.mechanism
+    return not folder.of_server and not isinstance(mechanism.noise, NoNoise)
 
 
 def _steps_at(book: Book, lines: int) -> int:
@@ -101,7 +122,7 @@ def _rows(folder: Folder) -> tuple[str, str]:
             return f"line {number}: the ledger never charged {charged} rounds", ""
     with_epsilon = [(i, row) for i, row in enumerate(rows, 1)
                     if isinstance(row.get("epsilon"), float)]
-    looked = with_epsilon if quick(account.spent()) else with_epsilon[
+    looked = with_epsilon if quick(account.spent()) else with_epsilon[:-1][
         ::max(1, len(with_epsilon) // MOST_ROWS)] + with_epsilon[-1:]
     for number, row in looked:
         charged = _charged(row, account.steps)

@@ -13,6 +13,8 @@ from dpgen_jax.audit.findings import Findings, Verdict
 from dpgen_jax.audit.folder.reading import Folder, attempt
 from dpgen_jax.core.config import digest
 from dpgen_jax.core.terms import Unit
+from dpgen_jax.federated.messages import Terms
+from dpgen_jax.release import contents
 from dpgen_jax.run.folder import MEANING, read_json
 
 
@@ -48,8 +50,9 @@ def of_this_run(folder: Folder, findings: Findings) -> None:
     budget = config.get("budget", {})
     expected = {"run": config.get("run"), "delta": budget.get("delta"),
                 "epsilon": budget.get("epsilon")}
-    if folder.of_client:  # whose hash is that of the federation's terms
-        expected["unit"] = str(Unit.CLIENT)
+    if folder.of_client:
+        terms = Terms(config["method"], folder.method_config, contents.spec(config["spec"]))
+        expected |= {"unit": str(Unit.CLIENT), "config_hash": terms.digest}
     else:
         expected |= dict(config.get("unit", {"unit": str(folder.mechanism.unit)}))
         expected |= {"relation": str(folder.mechanism.relation), "config_hash": digest(
@@ -60,8 +63,9 @@ def of_this_run(folder: Folder, findings: Findings) -> None:
     if not folder.of_server and not folder.of_client:
         wrong += _identity(folder)
     findings.found("ledger.jsonl is of this configuration", not wrong, "; ".join(
-        wrong) or f"run {str(config.get('run'))[:8]}, the hash of method, data, schema, "
-        "configuration and budget")
+        wrong) or f"run {str(config.get('run'))[:8]}, the hash of " + (
+            "the terms of the federation" if folder.of_client else
+            "method, data, schema, configuration and budget"))
 
 
 def _identity(folder: Folder) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -43,7 +42,7 @@ def gradient() -> SumMechanism:
     return _sum(GradientL2(1.0, 32, 4095), (1, 32), sigma=4095.0)
 
 
-def _sum(bound: Any, shape: tuple[int, int], sigma: float = 50.0) -> SumMechanism:
+def _sum(bound: GradientL2 | RowL2, shape: tuple[int, int], sigma: float = 50.0) -> SumMechanism:
     return SumMechanism(bound=bound, noise=RoundedGaussian(sigma), schedule=FullParticipation(),
                         n_units=4, shape=shape, decode=GridMean(bound.grid))
 

@@ -52,8 +52,11 @@ def sentences(audit: dict[str, Any], digest: str | None) -> tuple[str, ...]:
              for verdict, words in (("fails", "FAILS"), ("cannot be checked", "Not checked"))
              if counts[verdict]]
     facts = audit.get("facts")
-    known = facts.get("generator_sha256") if isinstance(facts, dict) else None
-    if known != digest:
+    facts = facts if isinstance(facts, dict) else {}
+    if "canaries" in facts:
+        said.insert(0, "This audit is of trainings that were made for it, with canaries among "
+                       "their records, and not of the generator of this report.")
+    elif facts.get("generator_sha256") != digest:
         said.insert(0, "This audit was made of another generator than that of this report: "
                        "audit the run again.")
     return tuple(said)
@@ -118,11 +121,11 @@ def _findings(audit: dict[str, Any]) -> list[dict[str, Any]]:
             and f.get("verdict") in VERDICTS and "check" in f]
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _is_curve(curve: Any) -> bool:
+def _is_curve(curve: object) -> bool:
     if not isinstance(curve, dict) or not all(isinstance(curve.get(side), list) for side in SIDES):
         return False
     positives, negatives = (curve[side] for side in SIDES)

@@ -176,7 +176,7 @@ def judge(metrics: dict[str, Any]) -> list[tuple[str, Cell]]:
             for name, value in leaves(description)]
 
 
-def plain(path: str, value: Any, real: Callable[[str], bool]) -> Cell:
+def plain(path: str, value: object, real: Callable[[str], bool]) -> Cell:
     """Return the cell of a value that is no score; a measurement from real records is marked."""
     return Cell(number(value), isinstance(value, float) and real(path))
 

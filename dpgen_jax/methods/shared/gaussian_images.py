@@ -81,6 +81,5 @@ def sample(s: Sizes, model: PyTree, key: Array, labels: Array, spec: ImageSpec, 
     images = jnp.interp(unshaded(s, model, k_draw, labels, spec), model["raw"], model["shade"])
     if warp:
         entries = jax.random.uniform(k_warp, (len(labels), ENTRIES), minval=-warp, maxval=warp)
-        # A background of 0 goes on beyond the image; a scene does not end in a black frame.
         images = affine(images, entries, "nearest" if s.grey else "constant")
     return jnp.clip(images, 0, 1)

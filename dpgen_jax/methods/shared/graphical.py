@@ -13,9 +13,11 @@ differential privacy" (2019, arXiv 1901.09136), whose code `mbi` is.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -40,6 +42,13 @@ SECONDS_A_CELL, SECONDS_A_COLUMN = 3e-8, 0.5
 """CPU seconds of a step for a cell, and of compilation for a column, as measured on one core."""
 MOST_SECONDS = 1800
 """The most CPU seconds of a fit that is begun."""
+
+
+@contextlib.contextmanager
+def exact() -> Iterator[None]:
+    """Lets mbi count in float64, as it asks for when it is imported."""
+    with jax.enable_x64(True), warnings.catch_warnings(action="ignore"):
+        yield
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,11 +118,13 @@ def refined(fit: Fit, public: Any, model: Model) -> Model:
     """
     if (public.parent < 0).all():
         return model
-    facts = _Facts.of(fit, public, model)
-    second = _second_parents(facts)
+    facts = Facts.of(fit, public, model)
+    second = second_parents(facts)
     of = Structure(public.parent, second, public.order, np.tile(
         np.arange(fit.plan.groups), (fit.plan.d, 1)))
-    factors = _factors(of, facts, _potentials(facts, second))
+    found = estimated(fit.plan, measurements(facts, second)).potentials
+    factors = _factors(of, facts, {
+        clique: np.asarray(found[clique].values, np.float64) for clique in found.cliques})
     _, tables = junction.passed_up(of, factors)
     inside = np.take_along_axis(tables, public.group_of[:, None, None, None], 4)
     table = inside * facts.within[:, :, None, None]
@@ -123,7 +134,7 @@ def refined(fit: Fit, public: Any, model: Model) -> Model:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Facts:
+class Facts:
     """The released counts, and the tree's estimates, as arrays of NumPy.
 
     Attributes:
@@ -147,7 +158,7 @@ class _Facts:
     pair_noise: float
 
     @classmethod
-    def of(cls, fit: Fit, public: Any, model: Model) -> _Facts:
+    def of(cls, fit: Fit, public: Any, model: Model) -> Facts:
         """Returns the facts of a public state and its tree."""
         p, rows = fit.plan, np.arange(fit.plan.d)[:, None]
         share, _, cond = map(np.asarray, jax.jit(fit.columns)(public))
@@ -183,7 +194,7 @@ class _Facts:
         return self.coarse[other].T @ both @ self.coarse[node]
 
 
-def _second_parents(facts: _Facts) -> np.ndarray:
+def second_parents(facts: Facts) -> np.ndarray:
     """Returns the second parent of each column, int [d], or -1.
 
     Of a column's first parent the parent and the earlier children are tried, which are neighbours
@@ -226,7 +237,8 @@ class _Coarse:
         return float((np.linalg.norm(self.left, 2) * np.linalg.norm(self.right, 2))**2)
 
 
-def _measurements(facts: _Facts, second: np.ndarray) -> list[Any]:
+@exact()
+def measurements(facts: Facts, second: np.ndarray) -> list[Any]:
     """Returns the measurements for mbi: masses, the columns of each, and their noise."""
     import mbi
 
@@ -254,22 +266,23 @@ def _measurements(facts: _Facts, second: np.ndarray) -> list[Any]:
     return measured
 
 
-def _potentials(facts: _Facts, second: np.ndarray) -> dict[tuple[int, ...], np.ndarray]:
-    """Returns the potentials of the fitted model, by their columns; the class is column d."""
-    p = facts.fit.plan
-    with jax.enable_x64(True), warnings.catch_warnings(action="ignore"):
-        import mbi  # which warns, where it is imported, of settings that are so here alone
+@exact()
+def estimated(plan: Plan, measured: list[Any]) -> Any:
+    """Returns the model of mbi that is fitted to measurements; the class is column d.
 
-        domain = mbi.Domain([*range(p.d + 1)], [*[p.groups] * p.d, p.classes])
-        model = mbi.estimation.MirrorDescent().estimate(
-            domain, _measurements(facts, second), known_total=1.0, iters=STEPS, tol=PRECISE)
-        return {clique: np.asarray(model.potentials[clique].values, np.float64)
-                for clique in model.potentials.cliques}
+    Args:
+        plan: the plan of the tables.
+        measured: as `measurements` returns them.
+    """
+    import mbi
+    domain = mbi.Domain([*range(plan.d + 1)], [*[plan.groups] * plan.d, plan.classes])
+    return mbi.estimation.MirrorDescent().estimate(
+        domain, measured, known_total=1.0, iters=STEPS, tol=PRECISE)
 
 
-def _factors(of: Structure, facts: _Facts, potentials: dict[tuple[int, ...], np.ndarray]
+def _factors(of: Structure, facts: Facts, potentials: dict[tuple[int, ...], np.ndarray]
              ) -> np.ndarray:
-    """Returns the model as factors of columns and their parents, [d, C, G, G, G]."""
+    """Returns potentials, by their columns, as factors of columns and parents: [d, C, G, G, G]."""
     p = facts.fit.plan
     logs = np.zeros((p.d, p.classes, p.groups, p.groups, p.groups))
     place = {int(node): i for i, node in enumerate(of.order)}

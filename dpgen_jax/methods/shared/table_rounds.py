@@ -40,7 +40,7 @@ def start(fit: Fit, keeps_pairs: bool = False) -> Public:
         weights=weights(p, jnp.ones(d), jnp.zeros(d)), joint=jnp.zeros((d, classes, p.bins)),
         joint_precision=jnp.zeros(d), edge=jnp.zeros((d, p.edge_classes, size, size)),
         edge_precision=jnp.zeros(d),
-        pairs=jnp.zeros((len(p.couples), COARSE, COARSE)) if keeps_pairs else None)
+        pairs=jnp.zeros((len(p.couples), COARSE, COARSE)) if keeps_pairs and p.pairs else None)
 
 
 def weights(p: Plan, beside: Array, edges: Array) -> Array:
@@ -75,7 +75,8 @@ def after_histograms(fit: Fit, public: Public, counts: Array) -> Public:
     label = noisy[p.d, :p.classes] * (p.first_weight / p.first_class_weight)
     rank = jnp.argsort(jnp.argsort(-label))
     return dataclasses.replace(
-        public, fine=fine, bin_of=bin_of, coarse_of=fit.parts(fine, COARSE),
+        public, fine=fit.inside(fine, cells, bin_of), bin_of=bin_of,
+        coarse_of=fit.parts(fine, COARSE),
         group_of=fit.group_of(fine, bin_of).astype(jnp.int32), label_precision=precision,
         label=label * precision * p.records,
         label_of=jnp.minimum(rank, COARSE - 1).astype(jnp.int32))

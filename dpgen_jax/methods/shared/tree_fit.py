@@ -110,6 +110,33 @@ class Fit:
         whole = jnp.where(grid.category[:, None], jnp.minimum(rank, most - 1), equal)
         return jnp.minimum(jnp.where(few, cells, whole), most - 1).astype(jnp.int32)
 
+    def inside(self, masses: Array, noisy: Array, bin_of: Array) -> Array:
+        """Returns the masses of cells, with neighbours of one bin alike where noise hides them.
+
+        Of thousands of codes most have less than the noise of a cell, which alone would choose
+        those that are ever drawn. Masses of bins stay, and other columns are as they were.
+
+        Args:
+            masses: [d, W], of sum 1.
+            noisy: [d, W], the noisy masses that they are made of.
+            bin_of: int32 [d, W].
+        """
+        plan = self.plan
+        codes = np.array([column.written == "codes" for column in plan.spec.columns])
+        if not codes.any():
+            return masses
+        rows, real = np.arange(plan.d)[:, None], jnp.asarray(plan.grid.real, jnp.float32)
+
+        def summed(cells: Array) -> Array:
+            return self.binned(cells * real, bin_of, plan.bins)[rows, bin_of]
+
+        cells = jnp.maximum(summed(jnp.ones_like(masses)), 1)
+        beyond = noisy - summed(noisy) / cells
+        kept = shrunk(summed(beyond**2), (cells - 1) * (plan.first_noise / plan.records)**2)
+        total = summed(masses)
+        alike = jnp.maximum(total / cells + kept * beyond, 0) * real + FLOOR * real
+        return jnp.where(codes[:, None], alike * total / summed(alike), masses)
+
     def group_of(self, masses: Array, bin_of: Array) -> Array:
         """Returns the group of each bin, int32 [d, B]: that of its first cell."""
         rows = jnp.arange(len(masses))[:, None]

@@ -1,0 +1,300 @@
+r"""A simulation: does `marginals` gain from a last round in the manner of AIM? No release is made.
+
+    python -m benchmarks.adaptive_tables                       # five tables, three runs each
+    python -m benchmarks.adaptive_tables --tables loans --runs 1 --out found.json
+
+All ways share the releases of the first four of five steps, with the noise that epsilon 1 takes for
+five. They differ in what the last step is spent on: the tables that are asked for today; or tables
+of pairs that no edge of the tree holds, chosen by how far their coarse noisy tables are from the
+first model. The chosen ones are counted as edges are, and fitted with all others by private-PGM in
+any junction tree of at most `MOST_MEGABYTES`. Noise is drawn by NumPy, and sums are of all records
+at once: that is the release's arithmetic, and none of its guarantee.
+
+Classifiers learn from rows that each model draws and are tested on a validation part of the
+training rows; no test row is read. The record is results/adaptive_tables.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from benchmarks import common
+from benchmarks.tables import cells, data, measures
+from dpgen_jax import presets
+from dpgen_jax.core import cli
+from dpgen_jax.core.config import Budget
+from dpgen_jax.core.console import tell
+from dpgen_jax.core.types import Records
+from dpgen_jax.evaluation.scores import summary
+from dpgen_jax.methods import marginals
+from dpgen_jax.methods.shared import graphical, learned, tree
+from dpgen_jax.methods.shared.table_plan import COARSE, Plan
+from dpgen_jax.methods.shared.tree_fit import Fit, Public
+from dpgen_jax.run import calibrate_config
+
+TABLES = ("adult", "loans", "dense", "rare", "breast_cancer")
+EPSILON = 1.0
+MOST_MEGABYTES = 16.0
+"""The most that the tables of the junction tree may take, float64, with the further ones."""
+COLUMNS_A_TABLE = 3
+"""There is a further table for each so many columns, at most."""
+DRAWN = 50_000
+"""Rows of the first model, for its coarse tables: the noise of a table of pairs is larger."""
+BLOCK = 4096
+"""Records that are counted at once."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """A use of the last step, in shares; the rest goes to the tables of today.
+
+    Attributes:
+      further: For the further tables.
+      again: For the coarse tables of all pairs once more, which the choice then reads too.
+    """
+
+    further: float = 0.0
+    again: float = 0.0
+
+
+WAYS = {"all of the last step": Way(1.0), "half of the last step": Way(0.5),
+        "half, and half for all pairs again": Way(0.5, 0.5)}
+
+
+class Simulation:
+    """The steps of one run, on exact counts and NumPy's noise.
+
+    Args:
+      dataset: Training rows and a held-out part.
+      seed: Of the noise, and of all draws.
+    """
+
+    def __init__(self, dataset: Any, seed: int) -> None:
+        config = calibrate_config.with_records(
+            presets.get("marginals", "table")[1].config, len(dataset.y_train))
+        config = dataclasses.replace(config, model="graphical")
+        self.config = calibrate_config.complete("marginals", config, dataset.spec,
+                                                Budget(EPSILON, cells.DELTA))
+        self.dataset, self.seed, self.rng = dataset, seed, np.random.default_rng(seed)
+        self.plan: Plan = marginals.plan(self.config, dataset.spec)
+        self.fit, self.method = Fit(self.plan), marginals.build(self.config, dataset.spec)
+        self.codes = np.asarray(jax.jit(jax.vmap(self.plan.grid.codes))(
+            dataset.x_train[:, learned.places(dataset.spec)]))
+        self._answer = jax.jit(jax.vmap(lambda x, y, query: self.method.answer(
+            None, None, Records(x[None], y[None]), query), (0, 0, None)))
+        self._absorb = jax.jit(lambda public, sums: self.method.absorb(None, public, public,
+                                                                       sums)[0])
+
+    def step(self, public: Public) -> Public:
+        """Return the public state after one more step of today."""
+        sums = np.zeros(self.plan.columns)
+        x, y = self.dataset.x_train, self.dataset.y_train
+        for first in range(0, len(y), BLOCK):
+            rows = slice(first, first + BLOCK)
+            cell, weight = np.split(np.asarray(
+                self._answer(x[rows], y[rows], public)).reshape(len(y[rows]), -1), 2, 1)
+            sums += np.bincount(cell.astype(np.int64).ravel(), weight.ravel(),
+                                len(sums) + self.plan.votes)[:len(sums)]
+        noise = self.rng.normal(0, (2 * self.plan.limit)**0.5 * self.plan.sigma, len(sums))
+        return self._absorb(public, np.float32(sums + noise)[None])
+
+    def first_four(self) -> Public:
+        """Return the public state before the last step."""
+        public = jax.jit(self.method.init)(jax.random.key(0))
+        for _ in range(self.plan.steps - 1):
+            public = self.step(public)
+        return public
+
+    def facts(self, public: Public) -> tuple[graphical.Facts, dict[str, Any]]:
+        """Return what a fit of private-PGM reads, and the model of a tree."""
+        model = jax.jit(self.method.finalize)(None, public)
+        public, model = jax.tree.map(np.asarray, (public, model))
+        return graphical.Facts.of(self.fit, public, model), model
+
+    def table(self, columns: list[tuple[np.ndarray, int]], tables: float) -> np.ndarray:
+        """Return the noisy masses of one of so many tables that share a step, of any axes."""
+        places, sizes = zip(*columns, strict=True)
+        counts = np.bincount(np.ravel_multi_index(places, sizes), minlength=int(np.prod(sizes)))
+        noisy = counts + self.rng.normal(0, self.plan.noise(tables), len(counts))
+        return noisy.reshape(sizes) / self.plan.records
+
+    def pairs_again(self, facts: graphical.Facts, share: float) -> graphical.Facts:
+        """Return the facts with all coarse tables of pairs released once more."""
+        p, public = self.plan, facts.public
+        coarse = np.take_along_axis(public.coarse_of.T, self.codes, 0)
+        before, tables = facts.pair_noise**-2, len(p.couples) / share
+        now = (p.noise(tables) / p.records)**-2
+        pairs = {(i, j): (before * facts.pairs[i, j] + now * self.table(
+            [(coarse[:, i], COARSE), (coarse[:, j], COARSE)], tables)) / (before + now)
+            for i, j in facts.pairs}
+        return dataclasses.replace(facts, pairs=pairs, pair_noise=(before + now)**-0.5)
+
+
+def drawn(run: Simulation, facts: graphical.Facts, model: Any, n: int) -> tuple[np.ndarray, ...]:
+    """Return n rows of a model of mbi: groups by it, bins and cells as the tree has them.
+
+    They are encoded rows float32 [n, F], their labels int32 [n], and their cells int32 [n, d].
+    """
+    p, public = run.plan, facts.public
+    np.random.seed(run.seed)  # noqa: NPY002 - mbi draws by it
+    with graphical.exact():
+        groups = model.synthetic_data(rows=n, method="sample").to_dict()
+    y = groups[p.d].astype(np.int32)
+    start, width = p.grid.ends
+    found = np.zeros((2, n, p.d))
+    for i in range(p.d):
+        inside = public.group_of[i] == groups[i][:, None]
+        mass = np.cumsum(facts.within[i][y] * inside, 1)
+        bins = np.asarray(tree.sampled_places(mass, run.rng.random(n)))
+        of_bin = (public.bin_of[i] == np.arange(p.bins)[:, None]) * public.fine[i]
+        cell = np.asarray(tree.sampled_places(np.cumsum(of_bin, 1)[bins], run.rng.random(n)))
+        found[:, :, i] = cell, start[i, cell] + run.rng.random(n) * width[i, cell]
+    rows = p.grid.rows(found[0].astype(np.int32), found[1].astype(np.float32))
+    return np.asarray(learned.whole(run.dataset.spec, rows)), y, found[0].astype(np.int32)
+
+
+def chosen(run: Simulation, facts: graphical.Facts, first: Any) -> list[tuple[int, int]]:
+    """Return the pairs whose noisy coarse tables are furthest from a first model, beyond noise.
+
+    The first model is one of mbi; rows that are drawn from it stand for its tables.
+    """
+    import mbi
+
+    p, public = run.plan, facts.public
+    _, _, codes = drawn(run, facts, first, DRAWN)
+    coarse = np.take_along_axis(public.coarse_of.T, codes, 0)
+    taken = [tuple(clique) for clique in first.potentials.cliques]
+    edges = {frozenset((i, int(j))) for i, j in enumerate(public.parent) if j >= 0}
+    gain = {}
+    for i, j in facts.pairs:
+        known = np.bincount(coarse[:, i] * COARSE + coarse[:, j], minlength=COARSE**2) / len(codes)
+        gain[i, j] = float(np.sum((facts.pairs[i, j].ravel() - known)**2)) - facts.pair_noise**2 * (
+            COARSE**2 + (2 * COARSE**2)**0.5)
+    found: list[tuple[int, int]] = []
+    domain = mbi.Domain([*range(p.d + 1)], [*[p.groups] * p.d, p.classes])
+    for i, j in sorted(gain, key=lambda pair: -gain[pair]):
+        clique = (p.d, i, j) if p.edge_classes > 1 else (i, j)
+        if gain[i, j] <= 0 or len(found) >= max(p.d // COLUMNS_A_TABLE, 1):
+            break
+        fits = mbi.junction_tree.hypothetical_model_size(domain, [*taken, clique])
+        if frozenset((i, j)) not in edges and fits <= MOST_MEGABYTES:
+            found.append((i, j))
+            taken.append(clique)
+    return found
+
+
+def further(run: Simulation, facts: graphical.Facts, pairs: list[tuple[int, int]], share: float
+            ) -> list[Any]:
+    """Return the measurements of further tables, which have this share of a step together."""
+    import mbi
+
+    p, public = run.plan, facts.public
+    bins = np.take_along_axis(public.bin_of.T, run.codes, 0)
+    groups = np.take_along_axis(public.group_of.T, bins, 0)
+    label, tables, measured = np.clip(run.dataset.y_train, 0, p.classes - 1), len(pairs) / share, []
+    with graphical.exact():
+        for pair in pairs:
+            axes = [(label, p.classes)] * (p.edge_classes > 1)
+            axes += [(groups[:, column], p.groups) for column in pair]
+            clique = (p.d, *pair) if p.edge_classes > 1 else pair
+            measured.append(mbi.LinearMeasurement(
+                run.table(axes, tables).ravel(), clique,
+                max(p.noise(tables) / p.records, graphical.LEAST)))
+    return measured
+
+
+def with_a_round(run: Simulation, public: Public, way: Way) -> tuple[Any, graphical.Facts, int]:
+    """Return a model with a further round in place of a part of the last step.
+
+    Args:
+      run: The simulation.
+      public: The state after four steps.
+      way: What the last step is spent on.
+
+    Returns:
+      The model of mbi, the facts that it was fitted to, and how many further tables it has.
+    """
+    facts, _ = run.facts(public)
+    if way.again:
+        facts = run.pairs_again(facts, way.again)
+    first = graphical.estimated(run.plan, graphical.measurements(
+        facts, graphical.second_parents(facts)))
+    pairs = chosen(run, facts, first)
+    rest = 1 - way.further - way.again
+    if rest > 0:  # what is left goes to the tables of today
+        weights = np.floor(np.asarray(public.weights) * rest**0.5).astype(np.int32)
+        later, _ = run.facts(run.step(dataclasses.replace(public, weights=weights)))
+        facts = dataclasses.replace(later, pairs=facts.pairs, pair_noise=facts.pair_noise)
+    measured = graphical.measurements(facts, graphical.second_parents(facts))
+    return graphical.estimated(run.plan, [*measured, *further(run, facts, pairs, way.further)]
+                               ), facts, len(pairs)
+
+
+def ways(run: Simulation, n: int) -> dict[str, dict[str, Any]]:
+    """Return the scores of all ways, of n drawn rows each, by name."""
+    dataset, spec = run.dataset, run.dataset.spec
+    test = dataset.x_test, dataset.y_test
+    public = run.first_four()
+    last = run.step(public)
+    model = jax.tree.map(np.asarray, jax.jit(run.method.finalize)(None, last))
+    labels = run.rng.choice(run.plan.classes, n, p=model["share"] / model["share"].sum())
+    rows = jax.jit(run.method.sample)(model, jax.random.key(run.seed), labels.astype(np.int32))
+    found = {"today, a tree": measures.measured((np.asarray(rows), labels), test, spec, run.seed)}
+    if not run.plan.pairs:
+        return found
+    facts, _ = run.facts(last)
+    today = graphical.estimated(run.plan, graphical.measurements(
+        facts, graphical.second_parents(facts)))
+    x, y, _ = drawn(run, facts, today, n)
+    found["today, graphical"] = measures.measured((x, y), test, spec, run.seed)
+    for name, way in WAYS.items():
+        fitted, facts, tables = with_a_round(run, public, way)
+        x, y, _ = drawn(run, facts, fitted, n)
+        found[name] = measures.measured((x, y), test, spec, run.seed) | {"further tables": tables}
+    return found
+
+
+def earlier(path: Path, flags: list[str]) -> dict[str, Any]:
+    """Return the tables that the same command has done already."""
+    known = json.loads(path.read_text()) if path.exists() else {"command": ""}
+    return known["results"]["tables"] if known["command"].endswith(" ".join(flags)) else {}
+
+
+def main(argv: list[str]) -> None:
+    """Simulate what is missing, print the means, and write the record after each table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--tables", nargs="+", default=TABLES, choices=data.COMPARED)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--out", type=Path, help="the results file")
+    args = parser.parse_args(argv)
+    flags = ["--tables", *args.tables, "--runs", str(args.runs)]
+    path = args.out or common.RESULTS / "adaptive_tables.json"
+    where, found = common.machine(), earlier(path, flags)
+    for name in (name for name in args.tables if name not in found):
+        dataset, scores = data.load(name, "validation"), {}
+        for seed in range(args.runs):
+            jax.clear_caches()  # each run compiles programs of its own, which stay in memory
+            run = Simulation(dataset, seed)
+            for way, score in ways(run, min(len(dataset.y_train), measures.MOST_ROWS)).items():
+                scores.setdefault(way, []).append(score)
+        found[name] = {"rows": len(dataset.y_train), "test_rows": len(dataset.y_test),
+                       "sigma": run.plan.sigma, "asks_for_pairs": run.plan.pairs, "ways": {
+                           way: {key: summary([score[key] for score in of]) for key in of[0]}
+                           for way, of in scores.items()}}
+        for way, of in found[name]["ways"].items():
+            tell(f"{name}, {way}: " + ", ".join(f"{k} {v['mean']:.3f}" for k, v in of.items()))
+        results = {"epsilon": EPSILON, "delta": cells.DELTA, "part": "validation",
+                   "measures": measures.ABOUT, "simulated": True, "tables": found}
+        common.write(common.record("adaptive_tables", flags, range(args.runs), results, where),
+                     path)
+
+
+if __name__ == "__main__":
+    cli.main(main)

@@ -1,0 +1,231 @@
+"""State of units that is larger than the devices: in host memory or in files, a slab at a time.
+
+A slab is some units on the devices. While it is computed the next one is read and the one before is
+written. Sums of integers do not depend on order, so a release is the one that units on the devices
+give. What lies here is scratch: it is changed in place within a round, and a run goes on from its
+checkpoints alone, which hold copies.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from dpgen_jax.core.types import Array, Method, Private, PyTree, Records, UserError, unseal
+from dpgen_jax.private.layout import Layout, put, spread
+from dpgen_jax.private.teachers import (
+    Round,
+    Units,
+    bounded_sum,
+    on_devices,
+    one_unit,
+    unit_shapes,
+)
+
+
+class FileArray:
+    """An array [U, ...] in a file, of which rows are read and written.
+
+    The file has no name, so that nobody else can open it, and is gone when the process is, however
+    that ends. It is read and written by calls: a map into memory would count as this process's own
+    memory, and end the process where a disk fails.
+
+    Attributes:
+        shape: The lengths of its axes.
+        dtype: The type of its entries.
+    """
+
+    def __init__(self, folder: Path, shape: tuple[int, ...], dtype: np.dtype):
+        self.shape, self.dtype, self._folder = shape, np.dtype(dtype), folder
+        self._row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * self.dtype.itemsize
+        self._turn = threading.Lock()  # a file has one position
+        try:
+            # 0600, and on Windows removed when it is closed
+            self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115
+            self._file.truncate(shape[0] * self._row_bytes)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        """Returns a copy of some rows.
+
+        Args:
+            rows: Which.
+
+        Raises:
+            UserError: They cannot be read.
+        """
+        out = np.empty((len(range(*rows.indices(self.shape[0]))), *self.shape[1:]), self.dtype)
+        self._each(self._file.readinto, rows, out)
+        return out
+
+    def __setitem__(self, rows: slice, values: np.ndarray) -> None:
+        """Writes some rows.
+
+        Args:
+            rows: Which.
+            values: As many.
+
+        Raises:
+            UserError: They cannot be written.
+        """
+        self._each(self._file.write, rows, np.ascontiguousarray(values, self.dtype))
+
+    def _each(self, call: Callable[[memoryview], int | None], rows: slice, values: np.ndarray
+              ) -> None:
+        """Calls `call` at each stretch of the file that holds these rows, until it is through."""
+        view, (start, stop, step) = values.reshape(-1).view(np.uint8).data, rows.indices(
+            self.shape[0])
+        size = len(view) if step == 1 else self._row_bytes
+        try:
+            with self._turn:
+                for i, row in enumerate([start] if step == 1 else range(start, stop, step)):
+                    self._file.seek(row * self._row_bytes)
+                    left = view[i * size:(i + 1) * size]
+                    while left:
+                        done = call(left)
+                        if not done:
+                            raise OSError("the file ends early")
+                        left = left[done:]
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: OSError) -> UserError:
+        return UserError(f"the state of units cannot be kept on the disk of {self._folder} "
+                         f"({error.strerror or error}); free some space, then resume the run")
+
+
+def empty(method: Method, layout: Layout) -> Private[Units]:
+    """Returns units of zeros, numbered, outside of the devices.
+
+    Args:
+        method: The method.
+        layout: How many there are, with padding, and where they lie.
+    """
+    def zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | FileArray:
+        if layout.files is None:
+            return np.zeros(shape, dtype)
+        return FileArray(layout.files, shape, dtype)
+
+    unit = unit_shapes(method)
+    state = jax.tree.map(lambda a: zeros((layout.padded, *a.shape), a.dtype), unit.state)
+    small: Any = (np.zeros((layout.padded, *unit.key.shape), unit.key.dtype),
+                  np.arange(layout.padded, dtype=np.int32),
+                  np.zeros(layout.padded, unit.warm.dtype))
+    return Private(Units(state, *small))
+
+
+def read(stored: Private[PyTree], rows: slice, layout: Layout) -> Private[PyTree]:
+    """Returns a copy of some rows on the devices.
+
+    Args:
+        stored: Sealed arrays outside of the devices.
+        rows: As many as divide over the devices.
+        layout: How units lie on devices.
+    """
+    def one(array: np.ndarray | FileArray) -> Array:
+        part = array[rows]
+        # An array on a CPU may share the memory of the one that it was made of.
+        return spread(part.copy() if isinstance(array, np.ndarray) else part, layout)
+
+    return Private(jax.tree.map(one, unseal(stored)))
+
+
+def write(stored: Private[Units], rows: slice, new: Private[Units]) -> Private[Units]:
+    """Writes some rows in place, and returns all.
+
+    Args:
+        stored: Sealed units outside of the devices.
+        rows: Which.
+        new: As many, on the devices or on the host.
+    """
+    def one(array: np.ndarray | FileArray, values: Array) -> None:
+        array[rows] = np.asarray(values)
+
+    jax.tree.map(one, unseal(stored), unseal(new))
+    return stored
+
+
+def stack(method: Method, key: Array, layout: Layout) -> Private[Units]:
+    """Initialises all units, a slab at a time.
+
+    Args:
+        method: The method.
+        key: Random key of all units.
+        layout: How units lie on devices.
+    """
+    def local(ids: Array) -> Private[Units]:
+        return Private(lax.map(lambda unit_id: one_unit(method, key, unit_id), ids))
+
+    make, units = on_devices(local, layout, (True,), True, ()), empty(method, layout)
+    for rows, _ in _slabs(dataclasses.replace(layout, n_cohorts=1), 0, layout.padded):
+        ids = np.arange(rows.start, rows.stop, dtype=np.int32)
+        write(units, rows, make(put(ids, layout.by_unit)))
+    return units
+
+
+def _slabs(layout: Layout, cohort: int, units: int) -> Iterator[tuple[slice, slice]]:
+    """Yields the rows of each slab of a cohort: among all units, and among the cohort's."""
+    apart = layout.n_cohorts
+    for first in range(0, units // apart, layout.slab):
+        last = first + layout.slab
+        yield slice(first * apart + cohort, last * apart, apart), slice(first, last)
+
+
+def compile_sum(method: Method, layout: Layout) -> Callable[..., Private[Array]]:
+    """Compiles `teachers.bounded_sum` of units that lie outside of the devices.
+
+    What it returns takes (units, records, private inputs [R, ...], round), all of the host but for
+    the query, updates the units in place, and returns the sealed sum, int32 [B, D]. Where it fails
+    some units may have learnt and others not.
+
+    Args:
+        method: The method.
+        layout: How units lie on devices.
+    """
+    # A slab holds units of one cohort alone.
+    one_cohort = dataclasses.replace(layout, n_cohorts=1)
+
+    def local(units: Private[Units], records: Private[Records], private_inputs: Array,
+              total: Private[Array], this: Round) -> tuple[Private[Units], Private[Array]]:
+        units, part = bounded_sum(method, one_cohort, units, records, private_inputs, this)
+        return units, Private(unseal(total) + unseal(part))
+
+    call = on_devices(local, layout, (True, True, True, False, False), (True, False), (0, 3))
+
+    def add_up(units: Private[Units], records: Private[Records], private_inputs: np.ndarray,
+               this: Round) -> Private[Array]:
+        slabs = list(_slabs(layout, int(this.cohort), layout.padded))
+        total = Private(put(np.zeros(method.mechanism.shape, np.int32), layout.replicated))
+        this = this._replace(cohort=jnp.int32(0))
+
+        def load(i: int) -> tuple[Private[Units], Private[Records], Array]:
+            rows, places = slabs[i]
+            return (read(units, rows, layout), read(records, rows, layout),
+                    spread(private_inputs[places], layout))
+
+        with ThreadPoolExecutor(2) as pool:
+            ahead, behind = pool.submit(load, 0), None
+            for i, (rows, _) in enumerate(slabs):
+                slab = ahead.result()
+                if i + 1 < len(slabs):
+                    ahead = pool.submit(load, i + 1)
+                after, total = call(*slab, total, this)
+                if behind:
+                    behind.result()
+                behind = pool.submit(write, units, rows, after)
+            if behind:
+                behind.result()
+        return total
+
+    return add_up

@@ -1,0 +1,61 @@
+"""The random bits of a run, as the audit of its folder sees them."""
+
+import math
+
+import numpy as np
+import pytest
+import runs
+
+from dpgen_jax.aggregation import bits as sources
+from dpgen_jax.audit import run_folder
+from dpgen_jax.audit.findings import Verdict
+from dpgen_jax.audit.folder import releases
+from dpgen_jax.audit.planting import replaced
+from dpgen_jax.core.config import Budget
+from dpgen_jax.core.data_options import DataOptions
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("journal")]
+
+
+def verdicts(root):
+    """{check: finding} of those that do not hold, and the exit code."""
+    report = run_folder.of_folder(root, None, DataOptions(), lambda line: None)
+    return {f.check: f for f in report.findings if f.verdict != Verdict.HOLDS}, report.exit_code
+
+
+def tiled(shape):
+    """The planted fault: all rows of a message share the bits of the first one."""
+    bits = draw(shape)
+    return np.broadcast_to(bits[:, :1], shape) if len(shape) == 4 else bits
+
+
+draw = sources.draw_bits
+
+
+def test_rows_of_a_round_that_share_their_bits_are_found_in_the_folder(tmp_path):
+    with replaced(sources, "draw_bits", tiled):
+        runs.train(tmp_path / "run", steps=2)
+    found, code = verdicts(tmp_path / "run")
+    assert [*found] == [releases.ONCE] and code == 5
+    assert "in round 0" in found[releases.ONCE].detail
+
+
+def test_without_its_digests_nobody_can_tell_whether_bits_were_used_twice(tmp_path):
+    runs.train(tmp_path / "run", steps=2)
+    assert verdicts(tmp_path / "run") == ({}, 0)
+    (tmp_path / "run/private/noise_digests.txt").unlink()
+    found, code = verdicts(tmp_path / "run")
+    assert [*found] == [releases.ONCE] and code == 6
+    assert "is missing" in found[releases.ONCE].detail
+
+
+@pytest.mark.parametrize(("options", "said"), [
+    ({"seed": 3}, "made from a seed"),
+    ({"budget": Budget(math.inf, 1e-3), "sigma": 5.0}, "nothing bounds"),
+    ({"budget": Budget(math.inf, 1e-3), "sigma": 0.0}, "nothing bounds")],
+    ids=["seeded", "infinite epsilon", "no noise"])
+def test_a_run_that_promises_nothing_fails_no_check_and_is_no_pass(tmp_path, options, said):
+    runs.train(tmp_path / "run", steps=2, **options)
+    found, code = verdicts(tmp_path / "run")
+    assert code == 6 and [*found] == ["privacy.json promises something"]
+    assert said in found["privacy.json promises something"].detail

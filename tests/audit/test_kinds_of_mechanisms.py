@@ -1,0 +1,49 @@
+"""Attacks name the kind of mechanism that they are not written for."""
+
+import dataclasses
+
+import adversary
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.aggregation.clip import RowL2
+from dpgen_jax.aggregation.laplace import DiscreteLaplace
+from dpgen_jax.aggregation.local import LocalMechanism
+from dpgen_jax.aggregation.noise import RoundedGaussian
+from dpgen_jax.aggregation.schedule import FullParticipation
+from dpgen_jax.audit import law, lowered
+from dpgen_jax.core.types import UserError
+
+VOTES = adversary.mechanism()
+CLIENTS = LocalMechanism(bound=RowL2(1.0, 5, 2, 30), noise=RoundedGaussian(7.0), n_units=3,
+                         schedule=FullParticipation(), shape=(2, 5),
+                         decode=lambda noised, n: noised.astype(jnp.float32))
+
+
+@pytest.mark.parametrize(("attack", "mechanism", "named"), [
+    (lambda made: lowered.single(made), dataclasses.replace(VOTES, noise=lowered.NoNoise()),
+     "NoNoise"),
+    (lambda made: lowered.gaussian(made.noise),
+     dataclasses.replace(VOTES, noise=DiscreteLaplace(2.0)), "DiscreteLaplace"),
+    (lowered.clipping, VOTES, "TopKSign"), (lowered.secret, VOTES, "FullParticipation"),
+    (lowered.drawn, VOTES, "TopKSign"), (lowered.attackable, object(), "object")])
+def test_another_kind_of_mechanism_is_named(attack, mechanism, named):
+    with pytest.raises(UserError, match=named):
+        attack(mechanism)
+
+
+def test_a_bound_a_schedule_and_a_noise_that_fit_are_those_of_the_mechanism():
+    assert lowered.attackable(CLIENTS) is CLIENTS and lowered.attackable(VOTES) is VOTES
+    assert lowered.clipping(CLIENTS) is CLIENTS.bound
+    assert lowered.gaussian(VOTES.noise) is VOTES.noise
+
+
+def test_the_noise_of_clients_is_drawn_through_their_mechanism_and_is_noise_alone():
+    make, shape = law.noise_maker(CLIENTS)
+    bits = SeededBits(0).draw((1, *shape))[0]
+    noise = np.asarray(jax.jit(make)(bits))
+    assert shape == CLIENTS.client_bits_shape and noise.any()
+    np.testing.assert_array_equal(noise, jax.jit(CLIENTS.noise.sample)(bits))

@@ -1,0 +1,183 @@
+"""Checkpoints are written beside the training, one at a time, and are those of their moment."""
+
+import itertools
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import runs
+import small_datalens
+
+from dpgen_jax.accountant import ledger as books
+from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.core.types import UserError, unseal
+from dpgen_jax.methods import datalens
+from dpgen_jax.run import capacity, checkpoint, checkpoint_parts, saved_state
+
+LIMIT = 600
+"""Seconds after which something waits for what never comes."""
+TREE = {"a": np.arange(5, dtype=np.float32)}
+
+
+def begun(folder, step, tree=TREE):
+    return checkpoint.begin(folder, step, [("part", tree)], {"n": step}, keep=2, beside=True)
+
+
+def test_it_is_a_checkpoint_when_it_is_finished_and_not_before(tmp_path, monkeypatch):
+    go_on, real = threading.Event(), checkpoint_parts.write
+    monkeypatch.setattr(checkpoint_parts, "write", lambda *args: go_on.wait(LIMIT) and real(*args))
+    saving = begun(tmp_path / "all", 1)
+    assert not saving.parts.written and checkpoint.steps(tmp_path / "all") == []
+    go_on.set()
+    saving.finish()
+    assert saving.parts.written and checkpoint.steps(tmp_path / "all") == [1]
+    assert checkpoint.note(tmp_path / "all", 1, "n") == {"n": 1}
+    assert small_datalens.equal(checkpoint.restore(tmp_path / "all", 1, "part", TREE), TREE)
+
+
+def test_what_the_thread_could_not_write_is_told_when_it_is_finished(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    begun(tmp_path / "all", 1).finish()
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint_parts, "write", full)
+        saving = begun(tmp_path / "all", 2)
+        with pytest.raises(UserError, match=r"/2 cannot be written \(No space .* are kept: free"):
+            saving.finish()
+    assert [path.name for path in (tmp_path / "all").iterdir()] == ["1"]
+
+
+def test_what_cannot_be_copied_is_told_too(tmp_path):
+    def parts():
+        yield "part", TREE
+        raise MemoryError("no room for a copy")
+
+    saving = checkpoint.begin(tmp_path / "all", 1, parts(), {}, keep=2, beside=True)
+    with pytest.raises(UserError, match=r"/1 cannot be written \(no room for a copy"):
+        saving.finish()
+    assert not [*(tmp_path / "all").iterdir()]
+
+
+DIES = """
+import os, pathlib, signal, sys
+import numpy as np
+from dpgen_jax.run import checkpoint, checkpoint_parts
+
+folder, tree, real = pathlib.Path(sys.argv[1]), {"a": np.arange(5, dtype=np.float32)}, []
+checkpoint.save(folder, 1, [("part", tree)], {"n": 1}, keep=2)
+real = checkpoint_parts.write
+
+def dies(path, tree):
+    if path.name == "second":
+        os.kill(os.getpid(), signal.SIGKILL)
+    real(path, tree)
+
+checkpoint_parts.write = dies
+checkpoint.begin(folder, 2, [("first", tree), ("second", tree)], {}, keep=2, beside=True).finish()
+"""
+
+
+@pytest.mark.slow
+def test_a_crash_while_it_is_written_leaves_the_one_before(tmp_path):
+    folder = tmp_path / "all"
+    done = subprocess.run([sys.executable, "-c", DIES, str(folder)], check=False, timeout=LIMIT)
+    assert done.returncode == -signal.SIGKILL
+    assert (folder / "2.unfinished" / "first").exists() and checkpoint.steps(folder) == [1]
+    assert small_datalens.equal(checkpoint.restore(folder, 1, "part", TREE), TREE)
+    begun(folder, 2).finish()
+    assert sorted(path.name for path in folder.iterdir()) == ["1", "2"]
+
+
+def seeded(root, monkeypatch, beside):
+    """A run that keeps all its checkpoints, and how each was written: (thread, step)."""
+    drawn, written, real = itertools.count(), [], checkpoint_parts.write
+    next_draw = [threading.Event() for _ in range(20)]
+    draw = SeededBits.draw
+
+    def drawing(self, shape):
+        next_draw[next(drawn)].set()
+        return draw(self, shape)
+
+    def write(path, tree):
+        step = int(path.parent.name.split(".")[0])
+        if beside and step < runs.CONFIG.steps:
+            assert next_draw[step].wait(LIMIT)  # the next step has begun, and changes the state
+        written.append((threading.current_thread().name, step))
+        real(path, tree)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SeededBits, "draw", drawing)
+        patch.setattr(checkpoint_parts, "write", write)
+        patch.setattr(capacity, "copy_fits", lambda method: beside)
+        patch.setattr(checkpoint, "thin", lambda folder, keep: 0)
+        runs.train(root, seed=3)
+    return written
+
+
+@pytest.mark.slow
+def test_a_checkpoint_has_the_state_of_its_step_however_late_it_is_written(
+        tmp_path, monkeypatch, compiled_once):
+    steps = runs.CONFIG.steps
+    waited = seeded(tmp_path / "waited", monkeypatch, False)
+    beside = seeded(tmp_path / "beside", monkeypatch, True)
+    assert {name for name, _ in waited} == {"MainThread"}
+    assert {name for name, _ in beside} == {"checkpoint"}
+    order = [step for _, step in beside]
+    assert order == sorted(order) and {*order} == {*range(1, steps + 1)}  # one at a time
+    method = datalens.build(small_datalens.CONFIG, small_datalens.SPEC)
+    layout = small_datalens.layout(4, units=runs.CONFIG.teachers)
+    folders = [runs.files(tmp_path / name).checkpoints for name in ("waited", "beside")]
+    for step in range(1, steps + 1):
+        states = [saved_state.restore(folder, method, layout, step) for folder in folders]
+        assert small_datalens.equal(states[0].public, states[1].public)
+        assert small_datalens.equal(*(unseal(state.units) for state in states))
+    # The line that each names was on the disk before, and charges its step.
+    lines = (tmp_path / "beside/ledger.jsonl").read_text().splitlines(keepends=True)
+    for step in range(1, steps + 1):
+        note = checkpoint.note(folders[1], step, "ledger_lines", "ledger_head")
+        before = tmp_path / f"ledger-{step}.jsonl"
+        before.write_text("".join(lines[:note["ledger_lines"]]))
+        assert books.account(books.read(before)).steps == step
+        assert json.loads(lines[note["ledger_lines"] - 1])["hash"] == note["ledger_head"]
+
+
+@pytest.mark.slow
+def test_a_failure_in_the_thread_costs_a_checkpoint_and_one_line(
+        tmp_path, monkeypatch, compiled_once):
+    real = checkpoint_parts.write
+
+    def full_at_2(path, tree):
+        if path.parent.name.startswith("2."):
+            raise OSError(28, "No space left on device")
+        real(path, tree)
+
+    monkeypatch.setattr(checkpoint_parts, "write", full_at_2)
+    release, said = runs.train(tmp_path / "run")
+    assert len(re.findall("checkpoints/2 cannot be written .No space left", said)) == 1
+    assert release.privacy["steps"] == 6
+    assert checkpoint.steps(runs.files(tmp_path / "run").checkpoints) == [5, 6]
+
+
+@pytest.mark.parametrize(("share", "fits"), [(0.2, True), (0.9, False)])
+def test_a_copy_is_made_where_it_fits(monkeypatch, share, fits):
+    """On CPU it lies beside the state itself."""
+    method = datalens.build(small_datalens.CONFIG, small_datalens.SPEC)
+    size = capacity.state_bytes(method)
+    monkeypatch.setattr(capacity.reading, "machine_bytes", lambda: size / share)
+    assert capacity.copy_fits(method) == fits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("fits", "says"), [
+    (True, "as much as the state while a checkpoint is written beside the training"),
+    (False, "the training waits for its checkpoints, as a copy of the state does not fit")])
+def test_the_run_says_what_a_checkpoint_costs(tmp_path, monkeypatch, compiled_once, fits, says):
+    monkeypatch.setattr(capacity, "copy_fits", lambda method: fits)
+    _, said = runs.train(tmp_path / "run", steps=1)
+    assert says in said

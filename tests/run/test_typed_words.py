@@ -1,0 +1,26 @@
+"""The words of a command as a run keeps them: paths in full, all else as it was typed."""
+
+import pytest
+
+from dpgen_jax.data import class_names
+from dpgen_jax.run import typed
+
+MANY = ",".join(f"class-{i:03d}" for i in range(100))
+
+
+@pytest.mark.parametrize("names", [MANY, "a,b", "a", "zero\0byte"])
+def test_names_are_no_path_however_many_they_are(names, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for words in (["--class-names", names], [f"--class-names={names}"]):
+        assert typed.kept("mixture", words) == ("mixture", f"--class-names={names}")
+
+
+def test_a_file_of_names_is_kept_by_its_full_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "names.txt").write_text("a\nb\n")
+    assert typed.kept("mixture", ["--class-names", "names.txt", "--dataset", "folder:nowhere"]) == (
+        "mixture", f"--class-names={tmp_path / 'names.txt'}", "--dataset=folder:nowhere")
+
+
+def test_a_hundred_names_are_a_hundred_classes():
+    assert class_names.declared(MANY) == tuple(MANY.split(","))

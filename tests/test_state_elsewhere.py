@@ -1,0 +1,138 @@
+"""Runs whose units' state lies in host memory or on the disk: the release of one on the devices."""
+
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import runs
+import seeded
+import small_datalens
+from state_elsewhere import FIELDS
+
+from dpgen_jax import methods
+from dpgen_jax.accountant import ledger as books
+from dpgen_jax.core import hosts
+from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.types import UserError
+from dpgen_jax.methods import datalens
+from dpgen_jax.private import streaming
+from dpgen_jax.run import calibrate_config, capacity, checkpoint
+
+PROGRAM = Path(__file__).with_name("state_elsewhere.py")
+
+
+def trained(case, folder, *places):
+    """The digest of the release, and what is left in private/."""
+    # The digest of XLA's usual code: what the other tests compile faster has other last bits.
+    done = subprocess.run([sys.executable, PROGRAM, case, folder, *places], capture_output=True,
+                          text=True, timeout=1800, check=False,
+                          env=os.environ | {"XLA_FLAGS": "", "JAX_NUM_CPU_DEVICES": "1"})
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.split()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [
+    case if case.startswith("datalens") else pytest.param(case, marks=pytest.mark.long)
+    for case in FIELDS])
+def test_a_run_that_moves_to_the_disk_and_back_has_the_release_of_one_that_stays(tmp_path, case):
+    stays = trained(case, tmp_path / "stays", *["device"] * 3)
+    assert trained(case, tmp_path / "moves", "device", "disk", "device") == stays
+    assert trained(case, tmp_path / "other", "host", "disk", "disk") == stays
+    assert {"checkpoints", "identity.json"} < {*stays}
+
+
+DISK = dataclasses.replace(runs.RUNTIME, state="disk")
+METHOD = datalens.build(small_datalens.CONFIG, small_datalens.SPEC)
+
+
+@pytest.fixture
+def small_slabs(monkeypatch):
+    monkeypatch.setattr(capacity, "SLAB_BYTES", 1)
+
+
+@pytest.mark.slow
+def test_a_disk_that_fails_within_a_step_costs_that_step(tmp_path, monkeypatch, small_slabs):
+    """No checkpoint is of units of which some have learnt and others not."""
+    real, writes = streaming.write, []
+
+    def write(units, rows, new):
+        writes.append(rows)
+        if len(writes) == 3 + 3 + 2:  # the start, a step, and a part of the next, in slabs of 4
+            raise UserError("the state of units cannot be kept on the disk")
+        return real(units, rows, new)
+
+    patient = dataclasses.replace(DISK, checkpoint_minutes=60)
+    with monkeypatch.context() as patch:
+        patch.setattr(streaming, "write", write)
+        with pytest.raises(UserError, match="cannot be kept on the disk"):
+            runs.train(tmp_path / "run", runtime=patient)
+    assert checkpoint.steps(runs.files(tmp_path / "run").checkpoints) == []
+    account = books.account(books.read(tmp_path / "run/ledger.jsonl"))
+    assert account.steps == 2
+    release, said = runs.train(tmp_path / "run", resume=True, runtime=patient)
+    assert release.privacy["steps"] == runs.CONFIG.steps - 2
+    assert [event["count"] for event in release.privacy["events"]] == [runs.CONFIG.steps]
+    assert "MB for the units that are read, computed and written, " in said
+    assert re.search(r"; disk: .* for the state of units, and as much for each checkpoint", said)
+    assert "of state on the disk)" in said
+
+
+def test_a_state_beyond_the_memory_has_a_place_on_the_disk(monkeypatch, tmp_path):
+    needed = capacity.state_bytes(METHOD)
+    for name in ("memory", "reading.machine_bytes"):
+        monkeypatch.setattr(f"dpgen_jax.run.capacity.{name}", lambda: needed - 1)
+    monkeypatch.setattr(capacity, "MEMORY_SHARE", 1e9)  # of the public side, which is larger here
+    for place in ("device", "host"):
+        with pytest.raises(UserError, match="choose --state disk, or fewer units"):
+            capacity.check_memory(METHOD, Runtime(state=place))
+    capacity.check_memory(METHOD, Runtime(state="disk"))
+    free = SimpleNamespace(free=int(1.5 * needed))
+    monkeypatch.setattr(capacity.shutil, "disk_usage", lambda path: free)
+    capacity.check_disk(tmp_path, METHOD)
+    with pytest.raises(UserError, match="the state of this run and one checkpoint take .*--out"):
+        capacity.check_disk(tmp_path, METHOD, Runtime(state="disk"))
+
+
+def test_moments_stay_in_full_on_the_disk(monkeypatch):
+    monkeypatch.setattr(capacity, "memory", lambda: 3e4)
+    request, said = ("datalens", runs.CONFIG, small_datalens.SPEC), []
+    assert capacity.fitting(*request, Runtime(state="disk"), said.append).moments == "float32"
+    assert not said
+    assert capacity.fitting(*request, Runtime(), said.append).moments == "bfloat16"
+    assert "--state disk would keep them as they are" in said[0]
+
+
+@pytest.mark.parametrize("name", methods.NAMES)
+def test_units_that_keep_nothing_need_no_place(name):
+    """The methods with a network for each unit keep it; the others are told that they need none."""
+    case = next(case for case in seeded.ALL.values() if case.method == name)
+    spec, said = seeded.dataset(case.data).spec, []
+    config = calibrate_config.with_records(methods.get(name).Config(**case.fields), seeded.N)
+    config = calibrate_config.complete(name, config, spec, case.budget)
+    runtime = capacity.fitting(name, config, spec, Runtime(state="disk"), said.append)
+    keeps = name in ("datalens", "gpate", "pategan", "gswgan", "dpac", "dcgan")
+    assert runtime.state == ("disk" if keeps else "device")
+    assert said == [] if keeps else "keep nothing from step to step" in said[0]
+
+
+def test_slabs_are_of_one_size_and_as_large_as_fits():
+    unit = capacity.teachers.unit_bytes(METHOD)
+    for bytes_of_a_slab, slab in ((1, 2), (4 * unit, 4), (7 * unit, 6), (10**9, 12)):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(capacity, "SLAB_BYTES", bytes_of_a_slab)
+            layout = capacity.choose_layout(METHOD, Runtime(state="host", chunk=2, devices=1))
+        assert (layout.slab, layout.padded, layout.files) == (slab, 12, None)
+
+
+def test_several_processes_and_pmap_are_refused(monkeypatch):
+    with pytest.raises(UserError, match="--parallel pmap keeps the state"):
+        capacity.choose_layout(METHOD, Runtime(state="disk", parallel="pmap"))
+    monkeypatch.setattr(hosts._Team, "count", 2)
+    with pytest.raises(UserError, match="--state disk is for one process"):
+        capacity.choose_layout(METHOD, Runtime(state="disk"))
