@@ -149,8 +149,7 @@ def _columns(spec: Spec) -> list[tuple[int, Column]]:
     if isinstance(spec, ImageSpec):
         names = spec.class_names or tuple(map(str, range(spec.classes)))
         return [(-1, Column(LABEL, "categorical", categories=names))]
-    label = [(-1, spec.label)] if spec.label.name else []  # a table may have none
-    return [*enumerate(spec.columns), *label]
+    return [*enumerate(spec.columns), *([(-1, spec.label)] if spec.label.name else [])]
 
 
 def _of_text(text: str, columns: Named) -> Condition:
@@ -189,10 +188,10 @@ def _text(value: object) -> str:
 
 
 def _unknown(name: str, columns: Named) -> UserError:
-    if name.strip() in columns.identifiers:
-        return UserError(f"column {name.strip()} is an identifier, which is new in every record")
-    return UserError(f"no column is named {name.strip()!r}{nearest(name.strip(), columns.places)}; known: "
-                     f"{', '.join([*columns.places][:20])}")
+    name, known = name.strip(), ", ".join([*columns.places][:20])
+    if name in columns.identifiers:
+        return UserError(f"column {name} is an identifier, which is new in every record")
+    return UserError(f"no column is named {name!r}{nearest(name, columns.places)}; known: {known}")
 
 
 def _compared(text: str, place: int, column: Column, sign: str, value: str) -> Condition:
