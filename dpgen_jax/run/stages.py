@@ -110,11 +110,11 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
     request, files, mechanism = plan.request, plan.files, plan.method.mechanism
     holds = protection.stamp(request.budget, request.seed, plan.config, plan.protected).holds
     run_id = files.run_id() if request.resume or files.waiting else ""
-    told = files.waiting and not request.resume  # before the purchase of this command
-    say: Log = (lambda line: None) if told else notices.private
+    announced = files.waiting and not request.resume  # before the purchase of this command
+    spent: Log = (lambda line: None) if announced else notices.private
     identity = spending.Identity(plan.records, plan.content, plan.grouping)
     start = spending.Start(request.budget, holds, request.total_epsilon, run_id)
-    with spending.before(identity, mechanism, start, say) as witness:
+    with spending.before(identity, mechanism, start, spent) as witness:
         folder.opened(files.root, plan.public_config, request.resume)
         partition = resume.identity(files, plan.records, plan.assign, request.resume, request.seed)
         ledger = resume.ledger(files, mechanism, plan.public_config, request.resume, witness(files))
