@@ -49,6 +49,8 @@ def agree(plan: Plan) -> None:
     for name in MEANING:
         hosts.agree(name, digest({name: public.get(name)}))
     hosts.agree("number of devices", str(len(plan.layout.local)))
+    for name, value in dataclasses.asdict(plan.request.runtime).items():
+        hosts.agree(f"--{name.replace('_', '-')}", str(value))
     hosts.agree("seed", str(plan.request.seed))
     key = hosts.gather(secrets.token_hex(32))[0]
     hosts.agree("set of records", sealing.fingerprint(plan.records, bytes.fromhex(key)))
