@@ -28,7 +28,7 @@ def unchecked(report):
 
 
 class Killed(BaseException):
-    """What no code of a run expects, as of a process that is killed."""
+    """The end that no code of a run expects, as of a process that is killed."""
 
 
 def at_draw(monkeypatch, number, what):

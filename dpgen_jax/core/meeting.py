@@ -47,14 +47,15 @@ def flags(words: Sequence[str]) -> dict[str, str]:
     Args:
         words: The words of the command.
     """
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     name = ""
     for word in words:
         if word.startswith("--"):
-            name, _, given[name] = word.partition("=") if "=" in word else (word, "", "")
+            name, _, value = word.partition("=")
+            values[name] = value
         else:
-            given[name] = f"{given.get(name, '')} {word}".strip()
-    return {name: value for name, value in given.items() if name not in MAY_DIFFER}
+            values[name] = f"{values.get(name, '')} {word}".strip()
+    return {name: value for name, value in values.items() if name not in MAY_DIFFER}
 
 
 def meet(place: str, mine: Arrival, seconds: float) -> None:

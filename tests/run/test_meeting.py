@@ -19,7 +19,7 @@ def arrival(process, processes=2, version="1", **flags):
 
 
 def met(*arrivals, seconds=LONG, place=None):
-    """What each is told, in order: nothing, or its error."""
+    """Returns what each is told, in order: nothing, or its error."""
     place, told = place or many_processes.coordinator(), [None] * len(arrivals)
 
     def come(i):

@@ -55,7 +55,10 @@ def kept_private(folder: Folder, findings: Findings) -> None:
         findings.add("private/ and the ledger are for their owner alone", Verdict.UNCHECKED,
                      "on Windows the folder in which the run lies decides who may read it")
         return
-    files = _modes([folder.files.ledger, private, *private.rglob("*")])
+    # What lies in an unfinished checkpoint, which others cannot enter, gets its mode at the end.
+    inside = {path for path in private.rglob("*")
+              if any(parent.name.endswith(".unfinished") for parent in path.parents)}
+    files = _modes([folder.files.ledger, private, *{*private.rglob("*")} - inside])
     wrong = [f"{path.relative_to(folder.root)} has mode {stat.S_IMODE(file.st_mode):04o}"
              for path, file in files
              if file.st_mode & 0o077 and not stat.S_ISLNK(file.st_mode)][:3]
@@ -63,11 +66,12 @@ def kept_private(folder: Folder, findings: Findings) -> None:
     wrong += [f"{path.relative_to(folder.root)} is another's, or a link" for path, file in files
               if stat.S_ISLNK(file.st_mode) or file.st_uid != owner][:3]
     findings.found("private/ and the ledger are for their owner alone", not wrong, "; ".join(wrong)
-                   or "modes 0700 and 0600 throughout")
+                   or "modes 0700 and 0600 throughout" + bool(inside) * (
+                       ", but within an unfinished checkpoint, which has 0700"))
 
 
 def _modes(paths: list[Path]) -> list[tuple[Path, os.stat_result]]:
-    """What the system says of files, but for those that went meanwhile, as old checkpoints do."""
+    """The modes of files, but for those that went meanwhile, as old checkpoints do."""
     files = []
     for path in paths:
         with contextlib.suppress(FileNotFoundError):

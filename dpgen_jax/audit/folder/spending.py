@@ -29,10 +29,10 @@ def chained(folder: Folder, findings: Findings) -> bool:
     """
     why = attempt(lambda: folder.book)
     if why:
-        spent = books.begun(folder.files.ledger) or folder.files.traces()
+        begun = books.begun(folder.files.ledger) or folder.files.traces()
         findings.add("ledger.jsonl, chain of hashes",
-                     Verdict.FAILS if spent else Verdict.UNCHECKED,
-                     why if spent else "the run ended before it charged or drew anything, and has "
+                     Verdict.FAILS if begun else Verdict.UNCHECKED,
+                     why if begun else "the run ended before it charged or drew anything, and has "
                      f"no ledger yet; {go_on(folder.root)}")
         return False
     book = folder.book
@@ -114,10 +114,10 @@ def as_the_mechanism_says(folder: Folder, findings: Findings) -> None:
             charged = kinds.from_json(record["events"])
             wrong = wrong or _differs(number, "settles", charged, reserved[record["id"]])
         elif kind == "torn":
-            due = chain.torn(base64.b64decode(record["raw"]), replayed)
+            again = chain.torn(base64.b64decode(record["raw"]), replayed)
             wrong = wrong or _differs(number, "charges for a torn line",
                                       kinds.from_json(record["events"]),
-                                      kinds.from_json(due["events"]))
+                                      kinds.from_json(again["events"]))
         if kind in counted:
             counted[kind] += 1
         replayed.apply(record)
