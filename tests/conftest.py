@@ -6,10 +6,12 @@ import gc
 import inspect
 import itertools
 import os
+import random
 import re
 import shutil
 import sys
 import tempfile
+import zlib
 from importlib.metadata import version
 from pathlib import Path
 
@@ -70,6 +72,15 @@ def pytest_collection_finish():
     """Objects of the collection of tests live to the end, and nothing looks at them again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Chance fails no test: what a test draws from the operating system in this process (noise,
+    `secrets`, NumPy's generators without a seed) is the same in each of its runs, and other than
+    in any other test."""
+    drawn = np.random.Generator(np.random.PCG64(zlib.crc32(item.nodeid.encode())))
+    os.urandom = random._urandom = drawn.bytes
 
 
 @functools.cache
