@@ -1,7 +1,6 @@
 """Tests run on eight fake CPU devices, so that layouts can be compared in one process."""
 
 import atexit
-import functools
 import gc
 import inspect
 import itertools
@@ -83,24 +82,12 @@ def pytest_runtest_setup(item):
     os.urandom = random._urandom = drawn.bytes
 
 
-@functools.cache
-def _once(function):
-    return functools.cache(function)
-
-
 @pytest.fixture(scope="module")
 def compiled_once():
-    """Runs of one configuration and layout share one compiled step: for whole runs in which
-    nothing that is compiled is replaced, so that what a test varies is data, draws and files."""
-    from dpgen_jax import methods
-    from dpgen_jax.private import pretraining
-    from dpgen_jax.run import loop
+    """The runs of a module share what they compile, as `compiled.once` says."""
+    import compiled
 
-    with pytest.MonkeyPatch.context() as patched:
-        for method in map(methods.get, methods.NAMES):
-            patched.setattr(method, "build", _once(method.build))
-        patched.setattr(loop, "compile_block", _once(loop.compile_block))
-        patched.setattr(pretraining, "compile_call", _once(pretraining.compile_call))
+    with compiled.once():
         yield
 
 

@@ -56,7 +56,8 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("name", SHARES)
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=pytest.mark.long if name.startswith("idx:") else ()) for name in SHARES])
 def test_the_method_the_preset_the_epsilon_and_the_shares_are_right(name, place, capsys):
     train.command(["--dataset", name, *FLAGS[name]])
     said = capsys.readouterr().out.splitlines()
