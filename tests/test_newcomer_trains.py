@@ -57,7 +57,7 @@ def place(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", [
-    pytest.param(name, marks=pytest.mark.long if name.startswith("idx:") else ()) for name in SHARES])
+    "csv:loans.csv", "scans/", pytest.param("idx:digits", marks=pytest.mark.long)])
 def test_the_method_the_preset_the_epsilon_and_the_shares_are_right(name, place, capsys):
     train.command(["--dataset", name, *FLAGS[name]])
     said = capsys.readouterr().out.splitlines()
