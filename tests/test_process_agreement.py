@@ -1,4 +1,4 @@
-"""Processes that would lay units out differently do not begin a run: a unit would be counted twice."""
+"""Processes that lay units out differently begin no run: a unit would be counted twice."""
 
 import dataclasses
 import types
