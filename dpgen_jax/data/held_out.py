@@ -12,6 +12,11 @@ the record added to it ranks above, and trained on if that ranks below. The trai
 the n - m - 1 records above t and one more, which is r or t in D, and s or t in D'. No guarantee
 rests on their order (`private.partition`).
 
+Zero-out (s is an empty slot, which contributes nothing): empty slots rank above all records, so
+that s is trained on. The training parts then differ in r or t on the one side and s on the other:
+one record is left empty, and none is replaced. Ranked by a hash as records are, s could be held out
+in the place of t, and r be replaced by t, which moves a sum further than is charged.
+
 A deal by place would not do: where the order of a file tells of its records (creditcard.csv is
 sorted by time), a record that is replaced and sorted in moves all others between the two parts.
 
@@ -56,7 +61,7 @@ def note(fraction: float, column: str = "") -> str:
 
 
 def hashes(x: np.ndarray, y: np.ndarray) -> list[bytes]:
-    """Returns the hash of each record, as the module describes it; of different ones they differ.
+    """Returns the rank of each record, as the module describes it; of different ones they differ.
 
     Args:
         x: Records [n, ...] of any type.
@@ -70,7 +75,7 @@ def hashes(x: np.ndarray, y: np.ndarray) -> list[bytes]:
         place = equal[values].to_bytes(8, "little")
         equal[values] += 1
         rank = hashlib.blake2b(values + place, digest_size=8, person=b"held out").digest()
-        result.append(rank + values)
+        result.append(bytes([int(label == EMPTY)]) + rank + values)
     return result
 
 
@@ -129,7 +134,7 @@ def _lowest(ranks: list[bytes], fraction: float, what: str) -> np.ndarray:
 
 def _moved(data: Dataset, rows: np.ndarray, fraction: float, column: str = "") -> Dataset:
     """Returns the data set with these rows, bool [n], in the held-out part."""
-    tested = rows & (data.y_train != EMPTY)  # empty slots are ranked as records are
+    tested = rows & (data.y_train != EMPTY)  # a share may be larger than that of all records
     if not tested.any():
         raise UserError(f"{data.name}: all that --test-fraction {fraction} holds out could not be "
                         "read; take a larger share")
