@@ -1,4 +1,4 @@
-"""What the plan of noisy tables asks for, by public numbers alone."""
+"""The plan of noisy tables asks for histograms where public numbers say that they tell more."""
 
 import dataclasses
 
