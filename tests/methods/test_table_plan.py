@@ -1,4 +1,4 @@
-"""The plan of noisy tables asks for histograms where public numbers say that they tell more."""
+"""The noisy tables that a plan asks for, by public numbers alone."""
 
 import dataclasses
 
