@@ -57,7 +57,7 @@ def place(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", [
-    "csv:loans.csv", "scans/", pytest.param("idx:digits", marks=pytest.mark.long)])
+    pytest.param(name, marks=[pytest.mark.long] * name.startswith("idx:")) for name in SHARES])
 def test_the_method_the_preset_the_epsilon_and_the_shares_are_right(name, place, capsys):
     train.command(["--dataset", name, *FLAGS[name]])
     said = capsys.readouterr().out.splitlines()

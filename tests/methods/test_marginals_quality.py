@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -29,8 +30,9 @@ def auroc(rows, dataset):
 
 def test_breast_cancer_at_epsilon_1(tmp_path):
     dataset = data.load("breast_cancer")
-    # Five runs in benchmarks/results/tables have 0.981, with a deviation of 0.0045.
-    assert auroc(synthetic(dataset, "breast_cancer", tmp_path / "run"), dataset) > 0.95
+    scores = [auroc(synthetic(dataset, "breast_cancer", tmp_path / str(run)), dataset)
+              for run in range(5)]
+    assert np.mean(scores) >= 0.97, scores
 
 
 @pytest.mark.long
