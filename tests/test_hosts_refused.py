@@ -1,15 +1,13 @@
 """Processes that cannot make one run: a line on the leader, nothing charged, and all end."""
 
 import signal
-import time
 
 import many_processes as processes
 import pytest
 import runs
-from test_hosts import WORDS
+from test_hosts import WORDS, steps, wait_for
 
 from dpgen_jax.accountant import ledger as books
-from dpgen_jax.run import metrics
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +48,7 @@ def test_what_cannot_be_is_said_before_anything_is_there(place, more, change, li
 def test_a_run_goes_on_whoever_comes_late_or_takes_its_folder(place):
     """The third process takes a number that is taken; two others begin its folder, or go on."""
     started = processes.start(words("--steps=4000", "--sigma=6e4"), 2, 1, place)
-    wait_for(1, place, started)
+    wait_for(1, started, place)
     late = place / "late"
     late.mkdir()
     at = next(word for word in started[0].args if word.startswith("--coordinator="))
@@ -65,21 +63,9 @@ def test_a_run_goes_on_whoever_comes_late_or_takes_its_folder(place):
             "--steps=4000", "--sigma=6e4", *more, out=place / "run"), 2, 1, folder)
         assert codes[0] == 2 and codes[1] != 0 and "Traceback" not in said, said
         assert line in (folder / "0.err").read_text(), said
-    wait_for(steps(place) + 1, place, started)
+    wait_for(steps(place) + 1, started, place)
     started[0].send_signal(signal.SIGTERM)
     codes, said = processes.finish(started, place)
     assert codes == [143, 143], said
     kinds = [record["kind"] for record in books.read(place / "run/ledger.jsonl")]
     assert "open" not in kinds and "charge" not in kinds
-
-
-def steps(place):
-    return max((row["step"] for row in metrics.read(place / "run/metrics.jsonl")), default=0)
-
-
-def wait_for(step, place, started):
-    """Until a block was made that ends in this step or later."""
-    end = time.monotonic() + processes.LIMIT
-    while steps(place) < step:
-        assert time.monotonic() < end and all(process.poll() is None for process in started)
-        time.sleep(0.1)
