@@ -1,4 +1,4 @@
-"""Columns that constraints make functions of others: which they are, and their values."""
+"""Columns that constraints tie to others: functions of them, with their values, and gaps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from dpgen_jax.core.types import TableSpec
 from dpgen_jax.data import transform
-from dpgen_jax.data.constraints import Implies, Rule, Sum, near, rules
+from dpgen_jax.data.constraints import Compare, Implies, Rule, Sum, near, rules
 
 
 def names(spec: TableSpec) -> tuple[str, ...]:
@@ -35,6 +35,32 @@ def names(spec: TableSpec) -> tuple[str, ...]:
             found.append(target.column.name)
             read |= {source.at for source in sources}
     return tuple(found)
+
+
+def gaps(spec: TableSpec) -> tuple[tuple[str, str], ...]:
+    """Returns the lower and the higher column, by name, of comparisons that are learned as a gap.
+
+    Both are numbers, dates or times on a linear scale whose bounds overlap, and no functions of
+    others. The lower one always has a value. A column is the higher one once, and the lower one of
+    no earlier pair, so that rows are made in the order of the pairs.
+
+    Args:
+        spec: The schema, whose derived columns are known.
+    """
+    found: dict[str, str] = {}
+    for rule in rules(spec):
+        if not isinstance(rule, Compare):
+            continue
+        low, high = rule.low.column, rule.high.column
+        alone = {low.name, high.name}.isdisjoint(spec.derived) and high.name not in {
+            *found, *found.values()}
+        numbers = all(column.kind in ("integer", "continuous") and column.scale == "linear"
+                      for column in (low, high))
+        always = not (low.nullable or low.special) and len(high.special) == len(high.outside)
+        overlap = max(low.low, high.low) < min(low.high, high.high)
+        if alone and numbers and always and overlap:
+            found[high.name] = low.name
+    return tuple((low, high) for high, low in found.items())
 
 
 def _is_map(rule: Implies, among: tuple[Rule, ...]) -> bool:
