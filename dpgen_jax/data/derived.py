@@ -8,6 +8,9 @@ from dpgen_jax.core.types import TableSpec
 from dpgen_jax.data import transform
 from dpgen_jax.data.constraints import Compare, Implies, Rule, Sum, near, rules
 
+MOMENTS = ("date", "datetime", "time")
+"""How columns are written of which a method may learn the distance."""
+
 
 def names(spec: TableSpec) -> tuple[str, ...]:
     """Returns the names of the columns that are functions of others, by equations alone.
@@ -40,25 +43,24 @@ def names(spec: TableSpec) -> tuple[str, ...]:
 def gaps(spec: TableSpec) -> tuple[tuple[str, str], ...]:
     """Returns the lower and the higher column, by name, of comparisons that are learned as a gap.
 
-    Both are numbers, dates or times on a linear scale whose bounds overlap, and no functions of
-    others. The lower one always has a value. A column is the higher one once, and the lower one of
-    no earlier pair, so that rows are made in the order of the pairs.
+    Both are dates or times, as two moments of one thing are near each other beside their bounds,
+    which two amounts need not be. The bounds overlap, and the lower one always has a value. A
+    column is the higher one once, and the lower one of no earlier pair, so that rows are made in
+    the order of the pairs.
 
     Args:
-        spec: The schema, whose derived columns are known.
+        spec: The schema.
     """
     found: dict[str, str] = {}
     for rule in rules(spec):
         if not isinstance(rule, Compare):
             continue
         low, high = rule.low.column, rule.high.column
-        alone = {low.name, high.name}.isdisjoint(spec.derived) and high.name not in {
-            *found, *found.values()}
-        numbers = all(column.kind in ("integer", "continuous") and column.scale == "linear"
-                      for column in (low, high))
+        once = high.name not in {*found, *found.values()}
+        moments = low.written in MOMENTS  # and so is the other: they are of one kind
         always = not (low.nullable or low.special) and len(high.special) == len(high.outside)
         overlap = max(low.low, high.low) < min(low.high, high.high)
-        if alone and numbers and always and overlap:
+        if once and moments and always and overlap:
             found[high.name] = low.name
     return tuple((low, high) for high, low in found.items())
 

@@ -45,7 +45,8 @@ def cells(source: str, frame: pd.DataFrame, spec: TableSpec | None) -> Cells:
         spec: The schema, by which dates and booleans become texts; None for texts as of Python.
 
     Raises:
-        UserError: It is no frame, or has two columns of one name.
+        UserError: It is no frame, or has two columns of one name; without a schema, times of a
+            zone.
     """
     if not all(hasattr(frame, name) for name in ("columns", "isna")):
         raise UserError(f"{source} is a {type(frame).__name__}; give a pandas DataFrame")
@@ -53,6 +54,9 @@ def cells(source: str, frame: pd.DataFrame, spec: TableSpec | None) -> Cells:
     declared = {column.name: column for column in spec.all_columns} if spec else {}
     columns = {}
     for i, name in enumerate(names):
+        if spec is None and getattr(frame.iloc[:, i].dtype, "tz", None) is not None:
+            raise UserError(f"{source}: column {name} has a time zone, which no schema declares; "
+                            "make its times those of UTC without one, as .dt.tz_convert(None) does")
         values = frame.iloc[:, i].astype(object).where(frame.iloc[:, i].notna(), "").tolist()
         columns[name] = [python_values.text(value, declared.get(name)) for value in values]
     return Cells(source, columns, [f"row {i}" for i in range(len(frame))])

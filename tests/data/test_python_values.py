@@ -54,4 +54,6 @@ def test_a_frame_of_numbers_is_read_whatever_marks_texts_have():
 
 def test_a_time_with_a_zone_is_not_guessed():
     moment = pd.Timestamp("2020-02-29 08:00", tz="Europe/Rome")
+    with pytest.raises(UserError, match="f: column at has a time zone.*tz_convert"):
+        frames.cells("f", pd.DataFrame({"at": [moment]}), None)
     assert python_values.text(moment, SPEC.columns[1]) == "2020-02-29 08:00:00+01:00"

@@ -1,9 +1,9 @@
 """The columns of a table that are learned: those that follow from no others.
 
-A column that is a function of others is left out. Of two whose order a constraint keeps, as
-`admitted <= discharged`, the lower one is learned, and how far the other lies above it, on a log
-scale: bins are too wide to say which of two dates in one of them comes first, and rows that are
-mended lose what lies between them.
+A column that is a function of others is left out. Of two dates or times whose order a constraint
+keeps, as `admitted <= discharged`, the lower one is learned, and how far the other lies above it,
+on a log scale: bins are too wide to say which of two dates in one of them comes first, and rows
+that are mended lose what lies between them.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dpgen_jax.core.types import Array
 from dpgen_jax.methods.shared import pieces, tree
@@ -73,9 +72,10 @@ def after_histograms(fit: Fit, public: Public, counts: Array) -> Public:
         return public
     noisy = counts[:(p.d + 1) * p.widest].reshape(p.d + 1, p.widest) / p.first_weight / p.records
     cells = noisy[:p.d, :p.grid.widest]
-    smooth = pieces.of_steps(cells, p.grid.is_range, p.first_noise / p.records)
+    is_range = jnp.asarray(p.grid.is_range)
+    smooth = pieces.of_steps(cells, is_range, p.first_noise / p.records)
     fine = tree.simplex(jnp.where(p.grid.real, smooth, -jnp.inf)) + FLOOR * p.grid.real
-    even = p.grid.is_range / np.maximum(p.grid.is_range.sum(1, keepdims=True), 1)
+    even = is_range / jnp.maximum(is_range.sum(1, keepdims=True), 1)
     bin_of = fit.parts((1 - EVEN) * fine + EVEN * even, p.bins)
     precision = jnp.float32(p.first_class_weight**2)
     label = noisy[p.d, :p.classes] * (p.first_weight / p.first_class_weight)
