@@ -6,6 +6,7 @@ all it cost is charged to this run as well, before the first step, and the steps
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,8 @@ from dpgen_jax.release.bundle import load
 from dpgen_jax.run.folder import RunFolder
 
 PREFIX = "release:"
+NAMED = "release that judges: "
+"""The start of the names of the events of the run whose release judges."""
 SAMPLES = 2000
 """Records to test on."""
 SEED = 7
@@ -38,6 +41,9 @@ def earlier(options: MonitorOptions) -> RunFolder | None:
 
 def cost(options: MonitorOptions, protects_clients: bool) -> Events:
     """Returns the events of the run whose release judges: those of all that it charged.
+
+    They have names of their own. Where both runs have rounds of the same noise, or bought the same,
+    equal events would pass for what the run that is judged has paid for already.
 
     Args:
         options: What the user wants to see.
@@ -62,7 +68,8 @@ def cost(options: MonitorOptions, protects_clients: bool) -> Events:
         raise UserError(f"{run.root} protects a {totals.header['unit']}, and this run "
                         f"{'a client' if protects_clients else 'a record'}; a release judges where "
                         "both protect records")
-    return totals.spent()
+    return tuple((dataclasses.replace(event, mechanism=NAMED + event.mechanism), count)
+                 for event, count in totals.spent())
 
 
 def require_same_relation(options: MonitorOptions, mechanism: Mechanism) -> None:

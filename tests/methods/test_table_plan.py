@@ -1,4 +1,4 @@
-"""What the plan of noisy tables asks for, by public numbers alone."""
+"""The noisy tables that a plan asks for, by public numbers alone."""
 
 import dataclasses
 

@@ -10,7 +10,7 @@ from dpgen_jax.audit.folder.reading import Folder, attempt
 from dpgen_jax.core import cli
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import schema
-from dpgen_jax.run import early, side_releases
+from dpgen_jax.run import early, judging, side_releases
 from dpgen_jax.run.folder import read_json
 
 NOTED = "bought under differential privacy"
@@ -42,11 +42,19 @@ def class_counts(folder: Folder, findings: Findings) -> None:
 def of_the_data(folder: Folder, findings: Findings) -> None:
     """Compares the entries of a schema and names of classes that were bought with the ledger.
 
+    What the release that judges cost is compared with nothing, as its run may lie elsewhere; that a
+    run with such a judge charges something for it is.
+
     Args:
         folder: The folder, whose version is this one.
         findings: Where findings are added.
     """
     check, charged = "what was bought of the data is paid for", _single_charges(folder)
+    of_judge = [pair for pair in charged if pair[0].mechanism.startswith(judging.NAMED)]
+    charged = tuple(pair for pair in charged if pair not in of_judge)
+    if folder.config.get("judged_by") or of_judge:
+        findings.found("the release that judges is charged", bool(
+            of_judge and folder.config.get("judged_by")), f"{_named(tuple(of_judge))} charged")
     if why := attempt(lambda: listed(folder)):
         findings.add(check, Verdict.UNCHECKED, f"{why}; {_named(charged)} charged")
         return
