@@ -136,6 +136,8 @@ def figures(up: str) -> dict[str, Any]:
         "step": next(case for case in steps_file["cases"] if case["teachers"] == 4000),
         "large": results("large_table"),
         "hosts": results("hosts"), "convolutions": results("convolutions"),
+        "places": {case["place"]: case for case in sorted(
+            results("state_places")["cases"], key=lambda case: -case["seconds_per_teacher"])},
         "narrow": results("critics-8"), "wide": results("critics-64"),
         "conv": gradients["conv-16-32"], "conv_wide": gradients["conv-32-64"],
         "mlp": gradients["mlp-128"], "opacus": gradients["opacus"],

@@ -16,6 +16,7 @@ from dpgen_jax.presets import choice
 from dpgen_jax.presets import help as short_help
 from dpgen_jax.run import typed, undeclared, undeclared_table
 from dpgen_jax.run.flags import Train, TrainClients
+from dpgen_jax.run.reading import Supposed
 
 if TYPE_CHECKING:
     from dpgen_jax.data import Dataset
@@ -124,9 +125,9 @@ def trained(method: str, words: list[str]) -> int | None:
         UserError: As `lifecycle.run`.
     """
     reading, first, args = read(method, words)
-    for line in reading.prices:
-        tell(line)
-    if reading.prices:
+    if reading.supposed:
+        for line in rehearsed(method or first, reading.words, args, reading.supposed):
+            tell(line)
         return None
     chosen = choose(method, reading, first, args)
     from dpgen_jax.run import lifecycle, protection
@@ -202,14 +203,51 @@ def choose(method: str, reading: undeclared.Reading, first: str, args: Train[Any
         method, why = choice.method_for(facts.kind)
         reasons.append(why)
         args = args if method == first else parse(method, words)
-    if cli.peek(words, "--preset") is None and not getattr(args.config, "federated", False):
-        stated = args.epsilon if cli.peek(words, "--epsilon") is not None else None
-        tuned = args.config != presets.get(method, args.preset)[1].config
-        serving = choice.preset_for(method, facts, stated, tuned)
-        reasons.append(serving.why)
-        if (serving.name, serving.preset) != presets.get(method, args.preset):
-            args = parse(method, words, serving)
+    args, why = served(method, words, args, facts)
+    reasons += [why] * bool(why)
     return Chosen(method, args, dataset, "; ".join(reasons), words, reading.remarks)
+
+
+def served(method: str, words: list[str], args: Train[Any], facts: choice.Facts
+           ) -> tuple[Train[Any], str]:
+    """Returns the flags with the preset that serves the data, and why it does.
+
+    Args:
+        method: The name of the method.
+        words: The flags.
+        args: The same, parsed; they stay as they are where the user names the preset.
+        facts: What is public of the data.
+
+    Raises:
+        UserError: No preset of the method is for such data.
+    """
+    if cli.peek(words, "--preset") is not None or getattr(args.config, "federated", False):
+        return args, ""
+    stated = args.epsilon if cli.peek(words, "--epsilon") is not None else None
+    tuned = args.config != presets.get(method, args.preset)[1].config
+    serving = choice.preset_for(method, facts, stated, tuned)
+    if (serving.name, serving.preset) != presets.get(method, args.preset):
+        args = parse(method, words, serving)
+    return args, serving.why
+
+
+def rehearsed(method: str, words: list[str], args: Train[Any], supposed: Supposed) -> list[str]:
+    """Returns the lines of a rehearsal that ends before the data are typed.
+
+    Args:
+        method: The name of the method.
+        words: The flags.
+        args: The same, parsed.
+        supposed: What would be bought, and data as they could be.
+
+    Raises:
+        UserError: As `choose`.
+    """
+    from dpgen_jax.run import rehearsal
+
+    facts = choice.Facts("", supposed.spec, supposed.records)
+    args, _ = served(method, words, args, facts)
+    return rehearsal.of_purchase(method, args.config, args.class_epsilon, supposed)
 
 
 def _loaded(method: str, args: Train[Any], reading: undeclared.Reading) -> Dataset:

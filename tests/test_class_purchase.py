@@ -73,15 +73,19 @@ def test_a_rehearsal_names_the_price_of_the_names(scans, tmp_path, capsys, monke
     out = capsys.readouterr().out
     assert "class names would be bought for epsilon 2 at delta 1e-06" in out
     assert "images share; --class-names A,B costs nothing" in out
+    assert "with two classes: 1 steps, sigma " in out and " MB in memory" in out
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.slow
 def test_bought_classes_are_charged_once(scans, tmp_path, monkeypatch, capsys):
     run = tmp_path / "run"
+    chosen_by(["--dataset", str(scans), "--epsilon=20", "--out", str(tmp_path / "before")])
     train.command(["dpmerf", "--dataset", str(scans), "--epsilon", "20", "--out", str(run),
                    "--image-size=8", *QUICK])
-    assert capsys.readouterr().out.startswith("dpmerf, preset images-few: epsilon 20 at delta ")
+    said = capsys.readouterr()
+    assert said.out.startswith("dpmerf, preset images-few: epsilon 20 at delta ")
+    assert said.err.count("private: on these records, before: 1 run spent epsilon 2 of ") == 1
     monkeypatch.setattr(class_purchase, "buy", lambda *args: pytest.fail("bought again"))
     statement = read_json(run / "release/privacy.json")
     assert statement["guarantee"] == "(epsilon, delta) replace-one"

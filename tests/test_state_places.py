@@ -35,3 +35,13 @@ def test_the_record_compares_the_fastest_of_each_place(tmp_path, monkeypatch, ca
                                                    "peak_resident_bytes": 0.5}
     assert str(tmp_path) not in (tmp_path / "r.json").read_text()
     capsys.readouterr()
+
+
+def test_one_place_alone_is_compared_with_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(common, "apart", lambda module, case, env: case)
+    out = tmp_path / "r.json"
+    assert state_places.main(["--places", "disk", "--turns", "1", "--out", str(out)]) == 0
+    results = json.loads(out.read_text())["results"]
+    assert [case["place"] for case in results["cases"]] == ["disk"]
+    assert "disk_by_device" not in results
+    capsys.readouterr()

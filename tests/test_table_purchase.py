@@ -1,6 +1,7 @@
 """A CSV that declares nothing: what is bought, what that costs, and what no record can do to it."""
 
 import datetime
+import re
 
 import numpy as np
 import pytest
@@ -192,6 +193,8 @@ def test_a_rehearsal_names_price_questions_and_noise(bare, tmp_path, capsys, mon
     assert "12 columns are not declared; their schema would be bought for 0.1 of epsilon" in out
     assert f"deviation {survey.kinds.sigma:.0f} beside 500 rows" in out
     assert f"a category stands out that some {survey.threshold:,} rows share" in out
+    assert re.search(r"if all columns were numbers, and the label of two classes: 1 steps, "
+                     r"sigma [\d.]+, and [\d.]+ MB in memory", out)
     assert out.endswith("nothing was written or spent; leave out --dry-run to train\n")
     train.command(["dpmerf", *words, "--accept-uncovered", "--dry-run"])
     assert "would be READ FROM THE RECORDS" in capsys.readouterr().out

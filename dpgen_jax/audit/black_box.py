@@ -29,7 +29,9 @@ from dpgen_jax.audit.target import Target
 from dpgen_jax.core.config import MonitorOptions, Runtime, to_json
 from dpgen_jax.core.types import EMPTY, TableSpec, UserError
 from dpgen_jax.data import Dataset, transform
+from dpgen_jax.data import clients as federations
 from dpgen_jax.evaluation import attacks, membership
+from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.run import lifecycle, protection
 from dpgen_jax.run.calibrate_config import with_records
 from dpgen_jax.run.folder import RunFolder
@@ -60,6 +62,26 @@ class Planted:
     labels: np.ndarray
     coins: np.ndarray
     others: np.ndarray
+
+
+def dealt(dataset: Dataset, config: MethodConfig, rng: np.random.Generator) -> Dataset:
+    """Deals records that name no client to as many clients as the configuration has, evenly.
+
+    A run deals them by its secret key, and only who deals them knows whose records to replace.
+
+    Args:
+        dataset: The data set.
+        config: The method's configuration.
+        rng: Of the dealing.
+
+    Raises:
+        UserError: There are fewer records than clients.
+    """
+    if not config.protects_clients or dataset.clients is not None:
+        return dataset
+    count = federations.client_count(dataset, config.n_clients)
+    return dataclasses.replace(
+        dataset, clients=rng.permutation(np.arange(len(dataset.y_train)) % count))
 
 
 def planted(dataset: Dataset, canaries: int, clients: bool, rng: np.random.Generator) -> Planted:
@@ -161,8 +183,9 @@ def of_dataset(target: Target, dataset: Dataset, canaries: int, log: Log) -> Rep
         UserError: Too many canaries, or a run that cannot be.
     """
     found, method = Findings(log), target.method
-    dataset, config = protection.federated(dataset, with_records(target.config, dataset.count))
-    made = planted(dataset, canaries, config.protects_clients, np.random.default_rng())
+    config, rng = with_records(target.config, dataset.count), np.random.default_rng()
+    dataset, config = protection.federated(dealt(dataset, config, rng), config)
+    made = planted(dataset, canaries, config.protects_clients, rng)
     with tempfile.TemporaryDirectory() as folder:
         files = RunFolder(Path(folder, "run"))
         request = lifecycle.Request(method, "", config, target.budget, Runtime(), files.root,

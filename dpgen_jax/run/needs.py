@@ -7,9 +7,13 @@ import math
 import numpy as np
 
 from dpgen_jax.core.terms import Unit
+from dpgen_jax.core.types import Method, Spec
 from dpgen_jax.private import teachers
 from dpgen_jax.run import capacity
 from dpgen_jax.run.planning import Plan
+
+SMALLEST = 5e4
+"""The fewest bytes of a part that is named: what is shown as 0.0 MB tells nobody anything."""
 
 
 def memory(plan: Plan) -> str:
@@ -29,9 +33,27 @@ def memory(plan: Plan) -> str:
              "a sum with its noise": capacity.sum_bytes(plan.method),
              "the public side": capacity.public_bytes(plan.method)}
     if plan.protected.unit == Unit.RECORD:  # of others the number of records is private
-        parts["records"] = counts["records"] * math.prod(spec.shape) * np.dtype(spec.dtype).itemsize
-    listed = ", ".join(f"{_size(count)} for {name}" for name, count in parts.items())
-    return f"memory: {listed}, of {_size(capacity.memory())}{_saved(plan)}"
+        parts["records"] = _records(spec, counts["records"])
+    listed = ", ".join(f"{_size(count)} for {name}" for name, count in parts.items()
+                       if count >= SMALLEST or name == "records")
+    return f"memory: {listed or 'less than 0.1 MB'}, of {_size(capacity.memory())}{_saved(plan)}"
+
+
+def supposed(method: Method, spec: Spec, records: int) -> str:
+    """Returns what lies in memory in a run whose plan is not known yet, in all.
+
+    Args:
+        method: The method, built.
+        spec: The schema of the records.
+        records: Their number.
+    """
+    return _size(capacity.state_bytes(method) + capacity.sum_bytes(method)
+                 + capacity.public_bytes(method) + _records(spec, records))
+
+
+def _records(spec: Spec, n: int) -> int:
+    """The bytes of n records."""
+    return n * math.prod(spec.shape) * np.dtype(spec.dtype).itemsize
 
 
 def _saved(plan: Plan) -> str:

@@ -6,11 +6,35 @@ import dataclasses
 from typing import Any
 
 from dpgen_jax import presets
+from dpgen_jax.accountant.events import Events
 from dpgen_jax.core import cli
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.types import Spec
 from dpgen_jax.presets import choice
 from dpgen_jax.run.flags import Train
+
+
+@dataclasses.dataclass(frozen=True)
+class Supposed:
+    """A rehearsal that ends before the data are typed, and data as they could be.
+
+    Attributes:
+        kind: `table` or `images`.
+        what: What is supposed of them, in words.
+        spec: Their schema, if it is so.
+        records: The public number of all records.
+        budget: The budget of the run, without class counts.
+        events: What the purchase costs.
+        prices: Lines on what would be bought.
+    """
+
+    kind: str
+    what: str
+    spec: Spec
+    records: int
+    budget: Budget
+    events: Events
+    prices: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,15 +46,15 @@ class Reading:
         words: The flags, with what was added to them.
         remarks: Lines on what was added.
         bought: What was bought, as `Dataset.bought` holds it.
-        prices: In a rehearsal, the lines on what would be bought, without which nothing more is
-            known of the data.
+        supposed: In a rehearsal, what would be bought, without which nothing more is known of the
+            data.
     """
 
     place: str
     words: list[str]
     remarks: tuple[str, ...] = ()
     bought: tuple[dict[str, Any], ...] = ()
-    prices: tuple[str, ...] = ()
+    supposed: Supposed | None = None
 
 
 def budget_for(reading: Reading, method: str, args: Train[Any], spec: Spec, n: int) -> Budget:

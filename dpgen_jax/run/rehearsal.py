@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
-from dpgen_jax.core.config import Budget
+from dpgen_jax import methods
+from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import TableSpec
+from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.presets import results
 from dpgen_jax.run import needs
+from dpgen_jax.run.calibrate_config import complete, with_records
 from dpgen_jax.run.planning import Plan, summary
+from dpgen_jax.run.reading import Supposed
 
 SHOWN = 2
 """The most results on like data that are named."""
@@ -31,20 +36,34 @@ def lines(plan: Plan, entries: int) -> list[str]:
                                      next(iter(plan.protected.counts.values()))), LAST]
 
 
-def of_purchase(method: str, kind: str, budget: Budget, count: int, prices: tuple[str, ...]
-                ) -> tuple[str, ...]:
+def of_purchase(method: str, config: MethodConfig, class_epsilon: float,
+                supposed: Supposed) -> list[str]:
     """Returns the lines of a rehearsal that ends where the run would buy what nobody declared.
 
     Args:
         method: The name of the method.
-        kind: `table` or `images`.
-        budget: The budget of the run.
-        count: The public number of records.
-        prices: The lines on the purchase.
+        config: Its configuration, for the supposed data.
+        class_epsilon: Epsilon of the class counts.
+        supposed: What would be bought, and data as they could be.
+
+    Raises:
+        UserError: A run on the supposed data would be refused.
+        BudgetExceeded: Likewise.
     """
-    head = f"{method} on {count:,} records: epsilon {budget.epsilon:g} at delta {budget.delta:g}"
-    return (head, *prices, *like_data(method, kind, budget.epsilon, count),
-            "what follows is known when that is bought, or declared", LAST)
+    budget, count = supposed.budget, supposed.records
+    return [f"{method} on {count:,} records: epsilon {budget.epsilon:g} at delta {budget.delta:g}",
+            *supposed.prices, _supposed(method, config, class_epsilon, supposed),
+            *like_data(method, supposed.kind, budget.epsilon, count),
+            "the rest is known when that is bought, or declared", LAST]
+
+
+def _supposed(method: str, config: MethodConfig, class_epsilon: float, data: Supposed) -> str:
+    """The line on steps, noise and memory of a run on supposed data."""
+    budget = dataclasses.replace(data.budget, class_epsilon=class_epsilon)
+    config = complete(method, with_records(config, data.records), data.spec, budget, data.events)
+    built = methods.get(method).build(config, data.spec, Runtime())
+    return (f"{data.what}: {config.planned_steps:,} steps, sigma {config.sigma:g}, and "
+            f"{needs.supposed(built, data.spec, data.records)} in memory, all records among it")
 
 
 def like_data(method: str, kind: str, epsilon: float, count: int) -> list[str]:

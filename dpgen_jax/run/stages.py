@@ -110,9 +110,11 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
     request, files, mechanism = plan.request, plan.files, plan.method.mechanism
     holds = protection.stamp(request.budget, request.seed, plan.config, plan.protected).holds
     run_id = files.run_id() if request.resume or files.waiting else ""
+    announced = files.waiting and not request.resume  # before the purchase of this command
+    spent: Log = (lambda line: None) if announced else notices.private
     identity = spending.Identity(plan.records, plan.content, plan.grouping)
     start = spending.Start(request.budget, holds, request.total_epsilon, run_id)
-    with spending.before(identity, mechanism, start, notices.private) as witness:
+    with spending.before(identity, mechanism, start, spent) as witness:
         folder.opened(files.root, plan.public_config, request.resume)
         partition = resume.identity(files, plan.records, plan.assign, request.resume, request.seed)
         ledger = resume.ledger(files, mechanism, plan.public_config, request.resume, witness(files))
@@ -138,8 +140,7 @@ def deal(plan: Plan, begun: Begun, log: Log) -> Dealt:
         UserError: For class counts on the disk that this ledger never paid for.
         BudgetExceeded: From the ledger.
     """
-    log(summary(plan))
-    log(memory(plan))
+    log(f"{summary(plan)}\n{memory(plan)}")
     seed, ledger = plan.request.seed, begun.ledger
     bits = OsBits() if seed is None else SeededBits(seed, ledger.incarnation)
     side_releases.charge_once(ledger, plan.purchases)

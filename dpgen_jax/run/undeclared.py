@@ -18,10 +18,10 @@ from dpgen_jax.core.terms import Relation
 from dpgen_jax.core.types import ImageSpec, Private
 from dpgen_jax.data.base import Dataset, locate, safe_name
 from dpgen_jax.presets import choice
-from dpgen_jax.run import rehearsal, typed
+from dpgen_jax.run import typed
 from dpgen_jax.run.flags import Train
 from dpgen_jax.run.folder import RunFolder, default_root, read_json, refuse_used
-from dpgen_jax.run.reading import Reading, budget_for
+from dpgen_jax.run.reading import Reading, Supposed, budget_for
 
 CHANNELS, SIDE, DELTA = 3, 32, 1e-5
 """The values for an image folder that declares nothing."""
@@ -108,9 +108,10 @@ def _with_names(reading: Reading, method: str, args: Train[Any], side: int) -> R
     calibrate.check_budget(epsilon, delta, n)
     class_purchase.refuse_useless(n, epsilon, delta)
     if args.dry_run:
-        return dataclasses.replace(reading, prices=rehearsal.of_purchase(
-            method, "images", budget, n, (*reading.remarks,
-                                          class_purchase.price_line(epsilon, delta))))
+        return dataclasses.replace(
+            reading, supposed=Supposed(
+                "images", "with two classes", spec, n, budget, class_purchase.cost(epsilon, delta),
+                (*reading.remarks, class_purchase.price_line(epsilon, delta))))
     flags = (f"--epsilon={epsilon}", f"--delta={delta}", f"--out={root}")
 
     def draw(spent: Events) -> early.Answer:

@@ -26,10 +26,10 @@ from dpgen_jax.data import csv_files, schema, schema_draft
 from dpgen_jax.data.base import listed, locate, safe_name
 from dpgen_jax.data.dialect import Dialect, declared, of_header
 from dpgen_jax.data.parsing import Cells
-from dpgen_jax.run import early, folder, rehearsal, table_price, table_purchase, typed
+from dpgen_jax.run import early, folder, table_price, table_purchase, typed
 from dpgen_jax.run.flags import Train
 from dpgen_jax.run.folder import RunFolder, refuse_used
-from dpgen_jax.run.reading import Reading, budget_for
+from dpgen_jax.run.reading import Reading, Supposed, budget_for
 
 REMARK = """\
 The schema of {source}. The columns that say so were bought under differential privacy from all
@@ -176,11 +176,16 @@ def _priced(reading: Reading, method: str, args: Train[Any], cells: Cells,
     budget = budget_for(reading, method, args, presets.numbers(1), n)
     lines: tuple[str, ...] = (f"the schema of {listed(wanted.columns)} would be READ FROM THE "
                               "RECORDS, which no epsilon covers; --schema FILE declares it",)
+    events: Events = ()
     if _is_promised(args):
         survey = _survey(args, Path(cells.source), n, wanted, budget)
         lines = table_price.lines(survey, n, budget, args.schema_share)
-    return dataclasses.replace(reading, prices=rehearsal.of_purchase(
-        method, "table", budget, n, (*reading.remarks, *lines)))
+        events = survey.events()
+    features = set(cells.columns) - {wanted.label, args.data.unit}
+    supposed = Supposed("table", "if all columns were numbers, and the label of two classes",
+                        presets.numbers(len(features)), n, budget, events,
+                        (*reading.remarks, *lines))
+    return dataclasses.replace(reading, supposed=supposed)
 
 
 def _bought(purchase: early.Purchase, args: Train[Any], path: Path, cells: Cells,

@@ -54,6 +54,18 @@ def test_all_records_of_a_client_are_its_canary():
     np.testing.assert_array_equal(made.others, ~changed)  # whom the attacker may know
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "preset"), [("fedavg_gan", None), ("gswgan", "federated")])
+def test_records_that_name_no_client_are_dealt_to_clients(name, preset):
+    """By the auditor: of records that a run deals by its key none would be known for a canary's."""
+    stated = presets.get(name, preset)[1]
+    config = dataclasses.replace(stated.config.with_clients(30), steps=1)
+    report = black_box.of_dataset(Target(name, stated, config, 1.0, 1e-4), images(), 10,
+                                  lambda line: None)
+    assert report.exit_code == 0
+    assert "10 guesses" in report.findings[0].detail
+
+
 def test_rows_of_a_table_stay_rows():
     (x, y), spec = people_table.table(50), people_table.SPEC
     dataset = dataclasses.replace(images(), spec=spec, x_train=x, y_train=y)

@@ -88,7 +88,17 @@ class Plan:
         cells = 4 * (0.1 * self.records / (self.first_noise + 1e-9))**2
         if (self.d + 1) * max(Grid(self.spec, self.most_cells).widest, self.classes) > MOST_CELLS:
             return 0
-        return int(min(cells, self.most_cells)) if self.steps > 1 and cells >= FEWEST else 0
+        if self.steps == 1 or cells < (COARSE if self.many_classes else FEWEST):
+            return 0
+        return int(np.clip(cells, min(FEWEST, self.most_cells), self.most_cells))
+
+    @property
+    def many_classes(self) -> bool:
+        """Whether a step of histograms tells more of a column than tables beside the class do.
+
+        These have to be summed over all classes, and the noise of each with them.
+        """
+        return self.first_noise < math.sqrt(self.classes) * self.noise(self.d, self.steps)
 
     @functools.cached_property
     def grid(self) -> Grid:
