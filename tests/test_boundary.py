@@ -29,15 +29,16 @@ MAY_IMPORT = {
     "core/storage.py": {"core.errors"},
     "core/terms.py": set(),
     "core/schema.py": set(),
+    "core/strict_json.py": set(),
     "core/refinement.py": set(),
     "core/subjects.py": set(),
     "core/data_options.py": set(),
     "core/reading.py": {"core.errors", "core.platforms"},
     # aggregation for a type annotation only
     "core/types.py": {"core.errors", "core.refinement", "core.schema", "aggregation"},
-    "core/config.py": {"core.types"},
+    "core/config.py": {"core.types", "core.strict_json"},
     "accountant/": {"accountant", "core.atomic", "core.errors", "core.platforms", "core.reading",
-                    "core.terms"},
+                    "core.strict_json", "core.terms"},
     "private/": {"private", "core.types", "core.terms", "core.checks", "core.reading",
                  "core.subjects",
                  "core.hosts",  # which tells other processes what comes, and no record
@@ -51,9 +52,10 @@ MAY_IMPORT = {
                  # formulas of papers, for numbers beside the proven one
                  "accountant.published", "accountant.published_sampling",
                  "accountant.published_formula"},
-    "presets/": {"presets", "methods", "nets", "core.types", "core.errors", "core.console"},
+    "presets/": {"presets", "methods", "nets", "core.types", "core.errors", "core.console",
+                 "core.strict_json"},
     "data/": {"data", "core.types", "core.terms", "core.errors", "core.checks", "core.reading",
-              "core.subjects",
+              "core.strict_json", "core.subjects",
               "core.console",  # a question before a download
               "accountant.events"},
     "evaluation/": {"evaluation", "nets", "core", "release", "data", "run.folder", "run.metrics"},
