@@ -47,10 +47,9 @@ def share_of(x: np.ndarray, y: np.ndarray, data: Dataset) -> float:
         data: The data set. What comes out is as private as its records.
     """
     wanted = _digests(x, y)
-    own = _digests(data.x_train, data.y_train)
+    known = set(_digests(data.x_train, data.y_train))
     if data.x_test is not None and data.y_test is not None:
-        own += _digests(data.x_test, data.y_test)
-    known = set(own)
+        known |= set(_digests(data.x_test, data.y_test))
     return sum(digest in known for digest in wanted) / len(wanted)
 
 
