@@ -12,6 +12,11 @@ the record added to it ranks above, and trained on if that ranks below. The trai
 the n - m - 1 records above t and one more, which is r or t in D, and s or t in D'. No guarantee
 rests on their order (`private.partition`).
 
+Zero-out (s is an empty slot, which contributes nothing): empty slots rank above all records, so
+that s is trained on. The training parts then differ in r or t on the one side and s on the other:
+one record is left empty, and none is replaced. Ranked by a hash as records are, s could be held out
+in the place of t, and r be replaced by t, which moves a sum further than is charged.
+
 A deal by place would not do: where the order of a file tells of its records (creditcard.csv is
 sorted by time), a record that is replaced and sorted in moves all others between the two parts.
 
@@ -28,7 +33,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -98,7 +103,8 @@ def hold_out(data: Dataset, fraction: float) -> Dataset:
                         "clients beforehand, and drop it")
     if data.subjects is not None:
         return _whole_subjects(data, data.subjects, fraction)
-    lowest = _lowest(hashes(data.x_train, data.y_train), fraction, "records")
+    ranks = zip(data.y_train == EMPTY, hashes(data.x_train, data.y_train), strict=True)
+    lowest = _lowest(list(ranks), fraction, "records")
     return _moved(data, lowest, fraction)
 
 
@@ -115,7 +121,7 @@ def _whole_subjects(data: Dataset, subjects: Subjects, fraction: float) -> Datas
     return _moved(dataclasses.replace(data, subjects=left), rows, fraction, subjects.column)
 
 
-def _lowest(ranks: list[bytes], fraction: float, what: str) -> np.ndarray:
+def _lowest(ranks: Sequence[bytes | tuple[bool, bytes]], fraction: float, what: str) -> np.ndarray:
     """Returns bool [n]: True for the share of the lowest ranks, of which none are the same."""
     n = len(ranks)
     count = round(fraction * n)
@@ -129,7 +135,7 @@ def _lowest(ranks: list[bytes], fraction: float, what: str) -> np.ndarray:
 
 def _moved(data: Dataset, rows: np.ndarray, fraction: float, column: str = "") -> Dataset:
     """Returns the data set with these rows, bool [n], in the held-out part."""
-    tested = rows & (data.y_train != EMPTY)  # empty slots are ranked as records are
+    tested = rows & (data.y_train != EMPTY)  # a share may be larger than that of all records
     if not tested.any():
         raise UserError(f"{data.name}: all that --test-fraction {fraction} holds out could not be "
                         "read; take a larger share")

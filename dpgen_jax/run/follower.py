@@ -49,10 +49,22 @@ def agree(plan: Plan) -> None:
     for name in MEANING:
         hosts.agree(name, digest({name: public.get(name)}))
     hosts.agree("number of devices", str(len(plan.layout.local)))
+    # By another layout two processes would both count a unit, or neither would.
+    hosts.agree("layout of units (--chunk, --moments, kind of device)", _layout(plan))
+    for name, value in dataclasses.asdict(plan.request.runtime).items():
+        hosts.agree(f"--{name.replace('_', '-')}", str(value))
     hosts.agree("seed", str(plan.request.seed))
     key = hosts.gather(secrets.token_hex(32))[0]
     hosts.agree("set of records", sealing.fingerprint(plan.records, bytes.fromhex(key)))
     teachers.meet(plan.layout)
+
+
+def _layout(plan: Plan) -> str:
+    """How units lie on devices and what they keep there, as this process has chosen."""
+    layout = plan.layout
+    return str((layout.n_units, layout.chunk, layout.padded, layout.n_cohorts, layout.sampled,
+                layout.slab, layout.parallel, len(layout.devices), plan.request.runtime.moments,
+                layout.devices[0].platform))
 
 
 def local_records(plan: Plan, partition: Partition) -> Private[Records]:

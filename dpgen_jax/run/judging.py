@@ -6,6 +6,7 @@ all it cost is charged to this run as well, before the first step, and the steps
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +18,21 @@ from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core.config import MonitorOptions
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
+from dpgen_jax.data import Dataset, parts
+from dpgen_jax.data.base import Uncovered
 from dpgen_jax.release import guarantee
 from dpgen_jax.release.bundle import load
 from dpgen_jax.run.folder import RunFolder
 
 PREFIX = "release:"
+NAMED = "release that judges: "
+"""The start of the names of the events of the run whose release judges."""
 SAMPLES = 2000
 """Records to test on."""
 SEED = 7
 """The seed of the samples of a release."""
+SAME = 0.5
+"""The share of the records that judge from which on they are taken for those of the run itself."""
 
 Rows = tuple[np.ndarray, np.ndarray]
 
@@ -38,6 +45,9 @@ def earlier(options: MonitorOptions) -> RunFolder | None:
 
 def cost(options: MonitorOptions, protects_clients: bool) -> Events:
     """Returns the events of the run whose release judges: those of all that it charged.
+
+    They have names of their own. Where both runs have rounds of the same noise, or bought the same,
+    equal events would pass for what the run that is judged has paid for already.
 
     Args:
         options: What the user wants to see.
@@ -62,7 +72,8 @@ def cost(options: MonitorOptions, protects_clients: bool) -> Events:
         raise UserError(f"{run.root} protects a {totals.header['unit']}, and this run "
                         f"{'a client' if protects_clients else 'a record'}; a release judges where "
                         "both protect records")
-    return totals.spent()
+    return tuple((dataclasses.replace(event, mechanism=NAMED + event.mechanism), count)
+                 for event, count in totals.spent())
 
 
 def require_same_relation(options: MonitorOptions, mechanism: Mechanism) -> None:
@@ -119,6 +130,25 @@ def rows(options: MonitorOptions, spec: Spec) -> Rows | None:
         x, y = loaded.x_test, loaded.y_test
     picked = np.random.default_rng(0).permutation(len(y))[:SAMPLES]
     return x[picked], y[picked]
+
+
+def checked(options: MonitorOptions, dataset: Dataset, public: Rows | None) -> Dataset:
+    """Returns the data set, which says so where its own records would judge the run.
+
+    What they tell of a generator, and which one is kept, would be published, and no epsilon covers
+    it. A few records may be the same by chance, as empty images are.
+
+    Args:
+        options: What the user wants to see.
+        dataset: The records of the run.
+        public: Those that judge, as `rows` returns them.
+    """
+    if public is None or earlier(options) or parts.share_of(*public, dataset) < SAME:
+        return dataset
+    what = (f"what --public-dataset {options.public_dataset} tells of generators, as it holds "
+            "records of this run's own data set")
+    return dataclasses.replace(dataset, uncovered=(*dataset.uncovered, Uncovered(
+        what, "name a public data set of other records")))
 
 
 def _require_alike(place: str, found: Spec, spec: ImageSpec) -> None:

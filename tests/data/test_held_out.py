@@ -145,13 +145,29 @@ def test_an_evaluation_has_the_share_of_its_training(people):
             held_out.check_same(trained, tested)
 
 
-def test_empty_slots_are_dealt_as_records_are_and_never_tested_on():
+def test_empty_slots_are_trained_on_and_tested_on_never():
     data = from_arrays(np.zeros((50, 8, 8), np.uint8), np.zeros(50, np.int64), 3)
     y = data.y_train.copy()
     y[:20] = EMPTY
-    parts = held_out.hold_out(dataclasses.replace(data, y_train=y), 0.5)
-    assert len(parts.y_train) == 25 and (parts.y_test == 0).all()
-    assert (parts.y_train == EMPTY).sum() == 20 - (25 - len(parts.y_test)) > 0
+    for share, tested in ((0.5, 25), (0.8, 30)):
+        parts = held_out.hold_out(dataclasses.replace(data, y_train=y), share)
+        assert len(parts.y_test) == tested and (parts.y_test == 0).all()
+        assert (parts.y_train == EMPTY).sum() == 20 - (round(50 * share) - tested)
+
+
+def test_a_record_that_is_left_empty_replaces_none(rng):
+    """Zero-out: the training part loses one record at most, and gets none but the empty one."""
+    nothing, gone = (np.zeros(2, np.float32).tobytes(), EMPTY), 0
+    for _ in range(60):
+        x, y = rng.integers(0, 4, (8, 2)) / 4, rng.integers(0, 2, 8)
+        x[:2], y[:2] = 0, EMPTY
+        before = members(held_out.hold_out(table(x, y), 0.5))
+        i = rng.integers(2, 8)
+        x[i], y[i] = 0, EMPTY
+        after = members(held_out.hold_out(table(x, y), 0.5))
+        assert set(after - before) <= {nothing} and sum((before - after).values()) <= 1
+        gone += sum((before - after).values())
+    assert gone == 60  # of each pair one is trained on that the other is without
 
 
 def test_a_single_csv(tmp_path):

@@ -7,10 +7,11 @@ from dpgen_jax.accountant.events import from_json as events_of
 from dpgen_jax.aggregation import discrete_laplace, sanitise
 from dpgen_jax.audit.findings import Findings, Verdict
 from dpgen_jax.audit.folder.reading import Folder, attempt
+from dpgen_jax.audit.folder.spending import shortfall
 from dpgen_jax.core import cli
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import schema
-from dpgen_jax.run import early, side_releases
+from dpgen_jax.run import early, judging, side_releases
 from dpgen_jax.run.folder import read_json
 
 NOTED = "bought under differential privacy"
@@ -42,11 +43,19 @@ def class_counts(folder: Folder, findings: Findings) -> None:
 def of_the_data(folder: Folder, findings: Findings) -> None:
     """Compares the entries of a schema and names of classes that were bought with the ledger.
 
+    What the release that judges cost is compared with nothing, as its run may lie elsewhere; that a
+    run with such a judge charges something for it is.
+
     Args:
         folder: The folder, whose version is this one.
         findings: Where findings are added.
     """
     check, charged = "what was bought of the data is paid for", _single_charges(folder)
+    of_judge = [pair for pair in charged if pair[0].mechanism.startswith(judging.NAMED)]
+    charged = tuple(pair for pair in charged if pair not in of_judge)
+    if folder.config.get("judged_by") or of_judge:
+        findings.found("the release that judges is charged", bool(
+            of_judge and folder.config.get("judged_by")), f"{_named(tuple(of_judge))} charged")
     if why := attempt(lambda: listed(folder)):
         findings.add(check, Verdict.UNCHECKED, f"{why}; {_named(charged)} charged")
         return
@@ -58,6 +67,24 @@ def of_the_data(folder: Folder, findings: Findings) -> None:
     if due or paid:
         findings.found(check, not wrong, "; ".join(wrong) or f"{_named(charged)} charged, as "
                        "purchase.json and the schema list them")
+
+
+def alone(folder: Folder, findings: Findings) -> None:
+    """Compares purchase.json with the ledger of a run that has made nothing but purchases.
+
+    Args:
+        folder: The folder.
+        findings: Where findings are added.
+    """
+    check, book = "what was bought of the data is paid for", folder.book
+    if (why := attempt(lambda: early.stored(folder.root))):
+        findings.add(check, Verdict.FAILS, why)
+        return
+    answer = early.stored(folder.root)
+    due = merge(side_releases.purchases(answer.bought)) if answer else ()
+    charged, short = book.account.spent(), shortfall(book.account.spent(), due)
+    findings.found(check, not short, short or f"{_named(charged)} charged, " + (
+        "as purchase.json lists them" if answer else "and no answer is kept"))
 
 
 def listed(folder: Folder) -> Events:

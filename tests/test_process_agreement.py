@@ -1,0 +1,74 @@
+"""Processes that lay units out differently begin no run: a unit would be counted twice."""
+
+import dataclasses
+import types
+
+import jax
+import numpy as np
+import pytest
+import runs
+
+from dpgen_jax.core import hosts
+from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.types import UserError
+from dpgen_jax.private import teachers
+from dpgen_jax.private.layout import Layout
+from dpgen_jax.private.records import seal
+from dpgen_jax.run import follower
+
+
+def layouts(chunk):
+    """The layout of ten units on two processes of one device, as each of them has it."""
+    devices = tuple(types.SimpleNamespace(process_index=i, platform="cpu") for i in range(2))
+    return Layout(10, chunk, devices)
+
+
+def units_of(process, layout, monkeypatch):
+    monkeypatch.setattr(jax, "process_index", lambda: process)
+    first, last = layout.local_units
+    return range(first, min(last, layout.n_units))
+
+
+def plan(chunk, **runtime):
+    data = runs.dataset()
+    return types.SimpleNamespace(
+        layout=layouts(chunk), public_config={"method": "datalens"},
+        request=types.SimpleNamespace(seed=None, runtime=Runtime(**runtime)),
+        records=seal(data.x_train, data.y_train, data.spec))
+
+
+def agreed(monkeypatch, mine, others):
+    """Lets two plans agree, of which the other one was asked before."""
+    said = []
+    monkeypatch.setattr(hosts, "count", lambda: 2)
+    monkeypatch.setattr(teachers, "meet", lambda layout: None)
+    monkeypatch.setattr(hosts, "gather", lambda value: said.append(value) or [value])
+    follower.agree(others)
+    before = iter(said)
+
+    def gather(value):
+        first = next(before)
+        return [first, first if len(str(value)) == 64 else value]  # the key, and what it keys
+
+    monkeypatch.setattr(hosts, "gather", gather)
+    follower.agree(mine)
+
+
+def test_another_chunk_counts_a_unit_twice_and_is_refused(monkeypatch):
+    counted = np.zeros(10, int)
+    for process, chunk in ((0, 4), (1, 1)):
+        counted[list(units_of(process, layouts(chunk), monkeypatch))] += 1
+    assert counted.tolist() == [1] * 5 + [2] * 3 + [1] * 2
+    agreed(monkeypatch, plan(1), plan(1))
+    with pytest.raises(UserError, match=r"process 1 has another layout of units \(--chunk"):
+        agreed(monkeypatch, plan(1), plan(4))
+    with pytest.raises(UserError, match="another layout of units"):
+        agreed(monkeypatch, plan(1), plan(1, moments="bfloat16"))
+
+
+def test_a_layout_of_another_device_is_refused(monkeypatch):
+    other = plan(1)
+    devices = tuple(types.SimpleNamespace(process_index=i, platform="gpu") for i in range(2))
+    other.layout = dataclasses.replace(other.layout, devices=devices)
+    with pytest.raises(UserError, match="kind of device"):
+        agreed(monkeypatch, plan(1), other)
