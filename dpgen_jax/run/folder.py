@@ -243,7 +243,8 @@ def go_on(root: Path, *words: str) -> str:
         typed = read_json(RunFolder(root).config).get("typed")
     except UserError:
         typed = None
-    return program("train", "--resume", root, *words) if typed else "repeat its first call with resume"
+    return program("train", "--resume", root, *words) if typed else (
+        "repeat its first call with resume")
 
 
 def _differences(name: str, before: Any, now: Any) -> list[tuple[str, Any, Any]]:

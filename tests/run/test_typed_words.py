@@ -28,7 +28,7 @@ def test_a_hundred_names_are_a_hundred_classes():
 
 
 @pytest.mark.parametrize(("now", "advice"), [
-    ({"config": {"norm": None, "noise_share": 1}}, "--resume {} --norm 0.6 --noise-share 2;"),
+    ({"config": {"norm": None, "noise_share": 1}}, "--resume {} --noise-share 2 --norm 0.6;"),
     ({"config": {"norm": None, "noise_share": 2}, "seed": 1}, "--resume {};")])
 def test_a_default_that_has_changed_is_typed_in_the_advice(now, advice, tmp_path):
     """As `norm` of `mixture` did: --resume alone would take the new one, and be refused again."""
