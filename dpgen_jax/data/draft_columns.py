@@ -12,6 +12,7 @@ import numpy as np
 
 from dpgen_jax.core.types import Column, UserError
 from dpgen_jax.data import forms
+from dpgen_jax.data.base import listed
 from dpgen_jax.data.schema_columns import NULLS, column, distinguishable
 from dpgen_jax.data.schema_forms import SPACE
 
@@ -113,6 +114,12 @@ def numbers(low: float, high: float, whole: bool) -> dict[str, str]:
 
 def _categories(name: str, texts: list[str]) -> list[str]:
     categories = ordered(texts)
+    odd = [text for text in categories if forms.number(text) is None]
+    if len(categories) > MAX_CATEGORIES and 2 * len(odd) < len(categories):
+        raise UserError(f"column {name} holds {len(categories) - len(odd)} different numbers, and "
+                        f"texts that are none: {listed(odd)}; empty these cells, or write its "
+                        "schema, in which they are null (kind: integer or continuous, with "
+                        "nullable: true and odd: null)")
     if len(categories) > MAX_CATEGORIES:
         raise UserError(f"column {name} holds {len(categories)} different texts; remove it from "
                         "the file if it is an identifier or free text, or write its schema "

@@ -101,7 +101,7 @@ def test_every_entry_that_was_read_has_a_comment_beside_it(run, tmp_path):
 def test_the_command(run, capsys):
     schema_command.command(["d.csv", "--label", "Class", "--out", "s.yaml"])
     assert capsys.readouterr().out.endswith("read from private data\nschema: s.yaml\n")
-    with pytest.raises(UserError, match="did you mean '?label"):
+    with pytest.raises(UserError, match="did you mean '--label"):
         schema_command.command(["d.csv", "--out", "t.yaml", "--lable", "Class"])
 
 
@@ -127,7 +127,9 @@ def test_a_shorter_list_is_a_shorter_statement(run, tmp_path):
     ("a,b\n1,\n2,NA\n", ["--label", "a"], "column b holds no values; remove it"),
     ("a,b\n1,1\n1,2\n", ["--label", "a"], "column a: the label has 1 class"),
     ("a,b\n" + "".join(f"{i % 2},id{i}\n" for i in range(101)), ["--label", "a"],
-     "column b holds 101 different texts; remove it from the file if it is an identifier")])
+     "column b holds 101 different texts; remove it from the file if it is an identifier"),
+    ("a,b\n" + "".join(f"{i % 2},{i if i % 50 else 'unknown'}\n" for i in range(200)),
+     ["--label", "a"], "196 different numbers, and texts that are none: unknown; empty.*odd: null")])
 def test_nothing_is_written_on_an_error(run, tmp_path, text, flags, match):
     (tmp_path / "d.csv").write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=match) as caught:
