@@ -12,6 +12,7 @@ from dpgen_jax.audit.findings import Findings, Verdict
 from dpgen_jax.audit.folder.reading import Folder, attempt
 from dpgen_jax.audit.folder.spending import sanitised
 from dpgen_jax.core.config import to_json
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.federated import server
 from dpgen_jax.release import contents, guarantee
@@ -84,7 +85,7 @@ def _short(value: Any) -> str:
     return text if len(text) < 100 else f"{text[:60]} ... {text[-30:]}"
 
 
-def _expected(folder: Folder) -> dict[str, Any]:
+def _expected(folder: Folder) -> Json:
     """The statement of the ledger and the configuration, and of nothing else.
 
     Steps and the step that was kept are taken from the statement, and compared apart. So are, and
@@ -109,7 +110,7 @@ def _expected(folder: Folder) -> dict[str, Any]:
     return privacy
 
 
-def _with_bound(folder: Folder, privacy: dict[str, Any], event: Any) -> dict[str, Any]:
+def _with_bound(folder: Folder, privacy: Json, event: Any) -> Json:
     """The fields of a statement that were written when a data-dependent bound was published."""
     said = folder.statement.get("data_dependent_epsilon") or {}
     targets = [float(record["epsilon"]) for record in folder.book.records
@@ -205,7 +206,7 @@ def holds(folder: Folder) -> bool:
             and guarantee.of(folder.statement).kind == "valid")
 
 
-def named(folder: Folder) -> dict[str, Any]:
+def named(folder: Folder) -> Json:
     """Returns the digest of the generator that is released, by which a report knows its audit.
 
     Args:
