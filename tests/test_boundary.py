@@ -60,8 +60,8 @@ MAY_IMPORT = {
               "accountant.events"},
     "evaluation/": {"evaluation", "nets", "core", "release", "data", "run.folder", "run.metrics"},
     "release/": {"release", "methods", "core", "version", "data.transform",
-                 "data.finishing", "data.frames", "data.forms", "data.writing",
-                 "data.constraints", "data.derived", "data.schema_columns",
+                 "data.finishing", "data.frames", "data.forms", "data.python_values",
+                 "data.writing", "data.constraints", "data.derived", "data.schema_columns",
                  "aggregation.discrete_laplace", "accountant.events", "run"},
     # the glue of a run: it handles sealed values and opens none
     "run/": {"run", "release", "core", "methods", "presets", "private", "aggregation",

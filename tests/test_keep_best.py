@@ -24,8 +24,9 @@ from dpgen_jax.core.types import BudgetExceeded, UserError
 from dpgen_jax.data import from_arrays
 from dpgen_jax.methods import datalens
 from dpgen_jax.release.bundle import load
-from dpgen_jax.run import judging, lifecycle, metrics, monitor
+from dpgen_jax.run import judging, lifecycle, metrics, monitor, planning
 from dpgen_jax.run.best import Best
+from dpgen_jax.run.progress import Notices
 
 pytestmark = pytest.mark.usefixtures("compiled_once")
 BUDGET = Budget(30.0, 1e-3)
@@ -122,6 +123,38 @@ def test_the_choice_reads_no_record(tmp_path, monkeypatch, place, hears):
         chosen[0][0], chosen[1][0])
     assert sum("public_accuracy" in row for row in looked[0]) == 2
     assert same == (not hears)
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+def test_own_records_do_not_judge(tmp_path, held_out):
+    """Named as public, by whatever mistake: the choice would read records that nobody pays for."""
+    x, y = runs.images()
+    own = f"npz:{runs.npz(tmp_path / 'p.npz', x, y)}"
+    data = from_arrays(x, y, 3)
+    if held_out:
+        other = from_arrays(*runs.images(seed=4), 3)
+        data = dataclasses.replace(other, x_test=data.x_train, y_test=data.y_train)
+    watching = MonitorOptions(evaluate_every=3, public_dataset=own, keep_best=True)
+    request = dataclasses.replace(runs.request(tmp_path / "run"), monitor=watching)
+    with pytest.raises(UserError, match="no epsilon covers it: what --public-dataset npz"):
+        lifecycle.run(request, data, lambda line: None)
+    assert not (tmp_path / "run").exists()
+    accepted = dataclasses.replace(request, accept_uncovered=True)
+    declared = planning.declare(accepted, data, lambda line: None)
+    checked = planning.check(declared, lambda line: None, Notices(lambda line: None))
+    assert "own data set" in checked.protected.uncovered[0]
+
+
+def test_a_few_records_may_be_the_same(place):
+    """Empty images are in many data sets."""
+    x, y = runs.images(seed=9)
+    rows, options = (x, y), MonitorOptions(evaluate_every=1, public_dataset=place)
+    few = from_arrays(np.concatenate([x[:20], runs.images()[0][20:]]), y, 3)
+    assert not judging.checked(options, few, rows).uncovered
+    assert judging.checked(options, from_arrays(x, y, 3), rows).uncovered
+    assert not judging.checked(options, from_arrays(x, y, 3), None).uncovered
+    assert not judging.checked(dataclasses.replace(options, public_dataset="release:run"),
+                               from_arrays(x, y, 3), rows).uncovered
 
 
 # A release that judges.

@@ -18,6 +18,8 @@ from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core.config import MonitorOptions
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
+from dpgen_jax.data import Dataset, parts
+from dpgen_jax.data.base import Uncovered
 from dpgen_jax.release import guarantee
 from dpgen_jax.release.bundle import load
 from dpgen_jax.run.folder import RunFolder
@@ -29,6 +31,8 @@ SAMPLES = 2000
 """Records to test on."""
 SEED = 7
 """The seed of the samples of a release."""
+SAME = 0.5
+"""The share of the records that judge from which on they are taken for those of the run itself."""
 
 Rows = tuple[np.ndarray, np.ndarray]
 
@@ -126,6 +130,25 @@ def rows(options: MonitorOptions, spec: Spec) -> Rows | None:
         x, y = loaded.x_test, loaded.y_test
     picked = np.random.default_rng(0).permutation(len(y))[:SAMPLES]
     return x[picked], y[picked]
+
+
+def checked(options: MonitorOptions, dataset: Dataset, public: Rows | None) -> Dataset:
+    """Returns the data set, which says so where its own records would judge the run.
+
+    What they tell of a generator, and which one is kept, would be published, and no epsilon covers
+    it. A few records may be the same by chance, as empty images are.
+
+    Args:
+        options: What the user wants to see.
+        dataset: The records of the run.
+        public: Those that judge, as `rows` returns them.
+    """
+    if public is None or earlier(options) or parts.share_of(*public, dataset) < SAME:
+        return dataset
+    what = (f"what --public-dataset {options.public_dataset} tells of generators, as it holds "
+            "records of this run's own data set")
+    return dataclasses.replace(dataset, uncovered=(*dataset.uncovered, Uncovered(
+        what, "name a public data set of other records")))
 
 
 def _require_alike(place: str, found: Spec, spec: ImageSpec) -> None:

@@ -172,6 +172,7 @@ def check(declared: Declared, log: Log, notices: Notices) -> Checked:
         log(f"note: {method.refinement.check()}")
     side_releases.refuse_useless(method, request.budget.class_epsilon)
     public_rows = monitor.prepare(request.monitor, dataset.spec, method.predict is not None)
+    dataset = judging.checked(request.monitor, dataset, public_rows)
     protected = protection.protected(method, dataset)
     if not request.accept_uncovered:
         protection.refuse_uncovered(dataset, request.budget, request.seed)
