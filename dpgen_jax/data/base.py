@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -15,7 +15,6 @@ from PIL import Image, ImageOps
 
 from dpgen_jax.core import checks
 from dpgen_jax.core.reading import require_memory
-from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.subjects import Subjects
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import ImageSpec, Spec, UserError
@@ -85,13 +84,13 @@ class Dataset:
     y_test: np.ndarray | None = None
     notes: tuple[str, ...] = ()
     private_notes: tuple[str, ...] = ()
-    bought: tuple[Json, ...] = ()
+    bought: tuple[dict[str, Any], ...] = ()
     bought_unit: Unit = Unit.RECORD
     clients: np.ndarray | None = None
     subjects: Subjects | None = None
     uncovered: tuple[Uncovered, ...] = ()
     simulated: str = ""
-    options: Json = dataclasses.field(default_factory=dict)
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
     content: str = ""
 
     @property
