@@ -28,7 +28,7 @@ def against_releases(folder: Folder, findings: Findings) -> None:
         folder: The folder.
         findings: Where findings are added.
     """
-    files, book = folder.files, folder.book
+    files = folder.files
     if (why := attempt(lambda: metrics.charged(files.metrics))):
         findings.add("metrics.jsonl", Verdict.FAILS, why)
     elif files.metrics.exists():
@@ -37,14 +37,21 @@ def against_releases(folder: Folder, findings: Findings) -> None:
                        wrong or looked)
     if folder.mechanism.keeps_votes and files.votes.exists():
         _votes(folder, findings)
-    taken = checkpoint.steps(files.checkpoints)
-    wrong = ""
-    for step in taken:
+    _checkpoints(folder, findings)
+
+
+def _checkpoints(folder: Folder, findings: Findings) -> None:
+    """Compares the lines of the ledger that checkpoints name with the ledger."""
+    place, wrong = folder.files.checkpoints, ""
+    notes = {}
+    for step in checkpoint.steps(place):
         try:
-            note = checkpoint.note(files.checkpoints, step, "ledger_head", "ledger_lines")
+            notes[step] = checkpoint.note(place, step, "ledger_head", "ledger_lines")
         except ValueError as error:
-            wrong = wrong or str(error)
-            continue
+            if step in checkpoint.steps(place):  # and not made room for a later one
+                wrong = wrong or str(error)
+    book = folder.later().book
+    for step, note in notes.items():
         rounds = _steps_at(book, note["ledger_lines"])
         if not book.contains(note["ledger_head"], note["ledger_lines"]):
             wrong = wrong or f"checkpoint {step} names line {note['ledger_lines']} of a ledger " \
@@ -52,9 +59,9 @@ def against_releases(folder: Folder, findings: Findings) -> None:
         elif step > rounds:
             wrong = wrong or f"checkpoint {step} is of step {step}, and {rounds} rounds were " \
                              "charged when it was taken"
-    if taken or wrong:
+    if notes or wrong:
         findings.found("each checkpoint names its line of the ledger", not wrong,
-                       wrong or f"{len(taken)} checkpoints, the last of step {taken[-1]}")
+                       wrong or f"{len(notes)} checkpoints, the last of step {max(notes)}")
 
 
 def bits_once(folder: Folder, findings: Findings) -> None:
@@ -64,9 +71,9 @@ def bits_once(folder: Folder, findings: Findings) -> None:
         folder: The folder.
         findings: Where findings are added.
     """
-    path, charged = folder.files.noise_digests, folder.book.account.steps
+    path = folder.files.noise_digests
     if not path.exists():
-        if charged and _draws(folder):
+        if folder.book.account.steps and _draws(folder):
             findings.add(ONCE, Verdict.UNCHECKED, "private/noise_digests.txt is missing, "
                          "which had their digests")
         return
@@ -74,16 +81,30 @@ def bits_once(folder: Folder, findings: Findings) -> None:
         findings.add("private/noise_digests.txt", Verdict.FAILS, why)
         return
     rows = noise_digests.read(path)
+    charged = folder.later().book.account.steps
     again, last = noise_digests.repeats(rows), max((row.number for row in rows), default=-1)
     inside = [row for row in rows if row.twice]
     wrong = f"rounds {' and '.join(map(str, again[0]))} had the same bits" if again else (
         f"in round {inside[0].number} {inside[0].twice} random numbers were the same as another "
         "one" if inside else
         f"round {last} was drawn, and {charged} rounds are charged" * (last >= charged))
-    older = sum(row.twice is None for row in rows)
+    older, made = sum(row.twice is None for row in rows), _made(folder)
+    if not wrong and len({row.number for row in rows}) < made:
+        findings.add(ONCE, Verdict.UNCHECKED, f"{path.name} in private/ has digests of {len(rows)} "
+                     f"rounds, all different, and the run made {made}")
+        return
     seen = f"digests of {len(rows)} rounds, all different; no random number twice in a round" + (
         f", but of {older} rounds of an earlier version nobody looked for that" if older else "")
     findings.found(ONCE, not wrong, wrong or seen)
+
+
+def _made(folder: Folder) -> int:
+    """Rounds that the run made for certain, by its metrics."""
+    if folder.of_client or folder.of_server or attempt(lambda: metrics.every(folder.files.metrics)):
+        return 0
+    most = folder.method_config.steps or math.inf  # steps of post-training are no rounds
+    return max((int(min(row.get("step", 0), most)) for row in metrics.every(folder.files.metrics)),
+               default=0)
 
 
 def _draws(folder: Folder) -> bool:
@@ -102,12 +123,11 @@ def _steps_at(book: Book, lines: int) -> int:
 
 def _rows(folder: Folder) -> tuple[str, str]:
     """Says what is wrong with the rows of metrics, or else what was looked at."""
-    account = Account()
+    account, rows = Account(), metrics.every(folder.files.metrics)
     spent_at: dict[int, list[Events]] = {}
-    for record in folder.book.records:
+    for record in folder.later().book.records:
         account.apply(record)
         spent_at.setdefault(account.steps, []).append(account.spent())
-    rows = metrics.every(folder.files.metrics)
     steps = [row.get("step", 0) for row in rows if not row.get("superseded")]
     if steps != sorted(steps):
         return "the steps of its rows do not ascend", ""
@@ -158,8 +178,9 @@ def _epsilon(spent: Events, account: Account) -> float:
 
 def _votes(folder: Folder, findings: Findings) -> None:
     """Compares the votes that the data holder kept with the charges."""
-    mechanism, account = folder.mechanism, folder.book.account
+    mechanism = folder.mechanism
     kept = votes.n_steps(folder.files.votes, mechanism.queries, mechanism.vote_bins)
+    account = folder.later().book.account
     wrong = (f"votes of {kept} rounds are kept, and {account.steps} are charged"
              if kept > account.steps else "")
     looked = f"{kept} rounds of votes"
