@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from dpgen_jax.accountant import events as kinds
 from dpgen_jax.accountant import gaussian
@@ -13,6 +12,7 @@ from dpgen_jax.aggregation.noise import NoNoise
 from dpgen_jax.audit.findings import Findings, Verdict
 from dpgen_jax.audit.folder.reading import Book, Folder, attempt
 from dpgen_jax.audit.folder.spending import shortfall
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.private import votes
 from dpgen_jax.run import checkpoint, metrics, noise_digests
 
@@ -154,7 +154,7 @@ def _rows(folder: Folder) -> tuple[str, str]:
                 f"for {len(looked)} of {len(with_epsilon)}")
 
 
-def _charged(row: dict[str, Any], rounds: int) -> int:
+def _charged(row: Json, rounds: int) -> int:
     """Rounds that were charged when a row was written; a server writes the number of its round."""
     return int(row.get("charged", row["turn"] + 1 if "turn" in row else rounds))
 
