@@ -35,7 +35,7 @@ def against_releases(folder: Folder, findings: Findings) -> None:
         wrong, looked = _rows(folder)
         findings.found("metrics.jsonl knows of no round that is not charged", not wrong,
                        wrong or looked)
-    if folder.mechanism.keeps_votes and files.votes.exists():
+    if folder.mechanism.keeps_votes and (files.votes.exists() or settled(book)):
         _votes(folder, findings)
     taken = checkpoint.steps(files.checkpoints)
     wrong = ""
@@ -64,7 +64,8 @@ def bits_once(folder: Folder, findings: Findings) -> None:
         folder: The folder.
         findings: Where findings are added.
     """
-    path, charged = folder.files.noise_digests, folder.book.account.steps
+    path, book = folder.files.noise_digests, folder.book
+    charged = book.account.steps
     if not path.exists():
         if charged and _draws(folder):
             findings.add(ONCE, Verdict.UNCHECKED, "private/noise_digests.txt is missing, "
@@ -83,7 +84,17 @@ def bits_once(folder: Folder, findings: Findings) -> None:
     older = sum(row.twice is None for row in rows)
     seen = f"digests of {len(rows)} rounds, all different; no random number twice in a round" + (
         f", but of {older} rounds of an earlier version nobody looked for that" if older else "")
+    unseen = settled(book) - len({row.number for row in rows})
+    if unseen > 0 and not wrong:
+        findings.add(ONCE, Verdict.UNCHECKED, f"{seen}; of {unseen} other rounds that were made "
+                     "there is no digest")
+        return
     findings.found(ONCE, not wrong, wrong or seen)
+
+
+def settled(book: Book) -> int:
+    """Returns how many rounds were made to their end, by the ledger; a crash may lose others."""
+    return sum(record["steps"] for record in book.records if record["kind"] == "settle")
 
 
 def _draws(folder: Folder) -> bool:
@@ -159,7 +170,12 @@ def _epsilon(spent: Events, account: Account) -> float:
 def _votes(folder: Folder, findings: Findings) -> None:
     """Compares the votes that the data holder kept with the charges."""
     mechanism, account = folder.mechanism, folder.book.account
+    check = "private/votes.i4 knows of no answer that is not charged"
     kept = votes.n_steps(folder.files.votes, mechanism.queries, mechanism.vote_bins)
+    if kept < settled(folder.book):
+        findings.add(check, Verdict.UNCHECKED, f"it holds votes of {kept} rounds, and "
+                     f"{settled(folder.book)} were made: what they answered cannot be told")
+        return
     wrong = (f"votes of {kept} rounds are kept, and {account.steps} are charged"
              if kept > account.steps else "")
     looked = f"{kept} rounds of votes"
@@ -169,5 +185,4 @@ def _votes(folder: Folder, findings: Findings) -> None:
         due = ((test, flags.size), (answer, int(flags.sum())))
         wrong = shortfall(account.spent(), due)
         looked += f", {int(flags.sum())} of {flags.size} queries answered, each of them charged"
-    findings.found("private/votes.i4 knows of no answer that is not charged", not wrong,
-                   wrong or looked)
+    findings.found(check, not wrong, wrong or looked)
