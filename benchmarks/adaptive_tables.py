@@ -86,7 +86,7 @@ class Simulation:
         self.plan: Plan = marginals.plan(self.config, dataset.spec)
         self.fit, self.method = Fit(self.plan), marginals.build(self.config, dataset.spec)
         self.codes = np.asarray(jax.jit(jax.vmap(self.plan.grid.codes))(
-            dataset.x_train[:, learned.places(dataset.spec)]))
+            jax.jit(lambda x: learned.features(dataset.spec, x))(dataset.x_train)))
         self._answer = jax.jit(jax.vmap(lambda x, y, query: self.method.answer(
             None, None, Records(x[None], y[None]), query), (0, 0, None)))
         self._absorb = jax.jit(lambda public, sums: self.method.absorb(None, public, public,

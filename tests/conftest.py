@@ -1,15 +1,16 @@
 """Tests run on eight fake CPU devices, so that layouts can be compared in one process."""
 
 import atexit
-import functools
 import gc
 import inspect
 import itertools
 import os
+import random
 import re
 import shutil
 import sys
 import tempfile
+import zlib
 from importlib.metadata import version
 from pathlib import Path
 
@@ -72,24 +73,21 @@ def pytest_collection_finish():
     gc.freeze()
 
 
-@functools.cache
-def _once(function):
-    return functools.cache(function)
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Chance fails no test: what a test draws from the operating system in this process (noise,
+    `secrets`, NumPy's generators without a seed) is the same in each of its runs, and other than
+    in any other test."""
+    drawn = np.random.Generator(np.random.PCG64(zlib.crc32(item.nodeid.encode())))
+    os.urandom = random._urandom = drawn.bytes
 
 
 @pytest.fixture(scope="module")
 def compiled_once():
-    """Runs of one configuration and layout share one compiled step: for whole runs in which
-    nothing that is compiled is replaced, so that what a test varies is data, draws and files."""
-    from dpgen_jax import methods
-    from dpgen_jax.private import pretraining
-    from dpgen_jax.run import loop
+    """The runs of a module share what they compile, as `compiled.once` says."""
+    import compiled
 
-    with pytest.MonkeyPatch.context() as patched:
-        for method in map(methods.get, methods.NAMES):
-            patched.setattr(method, "build", _once(method.build))
-        patched.setattr(loop, "compile_block", _once(loop.compile_block))
-        patched.setattr(pretraining, "compile_call", _once(pretraining.compile_call))
+    with compiled.once():
         yield
 
 

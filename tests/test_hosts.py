@@ -14,7 +14,7 @@ from dpgen_jax.audit.findings import UNDECIDED
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.hosts import Hosts
-from dpgen_jax.run import checkpoint, lifecycle
+from dpgen_jax.run import checkpoint, lifecycle, metrics
 
 COMMON = [word for word in runs.FLAGS if not word.startswith(("--devices", "--chunk"))]
 WORDS = ["datalens", "--dataset=npz:noise.npz", *COMMON, "--chunk=1", "--devices={devices}",
@@ -108,7 +108,7 @@ def test_processes_that_differ_are_refused_before_anything_is_spent(place):
 @pytest.mark.parametrize("who", [0, 1])
 def test_sigterm_to_any_process_stops_all(place, who):
     started = processes.start(words(1, "--steps=4000", "--sigma=6e4"), 2, 1, place)
-    wait_for(place / "run/metrics.jsonl", started)
+    wait_for(1, started, place)
     started[who].send_signal(signal.SIGTERM)
     codes, said = processes.finish(started, place)
     assert codes == [143, 143], said
@@ -122,23 +122,31 @@ def test_sigterm_to_any_process_stops_all(place, who):
 @pytest.mark.parametrize("who", [0, 1])
 def test_a_process_that_dies_ends_all_and_one_goes_on(place, who):
     started = processes.start(words(1, "--steps=4000", "--sigma=6e4"), 2, 1, place)
-    wait_for(place / "run/metrics.jsonl", started)
+    wait_for(1, started, place)
     started[who].kill()
-    began = time.monotonic()
     codes, said = processes.finish(started, place)
-    assert time.monotonic() - began < 90 and codes[1 - who] != 0
+    assert codes[1 - who] != 0
     if who == 1:  # without the leader, JAX's own runtime may end the other before it can speak
         assert "another process has ended" in said, said
     charged = books.account(books.read(place / "run/ledger.jsonl")).steps
-    codes, said = processes.train(["--resume=run", "--max-minutes=0.3"], 1, 1, place)
-    assert codes == [75], said
+    started = processes.start(["--resume=run"], 1, 1, place)
+    wait_for(steps(place) + 1, started, place)
+    started[0].send_signal(signal.SIGTERM)
+    codes, said = processes.finish(started, place)
+    assert codes == [143], said
     assert books.account(books.read(place / "run/ledger.jsonl")).steps > charged > 0
     assert lifecycle.load(place / "run").privacy["steps"] > 0
 
 
-def wait_for(path, started):
+def steps(place):
+    """The last step that the metrics of the run tell of."""
+    return max((row["step"] for row in metrics.read(place / "run/metrics.jsonl")), default=0)
+
+
+def wait_for(step, started, place):
+    """Until a whole block was made that ends in this step or later."""
     end = time.monotonic() + processes.LIMIT
-    while not (path.exists() and path.stat().st_size):  # a whole block was made
+    while steps(place) < step:
         assert time.monotonic() < end and all(process.poll() is None for process in started)
         time.sleep(0.1)
 

@@ -33,8 +33,8 @@ def by_hand(account):
 
 
 def test_equal_events_of_a_judge_pay_for_nothing_else(tmp_path, monkeypatch):
-    """The two runs have six rounds of the same noise and bought class names each: all is charged
-    twice. A judge's events once paid for the rounds, or for the names, of the run it judged."""
+    """Two runs of six rounds of the same noise, which bought class names each; one judges the
+    other: all is charged. A judge's events once paid for the rounds, or for the names."""
     mechanism = datalens.mechanism(dataclasses.replace(runs.CONFIG, sigma=SIGMA),
                                    from_arrays(*runs.images(), 3).spec)
     (tmp_path / "judge").mkdir()

@@ -2,7 +2,6 @@
 
 import random
 import signal
-import time
 
 import many_processes as processes
 import pytest
@@ -45,14 +44,6 @@ MARKS = (10, 120)
 """Moments of a process, from when its run is there until it has made some blocks."""
 
 
-def end(started, place):
-    """Waits for processes of which one was killed; returns their exit codes and what they said."""
-    began = time.monotonic()
-    codes, said = processes.finish(started, place)
-    assert time.monotonic() - began < 600, said[-3000:]
-    return codes, said
-
-
 def live(place, rng, life):
     """Two processes, of which one kills itself at a random moment; returns which, and when."""
     who, moment, torn = rng.randrange(2), rng.randint(*MARKS), rng.random() < 0.5
@@ -60,7 +51,7 @@ def live(place, rng, life):
         2, 1, place, cases=[NAME], resume=(place / FOLDER / "config.json").exists(), seed=None,
         fields={"steps": 4000, "sigma": 6e4},
         change=lambda i: {"moment": moment if i == who else 0, "torn": torn})
-    codes, said = end(started, place)
+    codes, said = processes.finish(started, place)
     assert codes[who] == -signal.SIGKILL and codes[1 - who] not in (0, None), (life, said[-3000:])
     return who, moment
 

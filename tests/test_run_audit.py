@@ -45,7 +45,7 @@ def failed(report):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def trained(tmp_path_factory, compiled_once):
     root = tmp_path_factory.mktemp("audit") / "run"
     runs.train(root, budget=Budget(10.0, 1e-3, class_epsilon=1.0), steps=3)
     (root.parent / "state").write_text(str(journals.place()))

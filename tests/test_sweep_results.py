@@ -4,7 +4,7 @@ trains, but for the slow one."""
 import json
 import os
 import signal
-import threading
+import subprocess
 from types import SimpleNamespace
 
 import pytest
@@ -184,8 +184,15 @@ def test_the_page_has_every_cell_with_its_guarantee(monkeypatch):
 
 # The commands that are started.
 
-def test_a_signal_reaches_the_command_and_then_ends_this_one():
-    threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
+def test_a_signal_reaches_the_command_and_then_ends_this_one(monkeypatch):
+    """It comes when this process waits for the command."""
+    wait = subprocess.Popen.wait
+
+    def signalled(process):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return wait(process)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", signalled)
     with pytest.raises(SystemExit) as stop:
         common.command("timeit", "-n", 1, "-r", 1, "import time; time.sleep(60)")
     assert stop.value.code == 128 + signal.SIGTERM

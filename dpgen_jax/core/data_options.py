@@ -45,8 +45,8 @@ class DataOptions:
     per_class: int | None = None
     """places365: training images that are taken of each class; all if left out"""
     unit: str | None = None
-    """csv: the column that names the person, household or other unit of each row: all its rows are
-    protected together; it is no feature"""
+    """csv, parquet: the column that names the person, household or other unit of each row: all its
+    rows are protected together; it is no feature"""
     rows_per_unit: int | None = None
     """with --unit: the most rows of a unit that are kept, by a keyed hash; choose it without
     looking at the records"""

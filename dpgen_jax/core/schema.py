@@ -141,6 +141,9 @@ class TableSpec:
             that is trained, and schemas that differ in them alone are equal.
         derived: Names of columns that the constraints make functions of others: no method needs to
             learn them, as synthetic rows take them from their definitions.
+        gaps: The lower and the higher of two columns, by name, whose order a constraint keeps: a
+            method may learn how far the higher one lies above the lower one, in its place. The
+            lower one of a pair is the higher one of an earlier pair or of none.
     """
 
     columns: tuple[Column, ...]
@@ -150,6 +153,7 @@ class TableSpec:
     constraints: tuple[str, ...] = _later(())
     targets: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
     derived: tuple[str, ...] = _later(())
+    gaps: tuple[tuple[str, str], ...] = _later(())
 
     dtype: ClassVar[str] = "float32"
     """The type of a sealed record."""

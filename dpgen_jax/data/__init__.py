@@ -86,8 +86,12 @@ def _load_csv(place: str, schema_file: str | None, test_csv: str | None, unit: s
     return tables.csv(place, declared, test_csv)
 
 
-def _load_parquet(place: str, schema_file: str | None, test_csv: str | None) -> Dataset:
+def _load_parquet(place: str, schema_file: str | None, test_csv: str | None, unit: str | None,
+                  rows_per_unit: int | None) -> Dataset:
     """Loads a Parquet file by its schema."""
+    if schema_file is not None and (unit is not None or rows_per_unit is not None):
+        column, rows = subjects.required(unit, rows_per_unit)
+        return subjects.parquet(place, schema_file, test_csv, column, rows)
     return parquet.parquet(place, _declared("parquet", place, schema_file), test_csv)
 
 
@@ -124,7 +128,7 @@ SOURCES = {
     "tfds": Source(_load_tfds, "NAME", (*IMAGE_OPTIONS, "download", "schema")),
     "csv": Source(_load_csv, "FILE", ("schema", "test_csv", "unit", "rows_per_unit",
                                         "label")),
-    "parquet": Source(_load_parquet, "FILE", ("schema", "test_csv")),
+    "parquet": Source(_load_parquet, "FILE", ("schema", "test_csv", "unit", "rows_per_unit")),
     "adult": Source(public_tables.adult, "DIR", ()),
 }
 SPECS = tuple(f"{kind}:{source.place}".rstrip(":") for kind, source in SOURCES.items())
@@ -169,7 +173,8 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
             `stretch`.
         split: For celeba, the parts that are trained on: `train`, by default, or `train+val`.
         per_class: For places365, how many training images of each class are taken.
-        unit: For csv, the column that names the subject of each row: a person, a household.
+        unit: For csv and parquet, the column that names the subject of each row: a person, a
+            household.
         rows_per_unit: With `unit`, the most rows of a subject that are kept.
         label: For csv, the column of the classes, which must be that of the schema.
 

@@ -1,4 +1,4 @@
-"""Columns that constraints make functions of others: which they are, and their values."""
+"""Columns that constraints tie to others: functions of them, with their values, and gaps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import numpy as np
 
 from dpgen_jax.core.types import TableSpec
 from dpgen_jax.data import transform
-from dpgen_jax.data.constraints import Implies, Rule, Sum, near, rules
+from dpgen_jax.data.constraints import Compare, Implies, Rule, Sum, near, rules
+
+MOMENTS = ("date", "datetime", "time")
+"""How columns are written of which a method may learn the distance."""
 
 
 def names(spec: TableSpec) -> tuple[str, ...]:
@@ -35,6 +38,31 @@ def names(spec: TableSpec) -> tuple[str, ...]:
             found.append(target.column.name)
             read |= {source.at for source in sources}
     return tuple(found)
+
+
+def gaps(spec: TableSpec) -> tuple[tuple[str, str], ...]:
+    """Returns the lower and the higher column, by name, of comparisons that are learned as a gap.
+
+    Both are dates or times, as two moments of one thing are near each other beside their bounds,
+    which two amounts need not be. The bounds overlap, and the lower one always has a value. A
+    column is the higher one once, and the lower one of no earlier pair, so that rows are made in
+    the order of the pairs.
+
+    Args:
+        spec: The schema.
+    """
+    found: dict[str, str] = {}
+    for rule in rules(spec):
+        if not isinstance(rule, Compare):
+            continue
+        low, high = rule.low.column, rule.high.column
+        once = high.name not in {*found, *found.values()}
+        moments = low.written in MOMENTS  # and so is the other: they are of one kind
+        always = not (low.nullable or low.special) and len(high.special) == len(high.outside)
+        overlap = max(low.low, high.low) < min(low.high, high.high)
+        if once and moments and always and overlap:
+            found[high.name] = low.name
+    return tuple((low, high) for high, low in found.items())
 
 
 def _is_map(rule: Implies, among: tuple[Rule, ...]) -> bool:

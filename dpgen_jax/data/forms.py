@@ -72,7 +72,7 @@ def what(column: Column) -> str:
         return f"{column.written} of the form {column.format}"
     if is_plain(column):
         return "finite number"
-    return f"number of the form {_placed(column.unit, written(column, np.array([1234.5]))[0])}"
+    return f"number of the form {placed(column.unit, written(column, np.array([1234.5]))[0])}"
 
 
 def step(column: Column) -> float | None:
@@ -129,7 +129,7 @@ def texts(column: Column, codes: np.ndarray) -> list[str]:
     if column.categories:
         names = [column.categories[int(value)] for value in values.tolist()]
     elif column.written == "plain":
-        names = [_placed(column.unit, text) for text in written(column, values)]
+        names = [placed(column.unit, text) for text in written(column, values)]
     else:
         known = {value: _timed(column, value) for value in np.unique(values).tolist()}
         names = [known[value] for value in values.tolist()]
@@ -171,8 +171,13 @@ def written(column: Column, values: np.ndarray) -> list[str]:
     return [text.translate(table) for text in plain]
 
 
-def _placed(unit: str, text: str) -> str:
-    """Puts a number into its unit, with the sign in front of all."""
+def placed(unit: str, text: str) -> str:
+    """Puts a number into its unit, with the sign in front of all.
+
+    Args:
+        unit: The text around a number, with {} in its place; or an empty one.
+        text: The number, as it is written without the unit.
+    """
     if not unit:
         return text
     return "-" * text.startswith("-") + unit.replace("{}", text.removeprefix("-"))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpgen_jax.core.types import Column, TableSpec, UserError
-from dpgen_jax.data import forms, tables, writing
+from dpgen_jax.data import forms, python_values, tables, writing
 from dpgen_jax.data.base import Dataset
 from dpgen_jax.data.parsing import Cells, coded, each_once
 from dpgen_jax.data.schema import Schema
@@ -46,46 +45,21 @@ def cells(source: str, frame: pd.DataFrame, spec: TableSpec | None) -> Cells:
         spec: The schema, by which dates and booleans become texts; None for texts as of Python.
 
     Raises:
-        UserError: It is no frame, or has two columns of one name.
+        UserError: It is no frame, or has two columns of one name; without a schema, times of a
+            zone.
     """
     if not all(hasattr(frame, name) for name in ("columns", "isna")):
         raise UserError(f"{source} is a {type(frame).__name__}; give a pandas DataFrame")
     names = each_once(source, [str(name).strip() for name in frame.columns])
     declared = {column.name: column for column in spec.all_columns} if spec else {}
-    columns = {name: [_text(cell, declared.get(name)) for cell in frame.iloc[:, i].astype(
-        object).where(frame.iloc[:, i].notna(), "").tolist()] for i, name in enumerate(names)}
+    columns = {}
+    for i, name in enumerate(names):
+        if spec is None and getattr(frame.iloc[:, i].dtype, "tz", None) is not None:
+            raise UserError(f"{source}: column {name} has a time zone, which no schema declares; "
+                            "make its times those of UTC without one, as .dt.tz_convert(None) does")
+        values = frame.iloc[:, i].astype(object).where(frame.iloc[:, i].notna(), "").tolist()
+        columns[name] = [python_values.text(value, declared.get(name)) for value in values]
     return Cells(source, columns, [f"row {i}" for i in range(len(frame))])
-
-
-def _text(cell: object, column: Column | None) -> str:
-    """Returns the text of a cell; pandas makes floats of integers where there is a null."""
-    if isinstance(cell, float) and cell.is_integer():
-        return str(int(cell))
-    if isinstance(cell, bytes):
-        return cell.decode("utf-8", "replace").strip()
-    if column is not None and column.written != "plain":
-        if isinstance(cell, bool) and column.written == "boolean":
-            return column.categories[cell]
-        code = _code(cell, column)
-        if code is not None:
-            return forms.texts(column, np.array([code]))[0]
-    return str(cell).strip()
-
-
-def _code(cell: object, column: Column) -> float | None:
-    """Returns the code of a date or time of Python's or pandas' types; None for anything else."""
-    if isinstance(cell, datetime.timedelta) and column.written == "duration":
-        return cell.total_seconds()
-    if isinstance(cell, datetime.time) and column.written == "time" and cell.tzinfo is None:
-        cell = datetime.datetime.combine(forms.EPOCH, cell)
-    elif isinstance(cell, datetime.date) and not isinstance(cell, datetime.datetime):
-        cell = datetime.datetime.combine(cell, datetime.time())
-    if not isinstance(cell, datetime.datetime) or cell.tzinfo is not None:
-        return None
-    seconds = (cell - forms.EPOCH).total_seconds()
-    if column.written == "date":
-        return seconds // forms.DAY
-    return seconds if column.written in ("datetime", "time") else None
 
 
 def frame(spec: TableSpec, codes: np.ndarray, y: np.ndarray, first: int = 0) -> pd.DataFrame:

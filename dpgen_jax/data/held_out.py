@@ -33,7 +33,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -61,7 +61,7 @@ def note(fraction: float, column: str = "") -> str:
 
 
 def hashes(x: np.ndarray, y: np.ndarray) -> list[bytes]:
-    """Returns the rank of each record, as the module describes it; of different ones they differ.
+    """Returns the hash of each record, as the module describes it; of different ones they differ.
 
     Args:
         x: Records [n, ...] of any type.
@@ -75,7 +75,7 @@ def hashes(x: np.ndarray, y: np.ndarray) -> list[bytes]:
         place = equal[values].to_bytes(8, "little")
         equal[values] += 1
         rank = hashlib.blake2b(values + place, digest_size=8, person=b"held out").digest()
-        result.append(bytes([int(label == EMPTY)]) + rank + values)
+        result.append(rank + values)
     return result
 
 
@@ -103,7 +103,8 @@ def hold_out(data: Dataset, fraction: float) -> Dataset:
                         "clients beforehand, and drop it")
     if data.subjects is not None:
         return _whole_subjects(data, data.subjects, fraction)
-    lowest = _lowest(hashes(data.x_train, data.y_train), fraction, "records")
+    ranks = zip(data.y_train == EMPTY, hashes(data.x_train, data.y_train), strict=True)
+    lowest = _lowest(list(ranks), fraction, "records")
     return _moved(data, lowest, fraction)
 
 
@@ -120,7 +121,7 @@ def _whole_subjects(data: Dataset, subjects: Subjects, fraction: float) -> Datas
     return _moved(dataclasses.replace(data, subjects=left), rows, fraction, subjects.column)
 
 
-def _lowest(ranks: list[bytes], fraction: float, what: str) -> np.ndarray:
+def _lowest(ranks: Sequence[bytes | tuple[bool, bytes]], fraction: float, what: str) -> np.ndarray:
     """Returns bool [n]: True for the share of the lowest ranks, of which none are the same."""
     n = len(ranks)
     count = round(fraction * n)

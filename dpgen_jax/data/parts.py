@@ -49,11 +49,11 @@ def share_of(x: np.ndarray, y: np.ndarray, data: Dataset) -> float:
     wanted = _digests(x, y)
     known = set(_digests(data.x_train, data.y_train))
     if data.x_test is not None and data.y_test is not None:
-        known.update(_digests(data.x_test, data.y_test))
+        known |= set(_digests(data.x_test, data.y_test))
     return sum(digest in known for digest in wanted) / len(wanted)
 
 
 def _digests(x: np.ndarray, y: np.ndarray) -> list[bytes]:
-    """Returns a digest of each record with its label."""
+    """A digest of each record with its label."""
     return [hashlib.blake2b(row.tobytes() + label.tobytes(), digest_size=16).digest()
             for row, label in zip(np.ascontiguousarray(x), np.asarray(y, np.int64), strict=True)]

@@ -220,6 +220,7 @@ def _parse(document: object) -> Schema:
                      _constraints(document.get("constraints", [])), predicted)
     finishing.check(spec)
     spec = dataclasses.replace(spec, derived=derived.names(spec))
+    spec = dataclasses.replace(spec, gaps=derived.gaps(spec))
     return Schema(spec, others, odd, tuple(notes), tuple(rows), tuple(uncovered),
                   str(document.get("name", "")), declared(document.get("file", {})))
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from dpgen_jax.core.reading import content_of, require_memory
 from dpgen_jax.core.subjects import Subjects
 from dpgen_jax.core.types import EMPTY, UserError
 from dpgen_jax.data import csv_files, frames, tables
+from dpgen_jax.data import parquet as parquets
 from dpgen_jax.data import schema as schemas
 from dpgen_jax.data.base import Dataset, frozen, listed, locate, quoted
 from dpgen_jax.data.parsing import Cells, Coded, coded
@@ -53,11 +55,39 @@ def csv(place: str, schema: str, test_csv: str | None, column: str, rows: int) -
     Raises:
         UserError: As `tables.csv`, and for a column or a number that does not fit.
     """
-    path = locate(place)
     form = without(schema, column)[0].dialect
-    test = None if test_csv is None else csv_files.blocks(locate(test_csv), dialect=form)
-    name = path.name.removesuffix(".gz").removesuffix(".csv")
-    data = table(name, schema, csv_files.blocks(path, dialect=form), test, column, rows)
+    return _of_files(lambda path: csv_files.blocks(path, dialect=form), place, schema, test_csv,
+                     (column, rows))
+
+
+def parquet(place: str, schema: str, test_file: str | None, column: str, rows: int) -> Dataset:
+    """Loads a Parquet file whose rows belong to subjects.
+
+    Args:
+        place: The file, as `parquets.parquet` takes it, with the column of the subjects.
+        schema: As `csv` takes it.
+        test_file: The file of the held-out part, of other subjects; or None.
+        column: The column of the subjects.
+        rows: k, the most rows of a subject that are kept.
+
+    Returns:
+        The data set, with its subjects.
+
+    Raises:
+        UserError: As `csv`.
+    """
+    spec = without(schema, column)[0].spec
+    return _of_files(lambda path: parquets.blocks(path, spec), place, schema, test_file,
+                     (column, rows))
+
+
+def _of_files(blocks: Callable[[Path], Iterator[Cells]], place: str, schema: str,
+              test: str | None, unit: tuple[str, int]) -> Dataset:
+    """Loads a file of rows, and that of the held-out part, by what yields the cells of a file."""
+    path = locate(place)
+    held_out = None if test is None else blocks(locate(test))
+    name = re.sub(r"(\.csv|\.parquet)?(\.gz)?$", "", path.name)
+    data = table(name, schema, blocks(path), held_out, *unit)
     return dataclasses.replace(data, content=content_of(path))
 
 
@@ -151,6 +181,9 @@ def without(source: Source, column: str) -> tuple[Schema, tuple[str, ...]]:
     Raises:
         UserError: As `schema.read`, and where the column is the label.
     """
+    if isinstance(source, Schema):
+        raise UserError(f"--unit {column}: give the path of a schema, or a dict, in place of a "
+                        "schema that is read already")
     if isinstance(source, Mapping):
         document, source = schemas.texts(source), "schema"
     else:

@@ -144,7 +144,7 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     del runtime
     p = plan(config, spec)
     assert isinstance(spec, TableSpec)
-    places, fit = learned.places(spec), Fit(p)
+    fit = Fit(p)
     kinds, is_graphical = jnp.array(p.kinds), config.model == "graphical"
 
     def init(key: Array) -> Public:
@@ -162,7 +162,7 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
         """
         del key, unit
         row = query.step % len(records.y)
-        code = p.grid.codes(records.x[row][places])
+        code = p.grid.codes(learned.features(spec, records.x[row]))
         label = jnp.clip(records.y[row], 0, p.classes - 1)
         votes = jax.lax.switch(kinds[jnp.minimum(query.step, p.steps - 1)], [
             lambda: table_votes.of_histograms(p, code, label),

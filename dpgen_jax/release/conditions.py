@@ -17,14 +17,14 @@ import numpy as np
 
 from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.types import Column, ImageSpec, Spec, UserError
-from dpgen_jax.data import forms
+from dpgen_jax.data import forms, python_values
 
 LABEL = "label"
 """The name by which conditions call the class of an image."""
 OPERATOR = re.compile(r"\s*(!=|>=|<=|==|=|>|<)\s*")
 COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
-NULL = "null"
+NULL, NULLS = "null", ("None", "nan", "NaT", "<NA>")
 Where = str | Iterable[str] | Mapping[str, object] | None
 """Conditions as users write them, which `parse` reads."""
 Labels = int | str | Sequence[int] | Sequence[str] | np.ndarray | None
@@ -175,16 +175,15 @@ def _of_value(name: str, value: object, columns: Named) -> Condition:
             return _compared(name + value, place, column, sign[1], value[sign.end():])
         return _compared(f"{name}={value}", place, column, "=", value)
     if isinstance(value, list | tuple | set | frozenset | np.ndarray):
-        texts = [_text(one) for one in value]
+        texts = [_text(one, column) for one in value]
         return _one_of(f"{name}={'|'.join(texts)}", place, column, texts)
-    return _one_of(f"{name}={_text(value)}", place, column, [_text(value)])
+    return _one_of(f"{name}={_text(value, column)}", place, column, [_text(value, column)])
 
 
-def _text(value: object) -> str:
+def _text(value: object, column: Column) -> str:
     """Returns a value as a file holds it."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return NULL
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    is_null = str(value) in NULLS and not isinstance(value, str)
+    return NULL if is_null else python_values.text(value, column)
 
 
 def _unknown(name: str, columns: Named) -> UserError:

@@ -226,6 +226,8 @@ def _sound_rules(made: TableSpec) -> bool:
     try:
         if made.derived and made.derived != derived.names(made):
             return False
+        if made.gaps and made.gaps != derived.gaps(made):
+            return False
         constraints.rules(made)
     except UserError:
         return False

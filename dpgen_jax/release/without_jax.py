@@ -25,8 +25,8 @@ from dpgen_jax.version import __version__
 
 SOURCES = (
     "version", "core/__init__", "core/errors", "core/schema", "data/forms",
-    "data/transform", "data/constraints", "data/derived", "data/finishing", "data/writing",
-    "release/__init__", "release/conditions", "release/files", "release/sampling",
+    "data/transform", "data/constraints", "data/derived", "data/finishing", "data/python_values",
+    "data/writing", "release/__init__", "release/conditions", "release/files", "release/sampling",
     "release/standalone/__init__", "release/standalone/operations", "release/standalone/program",
     "release/standalone/random_bits", "release/standalone/records")
 """The files of this library that a folder holds."""

@@ -14,7 +14,7 @@ from dpgen_jax.audit.planting import replaced
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.data_options import DataOptions
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("journal")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("journal", "compiled_once")]
 
 
 def verdicts(root):

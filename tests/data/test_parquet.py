@@ -108,3 +108,16 @@ def test_a_schema_is_drafted_of_it(place):
     drafted = schema.read("d.yaml").spec
     assert {column.name: column.written for column in drafted.columns}["born"] == "date"
     assert len(load("parquet:a.parquet", schema="d.yaml").y_train) == ROWS
+
+
+def test_people_with_many_rows(place):
+    table = columns() | {"who": [f"p{i // 4}" for i in range(ROWS)]}
+    pq.write_table(pa.table(table), "people.parquet")
+    data = load("parquet:people.parquet", schema="s.yaml", unit="who", rows_per_unit=2,
+                test_fraction=0.25)
+    assert data.subjects.count == 10 and len(set(data.subjects.test.tolist())) == 3
+    assert len(data.y_train) + len(data.y_test) == ROWS
+    assert data.x_train.shape[1:] == load("csv:a.csv", schema="s.yaml").x_train.shape[1:]
+    pq.write_table(pa.table(table | {"who": [None, *table["who"][1:]]}), "none.parquet")
+    with pytest.raises(UserError, match="row 0, column who: '' is null, and each row needs"):
+        load("parquet:none.parquet", schema="s.yaml", unit="who", rows_per_unit=2)

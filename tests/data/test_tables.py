@@ -274,7 +274,7 @@ def test_adult_real():
 
 def test_credit_card_real():
     folder = shared("creditcard_20pct")
-    with cpu_limit.at_most(6):  # about 1.2 s alone
+    with cpu_limit.at_most(12):  # about 1.2 s alone
         data = load(f"csv:{folder / 'train.csv.gz'}", schema="creditcard")
     assert data.x_train.shape == (45569, 29) and data.y_train.sum() == 78
     spread = np.subtract(*np.quantile(data.x_train[:, :28], [0.95, 0.05], axis=0))

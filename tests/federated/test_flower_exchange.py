@@ -60,14 +60,14 @@ def quick(monkeypatch):
     monkeypatch.setattr(type(TERMS), "build", lambda terms: fed.method())
 
 
-def exchange(says=honest, seconds=0.2):
+def exchange(says=honest, seconds=1800):
     grid = Grid(says)
     return grid, flower_server.Exchange(grid, TERMS, seconds)
 
 
 def test_clients_join_and_answer():
     grid, server = exchange()
-    server.gather(5)
+    server.gather(1800)
     assert server.members() == {0, 1, 2}
     sent = server.sent
     replies = {r.client: r for r in server.ask(fed.question(3), [0, 2])}
@@ -153,8 +153,8 @@ def test_no_word_of_a_node_stops_the_others(case):
     def says(node, about, arrays):
         return ODD[case](about) if node == 11 and "step" in about else honest(node, about, arrays)
 
-    _, server = exchange(says)
-    server.gather(5)
+    _, server = exchange(says, 1 if case == "silence" else 1800)
+    server.gather(1800)
     said = []
     question = fed.question(0)
     replies = fed.rounds.sound(server.ask(question, [0, 1, 2]), question, [0, 1, 2],

@@ -1,6 +1,7 @@
 """A mixture of images in colour of 64 x 64 pixels: two classes of few records, and a hundred."""
 
 import colorsys
+import functools
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ def colours(classes):
     return np.array([colorsys.hsv_to_rgb(i / classes, 0.9, 0.9) for i in range(classes)])
 
 
+@functools.lru_cache(1)
 def discs(n, classes):
     """Discs in the colour of their class, here and there on grounds of any grey, with noise."""
     rng = np.random.default_rng(0)
@@ -50,7 +52,8 @@ def middles(x, labels):
 
 
 @pytest.mark.parametrize(("n", "classes", "epsilon", "least"), [
-    (500, 2, 1.0, 0.3), (500, 2, 10.0, 0.8), (2000, 100, 10.0, 0.5)])
+    (500, 2, 1.0, 0.3), pytest.param(500, 2, 10.0, 0.8, marks=pytest.mark.long),
+    (2000, 100, 10.0, 0.5)])
 def test_classes_have_their_colours_and_images_are_neither_black_nor_white(
         n, classes, epsilon, least):
     x, labels = made(n, classes, epsilon, 200 // classes)

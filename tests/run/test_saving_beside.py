@@ -19,7 +19,7 @@ from dpgen_jax.core.types import UserError, unseal
 from dpgen_jax.methods import datalens
 from dpgen_jax.run import capacity, checkpoint, checkpoint_parts, saved_state
 
-LIMIT = 600
+LIMIT = 1800
 """Seconds after which something waits for what never comes."""
 TREE = {"a": np.arange(5, dtype=np.float32)}
 

@@ -10,7 +10,7 @@ from dpgen_jax.run import compiling, progress
 
 
 def wait_for(happened):
-    for _ in range(3000):
+    for _ in range(60_000):
         if happened():
             return True
         time.sleep(0.01)

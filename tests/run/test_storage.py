@@ -101,7 +101,8 @@ def test_what_commands_write_stays_on_this_machine(command, tmp_path, monkeypatc
 
 
 @pytest.mark.slow
-def test_a_run_copies_its_release_which_is_sampled_from_there(store, tmp_path, capsys):
+def test_a_run_copies_its_release_which_is_sampled_from_there(
+        store, tmp_path, capsys, compiled_once):
     request = runs.request(tmp_path / "run", release_to="memory://shared/release")
     lines: list[str] = []
     release = lifecycle.run(request, runs.dataset(), lines.append)

@@ -90,6 +90,12 @@ class Grid:
         return self.real & (np.arange(self.widest) >= self.inside[:, None])
 
     @functools.cached_property
+    def is_range(self) -> np.ndarray:
+        """The cells of numbers that are neither null nor special: bool [d, W]."""
+        named = np.array([bool(column.categories) for column in self.spec.columns])
+        return self.real & ~self.is_apart & ~named[:, None]
+
+    @functools.cached_property
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
         """Start and width of each cell, in encoded values: float32 [d, W] twice."""
         start = np.full((len(self.sizes), self.widest), APART, np.float32)

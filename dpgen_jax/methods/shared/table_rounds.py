@@ -8,12 +8,15 @@ import jax
 import jax.numpy as jnp
 
 from dpgen_jax.core.types import Array
-from dpgen_jax.methods.shared import tree
+from dpgen_jax.methods.shared import pieces, tree
 from dpgen_jax.methods.shared.table_plan import COARSE, Plan
 from dpgen_jax.methods.shared.tree_fit import FLOOR, Fit, Public
 
 EXACT = 1 - 1e-5
 """The factor that keeps squared weights of a message within the bound, whatever float32 does."""
+EVEN = 0.1
+"""The share of the bins of a range that is of equal widths: the empty end of a range is a bin of
+its own, which later steps count, and not a part of the last bin with records."""
 DEVIATIONS = 1.0
 """Standard deviations of noise that a pair must stand out by to become an edge."""
 
@@ -63,14 +66,17 @@ def weights(p: Plan, beside: Array, edges: Array) -> Array:
 
 
 def after_histograms(fit: Fit, public: Public, counts: Array) -> Public:
-    """Takes in the histograms: bins of equal noisy mass are made."""
+    """Takes in the histograms: noise is smoothed, and bins of equal mass are made."""
     p = fit.plan
     if not p.histograms:
         return public
     noisy = counts[:(p.d + 1) * p.widest].reshape(p.d + 1, p.widest) / p.first_weight / p.records
     cells = noisy[:p.d, :p.grid.widest]
-    fine = tree.simplex(jnp.where(p.grid.real, cells, -jnp.inf)) + FLOOR * p.grid.real
-    bin_of = fit.parts(fine, p.bins)
+    is_range = jnp.asarray(p.grid.is_range)
+    smooth = pieces.of_steps(cells, is_range, p.first_noise / p.records)
+    fine = tree.simplex(jnp.where(p.grid.real, smooth, -jnp.inf)) + FLOOR * p.grid.real
+    even = is_range / jnp.maximum(is_range.sum(1, keepdims=True), 1)
+    bin_of = fit.parts((1 - EVEN) * fine + EVEN * even, p.bins)
     precision = jnp.float32(p.first_class_weight**2)
     label = noisy[p.d, :p.classes] * (p.first_weight / p.first_class_weight)
     rank = jnp.argsort(jnp.argsort(-label))
