@@ -87,7 +87,7 @@ def pytest_runtest_setup(item):
 
 @pytest.fixture(autouse=True, scope="module")
 def memory():
-    """A worker forgets what it compiled, after a module that leaves it with more than 2 GB."""
+    """A worker forgets what it compiled after a module that leaves it with more than 2 GB."""
     yield
     with contextlib.suppress(OSError, AttributeError):  # of Linux and its C library alone
         pages = int(Path("/proc/self/statm").read_text().split()[1])

@@ -16,7 +16,7 @@ from typing import Any
 from dpgen_jax import methods
 from dpgen_jax.accountant import gaussian, pate, renyi
 from dpgen_jax.accountant.events import EpsilonDeltaEvent, Events, GaussianEvent, RenyiEvent
-from dpgen_jax.accountant.ledger import account, read
+from dpgen_jax.accountant.ledger import account, published, read
 from dpgen_jax.accountant.rounding import add_up
 from dpgen_jax.aggregation import sanitise
 from dpgen_jax.aggregation.bits import OsBits
@@ -101,8 +101,10 @@ def publish(root: Path) -> Json:
     statement = contents.statement(read_json(files.release / "privacy.json"))
     totals = account(read(files.ledger))
     if any(isinstance(event, RenyiEvent) for event, _ in totals.spent()):
-        raise UserError(f"{root} has charged its one sanitised release; another would need another "
-                        "run")
+        raise UserError(f"{root} has charged its one sanitised release" + (
+            "; another would need another run" if published(read(files.ledger)) else
+            ", that of the run whose release judges; publish its own from a run without --keep-best"
+            ))
     votes = data_dependent.Confident(mechanism).votes(files.votes)
     cost = sanitise.event(config.sanitiser)
     sealed = sanitise.totals(votes, mechanism, config.sanitiser, totals.steps)

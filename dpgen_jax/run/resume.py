@@ -16,7 +16,6 @@ import numpy as np
 
 from dpgen_jax.accountant import chain
 from dpgen_jax.accountant import ledger as books
-from dpgen_jax.accountant.events import RenyiEvent
 from dpgen_jax.accountant.ledger import NOBODY, Ledger
 from dpgen_jax.accountant.witness import Witness
 from dpgen_jax.aggregation.mechanism import Mechanism
@@ -109,7 +108,7 @@ def ledger(files: RunFolder, mechanism: Mechanism, public: Json, resumed: bool,
                                 f"{files.config}; bring back the file that belongs to this run")
         if not known.meaning:
             return _declared(files, mechanism, public, meaning, witness)
-        if any(isinstance(event, RenyiEvent) for event, _ in books.account(records).spent()):
+        if books.published(records):
             # a published bound speaks of all votes of a run: there may be no more of them
             raise UserError(f"{files.root} has published a data-dependent bound on its votes and "
                             "is finished; start a new run, whose epsilon adds to this one's")

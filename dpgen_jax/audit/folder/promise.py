@@ -6,10 +6,10 @@ import hashlib
 import json
 from typing import Any
 
+from dpgen_jax.accountant import ledger as books
 from dpgen_jax.aggregation.bits import OsBits, SeededBits
 from dpgen_jax.audit.findings import Findings, Verdict
 from dpgen_jax.audit.folder.reading import Book, Folder, attempt
-from dpgen_jax.audit.folder.spending import sanitised
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.terms import Unit
@@ -58,7 +58,7 @@ def recomputed(folder: Folder, findings: Findings) -> None:
     known = as_written(folder, findings)
     if "kept_step" in written:
         _kept(folder, findings, written["kept_step"])
-    if sanitised(book) is not None:
+    if books.published(book.records) is not None:
         findings.add("the sanitised data-dependent epsilon",
                      Verdict.HOLDS if known else Verdict.UNCHECKED,
                      "its cost is charged and its fields agree with the ledger; the number itself "
@@ -153,7 +153,7 @@ def _expected(folder: Folder, book: Book) -> Json:
     privacy = statements.statement(facts, account, str(folder.mechanism.relation),
                                    _protected(folder))
     privacy |= {name: written[name] for name in ("kept_step",) if name in written}
-    if (event := sanitised(book)) is not None:
+    if (event := books.published(book.records)) is not None:
         privacy |= _with_bound(folder, book, event)
     return privacy
 
