@@ -164,8 +164,10 @@ def located(root: Path) -> Path:
         raise UserError(f"the run in {root} has no release yet; finish it with train --resume "
                         f"{root}")
     if not (root / "config.json").is_file():
+        within = sorted(str(path.parent) for path in root.glob("*/ledger.jsonl"))
+        hint = f"; there are runs in it: {', '.join(within[:3])}" if within else ""
         raise UserError(f"{root} is neither a run nor a release: it holds no release/config.json "
-                        "or config.json")
+                        f"or config.json{hint}")
     return root
 
 

@@ -224,28 +224,34 @@ def reopen(root: Path, config: dict[str, Any]) -> RunFolder:
         changes += _differences("class_names", *(
             written.get("class_names") for written in (before, config)))
     if changes:
-        raise UserError(f"{root} was started with another configuration: {'; '.join(changes)}. "
-                        f"Go on with it as it was: {go_on(root)}; or start a new run with "
-                        "another --out")
+        said = "; ".join(f"{name} was {then}, now {now}" for name, then, now in changes)
+        # Another version may have another default, which --resume alone would take again.
+        fields = [(name.removeprefix("config.").replace("_", "-"), then)
+                  for name, then, _ in changes if name.startswith("config.")]
+        words = [word for name, then in fields for word in (f"--{name}", f"{then}")
+                 if len(fields) == len(changes) and "sigma" not in dict(fields)]
+        raise UserError(f"{root} was started with another configuration: {said}. Go on with it as "
+                        f"it was: {go_on(root, *words)}; or start a new run with another --out")
     folder.private.mkdir(mode=0o700, exist_ok=True)
     folder.private.chmod(0o700)  # a copy may be open to others
     return folder
 
 
-def go_on(root: Path) -> str:
-    """Returns how a run is gone on with: a command, where it was started by one."""
+def go_on(root: Path, *words: str) -> str:
+    """Returns how a run is gone on with: a command, where it was started by one, with `words`."""
     try:
         typed = read_json(RunFolder(root).config).get("typed")
     except UserError:
         typed = None
-    return program("train", "--resume", root) if typed else "repeat its first call with resume"
+    return program("train", "--resume", root, *words) if typed else (
+        "repeat its first call with resume")
 
 
-def _differences(name: str, before: Any, now: Any) -> list[str]:
+def _differences(name: str, before: Any, now: Any) -> list[tuple[str, Any, Any]]:
     if isinstance(before, dict) and isinstance(now, dict):
         return [change for key in sorted(before.keys() | now.keys())
                 for change in _differences(f"{name}.{key}", before.get(key), now.get(key))]
-    return [] if before == now else [f"{name} was {before}, now {now}"]
+    return [] if before == now else [(name, before, now)]
 
 
 def environment() -> dict[str, Any]:

@@ -76,7 +76,7 @@ def compare(runs: Sequence[Entry | tuple]) -> str:
     """
     entries = [Entry(*run) for run in runs]
     if len(entries) < 2:
-        raise UserError(f"{len(entries)} run to compare; name at least two")
+        raise UserError("a comparison needs at least two evaluated runs; name their folders")
     entries = [entry._replace(privacy=explain.checked(entry.privacy)) for entry in entries]
     fair = comparable(entries)
     return render.page(
