@@ -28,6 +28,7 @@ from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.aggregation.topagg import TopAggMechanism
 from dpgen_jax.core.atomic import write_together
 from dpgen_jax.core.config import from_json
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.private import data_dependent
 from dpgen_jax.release import contents, documents
@@ -38,7 +39,7 @@ EX_POST = ("ex-post: it describes this run's votes at one order, and is no guara
            "differential privacy; epsilon is")
 
 
-def reading(root: Path) -> dict[str, Any]:
+def reading(root: Path) -> Json:
     """The data-dependent epsilon of a finished run, as `account RUN --data-dependent` shows it.
 
     Args:
@@ -55,7 +56,7 @@ def reading(root: Path) -> dict[str, Any]:
     kind = _kind_of(mechanism)
     votes, delta = kind.votes(files.votes), totals.header["delta"]
     shown = data_dependent.for_the_holder(data_dependent.read(votes, kind, delta, totals.steps))
-    record: dict[str, Any] = {
+    record: Json = {
         "run": str(root),
         "warning": "computed from the votes themselves: AS PRIVATE AS THE RECORDS, for your eyes "
                    "only; the epsilon to state is the data-independent one",
@@ -75,7 +76,7 @@ def reading(root: Path) -> dict[str, Any]:
     return record
 
 
-def publish(root: Path) -> dict[str, Any]:
+def publish(root: Path) -> Json:
     """Releases an upper bound on the data-dependent epsilon through smooth sensitivity, once.
 
     The run states a new, larger claim from then on: in the ledger before noise is sampled, and in

@@ -17,7 +17,7 @@ from typing import Any
 from dpgen_jax.core import reading, storage
 from dpgen_jax.core.atomic import sync
 from dpgen_jax.core.console import program
-from dpgen_jax.core.strict_json import parse_json
+from dpgen_jax.core.strict_json import Json, parse_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.version import __version__
 
@@ -177,7 +177,7 @@ def refuse_used(root: Path) -> None:
         raise UserError(f"{root} holds {contents}; {resumed}name another --out")
 
 
-def create(root: Path, config: dict[str, Any]) -> RunFolder:
+def create(root: Path, config: Json) -> RunFolder:
     """A new run.
 
     Raises:
@@ -193,7 +193,7 @@ def create(root: Path, config: dict[str, Any]) -> RunFolder:
     return folder
 
 
-def opened(root: Path, config: dict[str, Any], resume: bool) -> RunFolder:
+def opened(root: Path, config: Json, resume: bool) -> RunFolder:
     """A new run, one to go on with, or one that has begun with a purchase. Raises: as both."""
     folder = RunFolder(root)
     if not folder.waiting:
@@ -204,7 +204,7 @@ def opened(root: Path, config: dict[str, Any], resume: bool) -> RunFolder:
     return folder
 
 
-def reopen(root: Path, config: dict[str, Any]) -> RunFolder:
+def reopen(root: Path, config: Json) -> RunFolder:
     """An existing run to go on with.
 
     Raises:
@@ -254,7 +254,7 @@ def _differences(name: str, before: Any, now: Any) -> list[tuple[str, Any, Any]]
     return [] if before == now else [(name, before, now)]
 
 
-def environment() -> dict[str, Any]:
+def environment() -> Json:
     """Versions and the git hash of the code, for config.json and benchmark results."""
     packages = ("jax", "jaxlib", "flax", "optax", "numpy", "dp-accounting")
     here = Path(__file__).resolve().parent
@@ -279,7 +279,7 @@ def write_json(path: Path, value: object, mode: int = 0o644) -> None:
     sync(path.parent)
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> Json:
     """A JSON object, as `strict_json.parse_json` reads it.
 
     Raises:

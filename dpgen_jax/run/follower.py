@@ -60,7 +60,7 @@ def agree(plan: Plan) -> None:
 
 
 def _layout(plan: Plan) -> str:
-    """How units lie on devices and what they keep there, as this process has chosen."""
+    """Returns the layout of units and what they keep, as this process has chosen."""
     layout = plan.layout
     return str((layout.n_units, layout.chunk, layout.padded, layout.n_cohorts, layout.sampled,
                 layout.slab, layout.parallel, len(layout.devices), plan.request.runtime.moments,

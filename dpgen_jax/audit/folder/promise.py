@@ -11,6 +11,7 @@ from dpgen_jax.aggregation.bits import OsBits, SeededBits
 from dpgen_jax.audit.findings import Findings, Verdict
 from dpgen_jax.audit.folder.reading import Book, Folder, attempt
 from dpgen_jax.core.config import to_json
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.federated import server
 from dpgen_jax.release import contents, guarantee
@@ -134,7 +135,7 @@ def _short(value: Any) -> str:
     return text if len(text) < 100 else f"{text[:60]} ... {text[-30:]}"
 
 
-def _expected(folder: Folder, book: Book) -> dict[str, Any]:
+def _expected(folder: Folder, book: Book) -> Json:
     """The statement of a ledger and the configuration, and of nothing else.
 
     Steps and the step that was kept are taken from the statement, and compared apart. So are, and
@@ -157,7 +158,7 @@ def _expected(folder: Folder, book: Book) -> dict[str, Any]:
     return privacy
 
 
-def _with_bound(folder: Folder, book: Book, event: Any) -> dict[str, Any]:
+def _with_bound(folder: Folder, book: Book, event: Any) -> Json:
     """The fields of a statement that were written when a data-dependent bound was published."""
     said = folder.statement.get("data_dependent_epsilon") or {}
     targets = [float(record["epsilon"]) for record in book.records
@@ -253,7 +254,7 @@ def holds(folder: Folder) -> bool:
             and guarantee.of(folder.statement).kind == "valid")
 
 
-def named(folder: Folder) -> dict[str, Any]:
+def named(folder: Folder) -> Json:
     """Returns the digest of the generator that is released, by which a report knows its audit.
 
     Args:
