@@ -67,7 +67,8 @@ def take_part(case: dict[str, Any]) -> dict[str, Any]:
     from dpgen_jax.core import hosts
 
     started = time.perf_counter()
-    hosts.start(hosts.Hosts(case["coordinator"], case["processes"], case["index"]))
+    hosts.start(hosts.Hosts(case["coordinator"], case["processes"], case["index"],
+                            join_seconds=300))
     import jax
     import numpy as np
 

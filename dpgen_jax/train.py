@@ -97,21 +97,20 @@ def command(argv: list[str]) -> int | None:
     if not (method or cli.peek(words, "--dataset")):
         method, _ = choice.DEMONSTRATION
     cli.use_all_cores()
-    hosts.start(meeting(words))
+    hosts.start(meeting(words), [method, *words])
     with hosts.alive():
         return trained(method, words)
 
 
 def meeting(words: list[str]) -> Hosts:
     """Returns where the processes of the run meet, which is read before all other flags."""
-    numbers = [cli.peek(words, flag) for flag in ("--processes", "--process-id")]
+    texts = {name: cli.peek(words, "--" + name.replace("_", "-"))
+             for name in ("processes", "process_id", "join_seconds")}
     try:
-        return Hosts(cli.peek(words, "--coordinator"),
-                           *(None if text is None else int(text) for text in numbers))
+        numbers = {name: int(text) for name, text in texts.items() if text is not None}
     except ValueError as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError("--processes and --process-id are whole numbers") from error
+        raise UserError("--processes, --process-id and --join-seconds are whole numbers") from error
+    return Hosts(cli.peek(words, "--coordinator"), **numbers)
 
 
 def trained(method: str, words: list[str]) -> int | None:

@@ -27,7 +27,8 @@ def start(words, processes: int, devices: int, cwd: Path, change=lambda i, words
     place, commands = coordinator(), []
     for i in range(processes):
         meeting = [] if processes == 1 else [
-            f"--coordinator={place}", f"--processes={processes}", f"--process-id={i}"]
+            f"--coordinator={place}", f"--processes={processes}", f"--process-id={i}",
+            f"--join-seconds={LIMIT}"]
         commands.append(["-m", "dpgen_jax.train", *change(i, [*words, *meeting])])
     return spawn(commands, devices, cwd)
 

@@ -103,7 +103,7 @@ def main() -> None:
     request = {"resume": False, "seed": SEED, "moment": 0, "stop": 0} | json.loads(sys.argv[1])
     pictures.write = lambda *_: None  # which take as long as the training
     meeting = hosts.Hosts() if request["processes"] == 1 else hosts.Hosts(
-        request["coordinator"], request["processes"], request["index"])
+        request["coordinator"], request["processes"], request["index"], join_seconds=1800)
     hosts.start(meeting)
     audit = Audit(Path(request["audit"]), request["moment"], request.get("torn", False))
     watch(audit)

@@ -142,7 +142,7 @@ def test_the_stamp_fails_closed(change, kind):
 def test_a_statement_never_says_less_than_its_ledger_holds():
     """A damaged line may charge more than the budget; then that is what is stated."""
     class Overdrawn:
-        target, header = 3.0, {"delta": 1e-5}
+        target, header, processes = 3.0, {"delta": 1e-5}, 1
 
         def epsilon(self):
             return 3.221

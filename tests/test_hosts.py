@@ -99,7 +99,8 @@ def test_processes_that_differ_are_refused_before_anything_is_spent(place):
 
     codes, said = processes.train(words(1), 2, 1, place, change=other)
     assert codes == [2, 2], said
-    assert "process 1 has another config than process 0" in said and "Traceback" not in said
+    assert "process 1 was started with another --top-k than process 0" in said
+    assert "Traceback" not in said
     assert not (place / "run").exists()
 
 

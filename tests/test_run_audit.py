@@ -18,12 +18,11 @@ from dpgen_jax.accountant import chain
 from dpgen_jax.accountant import journal as journals
 from dpgen_jax.audit import run_folder
 from dpgen_jax.audit.findings import Verdict
-from dpgen_jax.audit.folder import releases, unpacking
+from dpgen_jax.audit.folder import promise, releases, unpacking
 from dpgen_jax.audit.folder.reading import opened
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.private import votes
-from dpgen_jax.release import statement
 from dpgen_jax.run import data_dependent
 
 NOBODY = DataOptions()
@@ -254,13 +253,6 @@ def test_the_mechanism_of_a_run_is_attacked_and_its_curves_are_kept(trained):
         assert len(curve["false_positives"]) == len(curve["false_negatives"]) > 1
 
 
-def test_the_processes_of_a_run_are_read_off_its_statement():
-    lines = (*statement.NOT_ACCOUNTED, statement.BETWEEN_HOSTS.format(12))
-    assert statement.processes_of(lines) == 12
-    assert statement.processes_of(statement.NOT_ACCOUNTED) == 1
-    assert statement.processes_of((statement.BETWEEN_HOSTS.format("all"), 3)) == 1
-
-
 @pytest.mark.slow
 def test_answers_that_were_settled_away_are_found(tmp_path):
     """Votes of a run by hand: its ledger charges each query that they say was answered."""
@@ -271,6 +263,13 @@ def test_answers_that_were_settled_away_are_found(tmp_path):
     releases.against_releases(opened(files.root), checks)
     assert [f.verdict for f in checks.made] == [Verdict.HOLDS]
     data_dependent.publish(files.root)
+    # The number that was published is in no ledger, and cannot be made anew.
+    for edit, verdict in ((lambda root: None, Verdict.HOLDS), (in_json(
+            "release/privacy.json", data_dependent_epsilon__epsilon=1e-3), Verdict.FAILS)):
+        edit(files.root)
+        checks = run_folder.Findings(lambda line: None)
+        assert promise.as_written(opened(files.root), checks)
+        assert [f.verdict for f in checks.made] == [verdict]
     raw = bytearray(files.votes.read_bytes())
     raw[-24:] = (1).to_bytes(4, "little") * 6  # the last round: all answered
     files.votes.write_bytes(raw)

@@ -6,7 +6,8 @@ shows accidents and careless edits; it cannot show that an older copy of the who
 back.
 
   header   epsilon ("inf" for none), delta and whatever else fixes the meaning of the run
-  open     incarnation: the run was resumed; reservations left open before stay charged in full
+  open     incarnation: the run was resumed; reservations left open before stay charged in full;
+           processes: by how many, as in the header, if by several
   reserve  id, steps, events: the worst case of a block
   settle   id, steps, events: what it came to, never more than was reserved
   charge   events: one release that is not a step (a class histogram, bounds of a column)
@@ -66,6 +67,15 @@ def line(previous: str, record: Record) -> tuple[bytes, str]:
         raise ValueError("the names prev and hash are the chain's own")
     digest = hashlib.sha256((previous + canonical(record)).encode()).hexdigest()
     return canonical({**record, "prev": previous, "hash": digest}).encode() + b"\n", digest
+
+
+def several(processes: int) -> Record:
+    """Returns what the line of a start says of the processes that make it: nothing of one.
+
+    Args:
+        processes: How many they are.
+    """
+    return {"processes": processes} if processes > 1 else {}
 
 
 def parse(previous: str, text: bytes) -> tuple[Record, str]:

@@ -77,7 +77,8 @@ class Ledger:
         return ledger._recorded()
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], witness: Witness = NOBODY) -> Ledger:
+    def open(cls, path: str | os.PathLike[str], witness: Witness = NOBODY, processes: int = 1
+             ) -> Ledger:
         """Resumes: verifies the chain, charges a torn last line and starts a new incarnation.
 
         All of it is on disk when the call returns.
@@ -85,6 +86,7 @@ class Ledger:
         Args:
             path: The file.
             witness: Knows of the ledger's lines from elsewhere.
+            processes: How many go on with the run.
 
         Returns:
             The open ledger.
@@ -97,13 +99,13 @@ class Ledger:
         ledger = cls(path, files.open_ledger(path, os.O_RDWR), witness)
         try:
             ledger._file.lock()
-            ledger._resume()
+            ledger._resume(processes)
         except BaseException:
             ledger.close()
             raise
         return ledger._recorded()
 
-    def _resume(self) -> None:
+    def _resume(self, processes: int) -> None:
         data = files.read_ledger(self.path)
         _, self._hashes, tail, self._account = chain.replay(self.path, data)
         self._file.size, self._file.tail = len(data) - len(tail), tail
@@ -115,7 +117,8 @@ class Ledger:
         elif not data.endswith(b"\n"):
             self._file.append(b"\n")
             self._file.accept()
-        self._append({"kind": "open", "incarnation": self.incarnation + 1})
+        self._append({"kind": "open", "incarnation": self.incarnation + 1,
+                      **chain.several(processes)})
 
     def _recorded(self) -> Ledger:
         """This ledger, whose last line its witness knows now."""
@@ -174,9 +177,7 @@ class Ledger:
         Args:
             events: What the release costs.
 
-        Raises:
-            BudgetExceeded: As `reserve`.
-            UserError: As `reserve`.
+        Raises: as `reserve`.
         """
         self._require_budget(events, "release of " + ", ".join(e.mechanism for e, _ in events))
         self._append({"kind": "charge", "events": to_json(events)})
@@ -186,9 +187,6 @@ class Ledger:
         """Says of which configuration this is, where purchases came before it was known.
 
         On disk when this returns. The header of such a ledger has an empty `config_hash`.
-
-        Args:
-            config_hash: The hash of the configuration.
 
         Raises:
             ValueError: It is known already, or rounds were charged.
@@ -252,6 +250,11 @@ class Ledger:
     def incarnation(self) -> int:
         """0 in the run that created the file, one more at each resume."""
         return self._account.incarnation
+
+    @property
+    def processes(self) -> int:
+        """How many processes made the run, at the start that had most."""
+        return self._account.processes
 
     @property
     def steps_charged(self) -> int:

@@ -21,6 +21,7 @@ class Account:
         header: The header, with epsilon as a float.
         target: The epsilon that may be spent now.
         incarnation: How often the run was resumed.
+        processes: How many processes made the run, at the start that had most.
         steps: Rounds that are charged.
         next_id: The id of the next reservation.
         counts: Charged events and their counts.
@@ -35,7 +36,7 @@ class Account:
     def __init__(self) -> None:
         self.header: Record = {}
         self.target = 0.0
-        self.incarnation = 0
+        self.incarnation, self.processes = 0, 1
         self.steps = 0
         self.next_id = 0
         self.counts: dict[Event, int] = {}
@@ -91,11 +92,16 @@ class Account:
         self.target = float(record["epsilon"])
         self.header = {**record, "epsilon": self.target}
         self.meaning = str(record.get("config_hash", ""))
+        self._start(record)
+
+    def _start(self, record: Record) -> None:
+        self.processes = max(self.processes, whole(record.get("processes", 1), 1))
 
     def _open(self, record: Record) -> None:
         if record["incarnation"] != self.incarnation + 1:
             raise ValueError(f"incarnation {record['incarnation']} after {self.incarnation}")
         self.incarnation += 1
+        self._start(record)
         self.pending = {}  # lost steps stay charged: nobody may settle them any more
 
     def _reserve(self, record: Record) -> None:

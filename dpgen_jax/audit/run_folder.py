@@ -13,10 +13,20 @@ from typing import Any
 
 from dpgen_jax.audit import attacks, mechanism
 from dpgen_jax.audit.findings import Findings, Log, Report, Verdict
-from dpgen_jax.audit.folder import leaks, promise, purchases, reading, releases, replay, spending
+from dpgen_jax.audit.folder import (
+    alone,
+    leaks,
+    promise,
+    purchases,
+    reading,
+    releases,
+    replay,
+    spending,
+)
 from dpgen_jax.audit.folder.reading import Folder
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.release import contents
+from dpgen_jax.run.folder import go_on
 from dpgen_jax.version import __version__
 
 LIMITS = (
@@ -49,8 +59,13 @@ def of_folder(root: Path, place: str | None, options: DataOptions, log: Log,
     """
     folder, findings, limits = reading.opened(root), Findings(log), list(LIMITS)
     broken = reading.attempt(lambda: folder.config)
-    findings.found("config.json can be read", not broken, broken or str(folder.config["method"]))
+    findings.found("config.json can be read", not broken,
+                   broken or str(folder.config.get("method")))
     if broken:
+        return _report(root, findings, limits)
+    if folder.waiting:
+        limits += _purchased(folder, findings)
+        leaks.kept_private(folder, findings)
         return _report(root, findings, limits)
     same = _same_version(folder, findings)
     if folder.whole:
@@ -104,7 +119,7 @@ def _spending(folder: Folder, findings: Findings, same: bool) -> list[str]:
     """Checks ledger, charges and journal; returns what cannot be seen."""
     if not spending.chained(folder, findings):
         return []
-    if reading.in_use(folder.files.ledger):
+    if folder.in_use:
         findings.add("the run has ended", Verdict.UNCHECKED,
                      "a process goes on with it: what is checked here is the run as far as it came")
     if same:
@@ -120,6 +135,18 @@ def _spending(folder: Folder, findings: Findings, same: bool) -> list[str]:
         unseen.append("bits of noise that clients used twice: each client's own folder has the "
                       "digests; audit that")
     return [limit for limit in unseen if limit]
+
+
+def _purchased(folder: Folder, findings: Findings) -> list[str]:
+    """Checks a run between a purchase and its training; returns what cannot be seen."""
+    if not spending.chained(folder, findings):
+        return []
+    purchases.alone(folder, findings)
+    unseen = spending.journalled(folder, findings)
+    findings.add("the run is finished", Verdict.UNCHECKED, "it has bought what nobody declared of "
+                 "its data, and nothing was trained yet; " + (
+                     "a process goes on with it" if folder.in_use else go_on(folder.root)))
+    return [unseen] * bool(unseen)
 
 
 def _release(folder: Folder, findings: Findings, same: bool, words: list[leaks.Word]) -> None:
@@ -138,7 +165,7 @@ def _release(folder: Folder, findings: Findings, same: bool, words: list[leaks.W
         if same and folder.whole and not reading.attempt(lambda: folder.book):
             promise.recomputed(folder, findings)
         elif not folder.whole:
-            promise.of_itself(folder, findings, same)
+            alone.of_itself(folder, findings, same)
         promise.sound(folder, findings)
     leaks.release_alone(folder, findings, words)
 

@@ -18,16 +18,19 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from dpgen_jax.core import meeting
 from dpgen_jax.core.console import tell as write
 from dpgen_jax.core.errors import UserError, one_line
 
 DEAD_AFTER = 30
 """Seconds without a sign of life after which a process counts as dead, and all end."""
+LONGEST_START = 300
+"""Seconds that JAX's runtime may take to start, or a batch system to start all processes."""
 SMALLEST = 4096
 """Bytes of the smallest parcel: sizes are powers of two from here on, and each is compiled once."""
 GONE = ("another process has ended, or cannot be reached; its own last line says why. What was "
@@ -44,6 +47,8 @@ class Hosts:
     """with --coordinator HOST:PORT, the processes in all"""
     process_id: int | None = None
     """with --coordinator HOST:PORT, the number of this process, from 0; process 0 leads"""
+    join_seconds: int = 60
+    """with --coordinator HOST:PORT, how many seconds apart the processes may start"""
 
     def __post_init__(self) -> None:
         numbered = None not in (self.processes, self.process_id)
@@ -73,12 +78,12 @@ class _Team:
     ended = False
 
 
-def start(hosts: Hosts, patience: int = 300) -> None:
+def start(hosts: Hosts, words: Sequence[str] = ()) -> None:
     """Joins the processes of a run; it must run before JAX touches a backend.
 
     Args:
         hosts: Where they meet; nothing is done for one process.
-        patience: Seconds that processes may start apart.
+        words: The words of the command, which must be the same for all.
 
     Raises:
         UserError: Where they do not meet.
@@ -91,9 +96,13 @@ def start(hosts: Hosts, patience: int = 300) -> None:
     jax.config.update("jax_enable_preemption_service", False)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     coordinator = None if hosts.coordinator == "auto" else hosts.coordinator
+    if coordinator and hosts.processes and hosts.process_id is not None:
+        meeting.meet(coordinator, meeting.Arrival(
+            hosts.process_id, hosts.processes, jax.__version__,
+            meeting.flags(words)), hosts.join_seconds)
     try:
         jax.distributed.initialize(coordinator, hosts.processes, hosts.process_id,
-                                   initialization_timeout=patience,
+                                   initialization_timeout=LONGEST_START,
                                    heartbeat_timeout_seconds=DEAD_AFTER)
         _Team.count, _Team.index = jax.process_count(), jax.process_index()
     except (RuntimeError, ValueError) as error:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
-from collections.abc import Sequence
 from typing import Any
 
 from dpgen_jax.accountant.events import (
@@ -26,13 +24,6 @@ NOT_ACCOUNTED = (
 BETWEEN_HOSTS = ("listening on the network between the {} processes that made the run, which lies "
                  "inside the trust boundary: it carried sums without noise, the bits of the noise, "
                  "and which record is whose")
-
-
-def processes_of(not_accounted: Sequence[str]) -> int:
-    """Returns how many processes made a run, by what its statement does not account for."""
-    before, after = map(re.escape, BETWEEN_HOSTS.split("{}"))
-    numbers = [re.fullmatch(f"{before}([0-9]+){after}", str(line)) for line in not_accounted]
-    return max([1, *(int(match[1]) for match in numbers if match)])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +74,24 @@ def accountant(events: Events) -> str:
     return "exact Gaussian differential privacy; basic composition with pure releases"
 
 
+def events_of(spent: Events) -> list[dict[str, Any]]:
+    """Returns events as a statement lists them.
+
+    Args:
+        spent: Pairs (event, count).
+    """
+    return [{**event.statement(), "count": count} for event, count in spent]
+
+
+def between_hosts(processes: int) -> list[str]:
+    """Returns what several processes add to what is not accounted; nothing of one.
+
+    Args:
+        processes: How many made the run, at the start that had most.
+    """
+    return [BETWEEN_HOSTS.format(processes)] * (processes > 1)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Facts:
     """The facts of a run that its statement names.
@@ -94,7 +103,6 @@ class Facts:
         noise_source: Label of the source of noise bits.
         accounting: "proven", or another that proves nothing.
         as_published: The epsilon of a paper's formula, beside an accounting that is not proven.
-        processes: How many processes made the run, at its last start.
     """
 
     method: str
@@ -103,7 +111,6 @@ class Facts:
     noise_source: str
     accounting: str = "proven"
     as_published: dict[str, Any] | None = None
-    processes: int = 1
 
 
 def statement(facts: Facts, ledger: Any, relation: str, protected: Protected) -> dict[str, Any]:
@@ -135,14 +142,13 @@ def statement(facts: Facts, ledger: Any, relation: str, protected: Protected) ->
         "budget_epsilon": ledger.target,
         "not_covered": list(protected.uncovered),
         "accountant": accountant(ledger.spent()),
-        "events": [{**event.statement(), "count": count} for event, count in ledger.spent()],
+        "events": events_of(ledger.spent()),
         "steps": facts.steps,
         "method": facts.method,
         "preset": facts.preset,
         **protected.counts,
         "noise_source": facts.noise_source,
-        "not_accounted": [
-            *NOT_ACCOUNTED, *[BETWEEN_HOSTS.format(facts.processes)] * (facts.processes > 1)],
+        "not_accounted": [*NOT_ACCOUNTED, *between_hosts(ledger.processes)],
         "data_notes": list(protected.notes),
         "data_dependent_epsilon": None,
         "package_version": __version__,

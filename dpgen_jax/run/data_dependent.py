@@ -7,6 +7,7 @@ data-independent.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 import sys
 from pathlib import Path
@@ -31,7 +32,7 @@ from dpgen_jax.core.types import UserError
 from dpgen_jax.private import data_dependent
 from dpgen_jax.release import contents, documents
 from dpgen_jax.run import resume, spending
-from dpgen_jax.run.folder import RunFolder, read_json
+from dpgen_jax.run.folder import RunFolder, read_json, write_json
 
 EX_POST = ("ex-post: it describes this run's votes at one order, and is no guarantee of "
            "differential privacy; epsilon is")
@@ -118,10 +119,18 @@ def publish(root: Path) -> dict[str, Any]:
         "may_be_too_low_with_probability": config.sanitiser.failure}
     statement["epsilon"] = claim
     statement["events"].append({**cost.statement(), "count": 1})
-    write_together(files.release, documents.files(
-        statement, spec, documents.of_release(spec, classifies=False)))
+    written = documents.files(statement, spec, documents.of_release(spec, classifies=False))
+    _known(files, hashlib.sha256(written["privacy.json"]).hexdigest())
+    write_together(files.release, written)
     return {"run": str(root), "epsilon": claim,
             "data_dependent_epsilon": statement["data_dependent_epsilon"]}
+
+
+def _known(files: RunFolder, digest: str) -> None:
+    """Adds the digest of a statement to those that an audit knows, before it is written."""
+    known = read_json(files.released) if files.released.exists() else {}
+    write_json(files.released, {**known, "privacy_sha256": [
+        *known.get("privacy_sha256", ()), digest]}, mode=0o600)
 
 
 def _run(root: Path) -> tuple[RunFolder, Mechanism, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 
 from dpgen_jax.core import storage
@@ -97,7 +98,9 @@ def _release(files: RunFolder, release: Release) -> None:
 
 
 def _save(files: RunFolder, release: Release) -> None:
-    """Writes the release, and which one it is, by which an audit knows it from another's."""
+    """Writes the release, and which one it is, by which an audit knows it from another."""
     release.save(files.release)
     digest = contents.described(files.release / "config.json")["generator_sha256"]
-    write_json(files.released, {"generator_sha256": digest}, mode=0o600)
+    stated = hashlib.sha256((files.release / "privacy.json").read_bytes()).hexdigest()
+    write_json(files.released, {"generator_sha256": digest, "privacy_sha256": [stated]},
+               mode=0o600)

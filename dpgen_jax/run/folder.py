@@ -87,7 +87,7 @@ class RunFolder:
 
     @property
     def released(self) -> Path:
-        """The digest of the generator that was released."""
+        """The digests of the generator that was released, and of its statement."""
         return self.private / "released.json"
 
     @property
@@ -145,7 +145,7 @@ class RunFolder:
         ledger, each whole or not at all but for the ledger's header; then it may charge, and then
         draw. So where there is anything else, something may have been drawn.
         """
-        before = {"config.json", "config.json.tmp", "private", self.ledger.name,
+        before = {"config.json", "config.json.tmp", "private", self.ledger.name, "audit",
                   f"{self.ledger.name}.lock",  # on Windows
                   *(name + end for name in (self.schema.name, self.answer.name)
                     for end in ("", ".tmp"))}

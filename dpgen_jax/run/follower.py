@@ -51,6 +51,8 @@ def agree(plan: Plan) -> None:
     hosts.agree("number of devices", str(len(plan.layout.local)))
     # By another layout two processes would both count a unit, or neither would.
     hosts.agree("layout of units (--chunk, --moments, kind of device)", _layout(plan))
+    for name, value in dataclasses.asdict(plan.request.runtime).items():
+        hosts.agree(f"--{name.replace('_', '-')}", str(value))
     hosts.agree("seed", str(plan.request.seed))
     key = hosts.gather(secrets.token_hex(32))[0]
     hosts.agree("set of records", sealing.fingerprint(plan.records, bytes.fromhex(key)))

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from dpgen_jax.accountant import chain
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.events import RenyiEvent
 from dpgen_jax.accountant.ledger import NOBODY, Ledger
@@ -112,14 +113,14 @@ def ledger(files: RunFolder, mechanism: Mechanism, public: dict[str, Any], resum
             # a published bound speaks of all votes of a run: there may be no more of them
             raise UserError(f"{files.root} has published a data-dependent bound on its votes and "
                             "is finished; start a new run, whose epsilon adds to this one's")
-        return Ledger.open(files.ledger, witness)
+        return Ledger.open(files.ledger, witness, hosts.count())
     if resumed:  # a header that a crash tore
         files.ledger.unlink(missing_ok=True)
     budget = public["budget"]
     return Ledger.create(files.ledger, {
         "epsilon": float(budget["epsilon"]), "delta": budget["delta"],
         "relation": mechanism.relation, **public.get("unit", {"unit": mechanism.unit}),
-        "config_hash": meaning, "run": run}, witness)
+        "config_hash": meaning, "run": run, **chain.several(hosts.count())}, witness)
 
 
 def _declared(files: RunFolder, mechanism: Mechanism, public: dict[str, Any], meaning: str,
@@ -133,7 +134,7 @@ def _declared(files: RunFolder, mechanism: Mechanism, public: dict[str, Any], me
             raise UserError(f"{files.ledger} was begun with {name} {header.get(name)}, and this "
                             f"run has {value}; go on as it was begun, or start a new run, whose "
                             "epsilon adds to this one's")
-    opened = Ledger.open(files.ledger, witness)
+    opened = Ledger.open(files.ledger, witness, hosts.count())
     try:
         opened.declare(meaning)
     except BaseException:

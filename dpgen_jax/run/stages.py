@@ -223,7 +223,6 @@ def release(plan: Plan, begun: Begun, trained: Trained, log: Log) -> Release:
     facts = statement.Facts(
         method=request.method, preset=request.preset, steps=state.step,
         noise_source=trained.noise_source, accounting=plan.config.accounting,
-        processes=hosts.count(),
         as_published=as_published(request.method, plan.config, request.budget.delta, state.step))
     privacy = statement.statement(facts, begun.ledger, plan.method.mechanism.relation,
                                   plan.protected)

@@ -16,7 +16,8 @@ from dpgen_jax.run.folder import RunFolder, read_json
 
 PATHS = ("--schema", "--test-csv", "--class-names")
 """Flags whose value may be the path of a file."""
-LOCAL = ("--out", "--resume", "--dry-run", "--coordinator", "--processes", "--process-id")
+LOCAL = ("--out", "--resume", "--dry-run", "--coordinator", "--processes", "--process-id",
+         "--join-seconds")
 """Flags that belong to one start, and not to the run."""
 
 

@@ -10,6 +10,7 @@ import re
 import socket
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 
 from dpgen_jax.accountant import journal
 from dpgen_jax.audit.findings import Findings, Verdict
@@ -21,13 +22,21 @@ MAY_HOLD = {"privacy.json", "statement.html", "README.txt", "README.md", "config
             "generator.safetensors", "samples.png", "samples.csv", "marginals.png"}
 """The files that training puts into a release"""
 ABSOLUTE = re.compile(
-    rb"(?<![\w.:/-])(?:/(?:home|root|Users|tmp|var|mnt|media|data|work|workspace|opt|srv|private"
-    rb"|scratch|gpfs|lustre|nfs|net|etc|proc|content|kaggle)/[\w.-]+|[A-Za-z]:\\\\?[\w.-]+\\)")
+    rb"(?:file://|(?<![\w.:/-]))(?:/(?:home|root|Users|tmp|var|mnt|media|data|work|workspace|opt|srv"
+    rb"|private|scratch|gpfs|lustre|nfs|net|etc|proc|content|kaggle|Volumes|storage|nas|shares?"
+    rb"|shared|projects?|export|groups?|users|cluster|beegfs|ceph|dbfs|teamspace|datasets?)"
+    rb"/(?:[\w.-]{1,2}/)?[\w.-]{3,}|[A-Za-z]:\\{1,2}(?:Users|Documents and Settings)\\)")
+IN_TEXTS = re.compile(rb"(?<!\w)[A-Za-z]:\\{1,2}[\w. -]+\\|\\\\[\w.-]+\\[\w.$-]+\\")
+"""Drives and shares of Windows, which a few million numbers hold somewhere by chance"""
 COMMON = {"root", "user", "users", "admin", "ubuntu", "debian", "runner", "jovyan", "guest",
           "test", "nobody", "localhost", "local", "host", "default", "data", "home"}
 """Names of users and hosts that are words of their own, and are not searched for"""
 Word = tuple[str, bytes]
 """The name of a secret, and its bytes"""
+SHORT = 6
+"""Bytes below which a word is searched for in texts alone: numbers hold it by chance"""
+WORDS = bytes([9, 10, 13, *range(32, 127)])
+"""Bytes of texts"""
 
 
 def kept_private(folder: Folder, findings: Findings) -> None:
@@ -46,15 +55,28 @@ def kept_private(folder: Folder, findings: Findings) -> None:
         findings.add("private/ and the ledger are for their owner alone", Verdict.UNCHECKED,
                      "on Windows the folder in which the run lies decides who may read it")
         return
-    open_to_others = [path for path in (folder.files.ledger, private, *private.rglob("*"))
-                      if path.lstat().st_mode & 0o077 and not path.is_symlink()]
-    foreign = [path for path in private.rglob("*")
-               if path.is_symlink() or path.lstat().st_uid != private.stat().st_uid]
-    wrong = [f"{path.relative_to(folder.root)} has mode {stat.S_IMODE(path.lstat().st_mode):04o}"
-             for path in open_to_others[:3]]
-    wrong += [f"{path.relative_to(folder.root)} is another's, or a link" for path in foreign[:3]]
+    # What lies in an unfinished checkpoint, which others cannot enter, gets its mode at the end.
+    inside = {path for path in private.rglob("*")
+              if any(parent.name.endswith(".unfinished") for parent in path.parents)}
+    files = _modes([folder.files.ledger, private, *{*private.rglob("*")} - inside])
+    wrong = [f"{path.relative_to(folder.root)} has mode {stat.S_IMODE(file.st_mode):04o}"
+             for path, file in files
+             if file.st_mode & 0o077 and not stat.S_ISLNK(file.st_mode)][:3]
+    owner = private.stat().st_uid
+    wrong += [f"{path.relative_to(folder.root)} is another's, or a link" for path, file in files
+              if stat.S_ISLNK(file.st_mode) or file.st_uid != owner][:3]
     findings.found("private/ and the ledger are for their owner alone", not wrong, "; ".join(wrong)
-                   or "modes 0700 and 0600 throughout")
+                   or "modes 0700 and 0600 throughout" + bool(inside) * (
+                       ", but within an unfinished checkpoint, which has 0700"))
+
+
+def _modes(paths: list[Path]) -> list[tuple[Path, os.stat_result]]:
+    """The modes of files, but for those that went meanwhile, as old checkpoints do."""
+    files = []
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            files.append((path, path.lstat()))
+    return files
 
 
 def release_alone(folder: Folder, findings: Findings, further: list[Word]) -> None:
@@ -79,21 +101,22 @@ def release_alone(folder: Folder, findings: Findings, further: list[Word]) -> No
             for name, data in parts(path):
                 looked += len(data)
                 hits += [f"{name} holds {what}" for what in _found(data, [*words, *further])]
-    kinds = ", ".join(dict.fromkeys(what for what, _ in [*words, *further]))
+    kinds = ", ".join(dict.fromkeys(what + " (in texts)" * (len(word) < SHORT)
+                                    for what, word in [*words, *further]))
     findings.found("the release holds no key, path, name or record", not hits, "; ".join(
         dict.fromkeys(hits)) or f"{looked:,} bytes, unpacked ones too, searched for absolute "
-        f"paths, {kinds}{skipped}")
+        f"paths of usual folders, {kinds}{skipped}")
 
 
 def _found(data: bytes, words: list[Word]) -> Iterator[str]:
     """Yields the names of secrets that are in some bytes, and the path of a file."""
+    text = len(data.translate(None, WORDS)) <= len(data) // 4
     for what, word in words:
-        if word in data:
+        if word in data and (text or len(word) >= SHORT):
             yield what
-    for match in ABSOLUTE.finditer(data):
-        # A path in a picture's or an array's numbers is chance, where its letters go on unseen.
+    match = ABSOLUTE.search(data) or (IN_TEXTS.search(data) if text else None)
+    if match:
         yield f"the path {match[0].decode('latin-1')!r}"
-        return
 
 
 def _secrets(folder: Folder) -> tuple[list[Word], str]:

@@ -6,10 +6,9 @@ import hashlib
 import json
 from typing import Any
 
-from dpgen_jax.accountant import gaussian
 from dpgen_jax.aggregation.bits import OsBits, SeededBits
 from dpgen_jax.audit.findings import Findings, Verdict
-from dpgen_jax.audit.folder.reading import Folder, attempt
+from dpgen_jax.audit.folder.reading import Book, Folder, attempt
 from dpgen_jax.audit.folder.spending import sanitised
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.terms import Unit
@@ -21,7 +20,7 @@ from dpgen_jax.release.statement import Protected
 from dpgen_jax.run import checkpoint, stages
 from dpgen_jax.run.best import Best
 from dpgen_jax.run.data_dependent import EX_POST
-from dpgen_jax.run.folder import read_json
+from dpgen_jax.run.folder import go_on, read_json
 
 
 def stated(folder: Folder, findings: Findings) -> None:
@@ -46,25 +45,76 @@ def recomputed(folder: Folder, findings: Findings) -> None:
         findings: Where findings are added.
     """
     written = read_json(folder.release / "privacy.json")
-    expected = to_json(_expected(folder))
+    book = next((book for book in (folder.book, *folder.book.earlier())
+                 if _speaks_of(folder.statement, book)), folder.book)
+    expected = to_json(_expected(folder, book))
     wrong = [f"{name} is {_short(written.get(name))}, ledger and configuration give "
              f"{_short(expected.get(name))}" for name in {**expected, **written}
              if written.get(name) != expected.get(name)]
     findings.found("privacy.json is what ledger.jsonl and config.json give", not wrong,
                    "; ".join(wrong) or f"{len(expected)} fields, epsilon {expected['epsilon']}")
-    taken = checkpoint.steps(folder.files.checkpoints)
-    made, charged = written.get("steps", 0), folder.book.account.steps
-    wrong_steps = f"{made} steps were made and {charged} rounds charged" * (made > charged)
-    if not wrong_steps and taken and not folder.of_server and made != taken[-1]:
-        wrong_steps = f"it says {made} steps, and the last checkpoint is of step {taken[-1]}"
-    findings.found("privacy.json speaks of steps that were charged", not wrong_steps,
-                   wrong_steps or f"{made} steps, {charged} rounds charged")
+    _steps(folder, findings, book)
+    known = as_written(folder, findings)
     if "kept_step" in written:
         _kept(folder, findings, written["kept_step"])
-    if sanitised(folder.book.account.spent()) is not None:
-        findings.add("the sanitised data-dependent epsilon", Verdict.HOLDS,
+    if sanitised(book) is not None:
+        findings.add("the sanitised data-dependent epsilon",
+                     Verdict.HOLDS if known else Verdict.UNCHECKED,
                      "its cost is charged and its fields agree with the ledger; the number itself "
-                     "is noisy, made of votes, and cannot be made anew")
+                     "is noisy, made of votes, and cannot be made anew" + (
+                         ": it is the one that was written" if known else ""))
+
+
+def _speaks_of(statement: dict[str, Any], book: Book) -> bool:
+    """Whether a statement may be of a ledger, by what takes no time to compare."""
+    targets = {float(statement.get(name) or 0) for name in ("epsilon", "budget_epsilon")}
+    between = statements.between_hosts(book.account.processes)
+    return (statement.get("events") == to_json(statements.events_of(book.account.spent()))
+            and book.account.target in targets
+            and statement.get("not_accounted", [])[len(statements.NOT_ACCOUNTED):] == between)
+
+
+def _steps(folder: Folder, findings: Findings, book: Book) -> None:
+    """Compares the steps of a statement with rounds and checkpoints; says what came after it."""
+    check = "privacy.json speaks of steps that were charged"
+    made, charged = folder.statement.get("steps", 0), book.account.steps
+    taken = checkpoint.steps(folder.files.checkpoints)
+    last = taken[-1] if taken and not folder.of_server and book is folder.book else made
+    if made > charged or made < last:
+        findings.add(check, Verdict.FAILS, f"{made} steps were made and {charged} rounds charged"
+                     if made > charged else
+                     f"it says {made} steps, and the last checkpoint is of step {last}")
+    elif made > last:
+        findings.add(check, Verdict.UNCHECKED, f"it says {made} steps, and the last checkpoint is "
+                     f"of step {last}, as where a later one could not be written")
+    else:
+        findings.add(check, Verdict.HOLDS, f"{made} steps, {charged} rounds charged")
+    if book is not folder.book:
+        more = folder.book.account.steps - charged
+        findings.add("the run is finished", Verdict.UNCHECKED,
+                     f"it went on after this release, of which all else is said here: {more} "
+                     f"rounds were charged since, and are in no release; {go_on(folder.root)}")
+
+
+def as_written(folder: Folder, findings: Findings) -> bool:
+    """Compares privacy.json, to the byte, with what was written.
+
+    Args:
+        folder: The folder of a run, with a statement.
+        findings: Where findings are added.
+
+    Returns:
+        Whether it is known what was written; earlier runs have not noted it.
+    """
+    path = folder.files.released
+    known = read_json(path).get("privacy_sha256") if path.exists() else None
+    if known is None:
+        return False
+    digest = hashlib.sha256((folder.release / "privacy.json").read_bytes()).hexdigest()
+    findings.found("privacy.json is the one that was written", digest in known,
+                   f"{path.name} in private/ has its digest" if digest in known else
+                   f"{path.name} in private/ has the digest of another")
+    return True
 
 
 def _kept(folder: Folder, findings: Findings, stated_step: Any) -> None:
@@ -84,35 +134,33 @@ def _short(value: Any) -> str:
     return text if len(text) < 100 else f"{text[:60]} ... {text[-30:]}"
 
 
-def _expected(folder: Folder) -> dict[str, Any]:
-    """The statement of the ledger and the configuration, and of nothing else.
+def _expected(folder: Folder, book: Book) -> dict[str, Any]:
+    """The statement of a ledger and the configuration, and of nothing else.
 
     Steps and the step that was kept are taken from the statement, and compared apart. So are, and
-    not compared, the noise sources of the clients of a federation, which they alone know, and the
-    number of processes.
+    not compared, the noise sources of the clients of a federation, which they alone know.
     """
-    config, account, written = folder.config, folder.book.account, folder.statement
+    config, account, written = folder.config, book.account, folder.statement
     seeded = config.get("seed") is not None
     source = SeededBits.label if seeded else OsBits.label
     steps = written.get("steps", 0)
     facts = statements.Facts(
         method=config["method"], preset=config.get("preset"), steps=steps,
         noise_source=str(written["noise_source"]) if folder.of_server else source,
-        processes=statements.processes_of(written.get("not_accounted", ())),
         accounting=folder.method_config.accounting, as_published=stages.as_published(
             config["method"], folder.method_config, account.header["delta"], steps))
     privacy = statements.statement(facts, account, str(folder.mechanism.relation),
                                    _protected(folder))
     privacy |= {name: written[name] for name in ("kept_step",) if name in written}
-    if (event := sanitised(account.spent())) is not None:
-        privacy |= _with_bound(folder, privacy, event)
+    if (event := sanitised(book)) is not None:
+        privacy |= _with_bound(folder, book, event)
     return privacy
 
 
-def _with_bound(folder: Folder, privacy: dict[str, Any], event: Any) -> dict[str, Any]:
+def _with_bound(folder: Folder, book: Book, event: Any) -> dict[str, Any]:
     """The fields of a statement that were written when a data-dependent bound was published."""
     said = folder.statement.get("data_dependent_epsilon") or {}
-    targets = [float(record["epsilon"]) for record in folder.book.records
+    targets = [float(record["epsilon"]) for record in book.records
                if record["kind"] in ("header", "extend")]
     return {"budget_epsilon": targets[0], "data_dependent_epsilon": {
         "epsilon": said.get("epsilon"), "order": event.order, "kind": EX_POST,
@@ -213,43 +261,3 @@ def named(folder: Folder) -> dict[str, Any]:
     """
     there = (folder.release / "generator.safetensors").is_file()
     return {"generator_sha256": _digest(folder)} if there else {}
-
-
-def of_itself(folder: Folder, findings: Findings, same: bool) -> None:
-    """Checks what a release alone says: that its parts agree with each other.
-
-    Args:
-        folder: A release alone, with a statement.
-        findings: Where findings are added.
-        same: Whether this version made it.
-    """
-    privacy = folder.statement
-    wrong = [f"{name} is {privacy.get(name)!r} here and {other!r} in config.json"
-             for name, other in (("method", folder.config["method"]),
-                                 ("package_version", folder.version))
-             if privacy.get(name) != other]
-    findings.found("privacy.json and config.json speak of one release", not wrong,
-                   "; ".join(wrong))
-    if same:
-        _costs(folder, findings)
-    findings.add("epsilon from the ledger, charges against releases, permissions",
-                 Verdict.UNCHECKED, "the ledger lies with whoever trained it: ask them for "
-                 "`python -m dpgen_jax.audit RUN`")
-
-
-def _costs(folder: Folder, findings: Findings) -> None:
-    """Compares the events of a statement with the mechanism that config.json builds."""
-    privacy, mechanism = folder.statement, folder.mechanism
-    if mechanism.cost_depends_on_answers:
-        return  # how many queries were answered stands in the ledger alone
-    listed = {json.dumps({k: v for k, v in event.items() if k != "count"}, sort_keys=True):
-              event.get("count", 0) for event in to_json(privacy.get("events", []))}
-    due = mechanism.events(privacy.get("steps", 0))
-    wrong = [f"{event.statement()} is due {n} times" for event, n in due
-             if listed.get(json.dumps(to_json(event.statement()), sort_keys=True), 0) < n]
-    claimed, needed = privacy["epsilon"], gaussian.epsilon(due, privacy["delta"])
-    if needed > float(claimed):
-        wrong.append(f"{privacy['steps']} steps cost epsilon {needed:.6g}, and {claimed} is stated")
-    findings.found("privacy.json charges at least what the mechanism of config.json costs",
-                   not wrong, "; ".join(wrong) or f"its {privacy['steps']} steps alone cost "
-                   f"epsilon {needed:.6g} of {claimed}")

@@ -7,6 +7,7 @@ from dpgen_jax.accountant.events import from_json as events_of
 from dpgen_jax.aggregation import discrete_laplace, sanitise
 from dpgen_jax.audit.findings import Findings, Verdict
 from dpgen_jax.audit.folder.reading import Folder, attempt
+from dpgen_jax.audit.folder.spending import shortfall
 from dpgen_jax.core import cli
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import schema
@@ -66,6 +67,24 @@ def of_the_data(folder: Folder, findings: Findings) -> None:
     if due or paid:
         findings.found(check, not wrong, "; ".join(wrong) or f"{_named(charged)} charged, as "
                        "purchase.json and the schema list them")
+
+
+def alone(folder: Folder, findings: Findings) -> None:
+    """Compares purchase.json with the ledger of a run that has made nothing but purchases.
+
+    Args:
+        folder: The folder.
+        findings: Where findings are added.
+    """
+    check, book = "what was bought of the data is paid for", folder.book
+    if (why := attempt(lambda: early.stored(folder.root))):
+        findings.add(check, Verdict.FAILS, why)
+        return
+    answer = early.stored(folder.root)
+    due = merge(side_releases.purchases(answer.bought)) if answer else ()
+    charged, short = book.account.spent(), shortfall(book.account.spent(), due)
+    findings.found(check, not short, short or f"{_named(charged)} charged, " + (
+        "as purchase.json lists them" if answer else "and no answer is kept"))
 
 
 def listed(folder: Folder) -> Events:

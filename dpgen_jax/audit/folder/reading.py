@@ -39,6 +39,18 @@ class Book:
         """Whether the first `lines` lines end in the hash `head`."""
         return 0 < lines <= len(self.hashes) and self.hashes[lines - 1] == head
 
+    def earlier(self) -> list[Book]:
+        """Returns the ledger as it was before each time that the run went on, the last first."""
+        books: list[Book] = []
+        account = Account()
+        for i, record in enumerate(self.records):
+            if record["kind"] == "open":
+                books.append(Book(self.records[:i], self.hashes[:i], b"", account))
+                account = account.after(record)
+            else:
+                account.apply(record)
+        return books[::-1]
+
 
 @dataclasses.dataclass(frozen=True)
 class Folder:
@@ -69,7 +81,33 @@ class Folder:
         Raises:
             UserError: It is missing or damaged.
         """
-        return contents.described(self.root / "config.json")
+        path = self.root / "config.json"
+        return read_json(path) if self.waiting else contents.described(path)
+
+    @functools.cached_property
+    def waiting(self) -> bool:
+        """Whether the run ended, or is, between a purchase and its training."""
+        return self.whole and self.files.waiting
+
+    @functools.cached_property
+    def in_use(self) -> bool:
+        """Whether another process has the ledger's lock: the run is going on."""
+        path = self.files.ledger
+        try:
+            with path.open("rb") as file:
+                locking.give_up(locking.hold(path, file.fileno(), create=False), file.fileno())
+        except FileNotFoundError:  # no lock was ever taken
+            return False
+        except OSError:  # locked, or nobody can tell
+            return True
+        return False
+
+    def later(self) -> Folder:
+        """Returns the folder, of which a run that is going on has written more since.
+
+        A run charges first: what was read of it before is charged in a ledger that is read now.
+        """
+        return Folder(self.root, self.whole) if self.in_use else self
 
     @functools.cached_property
     def book(self) -> Book:
@@ -80,6 +118,8 @@ class Folder:
         """
         data = files.read_ledger(self.files.ledger)
         records, hashes, tail, account = chain.replay(self.files.ledger, data)
+        if tail and self.in_use:  # it is being written, and allows nothing before it is whole
+            tail = b""
         if tail:
             account = account.after(chain.torn(tail, account))
         return Book(records, hashes, tail, account)
@@ -167,19 +207,3 @@ def attempt(read: Callable[[], Any]) -> str:
     except (UserError, *chain.DAMAGE, OSError) as error:
         return one_line(error)
     return ""
-
-
-def in_use(path: Path) -> bool:
-    """Whether another process has the ledger's lock: the run is going on.
-
-    Args:
-        path: The ledger.
-    """
-    try:
-        with path.open("rb") as file:
-            locking.give_up(locking.hold(path, file.fileno(), create=False), file.fileno())
-    except FileNotFoundError:  # no lock was ever taken
-        return False
-    except OSError:  # locked, or nobody can tell
-        return True
-    return False

@@ -28,23 +28,30 @@ def against_releases(folder: Folder, findings: Findings) -> None:
         folder: The folder.
         findings: Where findings are added.
     """
-    files, book = folder.files, folder.book
+    files = folder.files
     if (why := attempt(lambda: metrics.charged(files.metrics))):
         findings.add("metrics.jsonl", Verdict.FAILS, why)
     elif files.metrics.exists():
         wrong, looked = _rows(folder)
         findings.found("metrics.jsonl knows of no round that is not charged", not wrong,
                        wrong or looked)
-    if folder.mechanism.keeps_votes and (files.votes.exists() or settled(book)):
+    if folder.mechanism.keeps_votes and (files.votes.exists() or _settled(folder.book)):
         _votes(folder, findings)
-    taken = checkpoint.steps(files.checkpoints)
-    wrong = ""
-    for step in taken:
+    _checkpoints(folder, findings)
+
+
+def _checkpoints(folder: Folder, findings: Findings) -> None:
+    """Compares the lines of the ledger that checkpoints name with the ledger."""
+    place, wrong = folder.files.checkpoints, ""
+    notes = {}
+    for step in checkpoint.steps(place):
         try:
-            note = checkpoint.note(files.checkpoints, step, "ledger_head", "ledger_lines")
+            notes[step] = checkpoint.note(place, step, "ledger_head", "ledger_lines")
         except ValueError as error:
-            wrong = wrong or str(error)
-            continue
+            if step in checkpoint.steps(place):  # and not made room for a later one
+                wrong = wrong or str(error)
+    book = folder.later().book
+    for step, note in notes.items():
         rounds = _steps_at(book, note["ledger_lines"])
         if not book.contains(note["ledger_head"], note["ledger_lines"]):
             wrong = wrong or f"checkpoint {step} names line {note['ledger_lines']} of a ledger " \
@@ -52,9 +59,9 @@ def against_releases(folder: Folder, findings: Findings) -> None:
         elif step > rounds:
             wrong = wrong or f"checkpoint {step} is of step {step}, and {rounds} rounds were " \
                              "charged when it was taken"
-    if taken or wrong:
+    if notes or wrong:
         findings.found("each checkpoint names its line of the ledger", not wrong,
-                       wrong or f"{len(taken)} checkpoints, the last of step {taken[-1]}")
+                       wrong or f"{len(notes)} checkpoints, the last of step {max(notes)}")
 
 
 def bits_once(folder: Folder, findings: Findings) -> None:
@@ -64,10 +71,9 @@ def bits_once(folder: Folder, findings: Findings) -> None:
         folder: The folder.
         findings: Where findings are added.
     """
-    path, book = folder.files.noise_digests, folder.book
-    charged = book.account.steps
+    path = folder.files.noise_digests
     if not path.exists():
-        if charged and _draws(folder):
+        if folder.book.account.steps and _draws(folder):
             findings.add(ONCE, Verdict.UNCHECKED, "private/noise_digests.txt is missing, "
                          "which had their digests")
         return
@@ -75,26 +81,30 @@ def bits_once(folder: Folder, findings: Findings) -> None:
         findings.add("private/noise_digests.txt", Verdict.FAILS, why)
         return
     rows = noise_digests.read(path)
+    charged = folder.later().book.account.steps
     again, last = noise_digests.repeats(rows), max((row.number for row in rows), default=-1)
     inside = [row for row in rows if row.twice]
     wrong = f"rounds {' and '.join(map(str, again[0]))} had the same bits" if again else (
         f"in round {inside[0].number} {inside[0].twice} random numbers were the same as another "
         "one" if inside else
         f"round {last} was drawn, and {charged} rounds are charged" * (last >= charged))
-    older = sum(row.twice is None for row in rows)
+    older, made = sum(row.twice is None for row in rows), _made(folder)
+    if not wrong and len({row.number for row in rows}) < made:
+        findings.add(ONCE, Verdict.UNCHECKED, f"{path.name} in private/ has digests of {len(rows)} "
+                     f"rounds, all different, and the run made {made}")
+        return
     seen = f"digests of {len(rows)} rounds, all different; no random number twice in a round" + (
         f", but of {older} rounds of an earlier version nobody looked for that" if older else "")
-    unseen = settled(book) - len({row.number for row in rows})
-    if unseen > 0 and not wrong:
-        findings.add(ONCE, Verdict.UNCHECKED, f"{seen}; of {unseen} other rounds that were made "
-                     "there is no digest")
-        return
     findings.found(ONCE, not wrong, wrong or seen)
 
 
-def settled(book: Book) -> int:
-    """Returns how many rounds were made to their end, by the ledger; a crash may lose others."""
-    return sum(record["steps"] for record in book.records if record["kind"] == "settle")
+def _made(folder: Folder) -> int:
+    """Rounds that the run made for certain, by its metrics."""
+    if folder.of_client or folder.of_server or attempt(lambda: metrics.every(folder.files.metrics)):
+        return 0
+    most = folder.method_config.steps or math.inf  # steps of post-training are no rounds
+    return max((int(min(row.get("step", 0), most)) for row in metrics.every(folder.files.metrics)),
+               default=0)
 
 
 def _draws(folder: Folder) -> bool:
@@ -113,12 +123,11 @@ def _steps_at(book: Book, lines: int) -> int:
 
 def _rows(folder: Folder) -> tuple[str, str]:
     """Says what is wrong with the rows of metrics, or else what was looked at."""
-    account = Account()
+    account, rows = Account(), metrics.every(folder.files.metrics)
     spent_at: dict[int, list[Events]] = {}
-    for record in folder.book.records:
+    for record in folder.later().book.records:
         account.apply(record)
         spent_at.setdefault(account.steps, []).append(account.spent())
-    rows = metrics.every(folder.files.metrics)
     steps = [row.get("step", 0) for row in rows if not row.get("superseded")]
     if steps != sorted(steps):
         return "the steps of its rows do not ascend", ""
@@ -169,13 +178,14 @@ def _epsilon(spent: Events, account: Account) -> float:
 
 def _votes(folder: Folder, findings: Findings) -> None:
     """Compares the votes that the data holder kept with the charges."""
-    mechanism, account = folder.mechanism, folder.book.account
+    mechanism, made = folder.mechanism, _settled(folder.book)
     check = "private/votes.i4 knows of no answer that is not charged"
     kept = votes.n_steps(folder.files.votes, mechanism.queries, mechanism.vote_bins)
-    if kept < settled(folder.book):
-        findings.add(check, Verdict.UNCHECKED, f"it holds votes of {kept} rounds, and "
-                     f"{settled(folder.book)} were made: what they answered cannot be told")
+    if kept < made:
+        findings.add(check, Verdict.UNCHECKED, f"it holds votes of {kept} rounds, and {made} were "
+                     "made: what the others answered cannot be told")
         return
+    account = folder.later().book.account
     wrong = (f"votes of {kept} rounds are kept, and {account.steps} are charged"
              if kept > account.steps else "")
     looked = f"{kept} rounds of votes"
@@ -186,3 +196,8 @@ def _votes(folder: Folder, findings: Findings) -> None:
         wrong = shortfall(account.spent(), due)
         looked += f", {int(flags.sum())} of {flags.size} queries answered, each of them charged"
     findings.found(check, not wrong, wrong or looked)
+
+
+def _settled(book: Book) -> int:
+    """Returns how many rounds were made to their end, by the ledger; a crash may lose others."""
+    return sum(record["steps"] for record in book.records if record["kind"] == "settle")

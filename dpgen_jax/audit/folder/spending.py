@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
+from dpgen_jax.accountant import chain, journal
 from dpgen_jax.accountant import events as kinds
-from dpgen_jax.accountant import journal
+from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.events import Event, Events, RenyiEvent
 from dpgen_jax.accountant.journal_entry import read_run
 from dpgen_jax.accountant.totals import Account
 from dpgen_jax.audit.findings import Findings, Verdict
-from dpgen_jax.audit.folder.reading import Folder, attempt
+from dpgen_jax.audit.folder.reading import Book, Folder, attempt
 from dpgen_jax.core.config import digest
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.federated.messages import Terms
 from dpgen_jax.release import contents
-from dpgen_jax.run.folder import MEANING, read_json
+from dpgen_jax.run.folder import MEANING, go_on, read_json
 
 
 def chained(folder: Folder, findings: Findings) -> bool:
@@ -27,15 +29,23 @@ def chained(folder: Folder, findings: Findings) -> bool:
     """
     why = attempt(lambda: folder.book)
     if why:
-        findings.add("ledger.jsonl, chain of hashes", Verdict.FAILS, why)
+        begun = books.begun(folder.files.ledger) or folder.files.traces()
+        findings.add("ledger.jsonl, chain of hashes",
+                     Verdict.FAILS if begun else Verdict.UNCHECKED,
+                     why if begun else "the run ended before it charged or drew anything, and has "
+                     f"no ledger yet; {go_on(folder.root)}")
         return False
     book = folder.book
     torn = ("; a crash tore its last line, which a resume will charge" if book.tail else "")
     findings.add("ledger.jsonl, chain of hashes", Verdict.HOLDS,
                  f"{len(book.records)} lines, {book.account.steps} rounds charged{torn}")
     spent, target = book.account.epsilon(), book.account.target
-    findings.found("ledger.jsonl, epsilon of all charges within its target", spent <= target,
-                   f"epsilon {spent:.6g} of {target:g} at delta {book.account.header['delta']:g}")
+    cut = bool(book.tail) or any(record["kind"] == "torn" for record in book.records)
+    findings.found("ledger.jsonl, epsilon of all charges within its target, or claimed as it is",
+                   spent <= target or cut,
+                   f"epsilon {spent:.6g} of {target:g} at delta {book.account.header['delta']:g}"
+                   + "; a torn line is charged in full, and the release states all that is charged"
+                   * (spent > target and cut))
     return True
 
 
@@ -103,6 +113,11 @@ def as_the_mechanism_says(folder: Folder, findings: Findings) -> None:
         elif kind == "settle" and not mechanism.cost_depends_on_answers:
             charged = kinds.from_json(record["events"])
             wrong = wrong or _differs(number, "settles", charged, reserved[record["id"]])
+        elif kind == "torn":
+            again = chain.torn(base64.b64decode(record["raw"]), replayed)
+            wrong = wrong or _differs(number, "charges for a torn line",
+                                      kinds.from_json(record["events"]),
+                                      kinds.from_json(again["events"]))
         if kind in counted:
             counted[kind] += 1
         replayed.apply(record)
@@ -151,7 +166,7 @@ def journalled(folder: Folder, findings: Findings) -> str:
     Returns:
         A line where there is nothing to compare with.
     """
-    run, book = str(folder.config.get("run")), folder.book
+    run = str(folder.config.get("run"))
     path = journal.place() / "runs" / f"{run}.jsonl"
     if not path.is_file():
         return ("an older ledger that was put back: the journal of this machine does not know "
@@ -159,6 +174,7 @@ def journalled(folder: Folder, findings: Findings) -> str:
     known = read_run(path)
     if known is None:
         return "an older ledger that was put back: the journal's line on this run is torn"
+    book = folder.later().book
     wrong = ("" if book.contains(known.head, known.lines) else
              f"the journal knows of line {known.lines} of another ledger, which this one, with "
              f"{len(book.hashes)} lines, does not hold: an older state, or a copy")
@@ -168,6 +184,17 @@ def journalled(folder: Folder, findings: Findings) -> str:
     return ""
 
 
-def sanitised(spent: Events) -> RenyiEvent | None:
-    """Returns the event of the published data-dependent bound, if there is one."""
-    return next((event for event, _ in spent if isinstance(event, RenyiEvent)), None)
+def sanitised(book: Book) -> RenyiEvent | None:
+    """Returns the event of the data-dependent bound that the run published, if it did.
+
+    Args:
+        book: The ledger; what is charged before its first round is no bound on votes of its own.
+    """
+    made = False
+    for record in book.records:
+        made = made or record["kind"] == "reserve"
+        if made and record["kind"] == "charge":
+            for event, _ in kinds.from_json(record["events"]):
+                if isinstance(event, RenyiEvent):
+                    return event
+    return None

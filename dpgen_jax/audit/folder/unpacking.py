@@ -44,6 +44,8 @@ def _inside(name: str, data: bytes, depth: int = 0) -> Iterator[tuple[str, bytes
         packed = iter([("unpacked", _bounded(data, gzip_wrapped=True))])
     elif data.startswith(SIGNATURE):
         packed = _of_png(data)
+    elif name.endswith(".safetensors"):
+        packed = iter([("header", data[8:8 + int.from_bytes(data[:8], "little")])])
     for part, inner in packed:
         yield from _inside(f"{name}, {part}", inner, depth + 1)
 

@@ -1,0 +1,195 @@
+"""The meeting of the processes of a run, before JAX's own runtime starts on the same port.
+
+JAX ends a process with a stack trace where others do not come, and ends all where one comes twice
+or late. So process 0 first waits here for all others, each of which says its number and its flags,
+and answers all at once: that they can begin, or why they cannot. Whoever comes later finds JAX's
+service instead, which does not speak as process 0 does here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpgen_jax.core.errors import UserError
+
+MAY_DIFFER = ("--process-id", "--coordinator", "--join-seconds", "--out", "--dataset", "--schema",
+              "--test-csv", "--class-names", "--public-dataset")
+"""Flags of which each machine may have its own: paths, of which the content is compared later"""
+MOST_BYTES = 2**20
+
+
+@dataclasses.dataclass(frozen=True)
+class Arrival:
+    """A process as it presents itself.
+
+    Attributes:
+        process: Its number.
+        processes: How many it expects in all.
+        version: Of JAX.
+        flags: Its flags and their values, without those that may differ.
+    """
+
+    process: int
+    processes: int
+    version: str
+    flags: Mapping[str, str]
+
+
+def flags(words: Sequence[str]) -> dict[str, str]:
+    """Returns the flags of a command and their values, without those that may differ.
+
+    Args:
+        words: The words of the command.
+    """
+    values: dict[str, str] = {}
+    name = ""
+    for word in words:
+        if word.startswith("--"):
+            name, _, value = word.partition("=")
+            values[name] = value
+        else:
+            values[name] = f"{values.get(name, '')} {word}".strip()
+    return {name: value for name, value in values.items() if name not in MAY_DIFFER}
+
+
+def meet(place: str, mine: Arrival, seconds: float) -> None:
+    """Waits until all processes of the run have come.
+
+    Args:
+        place: HOST:PORT of process 0.
+        mine: This process.
+        seconds: How long, at most.
+
+    Raises:
+        UserError: Where they do not come, or cannot make one run: on all of them.
+    """
+    host, _, port = place.rpartition(":")
+    if not host or not port.isdigit():
+        raise UserError(f"--coordinator {place} is no HOST:PORT, as host0:1234")
+    if mine.process == 0:
+        _receive(int(port), mine, seconds)
+    else:
+        _arrive(host.strip("[]"), int(port), mine, seconds)
+
+
+def _receive(port: int, mine: Arrival, seconds: float) -> None:
+    """Process 0: waits for the others, and answers all at once."""
+    others: dict[int, socket.socket] = {}
+    end = time.monotonic() + seconds
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(_server(port))
+        try:
+            while len(others) + 1 < mine.processes:
+                try:
+                    server.settimeout(max(0.01, end - time.monotonic()))
+                    connection = stack.enter_context(server.accept()[0])
+                except TimeoutError:
+                    missing = [str(i) for i in range(1, mine.processes) if i not in others]
+                    raise UserError(
+                        f"process {', '.join(missing)} of {mine.processes} did not come to port "
+                        f"{port} within {seconds:g} s: start all with the same command, but for "
+                        "--process-id; --join-seconds waits longer") from None
+                theirs = _arrival(connection)
+                if theirs is None:  # a scan of ports, as it may be
+                    continue
+                if theirs.process in others or theirs.process == 0:
+                    _answer(connection, f"another process {theirs.process} has come to the run "
+                                        "already; give each its own --process-id")
+                    continue
+                others[theirs.process] = connection
+                _require_alike(mine, theirs)
+        except UserError as error:
+            for connection in others.values():
+                _answer(connection, str(error))
+            raise
+        for connection in others.values():
+            _answer(connection, "")
+
+
+def _arrival(connection: socket.socket) -> Arrival | None:
+    """The process that has come; None for what is no process of a run."""
+    connection.settimeout(10)
+    try:
+        return Arrival(**_read(connection))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _server(port: int) -> socket.socket:
+    """Listens on all addresses of this machine."""
+    both = socket.has_dualstack_ipv6()
+    try:
+        return socket.create_server(("", port), backlog=1024, dualstack_ipv6=both,
+                                    family=socket.AF_INET6 if both else socket.AF_INET)
+    except OSError as error:
+        raise UserError(f"port {port} of --coordinator cannot be used here ({error.strerror}), as "
+                        "where another run has it: name another one") from error
+
+
+def _require_alike(mine: Arrival, theirs: Arrival) -> None:
+    """Refuses a process that was started for another run. Raises: UserError."""
+    who = f"process {theirs.process} was started with"
+    if theirs.processes != mine.processes:
+        raise UserError(f"{who} --processes {theirs.processes}, and process 0 with "
+                        f"{mine.processes}")
+    if theirs.version != mine.version:
+        raise UserError(f"process {theirs.process} has JAX {theirs.version}, and process 0 "
+                        f"{mine.version}")
+    differ = sorted(name for name in {**mine.flags, **theirs.flags}
+                    if mine.flags.get(name) != theirs.flags.get(name))
+    if differ:
+        raise UserError(f"{who} another {', '.join(name or 'method' for name in differ)} than "
+                        "process 0; start all with the same command, but for --process-id")
+
+
+def _arrive(host: str, port: int, mine: Arrival, seconds: float) -> None:
+    """Another process: presents itself to process 0, and waits for its answer."""
+    place, end, why = f"{host}:{port}", time.monotonic() + seconds, ""
+    while time.monotonic() < end:
+        try:
+            connection = socket.create_connection((host, port), max(0.01, end - time.monotonic()))
+        except OSError as error:
+            why = error.strerror or str(error)
+            time.sleep(0.1)
+            continue
+        with connection:
+            connection.settimeout(seconds + 10)  # process 0 answers within its own
+            try:
+                _send(connection, dataclasses.asdict(mine))
+                fault = str(_read(connection)["error"])
+            except (OSError, ValueError, TypeError, KeyError):
+                raise UserError(
+                    f"what answers at --coordinator {place} does not wait for this process: the "
+                    "run has begun without it, or was refused, or the port is another's; start "
+                    "all processes together") from None
+        if fault:
+            raise UserError(fault)
+        return
+    raise UserError(f"nobody answers at --coordinator {place} ({why}): start process 0 there, "
+                    f"within {seconds:g} s; --join-seconds waits longer")
+
+
+def _answer(connection: socket.socket, error: str) -> None:
+    """Tells a process why it cannot begin; nothing: that it can."""
+    with contextlib.suppress(OSError):
+        _send(connection, {"error": error})
+
+
+def _send(connection: socket.socket, content: dict[str, Any]) -> None:
+    connection.sendall(json.dumps(content).encode() + b"\n")
+
+
+def _read(connection: socket.socket) -> dict[str, Any]:
+    """One line of JSON. Raises: OSError, ValueError."""
+    with connection.makefile("rb") as file:
+        line = file.readline(MOST_BYTES)
+    content = json.loads(line)
+    if not isinstance(content, dict):
+        raise ValueError("no JSON object")
+    return content

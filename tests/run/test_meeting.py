@@ -1,0 +1,122 @@
+"""The meeting of the processes of a run: each of them gets one line where they cannot make one."""
+
+import json
+import socket
+import threading
+import time
+
+import many_processes
+import pytest
+
+from dpgen_jax.core import meeting
+from dpgen_jax.core.errors import UserError
+
+LONG = 120
+
+
+def arrival(process, processes=2, version="1", **flags):
+    return meeting.Arrival(process, processes, version, flags)
+
+
+def met(*arrivals, seconds=LONG, place=None):
+    """Returns what each is told, in order: nothing, or its error."""
+    place, told = place or many_processes.coordinator(), [None] * len(arrivals)
+
+    def come(i):
+        try:
+            meeting.meet(place, arrivals[i], seconds)
+            told[i] = ""
+        except UserError as error:
+            told[i] = str(error)
+
+    threads = [threading.Thread(target=come, args=(i,)) for i in range(len(arrivals))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(2 * LONG)
+    return told
+
+
+def test_all_come_in_any_order():
+    assert met(*(arrival(i, 4) for i in (3, 1, 0, 2))) == [""] * 4
+
+
+def test_process_0_names_who_does_not_come():
+    leader, other = met(arrival(0, 4), arrival(2, 4), seconds=3)
+    assert leader.startswith("process 1, 3 of 4 did not come to port") or (
+        leader.startswith("process 1, 2, 3 of 4"))  # on a machine where a thread takes so long
+    assert other == leader or "nobody answers" in other
+
+
+def test_nobody_answers():
+    began = time.monotonic()
+    (told,) = met(arrival(1), seconds=0.5)
+    assert told.startswith("nobody answers at --coordinator 127.0.0.1:")
+    assert time.monotonic() - began < LONG
+
+
+@pytest.mark.parametrize(("other", "line"), [
+    (arrival(1, 3), "process 1 was started with --processes 3, and process 0 with 2"),
+    (arrival(1, version="2"), "process 1 has JAX 2, and process 0 1"),
+    (arrival(1, **{"--state": "disk", "--seed": "3"}),
+     "process 1 was started with another --seed, --state than process 0; start all with the same "
+     "command, but for --process-id")])
+def test_processes_that_differ_are_told_how(other, line):
+    assert met(arrival(0), other) == [line, line]
+
+
+def test_of_two_with_one_number_one_is_refused():
+    told = met(arrival(0, 3), arrival(1, 3), arrival(1, 3), arrival(2, 3))
+    # The second may come when all others have, and then finds nobody who waits.
+    assert sorted(map(bool, told[1:3])) == [False, True] and not told[0] and not told[3]
+    assert "another process 1 has come" in "".join(told) or "has begun without" in "".join(told)
+
+
+@pytest.mark.parametrize("answer", [b"", b"\0\0\x12\4\0\0\0\0\0", b"[]\n"])
+def test_who_comes_late_is_told_so(answer):
+    """JAX's service, or another program, does not speak as process 0 does."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        def serve():
+            with server.accept()[0] as connection:
+                connection.recv(1000)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        (told,) = met(arrival(1), place=f"127.0.0.1:{server.getsockname()[1]}")
+        thread.join(LONG)
+    assert "the run has begun without it" in told
+
+
+def test_what_is_no_process_of_a_run_is_left_alone():
+    """A scan of ports, or a browser, ends no run."""
+    place = many_processes.coordinator()
+    leader = threading.Thread(target=meeting.meet, args=(place, arrival(0), LONG))
+    leader.start()
+    host, port = place.split(":")
+    for said in (b"GET / HTTP/1.1\r\n\r\n", b"{}\n", json.dumps({"process": 1}).encode() + b"\n"):
+        end = time.monotonic() + LONG
+        while time.monotonic() < end:
+            try:
+                with socket.create_connection((host, int(port))) as other:
+                    other.sendall(said)
+                break
+            except ConnectionRefusedError:
+                time.sleep(0.05)
+    meeting.meet(place, arrival(1), LONG)
+    leader.join(LONG)
+    assert not leader.is_alive()
+
+
+def test_a_port_that_is_used_and_a_place_that_is_none_are_named():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        (told,) = met(arrival(0), place=f"127.0.0.1:{server.getsockname()[1]}")
+    assert "cannot be used here" in told
+    assert met(arrival(0), place="host0") == ["--coordinator host0 is no HOST:PORT, as host0:1234"]
+
+
+def test_flags_are_compared_but_for_those_of_one_machine():
+    assert meeting.flags(["datalens", "--seed=3", "--dataset", "idx:a", "--accept-uncovered",
+                          "--steps", "4", "--process-id=1", "--hidden", "4", "8"]) == {
+        "": "datalens", "--seed": "3", "--accept-uncovered": "", "--steps": "4",
+        "--hidden": "4 8"}
