@@ -53,6 +53,9 @@ def command(argv: list[str]) -> int | None:
         return None
     name, *rest = argv
     if name == "methods":
+        if rest:
+            raise UserError(f"`methods` takes no argument; of one method: dpgen train {rest[0]} "
+                            "--help")
         print(*about.lines(), sep="\n")
         return None
     if name not in COMMANDS:

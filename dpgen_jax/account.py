@@ -87,8 +87,10 @@ def _print_configuration(method: str, argv: list[str]) -> None:
     if args.presets:
         print(*presets.listed(method), sep="\n")
         return
-    print_record(costs.of_configuration(method, name, args.config, args.epsilon, args.delta),
-                 args.json)
+    record = costs.of_configuration(method, name, args.config, args.epsilon, args.delta)
+    if record["as_published"] is None and not args.json:
+        del record["as_published"]  # no paper counts it
+    print_record(record, args.json)
 
 
 def _print_run(root: Path, argv: list[str]) -> None:

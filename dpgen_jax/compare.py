@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from dpgen_jax.core import cli
+from dpgen_jax.core.console import program
 from dpgen_jax.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -66,8 +67,8 @@ def _one(path: Path) -> Entry:
 
     folder = next((f for f in (path / "evaluation", path) if (f / "metrics.json").is_file()), None)
     if folder is None:
-        raise UserError(f"{path} holds no evaluation/metrics.json; run python -m "
-                        f"dpgen_jax.evaluate {path} --dataset D first")
+        raise UserError(f"{path} holds no evaluation/metrics.json; if it is a run, run "
+                        f"{program('evaluate', path)} first")
     metrics = contents.metrics(folder / "metrics.json")
     if metrics["kind"] == "classifier":
         raise UserError(f"{path} is a classifier: it makes no records to compare; its accuracy is "

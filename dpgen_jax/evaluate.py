@@ -19,6 +19,7 @@ from dpgen_jax.core import cli, storage
 from dpgen_jax.core.config import Evaluation
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.release import guarantee
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def _trained_on(run: Path, name: str, default: object) -> Any:
     return contents.described(config).get(name) or default
 
 
-def show(results: dict[str, Any]) -> None:
+def show(results: Json) -> None:
     """Prints results.
 
     Args:

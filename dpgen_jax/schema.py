@@ -13,12 +13,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
 from dpgen_jax.core import cli, reading
 from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.data import csv_files, parquet, schema, schema_draft, subjects, tfds
 from dpgen_jax.data.base import locate
 from dpgen_jax.data.dialect import Dialect, declared
@@ -80,7 +81,7 @@ def run(flags: Flags, log: Callable[[str], None] = print) -> None:
     log(f"schema: {flags.out}")
 
 
-def _document(flags: Flags) -> dict[str, Any]:
+def _document(flags: Flags) -> Json:
     """The schema that is drafted from the data, or the draft with its purchases."""
     buys = (flags.schema, flags.schema_epsilon) != (None, None) or flags.schema_delta
     if not buys:
@@ -104,7 +105,7 @@ def _document(flags: Flags) -> dict[str, Any]:
 
 
 def _cells(flags: Flags, columns: Iterable[str] = (), dialect: Dialect | None = None
-           ) -> tuple[Cells, dict[str, dict[str, Any]]]:
+           ) -> tuple[Cells, dict[str, Json]]:
     """The cells of the file, or of a table of tfds, and the entries that its description has."""
     with reading.limited(flags.max_gb):
         kind, _, name = flags.source.partition(":")

@@ -1,6 +1,8 @@
 """Tests run on eight fake CPU devices, so that layouts can be compared in one process."""
 
 import atexit
+import contextlib
+import ctypes
 import gc
 import inspect
 import itertools
@@ -57,6 +59,7 @@ gc.set_threshold(100_000, 20, 20)
 
 
 _machines = itertools.count()
+MOST_MEMORY = 2e9
 
 
 def pytest_collection_modifyitems(items):
@@ -80,6 +83,17 @@ def pytest_runtest_setup(item):
     in any other test."""
     drawn = np.random.Generator(np.random.PCG64(zlib.crc32(item.nodeid.encode())))
     os.urandom = random._urandom = drawn.bytes
+
+
+@pytest.fixture(autouse=True, scope="module")
+def memory():
+    """A worker forgets what it compiled after a module that leaves it with more than 2 GB."""
+    yield
+    with contextlib.suppress(OSError, AttributeError):  # of Linux and its C library alone
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        if pages * os.sysconf("SC_PAGE_SIZE") > MOST_MEMORY:
+            jax.clear_caches()
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 @pytest.fixture(scope="module")

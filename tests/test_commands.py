@@ -280,7 +280,7 @@ def test_account_of_a_run(run, call):
     (["--preset", "mnist-eps1", "--epsilon", "1e-9"], 3, "does not allow one step"),
     (["--preset", "mnist-eps1", "--epsilon", "inf"], 2, "does not bound the number of steps"),
     (["--preset", "mnist"], 2, "unknown preset 'mnist'"),
-    (["--epsilom", "1"], 2, "did you mean 'epsilon'"),
+    (["--epsilom", "1"], 2, "did you mean '--epsilon'"),
     (["RUN", "--preset", "x"], 2, "Unrecognized options: --preset")])
 def test_bad_accounting_is_one_clear_line(run, call, words, code, message):
     words = [str(run) if word == "RUN" else word for word in words]

@@ -59,8 +59,8 @@ BAD = {
     "no data file": (["--dataset", "npz:none.npz"], "none.npz not found"),
     "no idx folder": (["--dataset", "idx:none"], "none not found"),
     "preset": (["--preset", "mnist-eps2"], "unknown preset 'mnist-eps2'.*mean 'mnist-eps1'"),
-    "flag": (["--tachers", "3"], "--tachers.*did you mean 'teachers'"),
-    "nested flag": (["--generator.hiden", "3"], "did you mean 'generator.hidden'"),
+    "flag": (["--tachers", "3"], "--tachers.*did you mean '--teachers'"),
+    "nested flag": (["--generator.hiden", "3"], "did you mean '--generator.hidden'"),
     "choice": (["--decode", "median"], "'threshold', 'mean'"),
     "no such run": (["--resume"], "no run to resume"),
     "out is a file": (["--out", "noise.npz"], "noise.npz holds other files"),
@@ -92,7 +92,7 @@ def test_a_budget_for_no_step_is_exit_code_3(place, call, monkeypatch, flags, me
 def test_resume_needs_out(place, call, monkeypatch):
     monkeypatch.chdir(place)
     code, _, err = call(train, *TRAIN, "--resume")
-    assert code == 2 and "--resume needs --out" in one_line(err)
+    assert code == 2 and "--resume needs the folder of the run" in one_line(err)
     assert not (place / "runs").exists()
 
 
@@ -115,7 +115,19 @@ def test_the_message_of_the_parser_is_the_same_on_every_terminal(monkeypatch):
     monkeypatch.setattr("sys.stdout", Terminal())
     monkeypatch.setenv("TERM", "xterm")
     assert message() == plain
-    assert re.fullmatch(r"Error parsing --n: .*'m\u00fcll' \(see: sample --help\)", plain)
+    assert plain == "--n 'm\u00fcll': a whole number is needed (see: sample --help)"
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    ([], r"missing: RUN_OR_RELEASE \(a run folder or a release folder\), --out PATH \(FILE.npz, .*"
+         r"PNG an image\)\) \(see: dpgen sample --help\)"),
+    (["run", "--out", "a", "--sed=1"], r"Unrecognized options: --sed=1, did you mean '--seed'.*"),
+    (["run", "--out", "a", "--canaries=1"], r"Unrecognized options: --canaries=1 \(see: .*")])
+def test_a_refusal_of_the_parser_is_in_words_and_as_typed(words, message, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["/usr/bin/dpgen"])
+    with pytest.raises(UserError) as refusal:
+        sample.command(words)
+    assert re.fullmatch(message, str(refusal.value))
 
 
 def idx_folder(root, x, y, cut=0):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from dpgen_jax.accountant.plain_events import (
     EpsilonDeltaEvent,
@@ -19,6 +19,7 @@ from dpgen_jax.accountant.plain_events import (
 )
 from dpgen_jax.accountant.sampled_events import PoissonGaussianEvent, SampledGaussianEvent
 from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.strict_json import Json
 
 __all__ = ["EpsilonDeltaEvent", "Event", "Events", "GaussianEvent", "LaplaceEvent",
            "NonPrivateEvent", "PoissonGaussianEvent", "RenyiEvent", "SampledGaussianEvent",
@@ -94,7 +95,7 @@ def _ideal(event: Event) -> Event:
     return event
 
 
-def to_json(events: Events) -> list[dict[str, Any]]:
+def to_json(events: Events) -> list[Json]:
     """Returns the events as plain dicts, as ledgers and schema files hold them.
 
     Args:
@@ -111,7 +112,7 @@ def to_json(events: Events) -> list[dict[str, Any]]:
             for event, count in merge(events)]
 
 
-def _flat(event: Event) -> dict[str, Any]:
+def _flat(event: Event) -> Json:
     fields = dataclasses.asdict(event)
     if gaussian := fields.pop("gaussian", None):
         fields = {name: gaussian[name] for name in _GAUSSIAN_FIELDS} | fields
@@ -119,7 +120,7 @@ def _flat(event: Event) -> dict[str, Any]:
     return {names.get(name, name): value for name, value in fields.items()}
 
 
-def from_json(rows: list[dict[str, Any]]) -> Events:
+def from_json(rows: list[Json]) -> Events:
     """Returns the events of dicts that `to_json` made.
 
     Args:
@@ -141,7 +142,7 @@ def from_json(rows: list[dict[str, Any]]) -> Events:
     return merge(tuple(pairs))
 
 
-def _nested(cls: type[Event], fields: dict[str, Any]) -> Event:
+def _nested(cls: type[Event], fields: Json) -> Event:
     """Returns the event of fields as `_flat` returns them."""
     names = {in_file: name for name, in_file in _NAMES_IN_FILES.get(cls, {}).items()}
     if unknown := fields.keys() & {"gaussian", *names.values()}:

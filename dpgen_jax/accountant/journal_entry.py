@@ -6,7 +6,6 @@ import dataclasses
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 from dpgen_jax.accountant import chain, files, locking
 from dpgen_jax.accountant.ledger import Ledger
@@ -15,6 +14,7 @@ from dpgen_jax.core import reading
 from dpgen_jax.core.atomic import sync
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.platforms import BINARY
+from dpgen_jax.core.strict_json import Json
 
 END = 2**15
 """bytes at the start and the end of a run's file that are looked at: several of its lines"""
@@ -63,7 +63,7 @@ class Run:
 class Entry(Witness):
     """The witness of one run: open and locked from `accept` to `close`."""
 
-    def __init__(self, path: Path, about: dict[str, Any], folder: Path):
+    def __init__(self, path: Path, about: Json, folder: Path):
         """Names the run's file; nothing is opened yet.
 
         Args:

@@ -19,13 +19,13 @@ from pathlib import Path
 from dpgen_jax.accountant import chain, files, gaussian
 from dpgen_jax.accountant.append_file import AppendOnlyFile
 from dpgen_jax.accountant.events import Events, to_json
-from dpgen_jax.accountant.ledger_reading import account, begun, read, undeclared
+from dpgen_jax.accountant.ledger_reading import account, begun, published, read, undeclared
 from dpgen_jax.accountant.totals import Account, Record, whole
 from dpgen_jax.accountant.witness import Witness
 from dpgen_jax.core.atomic import sync
 from dpgen_jax.core.errors import BudgetExceeded, UserError
 
-__all__ = ["NOBODY", "Ledger", "account", "begun", "read", "undeclared"]
+__all__ = ["NOBODY", "Ledger", "account", "begun", "published", "read", "undeclared"]
 
 NOBODY = Witness()
 

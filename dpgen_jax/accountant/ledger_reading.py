@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from dpgen_jax.accountant import chain, files
+from dpgen_jax.accountant.events import RenyiEvent, from_json
 from dpgen_jax.accountant.totals import Account, Record
 from dpgen_jax.core.errors import UserError
 
@@ -59,6 +60,23 @@ def undeclared(path: str | os.PathLike[str]) -> bool:
         UserError: As `read`.
     """
     return begun(path) and not account(read(path)).meaning
+
+
+def published(records: list[Record]) -> RenyiEvent | None:
+    """Returns the data-dependent bound that a run published on its own votes, if it did.
+
+    Args:
+        records: As `read` returns them. A bound that is charged before the first round is that of
+            an earlier run, whose release judges.
+    """
+    made = False
+    for record in records:
+        made = made or record["kind"] == "reserve"
+        if made and record["kind"] in ("charge", "torn"):  # a torn line may have been acted on
+            for event, _ in from_json(record["events"]):
+                if isinstance(event, RenyiEvent):
+                    return event
+    return None
 
 
 def account(records: list[Record]) -> Account:

@@ -9,10 +9,11 @@ import dataclasses
 import math
 import operator
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from dpgen_jax.accountant.rounding import add_up, round_up
 from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.strict_json import Json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +67,7 @@ class GaussianEvent:
         total = add_up([(self.total_variation, 1), (distance, 1)])
         return dataclasses.replace(self, total_variation=total)
 
-    def statement(self) -> dict[str, Any]:
+    def statement(self) -> Json:
         """Returns what a privacy statement says about the event."""
         return {"mechanism": self.mechanism, "sigma": self.sigma, "sensitivity": self.sensitivity}
 
@@ -107,7 +108,7 @@ class LaplaceEvent:
         """The epsilon of one release, rounded up."""
         return round_up(self.sensitivity / Fraction(self.scale))
 
-    def statement(self) -> dict[str, Any]:
+    def statement(self) -> Json:
         """Returns what a privacy statement says about the event."""
         return {"mechanism": self.mechanism, "scale": self.scale, "sensitivity": self.sensitivity}
 
@@ -131,7 +132,7 @@ class EpsilonDeltaEvent:
         if not 0 <= self.delta < 1:
             raise UserError(f"delta must be in [0, 1), got {self.delta}")
 
-    def statement(self) -> dict[str, Any]:
+    def statement(self) -> Json:
         """Returns what a privacy statement says about the event."""
         return {"mechanism": self.mechanism, "epsilon": self.epsilon, "delta": self.delta}
 
@@ -164,7 +165,7 @@ class RenyiEvent:
             raise UserError(f"order must be finite and above 1, got {self.order}")
         _require_cost("rdp", self.rdp)
 
-    def statement(self) -> dict[str, Any]:
+    def statement(self) -> Json:
         """Returns what a privacy statement says about the event."""
         return {"mechanism": self.mechanism, "order": self.order, "rdp": self.rdp}
 
@@ -176,7 +177,7 @@ class NonPrivateEvent:
     mechanism: str = "none"
     total_variation: ClassVar[float] = 0.0
 
-    def statement(self) -> dict[str, Any]:
+    def statement(self) -> Json:
         """Returns what a privacy statement says about the event."""
         return {"mechanism": self.mechanism, "sigma": 0.0, "sensitivity": None}
 

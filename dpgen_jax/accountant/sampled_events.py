@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from typing import Any
 
 from dpgen_jax.accountant.plain_events import GaussianEvent, to_floats
 from dpgen_jax.core.errors import UserError
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.terms import Relation
 
 
@@ -60,7 +60,7 @@ class SampledGaussianEvent:
         """The chance of one unit to be sampled, m / K."""
         return self.sample_size / self.population
 
-    def statement(self) -> dict[str, Any]:
+    def statement(self) -> Json:
         """Returns what a privacy statement says about the event."""
         return {**self.gaussian.statement(), "mechanism": self.mechanism,
                 "population": self.population, "drawn": self.sample_size}
@@ -118,7 +118,7 @@ class PoissonGaussianEvent:
         """L2 distance between neighbouring messages, in grid units."""
         return self.gaussian.sensitivity * (2 if self.relation == Relation.REPLACE_ONE else 1)
 
-    def statement(self) -> dict[str, Any]:
+    def statement(self) -> Json:
         """Returns what a privacy statement says about the event."""
         return {"mechanism": self.mechanism, "sigma": self.gaussian.sigma,
                 "sensitivity": self.sensitivity, "rate": self.rate}

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.version import __version__
 
 FAILED, UNDECIDED = 5, 6
@@ -111,7 +112,7 @@ class Report:
         """Returns the report in lines, without the findings, which are printed as they come."""
         return [*(f"not seen by this audit: {limit}" for limit in self.limits), self.last_line]
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Json:
         """Returns the report as plain values, as its file holds it."""
         return {"subject": self.subject, "version": __version__, "exit_code": self.exit_code,
                 "findings": [{**dataclasses.asdict(finding), "verdict": str(finding.verdict)}

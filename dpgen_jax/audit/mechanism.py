@@ -20,6 +20,7 @@ from dpgen_jax.audit import attacks, law, lowered, pairs, secret_draws
 from dpgen_jax.audit.findings import ALARM, Findings, Log, Report, Verdict
 from dpgen_jax.audit.target import Target
 from dpgen_jax.core.config import Runtime, to_json
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Method, Records, Spec
 from dpgen_jax.methods.shared.config import MethodConfig, RecordUnits
 from dpgen_jax.run.calibrate_config import complete, with_records
@@ -61,7 +62,7 @@ def of_preset(target: Target, seconds: float, log: Log) -> Report:
 
 
 def of_config(method: str, config: Any, spec: Spec, records: int, seconds: float,
-              found: Findings) -> dict[str, Any]:
+              found: Findings) -> Json:
     """Adds all attacks on the mechanism of a complete configuration.
 
     Args:
@@ -76,7 +77,7 @@ def of_config(method: str, config: Any, spec: Spec, records: int, seconds: float
         Trade-off curves for the picture.
     """
     phases = distinct(methods.get(method).build(config, spec, Runtime()))
-    curves: dict[str, Any] = {}
+    curves: Json = {}
     for i, phase in enumerate(phases):
         name = method if len(phases) == 1 else f"{method}, round {i + 1}"
         refused = promises_nothing(config, phase.mechanism)
@@ -128,7 +129,7 @@ def message_shape(method: Method, spec: Spec, records: int) -> tuple[int, int]:
 
 
 def of_mechanism(mechanism: Mechanism, shape: tuple[int, int], seconds: float, found: Findings,
-                 name: str, further: bool = False) -> dict[str, Any]:
+                 name: str, further: bool = False) -> Json:
     """Adds all attacks on one mechanism.
 
     Args:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
-from typing import Any
 
 from dpgen_jax.audit import attacks, mechanism
 from dpgen_jax.audit.findings import Findings, Log, Report, Verdict
@@ -25,6 +24,7 @@ from dpgen_jax.audit.folder import (
 )
 from dpgen_jax.audit.folder.reading import Folder
 from dpgen_jax.core.data_options import DataOptions
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.release import contents
 from dpgen_jax.run.folder import go_on
 from dpgen_jax.version import __version__
@@ -83,9 +83,9 @@ def of_folder(root: Path, place: str | None, options: DataOptions, log: Log,
                                facts=promise.named(folder))
 
 
-def _curves(folder: Folder, findings: Findings, same: bool, seconds: float) -> dict[str, Any]:
+def _curves(folder: Folder, findings: Findings, same: bool, seconds: float) -> Json:
     """The curve that the run promises, and those of its mechanism, where that is attacked."""
-    curves: dict[str, Any] = {}
+    curves: Json = {}
     if folder.whole and promise.holds(folder) and not reading.attempt(lambda: folder.book):
         spent = folder.book.account.spent()
         if releases.quick(spent):

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import tyro
 
-from dpgen_jax.core.console import tell
+from dpgen_jax.core.console import as_typed, tell
 from dpgen_jax.core.errors import UserError, nearest, one_line
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ def parse(cls: type[T], argv: Sequence[str], prog: str, description: str, defaul
     Raises:
         UserError: With the parser's message in one line.
     """
-    args = cls if default is None else default
+    args, prog = cls if default is None else default, as_typed(prog)
     stated: dict[str, Any] = {} if default is None else {"default": default}
     box = io.StringIO()
     try:
@@ -126,10 +126,12 @@ def parse(cls: type[T], argv: Sequence[str], prog: str, description: str, defaul
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise UserError(f"{_first_message(box.getvalue())} (see: {prog} --help)") from None
+        raise UserError(f"{_in_words(_first_message(box.getvalue()))} (see: {prog} --help)"
+                        ) from None
     if unknown:
         name = unknown[0].lstrip("-").partition("=")[0].replace("_", "-")
         known = nearest(name, _flags(args)) if unknown[0].startswith("-") else ""
+        known = known.replace("mean '", "mean '--")
         raise UserError(f"Unrecognized options: {', '.join(unknown)}{known} (see: {prog} --help)")
     return typing.cast(T, parsed)
 
@@ -146,6 +148,19 @@ def _first_message(box: str) -> str:
         del rows[0]
     message = itertools.takewhile(lambda row: not _is_rule(row), rows)
     return " ".join(row for row in message if row)
+
+
+def _in_words(message: str) -> str:
+    """A message of the parser without its layout, and without words of Python."""
+    missing = re.fullmatch(r"Missing from [^:]*: (.*)", message)
+    if missing:
+        items = missing[1].replace("(required)", "\0").strip("\0 ").split("\0")
+        return "missing: " + ", ".join(
+            re.sub(r"^((?:--\S+ )?\S+) (.*)$", r"\1 (\2)", item.strip()) for item in items)
+    message = re.sub(r"^Error parsing (\S+): invalid literal for int\(\) with base 10: (.*)$",
+                     r"\1 \2: a whole number is needed", message)
+    return re.sub(r"^Error parsing (\S+): could not convert string to float: (.*)$",
+                  r"\1 \2: a number is needed", message)
 
 
 def _is_rule(row: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
 
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import UserError
 
 T = TypeVar("T")
@@ -229,7 +230,7 @@ def _one_of(kinds: tuple[Any, ...], value: object, name: str) -> Any:
     return from_json(kinds[-1], value, name)
 
 
-def _needed(cls: type, value: dict[str, Any]) -> set[str]:
+def _needed(cls: type, value: Json) -> set[str]:
     """The fields without a default.
 
     Raises:
@@ -244,8 +245,7 @@ def _needed(cls: type, value: dict[str, Any]) -> set[str]:
             if field.default is field.default_factory is dataclasses.MISSING}
 
 
-def _fields(cls: type, value: dict[str, Any], needed: typing.Collection[str], name: str
-            ) -> dict[str, Any]:
+def _fields(cls: type, value: Json, needed: typing.Collection[str], name: str) -> Json:
     """The fields of `cls` in value, each by its type."""
     before = f"{name}." if name else ""
     for missing in sorted(set(needed) - set(value)):

@@ -49,9 +49,14 @@ def program(command: str, *words: object) -> str:
         command: The name of the command.
         *words: Its arguments, which are quoted where a shell needs that.
     """
-    short = Path(sys.argv[0]).stem == "dpgen"
-    return shlex.join(["dpgen", command, *map(str, words)] if short else
-                      ["python", "-m", f"dpgen_jax.{command}", *map(str, words)])
+    return as_typed(shlex.join(["python", "-m", f"dpgen_jax.{command}", *map(str, words)]))
+
+
+def as_typed(text: str) -> str:
+    """Returns a text with its first command in the form in which this process was started."""
+    if Path(sys.argv[0]).stem != "dpgen":
+        return text
+    return text.replace("python -m dpgen_jax.", "dpgen ", 1)
 
 
 def confirm(question: str) -> bool | None:

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 
 MAX_COMPARED = 1000
 """names with which an unknown one is compared"""
+LIKE = 0.65
+"""the least share of letters in common of names that are alike"""
 
 
 class UserError(ValueError):
@@ -47,5 +49,5 @@ def nearest(name: str, known: Iterable[str]) -> str:
         known: The known names, of which the first `MAX_COMPARED` are looked at.
     """
     candidates = itertools.islice(known, MAX_COMPARED) if len(name) <= 100 else ()
-    close = difflib.get_close_matches(name, list(candidates), n=1)
+    close = difflib.get_close_matches(name, list(candidates), n=1, cutoff=LIKE)
     return f", did you mean {close[0]!r}?" if close else ""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from dpgen_jax.core.config import to_json
+from dpgen_jax.core.strict_json import Json
 
 
-def print_record(record: dict[str, Any], as_json: bool) -> None:
+def print_record(record: Json, as_json: bool) -> None:
     """Prints a record to stdout.
 
     Args:

@@ -6,10 +6,12 @@ import json
 import math
 from typing import Any
 
+Json = dict[str, Any]
+"""An object of JSON: its values, by name."""
 MAX_DEPTH = 50
 
 
-def parse_json(data: bytes) -> dict[str, Any]:
+def parse_json(data: bytes) -> Json:
     """Reads a JSON object, of finite numbers and at most `MAX_DEPTH` levels.
 
     Args:
@@ -42,7 +44,7 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _each_once(pairs: list[tuple[str, Any]]) -> Json:
     made = dict(pairs)
     if len(made) < len(pairs):
         raise ValueError("a field is given twice")

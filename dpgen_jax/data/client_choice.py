@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import EMPTY, UserError
 from dpgen_jax.data.base import Dataset, Uncovered, frozen
@@ -123,7 +123,7 @@ def part_of(data: Dataset, stays: np.ndarray) -> Dataset:
 
 
 def emptied(data: Dataset, classifier: Classifier, taking_part: Range, origin: str,
-            bought: tuple[dict[str, Any], ...] = ()) -> Dataset:
+            bought: tuple[Json, ...] = ()) -> Dataset:
     """Empties clients by a classifier that is public, or was released under differential privacy.
 
     Guarantee:

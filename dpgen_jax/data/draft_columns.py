@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Column, UserError
 from dpgen_jax.data import forms
 from dpgen_jax.data.schema_columns import NULLS, column, distinguishable
@@ -35,7 +36,7 @@ MARKS = ((".", ""), (".", ","), (",", ""), (",", "."), (",", " "), (".", " "), (
 """The marks that are tried: of decimals, and between thousands."""
 
 
-def entries(name: str, texts: list[str], is_label: bool) -> dict[str, Any]:
+def entries(name: str, texts: list[str], is_label: bool) -> Json:
     """Drafts the entries of a column.
 
     Args:
@@ -82,7 +83,7 @@ def _padded(texts: list[str]) -> bool:
         text[0] == "0" for text in texts) and all(re.fullmatch("[0-9]+", text) for text in texts))
 
 
-def _numerals(unique: list[str], differ: bool, nullable: dict[str, str]) -> dict[str, Any]:
+def _numerals(unique: list[str], differ: bool, nullable: dict[str, str]) -> Json:
     """Returns the entries of numerals, which are identifiers where many all differ."""
     if len(unique) <= MAX_CATEGORIES:
         return {"kind": "categorical", "categories": ordered(unique), **nullable}
@@ -131,7 +132,7 @@ def _values(read: Any, texts: list[str]) -> np.ndarray | None:
     return np.array(values, np.float64)
 
 
-def _shape(values: np.ndarray, written: dict[str, str]) -> dict[str, Any]:
+def _shape(values: np.ndarray, written: dict[str, str]) -> Json:
     """Returns kind, bounds, special values and scale of numbers."""
     special: list[str] = []
     counts = Counter(values.tolist()) if len(values) >= ENOUGH else Counter()
@@ -140,7 +141,7 @@ def _shape(values: np.ndarray, written: dict[str, str]) -> dict[str, Any]:
             special.append(f"{value:g}" if float(f"{value:g}") == value else repr(value))
     rest = values[~np.isin(values, [float(text) for text in special])]
     low, high = float(rest.min()), float(rest.max())
-    made: dict[str, Any] = numbers(low, high, bool((values == np.rint(values)).all())) | written
+    made: Json = numbers(low, high, bool((values == np.rint(values)).all())) | written
     if special:
         made["special"] = special
     if len(rest) >= ENOUGH and np.median(rest) - low < TAIL * (high - low):
@@ -172,7 +173,7 @@ def _dated(texts: list[str]) -> dict[str, str] | None:
     return None
 
 
-def _marked(unique: list[str], texts: list[str]) -> dict[str, Any] | None:
+def _marked(unique: list[str], texts: list[str]) -> Json | None:
     """Returns the entries of numbers with a unit, or with other marks."""
     around = re.fullmatch(r"[+-]?([^\d+-]*?)([+-]?\d[\d.,' ]*?)([^\d+-]*)",
                           unique[0].replace("\u202f", " ").replace("\u00a0", " "))

@@ -153,7 +153,8 @@ def class_folders(path: Path, names: Sequence[str], others: bool = False
     unknown = sorted(set(present) - set(names))
     if unknown and not others:
         raise UserError(f"{shown(path / unknown[0])} is no class; known: {', '.join(names)}; "
-                        "declare it with --class-names, or take it away")
+                        "declare it with --class-names, leave its images out by a last name *, "
+                        "or take it away")
     order = {name: i for i, name in enumerate((*names, *unknown))}
     part = [(file, name) for name in present for file in listed(path / name)]
     return tuple(names), sorted(part, key=lambda pair: (pair[0].name, order[pair[1]]))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpgen_jax.core.console import tell
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import NO_LABEL, TableSpec
 from dpgen_jax.data import frames, schema_draft
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def draft_schema(frame: pd.DataFrame, label: str | None = None, *, types_declared: bool = False
-                 ) -> dict[str, Any]:
+                 ) -> Json:
     """Drafts the schema of a frame: a dict to edit, which `fit` takes as `schema`.
 
     What it says of the columns is read from the rows, and no epsilon covers it: `read_from_data`
@@ -48,7 +49,7 @@ def draft_schema(frame: pd.DataFrame, label: str | None = None, *, types_declare
     return made
 
 
-def _known(series: pd.Series, is_label: bool) -> dict[str, Any]:
+def _known(series: pd.Series, is_label: bool) -> Json:
     """Returns the entries of a column that its type declares."""
     import pandas as pd
 

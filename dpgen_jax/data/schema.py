@@ -22,6 +22,7 @@ from typing import Any
 
 from dpgen_jax.core import reading
 from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import NO_LABEL, Identifier, TableSpec, UserError
 from dpgen_jax.data import derived, finishing, forms, yaml_text
 from dpgen_jax.data.base import Uncovered, listed, locate
@@ -64,7 +65,7 @@ class Schema:
     others: Mapping[str, str] = dataclasses.field(default_factory=dict)
     odd: Mapping[str, str] = dataclasses.field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    bought: tuple[dict[str, Any], ...] = ()
+    bought: tuple[Json, ...] = ()
     uncovered: tuple[Uncovered, ...] = ()
     name: str = ""
     dialect: Dialect = DEFAULT
@@ -245,20 +246,20 @@ def _grouped(entries: list[Any], names: list[str]) -> list[tuple[str, str]]:
     return [(sort, listed(members)) for sort, members in sorts.items()]
 
 
-def _bought(rows: Any) -> list[dict[str, Any]]:
+def _bought(rows: Any) -> list[Json]:
     """Returns the purchases: rows of `entry` and the fields of its event, numbers as numbers."""
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise UserError("bought is no list of purchases; leave this block as it was written")
     return [{key: _plain(value) for key, value in row.items()} for row in rows]
 
 
-def _each_entry(rows: list[dict[str, Any]]) -> list[Any]:
+def _each_entry(rows: list[Json]) -> list[Any]:
     """Takes from purchases the entries that they are of: one, or a list of them."""
     entries = [row.pop("entry", "") for row in rows]
     return [entry for one in entries for entry in (one if isinstance(one, list) else [one])]
 
 
-def _declared_beside(rows: list[dict[str, Any]], names: list[str]) -> list[str]:
+def _declared_beside(rows: list[Json], names: list[str]) -> list[str]:
     """Returns a line on the columns that are declared where the kinds of others were bought."""
     entries = {str(entry) for row in rows for entry in _each_entry([dict(row)])}
     others = [name for name in names if f"{name}.kind" not in entries]

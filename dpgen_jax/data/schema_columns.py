@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Column, UserError, Written
 from dpgen_jax.data import forms, transform
 from dpgen_jax.data.base import quoted
@@ -128,7 +129,7 @@ def kind_of(name: str, entries: object) -> str:
     return kind
 
 
-def _check_keys(name: str, kind: str, entries: dict[str, Any]) -> None:
+def _check_keys(name: str, kind: str, entries: Json) -> None:
     """Checks that a column has the keys of its kind and no other."""
     needed = KINDS[kind].needed
     allowed = ("kind", "nullable", *needed, *KINDS[kind].optional, "odd")
@@ -196,7 +197,7 @@ def _value(shaped: Column, text: object) -> float | None:
     return forms.reader(shaped)(text)
 
 
-def _special(shaped: Column, entries: dict[str, Any]) -> tuple[float, ...]:
+def _special(shaped: Column, entries: Json) -> tuple[float, ...]:
     """Returns the declared special values of a column of numbers."""
     texts = entries.get("special", [])
     if not isinstance(texts, list):
@@ -225,7 +226,7 @@ def _checked_scale(made: Column) -> Column:
     return made
 
 
-def _categories(name: str, entries: dict[str, Any], nullable: bool) -> tuple[str, ...]:
+def _categories(name: str, entries: Json, nullable: bool) -> tuple[str, ...]:
     """Returns the categories of a column."""
     texts = entries["categories"]
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import yaml
 
 from dpgen_jax.core.errors import UserError, nearest
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.data import schema
 from dpgen_jax.data.base import listed
 from dpgen_jax.data.draft_columns import entries
@@ -33,7 +33,7 @@ BOUGHT = "# Leave `bought` as it is: every training run with this schema charges
 
 
 def draft(cells: Cells, label: str | None,
-          described: Mapping[str, dict[str, Any]] | None = None) -> dict[str, Any]:
+          described: Mapping[str, Json] | None = None) -> Json:
     """Drafts a schema whose kinds, bounds, categories and nulls are READ FROM THE DATA.
 
     Args:
@@ -65,8 +65,7 @@ def draft(cells: Cells, label: str | None,
     return document
 
 
-def _described(name: str, texts: list[str], is_label: bool, known: dict[str, Any]
-               ) -> dict[str, Any]:
+def _described(name: str, texts: list[str], is_label: bool, known: Json) -> Json:
     """Returns the entries of a column, of which the cells are read for what is not known."""
     if "categories" in known:
         null = "true" if any(text in NULLS for text in texts) else "false"
@@ -77,7 +76,7 @@ def _described(name: str, texts: list[str], is_label: bool, known: dict[str, Any
     return made
 
 
-def render(document: dict[str, Any], source: str, remark: str = "") -> str:
+def render(document: Json, source: str, remark: str = "") -> str:
     """Writes a schema as YAML, with a comment beside each entry that comes from the records.
 
     Args:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import forms
 
@@ -15,7 +15,7 @@ DIRECTIVES = frozenset("YymdjbBHIMSpf")
 """The letters after % that a format of dates and times may have."""
 
 
-def fields(name: str, kind: str, entries: dict[str, str]) -> dict[str, Any]:
+def fields(name: str, kind: str, entries: dict[str, str]) -> Json:
     """Returns the fields of a `Column` of numbers, dates or times that say how it is written.
 
     Args:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from dpgen_jax.core import console
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import tfds_tables
 from dpgen_jax.data.base import (
@@ -101,7 +102,7 @@ def prepared(name: str, download: bool, confirm: Callable[[str], bool | None]) -
     return builder
 
 
-def training_cells(name: str, texts: Iterable[str] = ()) -> tuple[Cells, dict[str, dict[str, Any]]]:
+def training_cells(name: str, texts: Iterable[str] = ()) -> tuple[Cells, dict[str, Json]]:
     """Returns the cells of the training part of a table, and what its description declares.
 
     Args:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from dpgen_jax.core.reading import require_memory
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import csv_files, schema, schema_draft, tables
 from dpgen_jax.data.base import Dataset, listed
@@ -63,7 +64,7 @@ class Description:
         Raises:
             UserError: It has a feature that is no cell of a table.
         """
-        self.entries: dict[str, dict[str, Any]] = {}
+        self.entries: dict[str, Json] = {}
         self.texts: list[str] = []
         self._places: dict[str, tuple[tuple[str, ...], Any, int | None]] = {}
         for path, feature in leaves(info.features):

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from dpgen_jax.core import reading
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data.base import locate, quoted
 
@@ -72,9 +73,9 @@ def _built(events: Iterable[yaml.Event]) -> Any:
     return open_parts[0][0][0] if open_parts[0] else None
 
 
-def _mapping(parts: list[tuple[Any, Mark]]) -> dict[str, Any]:
+def _mapping(parts: list[tuple[Any, Mark]]) -> Json:
     """Returns the dict of alternating keys and values."""
-    mapping: dict[str, Any] = {}
+    mapping: Json = {}
     for (key, mark), (value, _) in zip(parts[::2], parts[1::2], strict=True):
         if not isinstance(key, str):
             raise yaml.MarkedYAMLError(problem="found unhashable key", problem_mark=mark)

@@ -7,15 +7,16 @@ metrics.json lists which numbers these are.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import functools
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from dpgen_jax.core.config import Evaluation, to_json
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
 from dpgen_jax.data import Dataset, held_out, without_empty_slots
 from dpgen_jax.evaluation import fidelity, inception, judge, membership, utility
@@ -35,7 +36,7 @@ Draw = Callable[[int, int], Images]
 
 
 def assess(release: Release, dataset: Dataset, options: Evaluation = Evaluation(),
-           log: Log = print) -> dict[str, Any]:
+           log: Log = print) -> Json:
     """Measure a release: its utility, its fidelity, and what membership attacks reach.
 
     Of a classifier its accuracy alone is measured.
@@ -77,14 +78,14 @@ def assess(release: Release, dataset: Dataset, options: Evaluation = Evaluation(
     return _header("images", dataset, release) | _images(release, dataset, options, log)
 
 
-def _header(kind: str, dataset: Dataset, release: Release) -> dict[str, Any]:
+def _header(kind: str, dataset: Dataset, release: Release) -> Json:
     """Return the part of metrics.json that says what was measured, when, and with what software."""
     return {"dataset": dataset.name, "kind": kind,
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "versions": folder.environment()["versions"], "release": to_json(release.privacy)}
 
 
-def _classifier(release: Release, dataset: Dataset) -> dict[str, Any]:
+def _classifier(release: Release, dataset: Dataset) -> Json:
     x, y = _test(dataset)
     accuracy = float(np.mean(release.predict(x) == y))
     return {"accuracy": accuracy, "n_test": len(y), "not_covered_by_epsilon": ["accuracy"]}
@@ -113,7 +114,10 @@ def check(spec: Spec, dataset: Dataset) -> None:
     Raises:
       UserError: The data set has other records or classes, or no held-out part.
     """
-    if dataset.spec != spec:
+    known = dataset.spec
+    if isinstance(known, TableSpec) and isinstance(spec, TableSpec):
+        known = dataclasses.replace(known, gaps=spec.gaps)  # earlier releases learned none
+    if known != spec:
         raise UserError(f"{dataset.name} holds {_text(dataset.spec)}, the release makes "
                         f"{_text(spec)}{_difference(dataset.spec, spec)}; name the data set it was "
                         "trained on, with the same --image-size, --attribute or --schema")
@@ -150,7 +154,7 @@ def _once(draw: Draw) -> Draw:
     return cached
 
 
-def _images(release: Release, dataset: Dataset, options: Evaluation, log: Log) -> dict[str, Any]:
+def _images(release: Release, dataset: Dataset, options: Evaluation, log: Log) -> Json:
     test, real = _test(dataset), _train(dataset)
     setting = setting_for(options)
     full, n_most = setting.name == "full", MAX_COMPARED[setting.name]
@@ -176,14 +180,14 @@ def _images(release: Release, dataset: Dataset, options: Evaluation, log: Log) -
     return _merged(parts)
 
 
-def _timed(name: str, part: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _timed(name: str, part: Callable[[], Json]) -> Json:
     """Return a part of metrics.json, with the seconds that it took."""
     started = time.monotonic()
     return part() | {"seconds": {name: time.monotonic() - started}}
 
 
 def _table(release: Release, spec: TableSpec, dataset: Dataset, options: Evaluation, log: Log
-           ) -> dict[str, Any]:
+           ) -> Json:
     if options.inception_weights:
         raise UserError("--inception-weights is for images; this release makes a table")
     draw = _once(lambda n, seed: delivered(release, spec, n, seed))
@@ -209,14 +213,13 @@ def _mended(release: Release, n: int) -> list[str]:
     return sampler.report()
 
 
-def _membership(release: Release, draws: Sequence[Images], dataset: Dataset, log: Log
-                ) -> dict[str, Any]:
+def _membership(release: Release, draws: Sequence[Images], dataset: Dataset, log: Log) -> Json:
     part, keys = membership.membership(draws, _train(dataset), _test(dataset), release.privacy, log,
                                        dataset.subjects)
     return {"membership": part, "not_covered_by_epsilon": keys}
 
 
-def _merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
+def _merged(parts: list[Json]) -> Json:
     """Merge the parts; their notes, their uncovered keys and their seconds are concatenated."""
     lists = {name: [line for part in parts for line in part.get(name, [])]
              for name in ("notes", "not_covered_by_epsilon")}

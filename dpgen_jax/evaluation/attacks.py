@@ -10,13 +10,14 @@ three compare a candidate with the records of its own class, or with all where i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.extmath import randomized_svd
+
+from dpgen_jax.core.strict_json import Json
 
 Records = tuple[np.ndarray, np.ndarray]
 """Flattened records float32 [n, F] in [0, 1] and labels int [n]."""
@@ -149,7 +150,7 @@ def _chunks(x: np.ndarray) -> list[np.ndarray]:
     return [x[start:start + CHUNK] for start in range(0, len(x), CHUNK)]
 
 
-def closeness(synthetic: np.ndarray, training: np.ndarray, held_out: np.ndarray) -> dict[str, Any]:
+def closeness(synthetic: np.ndarray, training: np.ndarray, held_out: np.ndarray) -> Json:
     """Compare how near synthetic and held-out records lie to training records.
 
     Held-out records show how near real records lie that were not trained on. The time is in
@@ -169,7 +170,7 @@ def closeness(synthetic: np.ndarray, training: np.ndarray, held_out: np.ndarray)
     """
     near, near_held_out = (nearest(x, training)[1][:, 0] for x in (synthetic, held_out))
     first = float(np.percentile(near_held_out, 1))
-    result: dict[str, Any] = {
+    result: Json = {
         name: {"percentile_1": float(np.percentile(distances, 1)),
                "median": float(np.median(distances)), "copies": float(np.mean(distances == 0))}
         for name, distances in (("synthetic", near), ("held_out", near_held_out))}

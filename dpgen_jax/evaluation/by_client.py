@@ -7,10 +7,9 @@ covers none of them, and what is returned are quantiles over clients, not the sc
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import EMPTY, UserError
 from dpgen_jax.evaluation.fidelity import frechet_distance, inception_score, moments
 from dpgen_jax.evaluation.judge import Judge
@@ -21,7 +20,7 @@ LEAST_IMAGES = 2
 
 
 def by_client(samples: np.ndarray, x: np.ndarray, y: np.ndarray, clients: np.ndarray, judge: Judge,
-              seed: int = 0) -> dict[str, Any]:
+              seed: int = 0) -> Json:
     """Compare synthetic images with those of each client.
 
     A Frechet distance to few images is large however good the samples are. So each has a floor: the

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -20,6 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.evaluation.marginals import Rows
 from dpgen_jax.evaluation.scores import Log, silent, summary
 
@@ -31,7 +31,7 @@ METRICS = ("pmse", "detection_auroc")
 
 
 def fidelity(draws: Sequence[Rows], test: Rows, real: Rows | None, classes: int,
-             log: Log = silent) -> dict[str, Any]:
+             log: Log = silent) -> Json:
     """Compute `pmse` and `detection_auroc` of metrics.json, all from real rows.
 
     Args:

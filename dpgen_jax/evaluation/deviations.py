@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Column, TableSpec
 from dpgen_jax.data import forms, transform
 from dpgen_jax.evaluation import marginals
@@ -84,7 +85,7 @@ def bin_names(column: Column) -> list[str]:
             *forms.texts(column, np.array(column.special)), "null"]
 
 
-def label_shares(draws: Sequence[Rows], test: Rows, spec: TableSpec) -> list[dict[str, Any]]:
+def label_shares(draws: Sequence[Rows], test: Rows, spec: TableSpec) -> list[Json]:
     """Compare the shares of the classes.
 
     Args:

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from scipy.special import rel_entr
 
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation.judge import Judge
 from dpgen_jax.evaluation.scores import Images, Log, checked, draw, silent, summary
@@ -187,7 +187,7 @@ class Inception:
 
 
 def fidelity(draws: Sequence[Images], test: Images, real: Images | None, judge: Judge,
-             inception: Inception | None = None, log: Log = silent) -> dict[str, Any]:
+             inception: Inception | None = None, log: Log = silent) -> Json:
     """Compute the `fidelity` part of metrics.json for images.
 
     Of test and of real images as many are used as a draw has and no more, because a Frechet

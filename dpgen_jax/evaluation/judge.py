@@ -9,7 +9,6 @@ which are the features. Written for CPUs: small maps early, convolutions as matr
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import flax.linen as nn
 import jax
@@ -17,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import softmax
 
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Array, PyTree, UserError
 from dpgen_jax.evaluation.networks import Schedule, fit_classifier, predict
 from dpgen_jax.evaluation.scores import Images, Log, checked, silent
@@ -148,7 +148,7 @@ class Judge:
         """
         return _see(self.params, x, self.smoothing)
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> Json:
         """Describe the judge, for metrics.json."""
         return {"net": f"3 convolutions ({', '.join(map(str, WIDTHS))}) and {FEATURES} features",
                 "test_accuracy": self.test_accuracy, "features": FEATURES, "epochs": self.epochs}

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Column, TableSpec
 from dpgen_jax.data import transform
 from dpgen_jax.evaluation.scores import summary
@@ -41,8 +42,7 @@ def cells(spec: TableSpec, rows: Rows) -> np.ndarray:
     return np.column_stack([codes, y]) if spec.labelled else codes
 
 
-def fidelity(draws: Sequence[Rows], test: Rows, real: Rows | None, spec: TableSpec
-             ) -> dict[str, Any]:
+def fidelity(draws: Sequence[Rows], test: Rows, real: Rows | None, spec: TableSpec) -> Json:
     """Compute the `fidelity` part of metrics.json for tables, all of it from real rows.
 
     Total variation distances are in [0, 1]. They are means over the columns (`columns` holds each),
@@ -69,8 +69,7 @@ def fidelity(draws: Sequence[Rows], test: Rows, real: Rows | None, spec: TableSp
     return distances | {"correlation_difference": correlation | {"floor": floor}}
 
 
-def column_distances(draws: Sequence[Rows], test: Rows, real: Rows | None, spec: TableSpec
-                     ) -> dict[str, Any]:
+def column_distances(draws: Sequence[Rows], test: Rows, real: Rows | None, spec: TableSpec) -> Json:
     """Compute `one_way_tvd` and `two_way_tvd`, as `fidelity` does.
 
     Args:
@@ -87,7 +86,7 @@ def column_distances(draws: Sequence[Rows], test: Rows, real: Rows | None, spec:
     tables = [cells(spec, draw) for draw in draws]
     own = None if real is None else cells(spec, real)
 
-    def entry(distance: Callable[..., Any]) -> dict[str, Any]:
+    def entry(distance: Callable[..., Any]) -> Json:
         return summary([float(np.mean(distance(one, truth, named))) for one in tables]) | {
             "floor": None if own is None else float(np.mean(distance(own, truth, named)))}
 

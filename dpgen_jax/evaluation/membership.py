@@ -35,12 +35,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from dpgen_jax.core import checks
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.subjects import Subjects
 from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation import attacks, by_subject
@@ -122,7 +122,7 @@ class Guarantee:
                 zip({**self.allowed(), "tpr_at_1_percent_fpr": rate}.items(), margins, strict=True)}
 
 
-def guarantee(statement: dict[str, Any]) -> Guarantee | str:
+def guarantee(statement: Json) -> Guarantee | str:
     """Return the guarantee of a privacy statement, or the reason why it bounds no attack.
 
     Args:
@@ -145,8 +145,8 @@ def guarantee(statement: dict[str, Any]) -> Guarantee | str:
 
 
 def membership(draws: Sequence[Unlabelled], members: Unlabelled, non_members: Unlabelled,
-               statement: dict[str, Any], log: Log = silent, subjects: Subjects | None = None
-               ) -> tuple[dict[str, Any], list[str]]:
+               statement: Json, log: Log = silent, subjects: Subjects | None = None
+               ) -> tuple[Json, list[str]]:
     """Attack a release, and compute the `membership` part of metrics.json.
 
     For each draw as many members and non-members are judged, at most `CAP`, and as many further
@@ -249,7 +249,7 @@ def _best_threshold(inside: np.ndarray, outside: np.ndarray) -> float:
     return thresholds[np.argmax(tpr - fpr)]
 
 
-def _result(attacked: dict[str, Any], promise: Guarantee | str, n: int) -> dict[str, Any]:
+def _result(attacked: Json, promise: Guarantee | str, n: int) -> Json:
     """Return the `membership` part of metrics.json from the scores of each attack."""
     strongest = max(attacked, key=lambda name: attacked[name]["auroc"]["mean"])
     allowed, limits = (None, {}) if isinstance(promise, str) else (
@@ -263,7 +263,7 @@ def _result(attacked: dict[str, Any], promise: Guarantee | str, n: int) -> dict[
             "n_members": n, "n_non_members": n, "n_reference": n}
 
 
-def _sentence(attacked: dict[str, Any], strongest: str, promise: Guarantee | str,
+def _sentence(attacked: Json, strongest: str, promise: Guarantee | str,
               excess: list[tuple[str, str]]) -> str:
     """Return what the attacks reached, beside what the guarantee allows, as a sentence."""
     auroc = attacked[strongest]["auroc"]

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dpgen_jax.core import checks
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.release import render
 
@@ -28,7 +29,7 @@ def silent(line: str) -> None:
     """Discard a line of progress: the default of every `log` parameter."""
 
 
-def summary(values: Sequence[float] | np.ndarray) -> dict[str, Any]:
+def summary(values: Sequence[float] | np.ndarray) -> Json:
     """Summarise the scores of several seeds.
 
     Args:

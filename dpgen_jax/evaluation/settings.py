@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from dpgen_jax.core.config import Evaluation
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.evaluation import classical
 from dpgen_jax.evaluation.networks import FAST, FULL, Schedule
 from dpgen_jax.nets import classifiers as nets
@@ -44,7 +44,7 @@ class Setting:
     optional: tuple[str, ...] = ("xgboost",)
     """Classifiers that are left out, with a note, where they are not installed."""
 
-    def info(self, names: Sequence[str]) -> dict[str, Any]:
+    def info(self, names: Sequence[str]) -> Json:
         """Describe the setting of an evaluation, for metrics.json.
 
         Args:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.data import forms
 from dpgen_jax.data.base import listed
@@ -69,7 +70,7 @@ def named(spec: TableSpec, texts: Sequence[str]) -> list[Grouping]:
 
 
 def subgroups(groupings: Sequence[Grouping], draws: Sequence[Rows], test: Rows, real: Rows | None,
-              targets: Sequence[Target] = (), log: Log = silent) -> list[dict[str, Any]]:
+              targets: Sequence[Target] = (), log: Log = silent) -> list[Json]:
     """Compute the part `subgroups` of metrics.json, all of it from real rows.
 
     Args:
@@ -172,14 +173,14 @@ class _Predicted:
                                    for seed, rows in enumerate(trains)]
                             for task, trains in tasks.items()})
 
-    def scores(self, test: Rows) -> dict[str, Any]:
+    def scores(self, test: Rows) -> Json:
         """Return the score of each task on these rows, and what it is; {} where they are few."""
         tested, metric = self.target.problem(test), self.target.metric
         counts = (np.bincount(tested[1].astype(np.int64)) if self.target.column.categories
                   else np.array([len(tested[1])]))
         if (counts >= MIN_CLASS).sum() < (2 if self.target.column.categories else 1):
             return {}
-        result: dict[str, Any] = {"metric": metric, "n_rarest": int(counts[counts > 0].min())}
+        result: Json = {"metric": metric, "n_rarest": int(counts[counts > 0].min())}
         for task, trained in self.trained.items():
             if trained and None not in trained:
                 result[task] = summary([self.target.judge(model, tested)[metric]
@@ -188,12 +189,12 @@ class _Predicted:
 
 
 def _measured(grouping: Grouping, group: _Group, draws: Sequence[Rows], test: Rows,
-              real: Rows | None, predicted: _Predicted | None) -> dict[str, Any]:
+              real: Rows | None, predicted: _Predicted | None) -> Json:
     """Return what is measured of one group."""
     parts = [_only(draw, group.rows(grouping, draw)) for draw in draws]
     held_out = _only(test, group.rows(grouping, test))
     shares = [len(part[1]) / len(draw[1]) for part, draw in zip(parts, draws, strict=True)]
-    result: dict[str, Any] = {
+    result: Json = {
         "by": grouping.name, "group": group.name, "n_test": len(held_out[1]),
         "n_synthetic": min(len(part[1]) for part in parts)}
     if len(held_out[1]) < MIN_ROWS:

@@ -16,6 +16,7 @@ import numpy as np
 
 from dpgen_jax.core import checks
 from dpgen_jax.core.config import Evaluation
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import TableSpec, UserError
 from dpgen_jax.evaluation import detection, deviations, marginals, subgroups, targets
 from dpgen_jax.evaluation.marginals import Rows
@@ -59,7 +60,7 @@ class _Parts:
 
 
 def utility(synthetic: Callable[[int, int], Rows], test: Rows, real: Rows | None, spec: TableSpec,
-            options: Evaluation = Evaluation(), log: Log = silent) -> dict[str, Any]:
+            options: Evaluation = Evaluation(), log: Log = silent) -> Json:
     """Compute the parts of metrics.json on the utility and the fidelity of a table.
 
     Args:
@@ -156,7 +157,7 @@ def _violations(parts: _Parts) -> list[float]:
                                         marginals.columns(parts.spec)) for draw in parts.draws]
 
 
-def _described(setting: Setting, n_real: int, spec: TableSpec) -> dict[str, Any]:
+def _described(setting: Setting, n_real: int, spec: TableSpec) -> Json:
     """Return `setting` of metrics.json."""
     learners = ("the classifiers of G-PATE with their published settings, logistic regression, a "
                 "random forest and boosted trees, " if spec.labelled else "")
@@ -176,7 +177,7 @@ def _pairs(parts: _Parts, options: Evaluation) -> Pairs:
     return {task: pairs[task] for task in TASKS if task in pairs and task in options.metrics}
 
 
-def _fidelity(parts: _Parts, log: Log) -> dict[str, Any]:
+def _fidelity(parts: _Parts, log: Log) -> Json:
     """Return `fidelity` and `label_shares`, of as many rows of a draw as the floor has."""
     rows = slice(None if parts.real is None else len(parts.real[1]))
     alike = [(x[rows], y[rows]) for x, y in parts.draws]
@@ -192,12 +193,12 @@ def _fidelity(parts: _Parts, log: Log) -> dict[str, Any]:
 
 
 def _tasks(pairs: Pairs, classes: int, classifiers: Sequence[str], seconds: dict[str, float],
-           log: Log) -> dict[str, Any]:
+           log: Log) -> Json:
     """Return {task: {classifier: {metric: summary}}}, and add to `seconds`.
 
     A classifier is trained once for the tasks that train on the same rows.
     """
-    result: dict[str, Any] = {task: {} for task in pairs}
+    result: Json = {task: {} for task in pairs}
     for name in classifiers if pairs else ():
         started = time.monotonic()
         models: dict[tuple[int, int], Any] = {}

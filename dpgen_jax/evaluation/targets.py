@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpgen_jax.core.errors import nearest
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.data import transform
 from dpgen_jax.data.base import listed
@@ -117,7 +118,7 @@ def named(spec: TableSpec, names: Sequence[str]) -> list[Target]:
 
 
 def utility(targets: Sequence[Target], draws: Sequence[Rows], test: Rows, real: Rows | None,
-            log: Log = silent) -> dict[str, Any]:
+            log: Log = silent) -> Json:
     """Compute the parts `targets` and `seconds` of metrics.json.
 
     Args:
@@ -131,7 +132,7 @@ def utility(targets: Sequence[Target], draws: Sequence[Rows], test: Rows, real: 
       {"targets": {name: {task: {model: {metric: `summary`}}}}, "seconds": {target: seconds},
       "notes": a line for each target that could not be scored}; tasks are gen2real and real2real.
     """
-    parts: dict[str, Any] = {}
+    parts: Json = {}
     seconds, notes = {}, []
     for target in targets:
         started, name = time.monotonic(), target.column.name
@@ -147,7 +148,7 @@ def utility(targets: Sequence[Target], draws: Sequence[Rows], test: Rows, real: 
     return {"targets": parts, "seconds": seconds, "notes": notes}
 
 
-def best(scores: dict[str, Any], metric: str) -> float:
+def best(scores: Json, metric: str) -> float:
     """Return the highest mean of a metric over models.
 
     Args:
@@ -157,7 +158,7 @@ def best(scores: dict[str, Any], metric: str) -> float:
     return max(model[metric]["mean"] for model in scores.values())
 
 
-def _of_task(target: Target, trains: Sequence[Rows], test: Rows) -> dict[str, Any]:
+def _of_task(target: Target, trains: Sequence[Rows], test: Rows) -> Json:
     """Return {model: {metric: summary}} over the seeds; {} where rows are too few."""
     tested, result = target.problem(test), {}
     problems = [target.problem(rows) for rows in trains]

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation import classical
 from dpgen_jax.evaluation.networks import fit_classifier, predict
@@ -91,7 +92,7 @@ def train(name: str, images: Images, classes: int, setting: Setting, seed: int) 
 
 def utility(synthetic: Synthetic, test: Images, real: Images | None = None,
             setting: Setting = SETTINGS["full"], *, classes: int | None = None,
-            log: Log = silent) -> dict[str, Any]:
+            log: Log = silent) -> Json:
     """Compute the utility part of metrics.json for images.
 
     A tenth of each training set is held out. The tasks are
@@ -212,7 +213,7 @@ def _subset(images: Images, n: int, seed: int) -> Images:
     return x[picked], y[picked]
 
 
-def _nested(accuracies: Accuracies, names: Sequence[str], n_test: int) -> dict[str, Any]:
+def _nested(accuracies: Accuracies, names: Sequence[str], n_test: int) -> Json:
     """Return {task: {classifier: {metric: leaf}}} and `average`."""
     by_key = dict(accuracies)
     for name in names:
@@ -220,7 +221,7 @@ def _nested(accuracies: Accuracies, names: Sequence[str], n_test: int) -> dict[s
         if ours and real:  # one right image at least: with none there is no ratio
             by_key["gen2real", name, "calibrated_accuracy"] = [
                 a / max(b, 1 / n_test) for a, b in zip(ours, real, strict=True)]
-    result: dict[str, Any] = {}
+    result: Json = {}
     for (task, name, metric), values in by_key.items():
         result.setdefault(task, {}).setdefault(name, {})[metric] = summary(values)
     result["average"] = {task: {

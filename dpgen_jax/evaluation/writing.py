@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpgen_jax.core.config import to_json
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import TableSpec
 from dpgen_jax.data import Dataset, transform, without_empty_slots, writing
 from dpgen_jax.evaluation import attacks
@@ -41,7 +42,7 @@ def delivered(release: Release, spec: TableSpec, n: int, seed: int) -> Images:
     return transform.encode(spec, codes), y
 
 
-def write(metrics: dict[str, Any], release: Release, dataset: Dataset, out: Path,
+def write(metrics: Json, release: Release, dataset: Dataset, out: Path,
           run: Path | None = None) -> Path:
     """Write metrics.json, report.html, samples.png of images, and private/neighbours.html.
 
@@ -83,7 +84,7 @@ def write(metrics: dict[str, Any], release: Release, dataset: Dataset, out: Path
     return out / "report.html"
 
 
-def _configuration(release: Release) -> dict[str, Any]:
+def _configuration(release: Release) -> Json:
     return {"method": release.method, "config": to_json(release.config),
             "spec": to_json(release.spec)}
 

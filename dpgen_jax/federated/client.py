@@ -12,7 +12,6 @@ import logging
 import math
 import secrets
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -20,6 +19,7 @@ import numpy as np
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import OsBits, SeededBits
 from dpgen_jax.core.config import Budget, to_json
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import BudgetExceeded, Method, Private, PyTree, Records, UserError
 from dpgen_jax.data import Dataset
 from dpgen_jax.federated import answer, client_folder, messages, store
@@ -163,8 +163,8 @@ class Client:
             raise UserError(f"round {question.round} was answered, to another question")
         return messages.unpack(self._form, question.arrays)
 
-    def reply(self, about: dict[str, Any], arrays: dict[str, np.ndarray]
-              ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def reply(self, about: Json, arrays: dict[str, np.ndarray]
+              ) -> tuple[Json, dict[str, np.ndarray]]:
         """Makes the reply to a message of any kind; of these only questions have a step.
 
         A refusal is one fixed word: its reason goes to the client's own output, as it may depend on

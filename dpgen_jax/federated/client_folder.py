@@ -8,7 +8,6 @@ import math
 import os
 import secrets
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from dpgen_jax.accountant.ledger import Ledger, begun, read
 from dpgen_jax.accountant.witness import Witness
 from dpgen_jax.aggregation.local import LocalMechanism
 from dpgen_jax.core.config import Budget
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Private, Records, UserError
 from dpgen_jax.data import Dataset
 from dpgen_jax.federated.messages import Terms
@@ -61,7 +61,7 @@ def check(terms: Terms, data: Dataset, budget: Budget) -> None:
         calibrate.check_budget(budget.epsilon, budget.delta)
 
 
-def open_folder(root: Path, public: dict[str, Any]) -> RunFolder:
+def open_folder(root: Path, public: Json) -> RunFolder:
     """Makes the client's folder, or opens the one that it began.
 
     Args:

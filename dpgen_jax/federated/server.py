@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import jax
 
@@ -16,6 +15,7 @@ from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.console import tell
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import BudgetExceeded, Method, Spec, UserError
 from dpgen_jax.federated import saved
 from dpgen_jax.federated.messages import Terms
@@ -180,14 +180,14 @@ def protected(mechanism: Mechanism) -> Protected:
         "ledger; how many records they hold is not known here",))
 
 
-def public_config(request: Request, spec: Spec) -> dict[str, Any]:
+def public_config(request: Request, spec: Spec) -> Json:
     """Returns the content of the run's config.json.
 
     Args:
         request: The request of the user.
         spec: The public schema of the clients' records.
     """
-    described: dict[str, Any] = to_json({
+    described: Json = to_json({
         "method": request.method, "preset": request.preset, "dataset": "federation",
         "records": None, "spec": spec, "config": request.config, "budget": request.budget,
         "runtime": request.runtime, "seed": request.seed, "data_notes": ()})

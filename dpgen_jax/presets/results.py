@@ -6,16 +6,17 @@ import functools
 import json
 import textwrap
 from importlib import resources
-from typing import Any
+
+from dpgen_jax.core.strict_json import Json
 
 BEST_ON_TABLES = "marginals"
 """The method for tables that the others are compared with."""
 
 
 @functools.cache
-def reached() -> list[dict[str, Any]]:
+def reached() -> list[Json]:
     """Returns a row for each method, data set and epsilon that was measured."""
-    rows: list[dict[str, Any]] = json.loads(
+    rows: list[Json] = json.loads(
         resources.files("dpgen_jax.presets").joinpath("reached.json").read_text("utf-8"))
     return rows
 

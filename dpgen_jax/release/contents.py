@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Required, TypedDict
 
 from dpgen_jax.core.config import from_json, to_json
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Column, ImageSpec, Spec, TableSpec, UserError
 from dpgen_jax.data import constraints, derived, schema_columns
 from dpgen_jax.run.folder import read_json
@@ -70,13 +71,13 @@ class Described(TypedDict, total=False):
     """config.json of a run or a release. A release also says what its file of arrays is."""
 
     method: Required[str]
-    config: Required[dict[str, Any]]
-    spec: Required[dict[str, Any]]
+    config: Required[Json]
+    spec: Required[Json]
     dataset: str
     generator_sha256: str
     class_counts: list[int] | None
     seed: int | None
-    data_options: dict[str, Any]
+    data_options: Json
     not_covered: list[str]
     simulated: str
 
@@ -95,7 +96,7 @@ class Setting(TypedDict, total=False):
 
     name: str
     text: str
-    schedule: dict[str, Any]
+    schedule: Json
 
 
 class Membership(TypedDict, total=False):
@@ -119,7 +120,7 @@ class Metrics(TypedDict, total=False):
     real2gen: dict[str, dict[str, Score]]
     real2real: dict[str, dict[str, Score]]
     average: dict[str, dict[str, Score | list[str]]]
-    fidelity: dict[str, Any]
+    fidelity: Json
     membership: Membership | None
     notes: list[str]
     not_covered_by_epsilon: list[str]
@@ -128,7 +129,7 @@ class Metrics(TypedDict, total=False):
     seeds: int
 
 
-def statement(value: dict[str, Any], name: str = "the privacy statement") -> dict[str, Any]:
+def statement(value: Json, name: str = "the privacy statement") -> Json:
     """Checks a privacy statement.
 
     Args:
@@ -164,12 +165,14 @@ def located(root: Path) -> Path:
         raise UserError(f"the run in {root} has no release yet; finish it with train --resume "
                         f"{root}")
     if not (root / "config.json").is_file():
+        within = sorted(str(path.parent) for path in root.glob("*/ledger.jsonl"))
+        hint = f"; there are runs in it: {', '.join(within[:3])}" if within else ""
         raise UserError(f"{root} is neither a run nor a release: it holds no release/config.json "
-                        "or config.json")
+                        f"or config.json{hint}")
     return root
 
 
-def described(path: Path) -> dict[str, Any]:
+def described(path: Path) -> Json:
     """config.json, of a spec that `spec` reads.
 
     Raises:
@@ -181,7 +184,7 @@ def described(path: Path) -> dict[str, Any]:
     return config
 
 
-def metrics(path: Path) -> dict[str, Any]:
+def metrics(path: Path) -> Json:
     """metrics.json, whose scores are numbers, wherever they stand.
 
     Raises:
@@ -199,7 +202,7 @@ def metrics(path: Path) -> dict[str, Any]:
     return measured
 
 
-def spec(value: dict[str, Any], name: str = "the schema") -> Spec:
+def spec(value: Json, name: str = "the schema") -> Spec:
     """The schema of records.
 
     Raises:
@@ -244,7 +247,7 @@ def _sound(column: Column) -> bool:
     return not column.categories and 0 <= column.high - column.low < math.inf
 
 
-def _dicts(value: object) -> list[dict[str, Any]]:
+def _dicts(value: object) -> list[Json]:
     """All of them, at any depth."""
     parts, found = [value], []
     while parts:
@@ -254,7 +257,7 @@ def _dicts(value: object) -> list[dict[str, Any]]:
     return found
 
 
-def _checked(kind: object, value: dict[str, Any], name: Any, mend: str) -> Any:
+def _checked(kind: object, value: Json, name: Any, mend: str) -> Any:
     try:
         return from_json(kind, value)
     except UserError as error:

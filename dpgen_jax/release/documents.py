@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from dpgen_jax import methods
 from dpgen_jax.core.atomic import json_bytes
 from dpgen_jax.core.config import to_json
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Spec, TableSpec
 from dpgen_jax.release import explain, guarantee, render
 from dpgen_jax.release.render import NOTHING, Cell, Table, label, number
@@ -49,7 +50,7 @@ class Use(NamedTuple):
     files: tuple[tuple[str, str], ...]
 
 
-def files(privacy: dict[str, Any], spec: Spec, use: Use) -> dict[str, bytes]:
+def files(privacy: Json, spec: Spec, use: Use) -> dict[str, bytes]:
     """Returns the files of a release that state its guarantee.
 
     Args:
@@ -91,7 +92,7 @@ def of_release(spec: Spec, classifies: bool) -> Use:
     return Use(needs, commands, (*load, make), (*stated, look))
 
 
-def page(privacy: dict[str, Any], spec: Spec, use: Use) -> str:
+def page(privacy: Json, spec: Spec, use: Use) -> str:
     """Returns statement.html: one file, without scripts, that loads nothing.
 
     Args:
@@ -110,7 +111,7 @@ def page(privacy: dict[str, Any], spec: Spec, use: Use) -> str:
         sources=sources(checked))
 
 
-def readme(privacy: dict[str, Any], spec: Spec, use: Use) -> str:
+def readme(privacy: Json, spec: Spec, use: Use) -> str:
     """Returns README.txt, of lines that a terminal shows.
 
     Args:
@@ -172,14 +173,14 @@ def _few(names: Sequence[str]) -> str:
     return shown if len(names) <= NAMED else f"{shown} and {number(len(names) - NAMED)} more"
 
 
-def _made(privacy: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+def _made(privacy: Json) -> tuple[tuple[str, str], ...]:
     """Names and values of how a release was made."""
     return tuple((name, number(privacy[field])) for name, field in (
         ("method", "method"), ("preset", "preset"), ("steps", "steps"),
         ("version of dpgen_jax", "package_version")) if privacy.get(field) is not None)
 
 
-def sources(privacy: dict[str, Any]) -> tuple[str, ...]:
+def sources(privacy: Json) -> tuple[str, ...]:
     """Returns what to cite: this library, and the paper of the method.
 
     Args:
@@ -189,7 +190,7 @@ def sources(privacy: dict[str, Any]) -> tuple[str, ...]:
     return (SOFTWARE, f"The method: {paper}") if paper else (SOFTWARE,)
 
 
-def terms(privacy: dict[str, Any]) -> Table:
+def terms(privacy: Json) -> Table:
     """Returns the table of the statement's terms, for a reviewer.
 
     Args:
@@ -213,7 +214,7 @@ def terms(privacy: dict[str, Any]) -> Table:
         numeric=False)
 
 
-def ledger(privacy: dict[str, Any]) -> Table | None:
+def ledger(privacy: Json) -> Table | None:
     """Returns the table of the events of a statement, or None without events.
 
     Args:
@@ -232,6 +233,6 @@ def ledger(privacy: dict[str, Any]) -> Table | None:
         "Events", ["mechanism", "count", *map(label, fields), "sigma / sensitivity"], rows)
 
 
-def _ratio(event: dict[str, Any]) -> Cell:
+def _ratio(event: Json) -> Cell:
     sigma, sensitivity = event.get("sigma"), event.get("sensitivity")
     return Cell(number(float(sigma) / float(sensitivity))) if sigma and sensitivity else NOTHING

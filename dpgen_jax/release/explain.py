@@ -8,8 +8,8 @@ and what it bounds.
 from __future__ import annotations
 
 import math
-from typing import Any
 
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.release import guarantee
 from dpgen_jax.release.render import number
@@ -35,7 +35,7 @@ RELATIONS = {
 }
 
 
-def checked(privacy: dict[str, Any]) -> dict[str, Any]:
+def checked(privacy: Json) -> Json:
     """Check a privacy statement, and return it with epsilon and delta as floats.
 
     Args:
@@ -59,7 +59,7 @@ def checked(privacy: dict[str, Any]) -> dict[str, Any]:
     return {**privacy, **numbers}
 
 
-def sentence(privacy: dict[str, Any]) -> str:
+def sentence(privacy: Json) -> str:
     """Return the promise in one sentence, for a lawyer; or that there is none.
 
     Args:
@@ -81,7 +81,7 @@ def sentence(privacy: dict[str, Any]) -> str:
             f"{number(privacy['delta'])}{_one_in(privacy['delta'])}{but}.")
 
 
-def alarms(privacy: dict[str, Any]) -> tuple[str, ...]:
+def alarms(privacy: Json) -> tuple[str, ...]:
     """Return why a statement guarantees nothing; empty where epsilon holds, for all or for part."""
     stamp = guarantee.of(privacy)
     if stamp.holds:
@@ -93,7 +93,7 @@ def alarms(privacy: dict[str, Any]) -> tuple[str, ...]:
             "shared as private." + _published(privacy.get("as_published")),)
 
 
-def gaps(privacy: dict[str, Any]) -> tuple[str, ...]:
+def gaps(privacy: Json) -> tuple[str, ...]:
     """Return the parts of a release that epsilon does not cover, although it covers the rest."""
     stamp = guarantee.of(privacy)
     return stamp.why if stamp.kind == "not covered" else ()
@@ -109,7 +109,7 @@ def _published(claim: object) -> str:
             "code that ran.")
 
 
-def cautions(privacy: dict[str, Any]) -> tuple[str, ...]:
+def cautions(privacy: Json) -> tuple[str, ...]:
     """Return warnings on what weakens a valid guarantee."""
     warnings = []
     guess = best_guess(privacy["epsilon"], privacy["delta"])
@@ -125,7 +125,7 @@ def cautions(privacy: dict[str, Any]) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def population(privacy: dict[str, Any]) -> tuple[str, int] | None:
+def population(privacy: Json) -> tuple[str, int] | None:
     """Return ("subjects", "clients" or "records", their number) of the statement, or None."""
     for name in ("subjects", "clients", "records"):
         if isinstance(privacy.get(name), int) and privacy[name] > 0:
@@ -153,7 +153,7 @@ def factor(epsilon: float) -> str:
     return f"{math.ceil(value):,}" if value >= 100 else f"{math.ceil(100 * value) / 100:g}"
 
 
-def neighbours(privacy: dict[str, Any]) -> str:
+def neighbours(privacy: Json) -> str:
     """Return how two data sets differ that the promise compares.
 
     Args:
@@ -167,7 +167,7 @@ def neighbours(privacy: dict[str, Any]) -> str:
             else "a relation that this page does not know; ask for its definition")
 
 
-def promise(privacy: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+def promise(privacy: Json) -> tuple[tuple[str, str], ...]:
     """Explain a statement; without a valid guarantee only what its terms would mean.
 
     Args:
@@ -193,7 +193,7 @@ def promise(privacy: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     return (*answers, *_bounds(epsilon, privacy["delta"], unit, secret))
 
 
-def _several(privacy: dict[str, Any]) -> str:
+def _several(privacy: Json) -> str:
     """Return a sentence on people with several records."""
     if privacy["unit"] == guarantee.SUBJECT:
         return f" That is a {guarantee.whom(privacy)}."
@@ -232,7 +232,7 @@ def _one_in(delta: float) -> str:
     return f" (1 in {1 / delta:,.0f})" if 0 < delta < 0.1 else ""
 
 
-def assumptions(privacy: dict[str, Any]) -> tuple[str, ...]:
+def assumptions(privacy: Json) -> tuple[str, ...]:
     """Return what the guarantee rests on, as the statement has it."""
     meaning = (" (the random generator of the operating system)"
                if privacy["noise_source"] == guarantee.SOUND_NOISE else "")
@@ -260,17 +260,17 @@ def assumptions(privacy: dict[str, Any]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def not_covered(privacy: dict[str, Any]) -> tuple[str, ...]:
+def not_covered(privacy: Json) -> tuple[str, ...]:
     """Return what the guarantee leaves out."""
     return (*gaps(privacy), *map(str, privacy.get("not_accounted", ())))
 
 
-def other_notes(privacy: dict[str, Any]) -> tuple[str, ...]:
+def other_notes(privacy: Json) -> tuple[str, ...]:
     """Return what else the statement says of the data."""
     return tuple(note for note in data_notes(privacy) if not _uncovered(note))
 
 
-def by_hand(config: dict[str, Any]) -> tuple[str, ...]:
+def by_hand(config: Json) -> tuple[str, ...]:
     """Return what of the generator is knowledge that was put in, and not learnt from records.
 
     Args:
@@ -283,7 +283,7 @@ def by_hand(config: dict[str, Any]) -> tuple[str, ...]:
             "hand, not read from records",) if warp else ()
 
 
-def data_notes(privacy: dict[str, Any]) -> tuple[str, ...]:
+def data_notes(privacy: Json) -> tuple[str, ...]:
     """Return all notes of the statement on the data."""
     return tuple(map(str, privacy.get("data_notes", ())))
 

@@ -19,6 +19,8 @@ import math
 from collections.abc import Iterable
 from typing import Any, Literal
 
+from dpgen_jax.core.strict_json import Json
+
 TERMS = "(epsilon, delta) "
 NONE = "none: "
 NOT_COVERED = "not covered: "
@@ -95,7 +97,7 @@ def faults(epsilon: float, noise_source: str, accounting: str = "proven", simula
          not 0 < epsilon < math.inf)) if so)
 
 
-def of(privacy: dict[str, Any]) -> Guarantee:
+def of(privacy: Json) -> Guarantee:
     """Reads the guarantee of a privacy statement.
 
     It fails closed: a stamp that says more than the rest of the statement allows, or that is not
@@ -133,7 +135,7 @@ def of(privacy: dict[str, Any]) -> Guarantee:
     return stamped("", [f"the statement says {text!r}, which is no guarantee that is known"])
 
 
-def line(privacy: dict[str, Any]) -> str:
+def line(privacy: Json) -> str:
     """One line about a statement for a terminal: its stamp, its numbers, and who is protected.
 
     Args:
@@ -155,7 +157,7 @@ def line(privacy: dict[str, Any]) -> str:
             f"{whom(privacy)}{simulated}")
 
 
-def whom(terms: dict[str, Any]) -> str:
+def whom(terms: Json) -> str:
     """Says in words who is protected.
 
     Args:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib import font_manager
@@ -20,6 +19,7 @@ from matplotlib.ticker import MaxNLocator
 from PIL import Image, ImageDraw, ImageFont
 
 from dpgen_jax.core import checks
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.data import forms, transform
 from dpgen_jax.release.render import visible
@@ -96,7 +96,7 @@ def sampled_grid(images: np.ndarray, path: str | Path,
     return samples_grid(images.reshape(-1, *images.shape[2:]), path, len(images), class_names)
 
 
-def curves(rows: Sequence[dict[str, Any]] | str | Path, path: str | Path) -> Path:
+def curves(rows: Sequence[Json] | str | Path, path: str | Path) -> Path:
     """Draws the metrics of a run over its steps: its samples, other public scalars, epsilon.
 
     rows: those of metrics.jsonl, or its path, with keys step, epsilon, seconds and others; a value
@@ -133,7 +133,7 @@ def curves(rows: Sequence[dict[str, Any]] | str | Path, path: str | Path) -> Pat
     return path
 
 
-def _panels(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, np.ndarray]]:
+def _panels(rows: Sequence[Json]) -> dict[str, dict[str, np.ndarray]]:
     """The metrics that are drawn together, by the title of their panel."""
     scalars = {name: series(rows, name) for name in scalar_names(rows)}
     groups = {title: {name: values for name, values in scalars.items()
@@ -226,14 +226,14 @@ def plain_text(text: str) -> str:
     return visible(text).replace("\n", " ").replace("$", r"\$")
 
 
-def scalar_names(rows: Sequence[dict[str, Any]]) -> list[str]:
+def scalar_names(rows: Sequence[Json]) -> list[str]:
     """The public scalars of metrics.jsonl, in the order of their first line."""
     return list(dict.fromkeys(
         name for row in rows for name, value in row.items()
         if name not in metrics.NO_METRICS and isinstance(value, int | float)))
 
 
-def series(rows: Sequence[dict[str, Any]], name: str) -> np.ndarray:
+def series(rows: Sequence[Json], name: str) -> np.ndarray:
     """One metric, NaN where a row has none that can be drawn."""
     values = (row.get(name) for row in rows)
     return np.array([v if isinstance(v, int | float) and abs(v) < LARGEST_SHOWN else math.nan

@@ -12,6 +12,7 @@ from dpgen_jax.accountant.events import (
     PoissonGaussianEvent,
     SampledGaussianEvent,
 )
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.release import guarantee
 from dpgen_jax.version import __version__
@@ -50,9 +51,9 @@ class Protected:
     rows_per_unit: int = 0
 
     @property
-    def terms(self) -> dict[str, Any]:
+    def terms(self) -> Json:
         """The fields by which statements and ledgers name the unit, as `guarantee.whom` reads."""
-        terms: dict[str, Any] = {"unit": self.unit}
+        terms: Json = {"unit": self.unit}
         if self.unit == Unit.SUBJECT:
             terms |= {"unit_column": self.unit_column, "rows_per_unit": self.rows_per_unit}
         return terms
@@ -110,10 +111,10 @@ class Facts:
     steps: int
     noise_source: str
     accounting: str = "proven"
-    as_published: dict[str, Any] | None = None
+    as_published: Json | None = None
 
 
-def statement(facts: Facts, ledger: Any, relation: str, protected: Protected) -> dict[str, Any]:
+def statement(facts: Facts, ledger: Any, relation: str, protected: Protected) -> Json:
     """The statement of a run.
 
     epsilon is the budget fixed before the first release and never a reading taken while training,

@@ -24,6 +24,7 @@ import numpy as np
 
 from dpgen_jax.core import hosts
 from dpgen_jax.core.reading import require_regular
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import PyTree, UserError
 from dpgen_jax.run.checkpoint_parts import Parts, checksum, read
 from dpgen_jax.run.folder import write_json
@@ -37,7 +38,7 @@ def steps(folder: Path) -> list[int]:
     return sorted(int(p.name) for p in folder.glob("*") if p.is_dir() and p.name.isdigit())
 
 
-def save(folder: Path, step: int, parts: Iterable[tuple[str, Any]], note: dict[str, Any],
+def save(folder: Path, step: int, parts: Iterable[tuple[str, Any]], note: Json,
          keep: int) -> None:
     """Writes folder/STEP, then removes all but the newest `keep`.
 
@@ -54,7 +55,7 @@ def save(folder: Path, step: int, parts: Iterable[tuple[str, Any]], note: dict[s
     begin(folder, step, parts, note, keep, beside=False).finish()
 
 
-def begin(folder: Path, step: int, parts: Iterable[tuple[str, Any]], note: dict[str, Any],
+def begin(folder: Path, step: int, parts: Iterable[tuple[str, Any]], note: Json,
           keep: int, beside: bool) -> Saving:
     """Begins a checkpoint, as `save` does; it is one when `Saving.finish` has ended.
 
@@ -94,7 +95,7 @@ class Saving:
 
     folder: Path
     step: int
-    note: dict[str, Any]
+    note: Json
     keep: int
     parts: Parts = dataclasses.field(init=False)
 
@@ -160,7 +161,7 @@ def _owner_only(folder: Path) -> None:
         path.chmod(0o700 if path.is_dir() else 0o600)
 
 
-def note(folder: Path, step: int, *names: str) -> dict[str, Any]:
+def note(folder: Path, step: int, *names: str) -> Json:
     """These values of a checkpoint's note.
 
     Raises:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
-from typing import Any
 
 from dpgen_jax import methods, presets
 from dpgen_jax.accountant import gaussian
@@ -14,6 +13,7 @@ from dpgen_jax.accountant.events import Events, ideal_noise
 from dpgen_jax.accountant.ledger import account, read
 from dpgen_jax.accountant.totals import Account
 from dpgen_jax.core.config import Budget
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.methods.shared.config import MethodConfig, RecordUnits
 from dpgen_jax.release import contents, guarantee, statement
 from dpgen_jax.run import side_releases
@@ -22,7 +22,7 @@ from dpgen_jax.run.folder import RunFolder, read_json
 
 
 def of_configuration(method: str, preset: str, config: MethodConfig, epsilon: float | None,
-                     delta: float) -> dict[str, Any]:
+                     delta: float) -> Json:
     """The cost of a configuration, proven and as its paper counted it; reads no data.
 
     Args:
@@ -57,7 +57,7 @@ def of_configuration(method: str, preset: str, config: MethodConfig, epsilon: fl
     }
 
 
-def _proven(events: Events, delta: float) -> dict[str, Any]:
+def _proven(events: Events, delta: float) -> Json:
     """Epsilon and how it is counted.
 
     Far above 50 the distance between sampled and ideal noise, 2^-96 for a number, is more than
@@ -72,7 +72,7 @@ def _proven(events: Events, delta: float) -> dict[str, Any]:
 
 
 def _as_published(method: str, preset: presets.Preset, config: MethodConfig, target: float,
-                  delta: float) -> dict[str, Any] | None:
+                  delta: float) -> Json | None:
     """The epsilon of the paper's formula, for the steps that its authors ran where nothing changed.
 
     Otherwise it is for the configuration's steps where the preset fixes them, else for all steps
@@ -89,7 +89,7 @@ def _as_published(method: str, preset: presets.Preset, config: MethodConfig, tar
     return {"epsilon": published.epsilon(steps), "steps": steps, "formula": published.formula}
 
 
-def of_run(root: Path) -> dict[str, Any]:
+def of_run(root: Path) -> Json:
     """The contents of a run's ledger.
 
     Args:
@@ -126,7 +126,7 @@ def _stamp(root: Path, totals: Account) -> str:
     return f"{stamp.text} (of a release that is not there yet)"
 
 
-def cross_check(root: Path) -> dict[str, Any]:
+def cross_check(root: Path) -> Json:
     """The epsilon of `dp_accounting` beside ours: for each event of a ledger, and for all of them.
 
     Args:
@@ -147,12 +147,12 @@ def cross_check(root: Path) -> dict[str, Any]:
             "all_events": _row(second_opinion(spent, delta))}
 
 
-def _row(opinion: SecondOpinion) -> dict[str, Any]:
+def _row(opinion: SecondOpinion) -> Json:
     return {"epsilon": opinion.ours, "dp_accounting": opinion.theirs,
             "accountant": opinion.accountant or None, "remark": opinion.remark}
 
 
-def cross_check_lines(record: dict[str, Any]) -> list[str]:
+def cross_check_lines(record: Json) -> list[str]:
     """The record of `cross_check` in words.
 
     Args:
@@ -169,7 +169,7 @@ def cross_check_lines(record: dict[str, Any]) -> list[str]:
     return [*lines, *_two_lines("all events together", record["all_events"])]
 
 
-def _two_lines(name: str, row: dict[str, Any]) -> list[str]:
+def _two_lines(name: str, row: Json) -> list[str]:
     theirs = ("none" if row["dp_accounting"] is None
               else f"{row['dp_accounting']:.6g} by {row['accountant']}")
     return [f"{name}: ours {row['epsilon']:.6g}, dp_accounting {theirs}", f"  {row['remark']}"]

@@ -16,7 +16,7 @@ from typing import Any
 from dpgen_jax import methods
 from dpgen_jax.accountant import gaussian, pate, renyi
 from dpgen_jax.accountant.events import EpsilonDeltaEvent, Events, GaussianEvent, RenyiEvent
-from dpgen_jax.accountant.ledger import account, read
+from dpgen_jax.accountant.ledger import account, published, read
 from dpgen_jax.accountant.rounding import add_up
 from dpgen_jax.aggregation import sanitise
 from dpgen_jax.aggregation.bits import OsBits
@@ -28,6 +28,7 @@ from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.aggregation.topagg import TopAggMechanism
 from dpgen_jax.core.atomic import write_together
 from dpgen_jax.core.config import from_json
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.private import data_dependent
 from dpgen_jax.release import contents, documents
@@ -38,7 +39,7 @@ EX_POST = ("ex-post: it describes this run's votes at one order, and is no guara
            "differential privacy; epsilon is")
 
 
-def reading(root: Path) -> dict[str, Any]:
+def reading(root: Path) -> Json:
     """The data-dependent epsilon of a finished run, as `account RUN --data-dependent` shows it.
 
     Args:
@@ -55,7 +56,7 @@ def reading(root: Path) -> dict[str, Any]:
     kind = _kind_of(mechanism)
     votes, delta = kind.votes(files.votes), totals.header["delta"]
     shown = data_dependent.for_the_holder(data_dependent.read(votes, kind, delta, totals.steps))
-    record: dict[str, Any] = {
+    record: Json = {
         "run": str(root),
         "warning": "computed from the votes themselves: AS PRIVATE AS THE RECORDS, for your eyes "
                    "only; the epsilon to state is the data-independent one",
@@ -75,7 +76,7 @@ def reading(root: Path) -> dict[str, Any]:
     return record
 
 
-def publish(root: Path) -> dict[str, Any]:
+def publish(root: Path) -> Json:
     """Releases an upper bound on the data-dependent epsilon through smooth sensitivity, once.
 
     The run states a new, larger claim from then on: in the ledger before noise is sampled, and in
@@ -100,8 +101,10 @@ def publish(root: Path) -> dict[str, Any]:
     statement = contents.statement(read_json(files.release / "privacy.json"))
     totals = account(read(files.ledger))
     if any(isinstance(event, RenyiEvent) for event, _ in totals.spent()):
-        raise UserError(f"{root} has charged its one sanitised release; another would need another "
-                        "run")
+        raise UserError(f"{root} has charged its one sanitised release" + (
+            "; another would need another run" if published(read(files.ledger)) else
+            ", that of the run whose release judges; publish its own from a run without --keep-best"
+            ))
     votes = data_dependent.Confident(mechanism).votes(files.votes)
     cost = sanitise.event(config.sanitiser)
     sealed = sanitise.totals(votes, mechanism, config.sanitiser, totals.steps)

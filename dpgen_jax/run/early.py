@@ -12,7 +12,6 @@ import dataclasses
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.events import Events
@@ -21,6 +20,7 @@ from dpgen_jax.core import hosts
 from dpgen_jax.core.atomic import json_bytes, write_together
 from dpgen_jax.core.config import Budget, to_json
 from dpgen_jax.core.console import tell
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Private, UserError
 from dpgen_jax.run import folder, spending
@@ -58,10 +58,10 @@ class Purchase:
     typed: tuple[str, ...]
 
     @property
-    def about(self) -> dict[str, Any]:
+    def about(self) -> Json:
         """The content of config.json until it is complete."""
         budget = {"epsilon": self.budget.epsilon, "delta": self.budget.delta}
-        described: dict[str, Any] = to_json({
+        described: Json = to_json({
             "method": self.method, "data": self.place, "budget": budget,
             "typed": list(self.typed), "purchase": True})
         return described
@@ -80,7 +80,7 @@ class Answer:
 
     flags: tuple[str, ...]
     line: str
-    bought: tuple[dict[str, Any], ...] = ()
+    bought: tuple[Json, ...] = ()
     files: dict[str, bytes] = dataclasses.field(default_factory=dict)
 
 
@@ -150,7 +150,7 @@ def _private(line: str) -> None:
     tell(f"private: {line}", sys.stderr)
 
 
-def _require_same(files: RunFolder, about: dict[str, Any]) -> None:
+def _require_same(files: RunFolder, about: Json) -> None:
     """Refuses to go on with another request than the purchase was begun for."""
     before = read_json(files.config)
     for name in FIXED:

@@ -17,7 +17,7 @@ from typing import Any
 from dpgen_jax.core import reading, storage
 from dpgen_jax.core.atomic import sync
 from dpgen_jax.core.console import program
-from dpgen_jax.core.strict_json import parse_json
+from dpgen_jax.core.strict_json import Json, parse_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.version import __version__
 
@@ -177,7 +177,7 @@ def refuse_used(root: Path) -> None:
         raise UserError(f"{root} holds {contents}; {resumed}name another --out")
 
 
-def create(root: Path, config: dict[str, Any]) -> RunFolder:
+def create(root: Path, config: Json) -> RunFolder:
     """A new run.
 
     Raises:
@@ -193,7 +193,7 @@ def create(root: Path, config: dict[str, Any]) -> RunFolder:
     return folder
 
 
-def opened(root: Path, config: dict[str, Any], resume: bool) -> RunFolder:
+def opened(root: Path, config: Json, resume: bool) -> RunFolder:
     """A new run, one to go on with, or one that has begun with a purchase. Raises: as both."""
     folder = RunFolder(root)
     if not folder.waiting:
@@ -204,7 +204,7 @@ def opened(root: Path, config: dict[str, Any], resume: bool) -> RunFolder:
     return folder
 
 
-def reopen(root: Path, config: dict[str, Any]) -> RunFolder:
+def reopen(root: Path, config: Json) -> RunFolder:
     """An existing run to go on with.
 
     Raises:
@@ -224,31 +224,37 @@ def reopen(root: Path, config: dict[str, Any]) -> RunFolder:
         changes += _differences("class_names", *(
             written.get("class_names") for written in (before, config)))
     if changes:
-        raise UserError(f"{root} was started with another configuration: {'; '.join(changes)}. "
-                        f"Go on with it as it was: {go_on(root)}; or start a new run with "
-                        "another --out")
+        said = "; ".join(f"{name} was {then}, now {now}" for name, then, now in changes)
+        # Another version may have another default, which --resume alone would take again.
+        fields = [(name.removeprefix("config.").replace("_", "-"), then)
+                  for name, then, _ in changes if name.startswith("config.")]
+        words = [word for name, then in fields for word in (f"--{name}", f"{then}")
+                 if len(fields) == len(changes) and "sigma" not in dict(fields)]
+        raise UserError(f"{root} was started with another configuration: {said}. Go on with it as "
+                        f"it was: {go_on(root, *words)}; or start a new run with another --out")
     folder.private.mkdir(mode=0o700, exist_ok=True)
     folder.private.chmod(0o700)  # a copy may be open to others
     return folder
 
 
-def go_on(root: Path) -> str:
-    """Returns how a run is gone on with: a command, where it was started by one."""
+def go_on(root: Path, *words: str) -> str:
+    """Returns how a run is gone on with: a command, where it was started by one, with `words`."""
     try:
         typed = read_json(RunFolder(root).config).get("typed")
     except UserError:
         typed = None
-    return program("train", "--resume", root) if typed else "repeat its first call with resume"
+    return program("train", "--resume", root, *words) if typed else (
+        "repeat its first call with resume")
 
 
-def _differences(name: str, before: Any, now: Any) -> list[str]:
+def _differences(name: str, before: Any, now: Any) -> list[tuple[str, Any, Any]]:
     if isinstance(before, dict) and isinstance(now, dict):
         return [change for key in sorted(before.keys() | now.keys())
                 for change in _differences(f"{name}.{key}", before.get(key), now.get(key))]
-    return [] if before == now else [f"{name} was {before}, now {now}"]
+    return [] if before == now else [(name, before, now)]
 
 
-def environment() -> dict[str, Any]:
+def environment() -> Json:
     """Versions and the git hash of the code, for config.json and benchmark results."""
     packages = ("jax", "jaxlib", "flax", "optax", "numpy", "dp-accounting")
     here = Path(__file__).resolve().parent
@@ -273,7 +279,7 @@ def write_json(path: Path, value: object, mode: int = 0o644) -> None:
     sync(path.parent)
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> Json:
     """A JSON object, as `strict_json.parse_json` reads it.
 
     Raises:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dpgen_jax.core import reading
-from dpgen_jax.core.strict_json import parse_json
+from dpgen_jax.core.strict_json import Json, parse_json
 from dpgen_jax.core.types import UserError
 
 OF_SAMPLES = ("nearest_mean_accuracy", "synthetic_accuracy", "public_accuracy", "contrast",
@@ -49,7 +49,7 @@ class MetricsWriter:
         except OSError as error:
             raise UserError(f"cannot write {path}: {error.strerror}") from error
 
-    def write(self, row: dict[str, Any]) -> None:
+    def write(self, row: Json) -> None:
         """Writes one line.
 
         Args:
@@ -84,7 +84,7 @@ class MetricsWriter:
         self.close()
 
 
-def read(path: str | Path) -> list[dict[str, Any]]:
+def read(path: str | Path) -> list[Json]:
     """Reads the rows that count, without superseded ones.
 
     A missing file has none, and a torn last line is left out.
@@ -107,7 +107,7 @@ def charged(path: str | Path) -> int:
     return max((row.get("charged", 0) for row in every(path)), default=0)
 
 
-def every(path: str | Path) -> list[dict[str, Any]]:
+def every(path: str | Path) -> list[Json]:
     """Reads all rows, superseded ones included.
 
     Args:
@@ -132,7 +132,7 @@ def every(path: str | Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _row(line: bytes) -> dict[str, Any]:
+def _row(line: bytes) -> Json:
     row = parse_json(line)
     for name in ("step", "charged"):
         value = row.get(name, 0)
@@ -155,7 +155,7 @@ def _supersede(path: Path, step: float) -> None:
     os.replace(temporary, path)
 
 
-def _line(row: dict[str, Any]) -> str:
+def _line(row: Json) -> str:
     return json.dumps(row, allow_nan=False) + "\n"
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
 
 from dpgen_jax import methods
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core import hosts, storage
 from dpgen_jax.core.config import to_json
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Method, Private, Records, Spec, TableSpec, UserError
 from dpgen_jax.data import Dataset
@@ -102,7 +102,7 @@ class Plan:
     public_rows: monitor.Rows | None
     layout: teachers.Layout
     files: RunFolder
-    public_config: dict[str, Any]
+    public_config: Json
     assign: Callable[[bytes], Partition]
     grouping: Callable[[bytes], str]
     content: Private[str]
@@ -124,7 +124,7 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
         BudgetExceeded: Where the budget does not allow what was asked for.
     """
     if request.resume and request.out is None:
-        raise UserError("--resume needs --out, the folder of the run to go on with")
+        raise UserError("--resume needs the folder of the run to go on with: --resume RUN")
     require_32_bits()
     spec = dataset.spec
     purchases = (*side_releases.purchases(dataset.bought),
@@ -218,13 +218,13 @@ def plan(checked: Checked) -> Plan:
 
 
 def public_config(request: Request, config: MethodConfig, dataset: Dataset, protected: Protected
-                  ) -> dict[str, Any]:
+                  ) -> Json:
     """Returns the content of a run's config.json, none of which depends on a record."""
     # Names of classes stand apart: the ledger's hash of what decides the cost is without them.
     spec = to_json(dataset.spec)
     names = spec.pop("class_names", [])
     spec.pop("targets", None)  # these concern evaluations alone
-    described: dict[str, Any] = to_json({
+    described: Json = to_json({
         "method": request.method, "preset": request.preset, "dataset": dataset.name,
         "records": protected.counts.get("records"), "spec": spec, "class_names": names,
         "config": config, "budget": request.budget, "runtime": request.runtime,

@@ -9,12 +9,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from tqdm import tqdm
 
 from dpgen_jax.core import hosts
 from dpgen_jax.core.console import Guarded, in_notebook, tell
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.run import compiling
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
@@ -182,7 +182,7 @@ class Bar:
         self._waiting = (compiling.Waiting(unit, program, self._live)
                          if start < total and shown else None)
 
-    def advance(self, steps: int, shown: dict[str, Any]) -> None:
+    def advance(self, steps: int, shown: Json) -> None:
         """Moves the bar by some steps, and shows values by name beside it."""
         self._n += steps
         if self._waiting is None:

@@ -9,6 +9,7 @@ from dpgen_jax import presets
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.core import cli
 from dpgen_jax.core.config import Budget
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Spec
 from dpgen_jax.presets import choice
 from dpgen_jax.run.flags import Train
@@ -53,7 +54,7 @@ class Reading:
     place: str
     words: list[str]
     remarks: tuple[str, ...] = ()
-    bought: tuple[dict[str, Any], ...] = ()
+    bought: tuple[Json, ...] = ()
     supposed: Supposed | None = None
 
 

@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
 
 from dpgen_jax.accountant import chain
 from dpgen_jax.accountant import ledger as books
-from dpgen_jax.accountant.events import RenyiEvent
 from dpgen_jax.accountant.ledger import NOBODY, Ledger
 from dpgen_jax.accountant.witness import Witness
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core import hosts
 from dpgen_jax.core.config import digest
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Method, Private, Records, UserError
 from dpgen_jax.private import teachers, votes
 from dpgen_jax.private.partition import Partition
@@ -77,7 +76,7 @@ def identity(files: RunFolder, records: Private[Records], deal: Callable[[bytes]
     return dealt
 
 
-def ledger(files: RunFolder, mechanism: Mechanism, public: dict[str, Any], resumed: bool,
+def ledger(files: RunFolder, mechanism: Mechanism, public: Json, resumed: bool,
            journal: Witness = NOBODY) -> Ledger:
     """Opens the run's ledger, or creates it before anything can be released.
 
@@ -109,7 +108,7 @@ def ledger(files: RunFolder, mechanism: Mechanism, public: dict[str, Any], resum
                                 f"{files.config}; bring back the file that belongs to this run")
         if not known.meaning:
             return _declared(files, mechanism, public, meaning, witness)
-        if any(isinstance(event, RenyiEvent) for event, _ in books.account(records).spent()):
+        if books.published(records):
             # a published bound speaks of all votes of a run: there may be no more of them
             raise UserError(f"{files.root} has published a data-dependent bound on its votes and "
                             "is finished; start a new run, whose epsilon adds to this one's")
@@ -123,7 +122,7 @@ def ledger(files: RunFolder, mechanism: Mechanism, public: dict[str, Any], resum
         "config_hash": meaning, "run": run, **chain.several(hosts.count())}, witness)
 
 
-def _declared(files: RunFolder, mechanism: Mechanism, public: dict[str, Any], meaning: str,
+def _declared(files: RunFolder, mechanism: Mechanism, public: Json, meaning: str,
               witness: Witness) -> Ledger:
     """Opens a ledger that knows of purchases alone, and says of which configuration it is."""
     header, budget = books.read(files.ledger)[0], public["budget"]

@@ -15,6 +15,7 @@ import numpy as np
 from dpgen_jax.accountant import events
 from dpgen_jax.aggregation import schema_queries
 from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Column, Private, UserError
 from dpgen_jax.data import forms, parsing, schema, schema_columns
 from dpgen_jax.data.draft_columns import numbers, ordered
@@ -37,7 +38,7 @@ class Price:
     delta: float
 
 
-def buy(draft: Any, cells: Cells, price: Price, source: str) -> dict[str, Any]:
+def buy(draft: Any, cells: Cells, price: Price, source: str) -> Json:
     """Buys every entry `private` of a draft.
 
     Args:
@@ -75,7 +76,7 @@ def buy(draft: Any, cells: Cells, price: Price, source: str) -> dict[str, Any]:
 
 
 def _buy(column: Column, what: str, is_label: bool, cells: Cells, epsilon: float, delta: float
-         ) -> tuple[dict[str, Any], events.Event]:
+         ) -> tuple[Json, events.Event]:
     """The bought entries of one column, and their event."""
     if what == "bounds":
         codes = parsing.parse(column, cells)
@@ -100,7 +101,7 @@ def _bounds(column: Column, low: float, high: float) -> dict[str, str]:
                    "max": f"{math.ceil(high * size) / size:.{column.decimals}f}"}
 
 
-def _private(draft: dict[str, Any], name: str) -> set[str]:
+def _private(draft: Json, name: str) -> set[str]:
     """The entries of a column that hold the word `private`."""
     entries = draft["columns"][name]
     return {key for key in (*schema_columns.NUMBER, *schema_columns.CATEGORY)
@@ -128,7 +129,7 @@ def _private_entries(draft: Any) -> dict[str, str]:
     return entries
 
 
-def _check(draft: dict[str, Any], entries: dict[str, str], cells: Cells, price: Price,
+def _check(draft: Json, entries: dict[str, str], cells: Cells, price: Price,
            source: str) -> dict[str, Column]:
     """Finds all that can be wrong before anything is spent, and returns the columns by name.
 
@@ -153,7 +154,7 @@ def _check(draft: dict[str, Any], entries: dict[str, str], cells: Cells, price: 
     return {column.name: column for column in parsed.spec.all_columns}
 
 
-def _categories(released: tuple[str, ...], is_label: bool) -> dict[str, Any]:
+def _categories(released: tuple[str, ...], is_label: bool) -> Json:
     """The entries of a column of categories.
 
     Rare texts are not released, so undeclared ones need a place; a label has none.

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from dpgen_jax.accountant import events
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation import discrete_laplace
 from dpgen_jax.aggregation.bits import BitSource
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Method, Private, Records, Spec, UserError
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private.partition import Partition
 from dpgen_jax.run.folder import RunFolder, read_json, write_json
 
 
-def purchases(rows: Iterable[dict[str, Any]]) -> Events:
+def purchases(rows: Iterable[Json]) -> Events:
     """Reads the cost of a schema, to be charged by every run on the same records.
 
     Args:

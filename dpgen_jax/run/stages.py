@@ -11,7 +11,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import jax
 
@@ -20,6 +19,7 @@ from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import BitSource, OsBits, SeededBits
 from dpgen_jax.core import hosts
 from dpgen_jax.core.platforms import shortfall
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Private, PyTree, Records, TableSpec, UserError
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private.partition import Partition
@@ -261,8 +261,7 @@ def last_key(state: PyTree, config: MethodConfig) -> jax.Array:
     return jax.random.fold_in(state.key, config.planned_steps)
 
 
-def as_published(method: str, config: MethodConfig, delta: float, steps: int
-                 ) -> dict[str, Any] | None:
+def as_published(method: str, config: MethodConfig, delta: float, steps: int) -> Json | None:
     """Returns what a paper's formula gives for a run that kept to it; None for any other run."""
     paper = None if config.accounting == "proven" else methods.published(method, config, delta)
     if paper is None:

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from dpgen_jax.aggregation import schema_queries
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Private, UserError
 from dpgen_jax.data import forms, readings
 from dpgen_jax.data.draft_columns import AMONG, SPIKE, TAIL, numbers
@@ -63,7 +64,7 @@ def _day(reading: Reading) -> int:
 
 
 def bounded(reading: Reading, noisy: np.ndarray, sigma: float, present: float
-            ) -> tuple[dict[str, Any], float] | None:
+            ) -> tuple[Json, float] | None:
     """Returns the entries of a column, and the code of a value from its middle.
 
     Args:
@@ -117,7 +118,7 @@ def _middle(noisy: np.ndarray, first: int, last: int) -> int:
 
 
 def _numbers(reading: Reading, noisy: np.ndarray, first: int, last: int, special: list[float]
-             ) -> tuple[dict[str, Any], float]:
+             ) -> tuple[Json, float]:
     """The entries of a column of numbers, or of durations in seconds."""
     median = _middle(noisy, first, last)
     low, high, middle = map(float, (
@@ -141,7 +142,7 @@ def _numbers(reading: Reading, noisy: np.ndarray, first: int, last: int, special
     return made, min(max(math.floor(middle) if whole else middle, low), high)
 
 
-def _written(reading: Reading, low: float, high: float, special: list[float]) -> dict[str, Any]:
+def _written(reading: Reading, low: float, high: float, special: list[float]) -> Json:
     """The entries of a column with these bounds."""
     column = reading.column
     if column.written == "duration":
@@ -162,8 +163,7 @@ def _outward(value: float, direction: Any, most: int) -> float:
     return float(round(direction(value * 10.0**digits) / 10.0**digits, max(digits, 0)))
 
 
-def _dates(reading: Reading, noisy: np.ndarray, first: int, last: int
-           ) -> tuple[dict[str, Any], float]:
+def _dates(reading: Reading, noisy: np.ndarray, first: int, last: int) -> tuple[Json, float]:
     """The entries of a column of dates."""
     shaped, one = reading.column, _day(reading)
     low, high = forms.bounds_texts(shaped, YEARS[first] * one, YEARS[last + 1] * one - 1)
@@ -171,7 +171,7 @@ def _dates(reading: Reading, noisy: np.ndarray, first: int, last: int
             float(YEARS[_middle(noisy, first, last)] * one))
 
 
-def typical(entries: dict[str, Any], code: float) -> str:
+def typical(entries: Json, code: float) -> str:
     """Returns the text of a value, as a cell of its column has it.
 
     Args:

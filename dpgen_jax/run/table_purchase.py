@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 
 from dpgen_jax.accountant.events import Events, to_json
 from dpgen_jax.aggregation.bits import BitSource
 from dpgen_jax.aggregation.survey import KINDS, NAMES, Survey
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Private
 from dpgen_jax.data import readings
 from dpgen_jax.data.draft_columns import MAX_CATEGORIES, ordered
@@ -44,7 +44,7 @@ class Wanted:
 
     columns: tuple[str, ...]
     label: str | None
-    declared: dict[str, Any]
+    declared: Json
 
     @property
     def queries(self) -> int:
@@ -69,8 +69,7 @@ class Typed:
     nullable: bool
 
 
-def buy(cells: Cells, wanted: Wanted, survey: Survey, spent: Events, bits: BitSource
-        ) -> dict[str, Any]:
+def buy(cells: Cells, wanted: Wanted, survey: Survey, spent: Events, bits: BitSource) -> Json:
     """Buys the entries of a schema.
 
     Args:
@@ -130,7 +129,7 @@ def _typed(name: str, counts: np.ndarray, sigma: float) -> Typed:
 
 
 def _entries(column: Typed, label: str | None, binned: dict[str, np.ndarray],
-             names: dict[str, dict[str, int]], survey: Survey) -> dict[str, Any]:
+             names: dict[str, dict[str, int]], survey: Survey) -> Json:
     """The entries of a column."""
     if column.name == label:
         counts = names[column.name]
@@ -154,12 +153,12 @@ def _entries(column: Typed, label: str | None, binned: dict[str, np.ndarray],
             "odd": "null" if column.nullable else OTHER}
 
 
-def _odd(column: Typed, entries: dict[str, Any], code: float) -> str:
+def _odd(column: Typed, entries: Json, code: float) -> str:
     """The text by which cells without a value are read."""
     return "null" if column.nullable else table_columns.typical(entries, code)
 
 
-def _rows(made: dict[str, dict[str, Any]], spent: Events) -> list[dict[str, Any]]:
+def _rows(made: dict[str, Json], spent: Events) -> list[Json]:
     """The purchases, as a schema lists them: each with the entries that it is of."""
     kinds = [f"{name}.{entry}" for name, entries in made.items() for entry in ("kind", "nullable")
              if entry in entries]

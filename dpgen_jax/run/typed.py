@@ -12,6 +12,7 @@ from dpgen_jax.core.console import program
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.reading import exists
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.run.folder import RunFolder, read_json
 
 PATHS = ("--schema", "--test-csv", "--class-names")
@@ -96,7 +97,7 @@ def words(root: Path) -> list[str]:
     return typed
 
 
-def data_options(root: Path) -> dict[str, Any]:
+def data_options(root: Path) -> Json:
     """Returns the options with which a run read its data; none where an earlier version began it.
 
     Args:
@@ -106,7 +107,7 @@ def data_options(root: Path) -> dict[str, Any]:
     return options if isinstance(options, dict) else {}
 
 
-def as_read(options: DataOptions, known: dict[str, Any], kind: str) -> DataOptions:
+def as_read(options: DataOptions, known: Json, kind: str) -> DataOptions:
     """Returns options of a data set, in which those count that a run read it with.
 
     Args:

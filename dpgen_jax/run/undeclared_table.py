@@ -20,6 +20,7 @@ from dpgen_jax.core.config import Budget
 from dpgen_jax.core.console import program
 from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.reading import content_of
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.terms import Relation
 from dpgen_jax.core.types import Private, UserError
 from dpgen_jax.data import csv_files, schema, schema_draft
@@ -94,7 +95,7 @@ def _is_file(text: str) -> bool:
     return text not in schema.NAMES or Path(text).is_file()
 
 
-def _with_declared(reading: Reading, args: Train[Any], document: dict[str, Any]) -> Reading:
+def _with_declared(reading: Reading, args: Train[Any], document: Json) -> Reading:
     """A reading by a schema that has every column."""
     line = (DRAFTED if document.get("read_from_data") else DECLARED).format(args.data.schema)
     answer = early.stored(args.out if args.resume else None)
@@ -228,7 +229,7 @@ def _read(cells: Cells, wanted: table_purchase.Wanted, path: Path, unit: str | N
     return early.Answer(flags, line, files={"schema.yaml": text.encode()})
 
 
-def _joined(drafted: dict[str, Any], declared: dict[str, Any]) -> dict[str, Any]:
+def _joined(drafted: Json, declared: Json) -> Json:
     """A draft with all that the schema of some columns says beside them, purchases among it."""
     read = dict.fromkeys([*declared.get("read_from_data", []), *drafted["read_from_data"]])
     document = declared | drafted | {"read_from_data": [*read]}
@@ -236,7 +237,7 @@ def _joined(drafted: dict[str, Any], declared: dict[str, Any]) -> dict[str, Any]
     return document
 
 
-def _said(document: dict[str, Any], wanted: table_purchase.Wanted, purchase: early.Purchase,
+def _said(document: Json, wanted: table_purchase.Wanted, purchase: early.Purchase,
           share: float, alone: float) -> str:
     """The line on a purchase: what it cost, and what it came to, all of it released."""
     columns = {name: document["columns"][name] for name in wanted.columns}

@@ -246,3 +246,27 @@ def test_a_checkpoint_head_is_a_prefix(path):
         assert not book.contains(book.head, 0) and not book.contains("0" * 64, 1)
     with Ledger.open(path) as book:
         assert book.contains(head, n_lines)
+
+
+def test_the_bound_of_a_run_that_judges_is_not_that_of_the_run_it_judges(tmp_path):
+    """A run that published its own is finished; one that has paid for another's goes on."""
+    bound = RenyiEvent(20.0, 0.1)
+    for name, kinds in (("own", "reserve charge"), ("judge", "charge reserve"), ("no", "reserve")):
+        with Ledger.create(tmp_path / name, HEADER) as book:
+            for kind in kinds.split():
+                if kind == "charge":
+                    book.charge(((bound, 1),))
+                else:
+                    book.settle(book.reserve(block(1), 1), block(1), 1)
+        assert ledger.published(ledger.read(tmp_path / name)) == (bound if name == "own" else None)
+    whole = (tmp_path / "own").read_bytes()
+    (tmp_path / "own").write_bytes(whole[:-20])  # a torn line may have been acted on
+    assert ledger.published(ledger.read(tmp_path / "own")) == bound
+
+
+def test_the_processes_of_every_start_are_kept(path):
+    Ledger.create(path, HEADER).close()
+    for now, most in ((1, 1), (3, 3), (2, 3)):
+        with Ledger.open(path, processes=now) as book:
+            assert book.processes == most
+    assert ledger.account(ledger.read(path)).processes == 3

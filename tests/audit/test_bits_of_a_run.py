@@ -43,7 +43,15 @@ def test_rows_of_a_round_that_share_their_bits_are_found_in_the_folder(tmp_path)
 def test_without_its_digests_nobody_can_tell_whether_bits_were_used_twice(tmp_path):
     runs.train(tmp_path / "run", steps=2)
     assert verdicts(tmp_path / "run") == ({}, 0)
-    (tmp_path / "run/private/noise_digests.txt").unlink()
+    path = tmp_path / "run/private/noise_digests.txt"
+    lines = path.read_text().splitlines(keepends=True)
+    assert len(lines) == 2
+    for left in (1, 0):  # a part of them tells nothing of the others
+        path.write_text("".join(lines[:left]))
+        found, code = verdicts(tmp_path / "run")
+        assert [*found] == [releases.ONCE] and code == 6
+        assert f"of {2 - left} other rounds that were made" in found[releases.ONCE].detail
+    path.unlink()
     found, code = verdicts(tmp_path / "run")
     assert [*found] == [releases.ONCE] and code == 6
     assert "is missing" in found[releases.ONCE].detail

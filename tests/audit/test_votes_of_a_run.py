@@ -1,4 +1,4 @@
-"""Votes that a run kept, as the audit of its folder sees them: of missing ones it tells nothing."""
+"""Votes that a run kept, as the audit of its folder sees them: missing ones tell nothing."""
 
 import pytest
 import test_data_dependent

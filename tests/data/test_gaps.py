@@ -6,7 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from dpgen_jax.data import finishing, schema, transform
+from dpgen_jax.core.types import UserError
+from dpgen_jax.data import Dataset, finishing, schema, transform
+from dpgen_jax.evaluation import assess
 from dpgen_jax.methods import marginals
 from dpgen_jax.methods.shared import learned
 from dpgen_jax.methods.shared.tree_fit import Fit
@@ -100,6 +102,12 @@ def test_sampled_rows_keep_the_order_unmended_and_the_length_of_a_stay():
     assert abs(np.median(ours) - np.median(real)) <= 1 and abs(ours.mean() - real.mean()) < 1
 
 
-def test_a_release_of_before_learns_the_higher_column():
-    spec = dataclasses.replace(parsed("in <= out"), gaps=())
-    assert learned.learned(spec).columns == spec.columns
+def test_a_release_of_before_learns_the_higher_column_and_is_evaluated():
+    spec = parsed("in <= out")
+    before = dataclasses.replace(spec, gaps=())
+    assert learned.learned(before).columns == spec.columns
+    rows = transform.encode(spec, table(3)).astype(np.float32), np.zeros(3, np.int32)
+    dataset = Dataset("t", spec, *rows, *rows)
+    assess.check(before, dataset)
+    with pytest.raises(UserError, match="the release makes a table"):
+        assess.check(dataclasses.replace(before, constraints=()), dataset)

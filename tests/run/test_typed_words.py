@@ -2,8 +2,9 @@
 
 import pytest
 
+from dpgen_jax.core.types import UserError
 from dpgen_jax.data import class_names
-from dpgen_jax.run import typed
+from dpgen_jax.run import folder, typed
 
 MANY = ",".join(f"class-{i:03d}" for i in range(100))
 
@@ -24,3 +25,15 @@ def test_a_file_of_names_is_kept_by_its_full_path(tmp_path, monkeypatch):
 
 def test_a_hundred_names_are_a_hundred_classes():
     assert class_names.declared(MANY) == tuple(MANY.split(","))
+
+
+@pytest.mark.parametrize(("now", "advice"), [
+    ({"config": {"norm": None, "noise_share": 1}}, "--resume {} --noise-share 2 --norm 0.6;"),
+    ({"config": {"norm": None, "noise_share": 2}, "seed": 1}, "--resume {};")])
+def test_a_default_that_has_changed_is_typed_in_the_advice(now, advice, tmp_path):
+    """As `norm` of `mixture` did: --resume alone would take the new one, and be refused again."""
+    before = {"method": "mixture", "config": {"norm": 0.6, "noise_share": 2}, "typed": ["mixture"]}
+    folder.create(tmp_path / "run", before)
+    with pytest.raises(UserError, match="config.norm was 0.6, now None") as refusal:
+        folder.reopen(tmp_path / "run", before | now)
+    assert advice.format(tmp_path / "run") in str(refusal.value)

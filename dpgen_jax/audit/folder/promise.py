@@ -6,11 +6,12 @@ import hashlib
 import json
 from typing import Any
 
+from dpgen_jax.accountant import ledger as books
 from dpgen_jax.aggregation.bits import OsBits, SeededBits
 from dpgen_jax.audit.findings import Findings, Verdict
 from dpgen_jax.audit.folder.reading import Book, Folder, attempt
-from dpgen_jax.audit.folder.spending import sanitised
 from dpgen_jax.core.config import to_json
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.federated import server
 from dpgen_jax.release import contents, guarantee
@@ -57,7 +58,7 @@ def recomputed(folder: Folder, findings: Findings) -> None:
     known = as_written(folder, findings)
     if "kept_step" in written:
         _kept(folder, findings, written["kept_step"])
-    if sanitised(book) is not None:
+    if books.published(book.records) is not None:
         findings.add("the sanitised data-dependent epsilon",
                      Verdict.HOLDS if known else Verdict.UNCHECKED,
                      "its cost is charged and its fields agree with the ledger; the number itself "
@@ -134,7 +135,7 @@ def _short(value: Any) -> str:
     return text if len(text) < 100 else f"{text[:60]} ... {text[-30:]}"
 
 
-def _expected(folder: Folder, book: Book) -> dict[str, Any]:
+def _expected(folder: Folder, book: Book) -> Json:
     """The statement of a ledger and the configuration, and of nothing else.
 
     Steps and the step that was kept are taken from the statement, and compared apart. So are, and
@@ -152,12 +153,12 @@ def _expected(folder: Folder, book: Book) -> dict[str, Any]:
     privacy = statements.statement(facts, account, str(folder.mechanism.relation),
                                    _protected(folder))
     privacy |= {name: written[name] for name in ("kept_step",) if name in written}
-    if (event := sanitised(book)) is not None:
+    if (event := books.published(book.records)) is not None:
         privacy |= _with_bound(folder, book, event)
     return privacy
 
 
-def _with_bound(folder: Folder, book: Book, event: Any) -> dict[str, Any]:
+def _with_bound(folder: Folder, book: Book, event: Any) -> Json:
     """The fields of a statement that were written when a data-dependent bound was published."""
     said = folder.statement.get("data_dependent_epsilon") or {}
     targets = [float(record["epsilon"]) for record in book.records
@@ -253,7 +254,7 @@ def holds(folder: Folder) -> bool:
             and guarantee.of(folder.statement).kind == "valid")
 
 
-def named(folder: Folder) -> dict[str, Any]:
+def named(folder: Folder) -> Json:
     """Returns the digest of the generator that is released, by which a report knows its audit.
 
     Args:

@@ -14,6 +14,7 @@ from dpgen_jax.accountant.totals import Account, Record
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core.config import from_json
 from dpgen_jax.core.errors import one_line
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.release import contents
 from dpgen_jax.run.folder import RunFolder, read_json
@@ -75,7 +76,7 @@ class Folder:
         return self.files.release if self.whole else self.root
 
     @functools.cached_property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Json:
         """config.json of the run, or of a release alone that of the release.
 
         Raises:
@@ -125,7 +126,7 @@ class Folder:
         return Book(records, hashes, tail, account)
 
     @functools.cached_property
-    def statement(self) -> dict[str, Any]:
+    def statement(self) -> Json:
         """privacy.json.
 
         Raises:

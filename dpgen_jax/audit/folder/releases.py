@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from dpgen_jax.accountant import events as kinds
 from dpgen_jax.accountant import gaussian
@@ -13,6 +12,7 @@ from dpgen_jax.aggregation.noise import NoNoise
 from dpgen_jax.audit.findings import Findings, Verdict
 from dpgen_jax.audit.folder.reading import Book, Folder, attempt
 from dpgen_jax.audit.folder.spending import shortfall
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.private import votes
 from dpgen_jax.run import checkpoint, metrics, noise_digests
 
@@ -35,7 +35,7 @@ def against_releases(folder: Folder, findings: Findings) -> None:
         wrong, looked = _rows(folder)
         findings.found("metrics.jsonl knows of no round that is not charged", not wrong,
                        wrong or looked)
-    if folder.mechanism.keeps_votes and (files.votes.exists() or _settled(folder.book)):
+    if folder.mechanism.keeps_votes and (files.votes.exists() or settled(folder.book)):
         _votes(folder, findings)
     _checkpoints(folder, findings)
 
@@ -88,23 +88,20 @@ def bits_once(folder: Folder, findings: Findings) -> None:
         f"in round {inside[0].number} {inside[0].twice} random numbers were the same as another "
         "one" if inside else
         f"round {last} was drawn, and {charged} rounds are charged" * (last >= charged))
-    older, made = sum(row.twice is None for row in rows), _made(folder)
-    if not wrong and len({row.number for row in rows}) < made:
-        findings.add(ONCE, Verdict.UNCHECKED, f"{path.name} in private/ has digests of {len(rows)} "
-                     f"rounds, all different, and the run made {made}")
-        return
+    older = sum(row.twice is None for row in rows)
     seen = f"digests of {len(rows)} rounds, all different; no random number twice in a round" + (
         f", but of {older} rounds of an earlier version nobody looked for that" if older else "")
+    unseen = settled(folder.book) - len({row.number for row in rows})
+    if unseen > 0 and not wrong:
+        findings.add(ONCE, Verdict.UNCHECKED, f"{seen}; of {unseen} other rounds that were made "
+                     "there is no digest")
+        return
     findings.found(ONCE, not wrong, wrong or seen)
 
 
-def _made(folder: Folder) -> int:
-    """Rounds that the run made for certain, by its metrics."""
-    if folder.of_client or folder.of_server or attempt(lambda: metrics.every(folder.files.metrics)):
-        return 0
-    most = folder.method_config.steps or math.inf  # steps of post-training are no rounds
-    return max((int(min(row.get("step", 0), most)) for row in metrics.every(folder.files.metrics)),
-               default=0)
+def settled(book: Book) -> int:
+    """Returns how many rounds were made to their end, by the ledger; a crash may lose others."""
+    return sum(record["steps"] for record in book.records if record["kind"] == "settle")
 
 
 def _draws(folder: Folder) -> bool:
@@ -154,7 +151,7 @@ def _rows(folder: Folder) -> tuple[str, str]:
                 f"for {len(looked)} of {len(with_epsilon)}")
 
 
-def _charged(row: dict[str, Any], rounds: int) -> int:
+def _charged(row: Json, rounds: int) -> int:
     """Rounds that were charged when a row was written; a server writes the number of its round."""
     return int(row.get("charged", row["turn"] + 1 if "turn" in row else rounds))
 
@@ -178,12 +175,12 @@ def _epsilon(spent: Events, account: Account) -> float:
 
 def _votes(folder: Folder, findings: Findings) -> None:
     """Compares the votes that the data holder kept with the charges."""
-    mechanism, made = folder.mechanism, _settled(folder.book)
+    mechanism = folder.mechanism
     check = "private/votes.i4 knows of no answer that is not charged"
     kept = votes.n_steps(folder.files.votes, mechanism.queries, mechanism.vote_bins)
-    if kept < made:
-        findings.add(check, Verdict.UNCHECKED, f"it holds votes of {kept} rounds, and {made} were "
-                     "made: what the others answered cannot be told")
+    if kept < settled(folder.book):
+        findings.add(check, Verdict.UNCHECKED, f"it holds votes of {kept} rounds, and "
+                     f"{settled(folder.book)} were made: what they answered cannot be told")
         return
     account = folder.later().book.account
     wrong = (f"votes of {kept} rounds are kept, and {account.steps} are charged"
@@ -196,8 +193,3 @@ def _votes(folder: Folder, findings: Findings) -> None:
         wrong = shortfall(account.spent(), due)
         looked += f", {int(flags.sum())} of {flags.size} queries answered, each of them charged"
     findings.found(check, not wrong, wrong or looked)
-
-
-def _settled(book: Book) -> int:
-    """Returns how many rounds were made to their end, by the ledger; a crash may lose others."""
-    return sum(record["steps"] for record in book.records if record["kind"] == "settle")

@@ -8,11 +8,11 @@ from typing import Any
 from dpgen_jax.accountant import chain, journal
 from dpgen_jax.accountant import events as kinds
 from dpgen_jax.accountant import ledger as books
-from dpgen_jax.accountant.events import Event, Events, RenyiEvent
+from dpgen_jax.accountant.events import Event, Events
 from dpgen_jax.accountant.journal_entry import read_run
 from dpgen_jax.accountant.totals import Account
 from dpgen_jax.audit.findings import Findings, Verdict
-from dpgen_jax.audit.folder.reading import Book, Folder, attempt
+from dpgen_jax.audit.folder.reading import Folder, attempt
 from dpgen_jax.core.config import digest
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.federated.messages import Terms
@@ -182,19 +182,3 @@ def journalled(folder: Folder, findings: Findings) -> str:
                    wrong or f"line {known.lines} of {len(book.hashes)}, epsilon {known.spent:.6g} "
                    f"of {known.target:g}")
     return ""
-
-
-def sanitised(book: Book) -> RenyiEvent | None:
-    """Returns the event of the data-dependent bound that the run published, if it did.
-
-    Args:
-        book: The ledger; what is charged before its first round is no bound on votes of its own.
-    """
-    made = False
-    for record in book.records:
-        made = made or record["kind"] == "reserve"
-        if made and record["kind"] == "charge":
-            for event, _ in kinds.from_json(record["events"]):
-                if isinstance(event, RenyiEvent):
-                    return event
-    return None

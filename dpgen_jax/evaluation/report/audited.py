@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
-from dpgen_jax.core.strict_json import parse_json
+from dpgen_jax.core.strict_json import Json, parse_json
 from dpgen_jax.evaluation.report.drawing import LIMIT, REAL, SYNTHETIC, Drawing, axes_in, svg
 from dpgen_jax.release import plots
 from dpgen_jax.release.render import Cell, Figure, Table, number, table
@@ -22,7 +21,7 @@ PROMISED = "promised"
 MAX_PANELS = 2
 
 
-def read(run: Path) -> dict[str, Any]:
+def read(run: Path) -> Json:
     """Returns the audit of a run folder, or {} where there is none that can be read.
 
     Args:
@@ -35,7 +34,7 @@ def read(run: Path) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def sentences(audit: dict[str, Any], digest: str | None) -> tuple[str, ...]:
+def sentences(audit: Json, digest: str | None) -> tuple[str, ...]:
     """Returns what came of an audit, in sentences, the first of them what to mind.
 
     Args:
@@ -62,7 +61,7 @@ def sentences(audit: dict[str, Any], digest: str | None) -> tuple[str, ...]:
     return tuple(said)
 
 
-def numbers(audit: dict[str, Any]) -> Table | None:
+def numbers(audit: Json) -> Table | None:
     """Returns the table of what is claimed and what was certified; None where nothing was.
 
     Args:
@@ -76,7 +75,7 @@ def numbers(audit: dict[str, Any]) -> Table | None:
                  ["attack", "claimed at most", "certified at least"], rows) if rows else None
 
 
-def figure(audit: dict[str, Any]) -> Figure | None:
+def figure(audit: Json) -> Figure | None:
     """Draws the trade-off curves, a panel for each promise.
 
     Args:
@@ -115,7 +114,7 @@ def figure(audit: dict[str, Any]) -> Figure | None:
                   "release whose noise was lowered until it tells something.", svg(3.2, draw))
 
 
-def _findings(audit: dict[str, Any]) -> list[dict[str, Any]]:
+def _findings(audit: Json) -> list[Json]:
     found = audit.get("findings")
     return [f for f in (found if isinstance(found, list) else []) if isinstance(f, dict)
             and f.get("verdict") in VERDICTS and "check" in f]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation.report import figures, page, tables, verdict
 from dpgen_jax.evaluation.scores import over_runs
@@ -27,9 +28,9 @@ class Entry(NamedTuple):
     """A run to compare."""
 
     name: str
-    metrics: dict[str, Any]
+    metrics: Json
     """The content of metrics.json."""
-    privacy: dict[str, Any]
+    privacy: Json
     """The content of privacy.json."""
     grid: Figure | None = None
     """A grid of samples, if there is one."""
@@ -76,7 +77,7 @@ def compare(runs: Sequence[Entry | tuple]) -> str:
     """
     entries = [Entry(*run) for run in runs]
     if len(entries) < 2:
-        raise UserError(f"{len(entries)} run to compare; name at least two")
+        raise UserError("a comparison needs at least two evaluated runs; name their folders")
     entries = [entry._replace(privacy=explain.checked(entry.privacy)) for entry in entries]
     fair = comparable(entries)
     return render.page(
@@ -87,7 +88,7 @@ def compare(runs: Sequence[Entry | tuple]) -> str:
             for e in entries]))
 
 
-def conditions(metrics: dict[str, Any]) -> dict[str, Any]:
+def conditions(metrics: Json) -> Json:
     """Return the conditions of an evaluation, with the keys of `SAME`."""
     setting = metrics.get("setting") or {}
     schedule = ", ".join(f"{name} {number(value)}"
@@ -142,7 +143,7 @@ def doubts(entry: Entry) -> tuple[str, ...]:
     return explain.alarms(entry.privacy) + uncovered + page.exceeded(entry.metrics)
 
 
-def main_score(metrics: dict[str, Any]) -> tuple[str, float]:
+def main_score(metrics: Json) -> tuple[str, float]:
     """Return the one score by which a run is drawn.
 
     Args:
@@ -184,7 +185,7 @@ def _scores(entries: Sequence[Entry], fair: Sequence[int]) -> Table:
     return render.table("Scores", ["score", *(entry.name for entry in entries)], rows)
 
 
-def _best(path: str, scores: Sequence[dict[str, Any] | None], fair: Sequence[int]) -> list[int]:
+def _best(path: str, scores: Sequence[Json | None], fair: Sequence[int]) -> list[int]:
     """Return the indices of the best mean among the `fair` runs.
 
     There are none where neither higher nor lower is better, where only one of the runs has the

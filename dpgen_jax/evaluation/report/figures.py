@@ -9,10 +9,11 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.evaluation.report.drawing import LIMIT, REAL, SYNTHETIC, Drawing, axes_in, svg
 from dpgen_jax.release import plots
 from dpgen_jax.release.render import Figure, is_leaf, label, number, title
@@ -40,13 +41,13 @@ def _label(name: str) -> str:
     return plots.plain_text(label(name))
 
 
-def _thinned(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _thinned(rows: Sequence[Json]) -> list[Json]:
     """Return at most `MAX_POINTS` rows, the first and the last among them."""
     picked = np.unique(np.linspace(0, len(rows) - 1, MAX_POINTS).round().astype(int))
     return [rows[i] for i in picked] if len(rows) > MAX_POINTS else list(rows)
 
 
-def learning_curves(rows: Sequence[dict[str, Any]]) -> Figure | None:
+def learning_curves(rows: Sequence[Json]) -> Figure | None:
     """Draw the public metrics of metrics.jsonl, a panel each.
 
     Args:
@@ -80,7 +81,7 @@ def learning_curves(rows: Sequence[dict[str, Any]]) -> Figure | None:
                   svg(0.4 + 1.7 * math.ceil(len(shown) / 2), draw))
 
 
-def epsilon_curve(rows: Sequence[dict[str, Any]], privacy: dict[str, Any]) -> Figure | None:
+def epsilon_curve(rows: Sequence[Json], privacy: Json) -> Figure | None:
     """Draw the epsilon spent over the steps, and the promised one.
 
     Args:
@@ -140,7 +141,7 @@ def sample_grid(images: np.ndarray, labels: np.ndarray, names: Sequence[str] | N
                   file.getvalue())
 
 
-def utility_bars(metrics: dict[str, Any]) -> Figure | None:
+def utility_bars(metrics: Json) -> Figure | None:
     """Draw the main score of each classifier, trained on synthetic and on real records.
 
     Args:
@@ -177,7 +178,7 @@ def utility_bars(metrics: dict[str, Any]) -> Figure | None:
                   "give.", svg(0.9 + 0.34 * len(names), draw), from_real=True)
 
 
-def attacks(membership: dict[str, Any]) -> Figure | None:
+def attacks(membership: Json) -> Figure | None:
     """Draw what membership attacks reached, beside what the guarantee allows and chance.
 
     Args:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.release import render
 from dpgen_jax.release.render import Figure, leaves, score
@@ -33,7 +34,7 @@ class Pair:
 
 
 def private_page(dataset: str, synthetic: Any, nearest: Any, distances: np.ndarray,
-                 summary: dict[str, Any], header: Sequence[str] | None = None) -> str:
+                 summary: Json, header: Sequence[str] | None = None) -> str:
     """Render the page, which is PRIVATE: it shows real training records.
 
     No guarantee covers it. The `MAX_PAIRS` nearest pairs are shown.

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.evaluation.report import audited, figures, table_parts, tables, verdict
 from dpgen_jax.release import documents, explain, guarantee, render
 from dpgen_jax.release.render import Cell, Figure, Table, number
@@ -30,19 +31,19 @@ Rows = tuple[Sequence[str], Sequence[Sequence[str]]]
 class Report:
     """The content of a report."""
 
-    metrics: dict[str, Any]
+    metrics: Json
     """The content of metrics.json; {} without an evaluation."""
-    privacy: dict[str, Any]
+    privacy: Json
     """The content of privacy.json."""
-    config: dict[str, Any]
+    config: Json
     """The content of config.json of the run, or the configuration of the release."""
-    rows: Sequence[dict[str, Any]] = ()
+    rows: Sequence[Json] = ()
     """The rows of metrics.jsonl of the run; none without its folder."""
     samples: Images | Rows | None = None
     """Synthetic records."""
     figures: tuple[Figure, ...] = ()
     """Figures of the fidelity, drawn where the held-out records are."""
-    audit: dict[str, Any] = dataclasses.field(default_factory=dict)
+    audit: Json = dataclasses.field(default_factory=dict)
     """The content of audit.json of the run; {} without one."""
     generator: str | None = None
     """SHA-256 of the generator that the report is of."""
@@ -96,8 +97,7 @@ HIDDEN = ("typed",)
 """Fields of config.json that the report leaves out: paths of this machine."""
 
 
-def statement(privacy: dict[str, Any], metrics: dict[str, Any], config: dict[str, Any]
-              ) -> dict[str, Any]:
+def statement(privacy: Json, metrics: Json, config: Json) -> Json:
     """Explain a privacy statement, for the template.
 
     Args:
@@ -116,7 +116,7 @@ def statement(privacy: dict[str, Any], metrics: dict[str, Any], config: dict[str
             "notes": explain.other_notes(privacy) + explain.by_hand(config)}
 
 
-def mismatches(privacy: dict[str, Any], metrics: dict[str, Any]) -> tuple[str, ...]:
+def mismatches(privacy: Json, metrics: Json) -> tuple[str, ...]:
     """Return a sentence for each field in which the evaluation has another statement than this."""
     evaluated = metrics.get("release") or {}
     return tuple(f"The evaluation was made of a release with {name.replace('_', ' ')} "
@@ -125,7 +125,7 @@ def mismatches(privacy: dict[str, Any], metrics: dict[str, Any]) -> tuple[str, .
                  if name in evaluated and _plain(evaluated[name]) != _plain(privacy.get(name)))
 
 
-def exceeded(metrics: dict[str, Any]) -> tuple[str, ...]:
+def exceeded(metrics: Json) -> tuple[str, ...]:
     """Return what an attack reached beyond the guarantee, which then cannot hold."""
     membership = metrics.get("membership") or {}
     if not membership.get("exceeds_guarantee"):
@@ -141,7 +141,7 @@ def _plain(value: Any) -> str:
         return str(value)
 
 
-def class_names(config: dict[str, Any]) -> Sequence[str] | None:
+def class_names(config: Json) -> Sequence[str] | None:
     """Return the names of the classes of images, as a run's config.json or a release has them.
 
     Args:

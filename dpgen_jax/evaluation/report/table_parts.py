@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.evaluation.report.tables import TASKS, cell, floor_cell, from_real, kinds
 from dpgen_jax.evaluation.scores import percent
 from dpgen_jax.release.render import NOTHING, Cell, Table, label, number, score, table
@@ -13,7 +13,7 @@ SHOWN = 2
 """Kinds of scores of a target that are shown."""
 
 
-def targets(metrics: dict[str, Any]) -> list[Table]:
+def targets(metrics: Json) -> list[Table]:
     """Return a table for each target, with a row a model and a column a score and task."""
     tables, real = [], from_real(metrics)
     for name, part in metrics.get("targets", {}).items():
@@ -29,14 +29,14 @@ def targets(metrics: dict[str, Any]) -> list[Table]:
     return tables
 
 
-def subgroups(metrics: dict[str, Any]) -> list[Table]:
+def subgroups(metrics: Json) -> list[Table]:
     """Return a table for each grouping, with a row a subgroup."""
     groups = metrics.get("subgroups", ())
     return [_grouped(by, [group for group in groups if group["by"] == by])
             for by in dict.fromkeys(group["by"] for group in groups)]
 
 
-def _grouped(by: str, groups: Sequence[dict[str, Any]]) -> Table:
+def _grouped(by: str, groups: Sequence[Json]) -> Table:
     """Return the table of one grouping."""
     metric = next((group["metric"] for group in groups if "metric" in group), "")
     tasks = ("gen2real", "real2real") if metric else ()
@@ -57,7 +57,7 @@ def _grouped(by: str, groups: Sequence[dict[str, Any]]) -> Table:
     return table(f"Subgroups by {by}", ["group", *heads, "remark"], rows)
 
 
-def label_shares(metrics: dict[str, Any]) -> Table | None:
+def label_shares(metrics: Json) -> Table | None:
     """Return the table of the shares of the classes; None without a label."""
     shares = metrics.get("label_shares")
     if not shares:
@@ -68,7 +68,7 @@ def label_shares(metrics: dict[str, Any]) -> Table | None:
         for share in shares])
 
 
-def count_tables(metrics: dict[str, Any], records: int | None) -> Table | None:
+def count_tables(metrics: Json, records: int | None) -> Table | None:
     """Return the list of the noisy tables that were asked for; None where there is none.
 
     Args:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.release.render import (
     NOTHING,
     Cell,
@@ -25,7 +26,7 @@ BASES = ("auroc", "auprc", "balanced_accuracy", "accuracy", "r2")
 """Kinds of scores; names of metrics end with one of them."""
 
 
-def from_real(metrics: dict[str, Any]) -> Callable[[str], bool]:
+def from_real(metrics: Json) -> Callable[[str], bool]:
     """Return a function that tells which numbers are computed from real records.
 
     Args:
@@ -42,13 +43,13 @@ def from_real(metrics: dict[str, Any]) -> Callable[[str], bool]:
     return real
 
 
-def utility(metrics: dict[str, Any]) -> list[Table]:
+def utility(metrics: Json) -> list[Table]:
     """Return a table for each kind of score, with a row a classifier and a column a task."""
     tasks = [task for task in TASKS if metrics.get(task)]
     return [_scores(metrics, kind, tasks) for kind in kinds(metrics, tasks)]
 
 
-def kinds(scores: dict[str, Any], tasks: Sequence[str]) -> list[str]:
+def kinds(scores: Json, tasks: Sequence[str]) -> list[str]:
     """Return the kinds of scores, without accuracy where there is a balanced one.
 
     Accuracy misleads where classes are rare or weighed.
@@ -66,7 +67,7 @@ def _base(metric: str) -> str:
     return next((base for base in BASES if metric.endswith(base)), metric)
 
 
-def _scores(metrics: dict[str, Any], kind: str, tasks: Sequence[str]) -> Table:
+def _scores(metrics: Json, kind: str, tasks: Sequence[str]) -> Table:
     """Return the table of one kind of score."""
     columns = list(dict.fromkeys(
         (metric, task) for task in tasks for scores in metrics[task].values()
@@ -92,7 +93,7 @@ def _way(metric: str, task: str) -> str:
     return " \u2192 ".join([way.split(" ")[0]] * 2) if metric.startswith("validation") else way
 
 
-def cell(path: str, scores: dict[str, Any], metric: str, real: Callable[[str], bool]) -> Cell:
+def cell(path: str, scores: Json, metric: str, real: Callable[[str], bool]) -> Cell:
     """Return the cell of a metric among the scores of a model.
 
     Args:
@@ -106,7 +107,7 @@ def cell(path: str, scores: dict[str, Any], metric: str, real: Callable[[str], b
     return Cell(score(scores[metric]), real(f"{path}.{metric}"))
 
 
-def fidelity(metrics: dict[str, Any]) -> list[Table]:
+def fidelity(metrics: Json) -> list[Table]:
     """Return the table of distances beside those of real records, and one for each column."""
     real, part = from_real(metrics), metrics.get("fidelity", {})
     rows = [(label(name), [Cell(score(leaf), real(f"fidelity.{name}")), floor_cell(leaf)])
@@ -126,13 +127,13 @@ def fidelity(metrics: dict[str, Any]) -> list[Table]:
     return tables
 
 
-def floor_cell(leaf: dict[str, Any]) -> Cell:
+def floor_cell(leaf: Json) -> Cell:
     """Return the cell of the floor of a leaf."""
     floor = leaf.get("floor")
     return NOTHING if floor is None else Cell(score({"mean": floor}), True)
 
 
-def membership(part: dict[str, Any], real: Callable[[str], bool]) -> Table | None:
+def membership(part: Json, real: Callable[[str], bool]) -> Table | None:
     """Return the table of attacks, of the bounds that the guarantee sets, and of chance.
 
     Args:
@@ -154,7 +155,7 @@ def membership(part: dict[str, Any], real: Callable[[str], bool]) -> Table | Non
     return table("Membership attacks", ["attack", *map(label, measures)], rows)
 
 
-def everything(metrics: dict[str, Any]) -> list[Table]:
+def everything(metrics: Json) -> list[Table]:
     """Return tables of all of metrics.json under its dotted keys: the scores, and the rest."""
     real = from_real(metrics)
     entries = list(leaves(metrics))
@@ -168,7 +169,7 @@ def everything(metrics: dict[str, Any]) -> list[Table]:
     return [*tables, table("What else metrics.json says", ["key", "value"], others, numeric=False)]
 
 
-def judge(metrics: dict[str, Any]) -> list[tuple[str, Cell]]:
+def judge(metrics: Json) -> list[tuple[str, Cell]]:
     """Return the description of the classifier whose features the distances use."""
     description = metrics.get("fidelity", {}).get("judge") or {}
     real = from_real(metrics)
@@ -181,7 +182,7 @@ def plain(path: str, value: object, real: Callable[[str], bool]) -> Cell:
     return Cell(number(value), isinstance(value, float) and real(path))
 
 
-def settings(config: dict[str, Any], first: str = "run") -> list[Table]:
+def settings(config: Json, first: str = "run") -> list[Table]:
     """Return a table for each part of a configuration.
 
     Args:
@@ -198,7 +199,7 @@ def settings(config: dict[str, Any], first: str = "run") -> list[Table]:
     return tables + [_pairs(name, part) for name, part in parts.items()] + columns
 
 
-def _pairs(caption: str, values: dict[str, Any]) -> Table:
+def _pairs(caption: str, values: Json) -> Table:
     return table(title(caption), ["field", "value"], [
         (path, [Cell(number(value))]) for path, value in leaves(values)], numeric=False)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.evaluation.report import verdict
 
 TASKS = ("gen2real", "real2gen", "real2real")
 
 
-def lines(results: dict[str, Any]) -> Iterator[str]:
+def lines(results: Json) -> Iterator[str]:
     """Yield the verdict, the tasks side by side, the likeness, the subgroups, attacks and notes.
 
     Args:
@@ -39,7 +39,7 @@ def lines(results: dict[str, Any]) -> Iterator[str]:
         yield f"note: {note}"
 
 
-def _tasks(results: dict[str, Any]) -> Iterator[str]:
+def _tasks(results: Json) -> Iterator[str]:
     """Yield a line for each classifier and ranking score, or for its accuracy without one."""
     tasks = [task for task in TASKS if task in results]
     for name, scores in results[tasks[0]].items() if tasks else ():
@@ -50,7 +50,7 @@ def _tasks(results: dict[str, Any]) -> Iterator[str]:
             yield f"{name:19} {metric:8}  {'   '.join(parts)}"
 
 
-def _targets(results: dict[str, Any]) -> Iterator[str]:
+def _targets(results: Json) -> Iterator[str]:
     """Yield a line for each column that was predicted, by the best model of each task."""
     for name, by_task in results.get("targets", {}).items():
         parts = []
@@ -62,7 +62,7 @@ def _targets(results: dict[str, Any]) -> Iterator[str]:
             yield f"{name:19} {metric:8}  {'   '.join(parts)}   (best model)"
 
 
-def _likeness(results: dict[str, Any]) -> Iterator[str]:
+def _likeness(results: Json) -> Iterator[str]:
     """Yield a line for each measure of likeness, and for each column that is far off."""
     part = results.get("fidelity", {})
     for name, score in part.items():
@@ -74,7 +74,7 @@ def _likeness(results: dict[str, Any]) -> Iterator[str]:
         yield f"far off: {sentence}"
 
 
-def _subgroups(results: dict[str, Any]) -> Iterator[str]:
+def _subgroups(results: Json) -> Iterator[str]:
     """Yield a line for each subgroup."""
     for group in results.get("subgroups", ()):
         parts = [f"{group['n_test']:,} held-out rows"]
@@ -88,5 +88,5 @@ def _subgroups(results: dict[str, Any]) -> Iterator[str]:
         yield f"{group['by']}: {group['group']}: {', '.join(parts)}"
 
 
-def _number(score: dict[str, Any]) -> str:
+def _number(score: Json) -> str:
     return f"{score['mean']:.4f} +- {score['std']:.4f}"
