@@ -211,7 +211,7 @@ def test_the_run_states_a_new_larger_claim(tmp_path):
     after, now = snapshot(files.root), read_json(files.release / "privacy.json")
     changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
     assert changed == {"ledger.jsonl", "release/privacy.json", "release/README.txt",
-                       "release/statement.html"}
+                       "release/statement.html", "private/released.json"}
     event = sanitise.event(CONFIG.sanitiser)
     assert now.pop("events") == [*claimed.pop("events"), {**event.statement(), "count": 1}]
     assert now.pop("epsilon") == published["epsilon"] > claimed.pop("epsilon") == 3.0
