@@ -44,7 +44,7 @@ def test_values_are_those_of_the_training():
 
 @pytest.mark.parametrize(("words", "message"), [
     (["gpat"], "unknown sweep or method 'gpat', did you mean 'gpate'"),
-    (["gpate", "--set", "projction=5"], "projction=5, did you mean 'projection'"),
+    (["gpate", "--set", "projction=5"], "projction=5, did you mean '--projection'"),
     (["gpate", "--set", "projection=five"], "projection.*five"),
     (["gpate", "--set", "projection"], "FIELD=VALUE"),
     (["gpate", "--set", "projection=5,,10"], "FIELD=VALUE"),

@@ -124,7 +124,7 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
         BudgetExceeded: Where the budget does not allow what was asked for.
     """
     if request.resume and request.out is None:
-        raise UserError("--resume needs the folder of the run to go on with: --resume RUN")
+        raise UserError("--resume needs --out, the folder of the run to go on with")
     require_32_bits()
     spec = dataset.spec
     purchases = (*side_releases.purchases(dataset.bought),

@@ -46,7 +46,7 @@ def test_the_api_is_what_is_listed(capsys):
     ({"epsilon": True}, "epsilon is True"), ({"seed": 1.5}, "seed is 1.5"),
     ({"steps": "3"}, "steps is '3', expected a whole number"), ({"out": 3}, "out is a path"),
     ({"runtime": {"devices": 1}}, "runtime a dpgen_jax.Runtime"),
-    ({"resume": True}, "resume=True needs out"), ({"method": "dpmer"}, "mean 'dpmerf'"),
+    ({"resume": True}, "resume=True needs out, the folder"), ({"method": "dpmer"}, "mean 'dpmerf'"),
     ({"classes": None}, "pass accept_uncovered=True"), ({"stepz": 3}, "unknown field 'stepz'"),
     ({"schema": 3}, "schema is a int; give the path"), ({"x": FRAME}, "with draft_schema")])
 def test_what_is_wrong_is_said_in_the_words_of_python(words, said):
