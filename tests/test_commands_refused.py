@@ -92,7 +92,7 @@ def test_a_budget_for_no_step_is_exit_code_3(place, call, monkeypatch, flags, me
 def test_resume_needs_out(place, call, monkeypatch):
     monkeypatch.chdir(place)
     code, _, err = call(train, *TRAIN, "--resume")
-    assert code == 2 and "--resume needs the folder of the run" in one_line(err)
+    assert code == 2 and "--resume needs --out, the folder of the run" in one_line(err)
     assert not (place / "runs").exists()
 
 
