@@ -59,7 +59,7 @@ gc.set_threshold(100_000, 20, 20)
 
 
 _machines = itertools.count()
-MOST_MEMORY = 2e9
+MOST_MEMORY = 4e9
 
 
 def pytest_collection_modifyitems(items):
@@ -87,7 +87,7 @@ def pytest_runtest_setup(item):
 
 @pytest.fixture(autouse=True, scope="module")
 def memory():
-    """A worker forgets what it compiled after a module that leaves it with more than 2 GB."""
+    """A worker forgets what it compiled after a module that leaves it with more than 4 GB."""
     yield
     with contextlib.suppress(OSError, AttributeError):  # of Linux and its C library alone
         pages = int(Path("/proc/self/statm").read_text().split()[1])
