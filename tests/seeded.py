@@ -133,6 +133,8 @@ LONG = {
     "pategan images rank": Case("pategan", "images", STUDENT),
 }
 ALL = CASES | SLOW | LONG
+ANSWERED = "gpate images"
+"""The run that is charged by its answers, which follow from the last bits of its votes."""
 # The runs of which folders are kept in `old`, by later versions too.
 OLD_IMAGES = Case("datalens", "images", TEACHERS | {"top_k": 10, "decode": "mean", "steps": 4})
 OLD_TABLE = CASES["gpate table"]

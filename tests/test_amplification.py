@@ -31,7 +31,7 @@ from dpgen_jax.run import loop
 
 pytestmark = pytest.mark.slow
 
-RUNS, ALPHA, DELTA = 8000, 1e-6, 0.01
+RUNS, ALPHA, DELTA = 16_000, 1e-6, 0.01
 OWNER, ROWS = 7, 36
 
 

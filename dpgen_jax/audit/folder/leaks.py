@@ -56,9 +56,10 @@ def kept_private(folder: Folder, findings: Findings) -> None:
                      "on Windows the folder in which the run lies decides who may read it")
         return
     # What lies in an unfinished checkpoint, which others cannot enter, gets its mode at the end.
-    inside = {path for path in private.rglob("*")
+    there = [*private.rglob("*")]
+    inside = {path for path in there
               if any(parent.name.endswith(".unfinished") for parent in path.parents)}
-    files = _modes([folder.files.ledger, private, *{*private.rglob("*")} - inside])
+    files = _modes([folder.files.ledger, private, *{*there} - inside])
     wrong = [f"{path.relative_to(folder.root)} has mode {stat.S_IMODE(file.st_mode):04o}"
              for path, file in files
              if file.st_mode & 0o077 and not stat.S_ISLNK(file.st_mode)][:3]
