@@ -139,7 +139,7 @@ def test_runs_are_compared_on_one_page(place, written, tmp_path):
 
 
 def test_a_run_that_was_not_evaluated_cannot_be_compared(place, written, tmp_path):
-    with pytest.raises(UserError, match="holds no evaluation/metrics.json; if it is a run, run python -m"):
+    with pytest.raises(UserError, match="holds no evaluation/metrics.json; if it is a run, run"):
         compare.command([str(place / "run"), str(tmp_path)])
 
 
