@@ -1,7 +1,7 @@
 """Noisy histograms of numbers as steps: neighbouring cells are alike where noise hides more.
 
 Of a range with generous bounds most cells are empty, and the positive noise of hundreds of them
-adds up to a tenth of all records, far from where any is. So the cells are cut into dyadic pieces of
+adds up, far from where any record is. So the cells are cut into dyadic pieces of
 one height each, as many as pay: the cut is the one of least squares with a price for each piece,
 found exactly from the smallest pieces up.
 
