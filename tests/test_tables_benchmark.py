@@ -53,6 +53,19 @@ def test_the_measures_tell_good_rows_from_bad(loans):
     assert good["pairs"] < bad["pairs"]
 
 
+def test_classifiers_learn_from_all_rows_of_a_rare_class():
+    y = np.zeros(30_000, np.int32)
+    y[::1000] = 1
+    x = np.arange(len(y), dtype=np.float32)[:, None]
+    assert measures.with_rare_class(y)
+    chosen, classes = measures.learned((x, y), 0)
+    assert classes.sum() == y.sum() and len(classes) == measures.MOST_ROWS
+    assert (chosen[classes == 1][:, 0] % 1000 == 0).all()
+    y[::50] = 1  # two in a hundred: a draw of all
+    assert not measures.with_rare_class(y)
+    assert 150 < measures.learned((x, y), 0)[1].sum() < 250
+
+
 def test_validation_rows_are_training_rows(monkeypatch, loans):
     monkeypatch.setitem(data.SOURCES, "small", data.Source("a law", lambda: loans))
     part = data.load("small", "validation")

@@ -83,7 +83,7 @@ def run(cell: Cell, index: int, places: Places) -> dict[str, Any]:
     dataset = data.load(cell.table, cell.part)
     if cell.method.name == "real":
         order = np.random.default_rng(index).permutation(len(dataset.y_train))
-        rows = order[:measures.MOST_ROWS]
+        rows = order[:_wanted(dataset)]
         return {"scores": _scores((dataset.x_train[rows], dataset.y_train[rows]), dataset, index)}
     folder = places.work / cell.part / cell.name
     shutil.rmtree(folder, ignore_errors=True)
@@ -103,8 +103,12 @@ def _scores(rows: Rows, dataset: Dataset, seed: int) -> dict[str, float]:
 
 
 def _wanted(dataset: Dataset) -> int:
-    """Return the number of synthetic rows: as many as there are, at most `measures.MOST_ROWS`."""
-    return min(len(dataset.y_train), measures.MOST_ROWS)
+    """Return the number of synthetic rows: as many as there are, at most `measures.MOST_ROWS`.
+
+    Where a class is rare there is no such limit, so that there are some of it to learn from.
+    """
+    rows = len(dataset.y_train)
+    return rows if measures.with_rare_class(dataset.y_train) else min(rows, measures.MOST_ROWS)
 
 
 def _ours(cell: Cell, dataset: Dataset, folder: Path, index: int, places: Places
@@ -152,6 +156,9 @@ def about(cell: Cell) -> dict[str, Any]:
              "rows": len(dataset.y_train), "test_rows": len(dataset.y_test),
              "columns": len(dataset.spec.columns), "classes": dataset.spec.classes,
              "method": cell.method.name, "measures": measures.ABOUT}
+    if measures.with_rare_class(dataset.y_train):
+        facts["learned_from"] = (f"of as many rows as the training rows, all of classes below "
+                                 f"{measures.RARE:.0%} and at most {measures.MOST_ROWS:,} in all")
     if cell.method.name == "real":
         return facts
     facts |= {"epsilon": cell.epsilon, "delta": delta(dataset)}
