@@ -25,13 +25,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import common
+from benchmarks import common, results_tables
 
 MODULE = "benchmarks.accelerator_case"
 ROWS = {"datalens-mnist": ("datalens", "mnist-eps1"), "gpate-mnist": ("gpate", "mnist-eps1"),
         "gpate-celeba": ("gpate", "gender-l-eps1"), "datalens-celeba": ("datalens", "gender-eps1"),
         "gswgan-mnist": ("gswgan", "mnist-published"),
         "gswgan-celeba": ("gswgan", "gender-published")}
+
+
+def table() -> str:
+    """Return the rows of the record as a table in Markdown."""
+    rows = json.loads((common.RESULTS / "accelerator.json").read_text())["results"]["rows"]
+    return results_tables.markdown(
+        ("system, data", "device", "units timed", "step, s", "of float32 products",
+         "of copies", "compiling, s"),
+        ((row["row"].replace("-", ", "), row["device"], row["units_queried_a_step"],
+          f"{row['seconds_per_step']['median']:.2f}", f"{row['of_float32_products']:.0%}",
+          f"{row['of_copies']:.1%}", f"{row['compile_seconds']:.0f}")
+         for row in rows if "error" not in row))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -18,7 +18,7 @@ from typing import Any
 
 import jinja2
 
-from benchmarks import audits, reached, results_tables, systems
+from benchmarks import accelerator, audits, reached, results_tables, systems
 from benchmarks.papers import page as papers
 from benchmarks.results_tables import ROOT, load, pm_of, results
 from benchmarks.sweep import jobs
@@ -144,7 +144,8 @@ def figures(up: str) -> dict[str, Any]:
         "mlp": gradients["mlp-128"], "opacus": gradients["opacus"],
         "aggregation": results("aggregation"),
         "pate": results("pate_accounting")["composition"][-1], "papers": papers,
-        "comparison": comparison, "audits": audits, "cifar": systems.FACTS["cifar"],
+        "comparison": comparison, "audits": audits,
+        "accelerator": accelerator, "cifar": systems.FACTS["cifar"],
         **results_tables.TABLES}
 
 

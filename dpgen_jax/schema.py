@@ -78,6 +78,9 @@ def run(flags: Flags, log: Callable[[str], None] = print) -> None:
     for line in (*(f"not covered by epsilon: {entry.what}" for entry in written.uncovered),
                  *written.notes):
         log(f"note: {line}")
+    if flags.schema_epsilon is not None:
+        log(f"note: epsilon {flags.schema_epsilon:g} of these records is spent; every run with "
+            "this schema charges it, and the journal learns of it from such a run alone")
     log(f"schema: {flags.out}")
 
 

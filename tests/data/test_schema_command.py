@@ -151,8 +151,9 @@ def test_private_entries_are_bought(run, fake, tmp_path):
           ("x", "min", "private"), ("x", "max", "private"), ("job", "categories", "private"))
     with pytest.raises(UserError, match="column n: min is still `private`"):
         schema.read("p.yaml")
-    run("--schema", "p.yaml", "--schema-epsilon", "0.6", "--schema-delta", "1e-6",
-        "--out", "f.yaml")
+    said = run("--schema", "p.yaml", "--schema-epsilon", "0.6", "--schema-delta", "1e-6",
+               "--out", "f.yaml")
+    assert any(line.startswith("note: epsilon 0.6 of these records is spent") for line in said)
 
     assert [(what, epsilon) for what, epsilon, *_ in fake] == [
         ("bounds", pytest.approx(0.2)), ("bounds", pytest.approx(0.2)),
