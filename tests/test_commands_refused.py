@@ -10,7 +10,7 @@ import runs
 import test_commands
 from test_commands import STEPS, TRAIN, one_line
 
-from dpgen_jax import account, sample, train
+from dpgen_jax import account, publish, sample, train
 from dpgen_jax.core import cli
 from dpgen_jax.core.types import UserError
 from dpgen_jax.run import fitting
@@ -28,6 +28,12 @@ def test_a_folder_that_holds_a_run_is_refused(run, call, monkeypatch):
     assert code == 2
     assert "run holds a run; go on with it: python -m dpgen_jax.train --resume run" in one_line(err)
     assert runs.snapshot(run) == before and "release" not in out
+
+
+@pytest.mark.parametrize("command", [account, publish])
+def test_a_folder_that_is_no_run_is_called_so(call, tmp_path, command):
+    code, _, err = call(command, str(tmp_path))
+    assert code == 2 and f"{tmp_path} is no folder of a run" in one_line(err)
 
 
 BAD = {

@@ -18,7 +18,7 @@ from dpgen_jax.methods.shared.config import MethodConfig, RecordUnits
 from dpgen_jax.release import contents, guarantee, statement
 from dpgen_jax.run import side_releases
 from dpgen_jax.run.calibrate_config import complete, with_records
-from dpgen_jax.run.folder import RunFolder, read_json
+from dpgen_jax.run.folder import RunFolder, existing, read_json
 
 
 def of_configuration(method: str, preset: str, config: MethodConfig, epsilon: float | None,
@@ -101,7 +101,7 @@ def of_run(root: Path) -> Json:
     Raises:
         UserError: A ledger that is missing or damaged, or a damaged statement.
     """
-    totals = account(read(RunFolder(root).ledger))
+    totals = account(read(existing(root).ledger))
     return {"run": str(root), "guarantee": _stamp(root, totals),
             "unit": guarantee.whom(totals.header),
             "claimed": {"epsilon": totals.claim(), "delta": totals.header["delta"]},
@@ -139,7 +139,7 @@ def cross_check(root: Path) -> Json:
     Raises:
         UserError: A ledger that is missing or damaged.
     """
-    totals = account(read(RunFolder(root).ledger))
+    totals = account(read(existing(root).ledger))
     delta, spent = totals.header["delta"], totals.spent()
     rows = [{"event": event.statement(), "count": count,
              **_row(second_opinion(((event, count),), delta))} for event, count in spent]

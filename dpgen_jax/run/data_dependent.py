@@ -33,7 +33,7 @@ from dpgen_jax.core.types import UserError
 from dpgen_jax.private import data_dependent
 from dpgen_jax.release import contents, documents
 from dpgen_jax.run import resume, spending
-from dpgen_jax.run.folder import RunFolder, read_json, write_json
+from dpgen_jax.run.folder import RunFolder, existing, read_json, write_json
 
 EX_POST = ("ex-post: it describes this run's votes at one order, and is no guarantee of "
            "differential privacy; epsilon is")
@@ -141,7 +141,7 @@ def _run(root: Path) -> tuple[RunFolder, Mechanism, Any]:
 
     The type of the configuration is that of the method, which config.json names at run time.
     """
-    files = RunFolder(root)
+    files = existing(root)
     stored = contents.described(files.config)
     module = methods.get(stored["method"])
     config = from_json(module.Config, stored["config"])

@@ -164,6 +164,14 @@ def default_root(method: str, dataset: str) -> Path:
     return Path("runs") / f"{method}-{dataset}-{now}"
 
 
+def existing(root: Path) -> RunFolder:
+    """The folder of a run. Raises: UserError: It holds neither config.json nor ledger.jsonl."""
+    files = RunFolder(root)
+    if files.config.exists() or files.ledger.exists():
+        return files
+    raise UserError(f"{root} is no folder of a run; name the one that the training printed")
+
+
 def refuse_used(root: Path) -> None:
     """Refuses a folder for a new run that holds anything, or is no folder of a disk.
 
