@@ -15,8 +15,9 @@ With --repeats N each row is trained N times, and shows mean and deviation over 
 With --short a system whose preset takes long takes fewer steps, for which less noise is found, so
 that a row takes minutes on a laptop; a row tells the steps of both.
 
-Images in colour (`COLOUR`) have a file of their own, results/systems-colour.json. No preset is for
-them: each system takes the settings that a user gets who names none.
+The full evaluation (--full) has a file of its own, results/systems-full.json, and so have images in
+colour (`COLOUR`), results/systems-colour.json. No preset is for these: each system takes the
+settings that a user gets who names none.
 """
 
 from __future__ import annotations
@@ -273,6 +274,7 @@ def main() -> None:
 
     group, every, name = ((COLOUR, IN_COLOUR, "systems-colour") if args.data[0] in COLOUR
                           else (DATA, METHODS, "systems"))
+    name += "-full" * args.full
     recorded = {(r["method"], r["dataset"], r["epsilon"]): r for r in earlier(name)}
     requested = {} if args.collect else cases(args.methods, args.data, args.epsilons)
     for case in requested | cases(every, group, EPSILONS):

@@ -80,6 +80,17 @@ def test_images_in_colour_are_named_alone_and_have_a_file_of_their_own(tmp_path,
     assert {row["dataset"] for row in rows} == {"cifar"} and len(rows) == 6
 
 
+def test_the_full_evaluation_has_a_file_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(systems.common, "RESULTS", tmp_path)
+    monkeypatch.setattr(systems, "repeated", lambda args, *case: (
+        {**done(case[0], case[2], 0.5), "dataset": case[1]} if case[-1] else None))
+    monkeypatch.setattr("sys.argv", ["systems", "--out", str(tmp_path / "runs"), "--full",
+                                     "--methods", "mixture", "--data", "mnist"])
+    systems.main()
+    assert [path.name for path in tmp_path.glob("*.json")] == ["systems-full.json"]
+    assert len(read_json(tmp_path / "systems-full.json")["results"]["rows"]) == 2
+
+
 def test_in_a_short_row_of_dpac_the_classifier_comes_in(tmp_path, monkeypatch):
     commands = []
     monkeypatch.setattr(systems, "command", lambda *words: commands.append(words))
