@@ -1,4 +1,4 @@
-"""Damaged input for every reader, for as long as one likes.
+"""Damaged input for readers of data, schemas, runs and messages, for as long as one likes.
 
 A case fails with a traceback, with over 10 seconds or 2 GB, or with a ledger that charges less than
 it should.

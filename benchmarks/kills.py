@@ -1,4 +1,4 @@
-"""Kill runs of all methods at random moments and resume them to the end.
+"""Kill runs of most methods at random moments and resume them to the end.
 
 None may be lost, and no ledger may charge less than the noise that was used.
 

@@ -15,7 +15,7 @@ FLAGS = {
     "--schema FILE": "of a table: kinds, bounds, categories; draft one with the command schema",
     "--class-names A,B": "of a folder of images, with --channels 1 or 3 and --image-size 28",
     "--epsilon E": "the promise: smaller is more private; 1 is strong, 10 is weak",
-    "--delta X": "chosen by the number of records if left out",
+    "--delta X": "the preset's if left out; of a general one by the number of records",
     "--out RUN": "the run folder",
     "--resume RUN": "go on with a run that was stopped; nothing else is needed",
     "--dry-run": "say what would be trained, at what noise, and spend nothing",
