@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpgen_jax import methods, presets, schema
-from dpgen_jax.core import cli, hosts
+from dpgen_jax.core import cli, hosts, parting
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.console import program, tell
 from dpgen_jax.core.errors import UserError
@@ -98,7 +98,7 @@ def command(argv: list[str]) -> int | None:
         method, _ = choice.DEMONSTRATION
     cli.use_all_cores()
     hosts.start(meeting(words), [method, *words])
-    with hosts.alive():
+    with parting.alive():
         return trained(method, words)
 
 
@@ -130,7 +130,7 @@ def trained(method: str, words: list[str]) -> int | None:
         return None
     chosen = choose(method, reading, first, args)
     from dpgen_jax.run import lifecycle, protection
-    from dpgen_jax.run.progress import OUT_OF_TIME, Notices
+    from dpgen_jax.run.progress import Notices
 
     args, clients = chosen.args, chosen.args.clients
     if isinstance(args, TrainClients) and cli.peek(chosen.words, "--clients") is not None:
@@ -151,9 +151,7 @@ def trained(method: str, words: list[str]) -> int | None:
         del dataset, chosen  # the records of other processes' units need not stay in memory
         return take_part()
     lifecycle.run(request, dataset, notices=notices)
-    if notices.failures:
-        return cli.INCOMPLETE
-    return OUT_OF_TIME if notices.out_of_time else None
+    return notices.exit_code
 
 
 def read(method: str, words: list[str]) -> tuple[undeclared.Reading, str, Train[Any]]:

@@ -20,10 +20,11 @@ from seeded import ALL, SEED, dataset
 from benchmarks.killing.program import Audit
 from dpgen_jax import methods
 from dpgen_jax.aggregation import bits
-from dpgen_jax.core import cli, hosts
+from dpgen_jax.core import cli, hosts, parting
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.release import pictures
 from dpgen_jax.run import follower, lifecycle, loop, rounds
+from dpgen_jax.run.progress import Notices
 from dpgen_jax.run.request import Request
 
 DRAWS = (bits.OsBits, bits.SeededBits)
@@ -94,7 +95,9 @@ def run(request: dict, name: str, root: Path) -> None:
         Runtime(devices=request["devices"], chunk=1, steps_per_call=1, checkpoint_minutes=0),
         root, request["resume"], request["seed"])
     if hosts.leads():
-        lifecycle.run(asked, dataset(case.data))
+        notices = Notices()
+        lifecycle.run(asked, dataset(case.data), notices=notices)
+        assert not notices.failures, notices.failures  # a checkpoint that cannot be written is one
     else:
         lifecycle.join(asked, dataset(case.data))()
 
@@ -109,7 +112,7 @@ def main() -> None:
     watch(audit)
     marks(audit)
     interrupt_at(request["stop"] if hosts.leads() else 0)
-    with hosts.alive():
+    with parting.alive():
         for name in request["cases"]:
             run(request, name, Path(request["place"]) / name.replace(" ", "-"))
 

@@ -106,6 +106,8 @@ def test_moments_stay_in_full_on_the_disk(monkeypatch):
     assert capacity.fitting(*request, Runtime(state="disk"), said.append).moments == "float32"
     assert not said
     assert capacity.fitting(*request, Runtime(), said.append).moments == "bfloat16"
+    for begun in ("float32", "bfloat16"):  # a run that goes on keeps what its checkpoints hold
+        assert capacity.fitting(*request, Runtime(), said.append, begun).moments == begun
     assert "--state disk would keep them as they are" in said[0]
 
 
@@ -134,6 +136,6 @@ def test_slabs_are_of_one_size_and_as_large_as_fits():
 def test_several_processes_and_pmap_are_refused(monkeypatch):
     with pytest.raises(UserError, match="--parallel pmap keeps the state"):
         capacity.choose_layout(METHOD, Runtime(state="disk", parallel="pmap"))
-    monkeypatch.setattr(hosts._Team, "count", 2)
+    monkeypatch.setattr(hosts.Team, "count", 2)
     with pytest.raises(UserError, match="--state disk is for one process"):
         capacity.choose_layout(METHOD, Runtime(state="disk"))

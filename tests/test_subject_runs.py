@@ -157,7 +157,8 @@ def test_a_draft_leaves_the_column_out(place, tmp_path):
                         str(tmp_path / "draft.yaml"), "--schema-epsilon", "1"])
 
 
-def test_a_promise_to_people_counts_for_rows_and_not_the_other_way_round():
+def test_a_promise_to_people_is_none_for_rows_and_the_other_way_round():
+    """A row whose person is another one changes two people, or their number."""
     from dpgen_jax.accountant.journal_entry import Run
     from dpgen_jax.run.spending import Promise, _counts
 
@@ -165,6 +166,6 @@ def test_a_promise_to_people_counts_for_rows_and_not_the_other_way_round():
         return Run("", "", True, unit, "replace-one", 0, "", 0, 1, 1, "", False, subjects)
 
     rows, people = Promise("replace-one", "record", ""), Promise("replace-one", "subject", "ab")
-    assert _counts(run("subject", "ab"), rows) and _counts(run("subject", "ab"), people)
+    assert not _counts(run("subject", "ab"), rows) and _counts(run("subject", "ab"), people)
     assert not _counts(run("record"), people) and not _counts(run("subject", "cd"), people)
     assert not _counts(run("client"), people) and _counts(run("client"), rows)

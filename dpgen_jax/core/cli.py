@@ -210,7 +210,9 @@ def use_all_cores() -> None:
     # On a busy machine one device may wait minutes for another; XLA's own patience is 40 s.
     os.environ["XLA_FLAGS"] = " ".join(filter(None, (
         "--xla_cpu_collective_call_warn_stuck_timeout_seconds=600",
-        "--xla_cpu_collective_call_terminate_timeout_seconds=3600", os.environ.get("XLA_FLAGS"))))
+        "--xla_cpu_collective_call_terminate_timeout_seconds=3600",
+        # Another process may write, evaluate or post-train for longer than the usual half hour.
+        "--xla_cpu_collective_timeout_seconds=86400", os.environ.get("XLA_FLAGS"))))
     if ("JAX_NUM_CPU_DEVICES" not in os.environ
             and "host_platform_device_count" not in os.environ.get("XLA_FLAGS", "")):
         with contextlib.suppress(RuntimeError):  # a backend is already up: keep its devices

@@ -18,6 +18,7 @@ from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import UserError
 
 T = TypeVar("T")
+Moments = Literal["float32", "bfloat16"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Runtime:
     """teachers in one batched product; 0: chosen for the device"""
     parallel: Literal["shard_map", "pmap"] = "shard_map"
     """how the per-device function is mapped over devices"""
-    moments: Literal["float32", "bfloat16"] = "float32"
+    moments: Moments = "float32"
     """precision in which the teachers' Adam moments are stored"""
     state: Literal["device", "host", "disk"] = "device"
     """where the state of teachers and critics lies: on the devices; or in the host's memory, or on

@@ -11,20 +11,15 @@ lie inside the trust boundary.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import io
 import json
-import os
-import sys
-import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from dpgen_jax.core import meeting
-from dpgen_jax.core.console import tell as write
 from dpgen_jax.core.errors import UserError, one_line
 
 DEAD_AFTER = 30
@@ -33,8 +28,6 @@ LONGEST_START = 300
 """Seconds that JAX's runtime may take to start, or a batch system to start all processes."""
 SMALLEST = 4096
 """Bytes of the smallest parcel: sizes are powers of two from here on, and each is compiled once."""
-GONE = ("another process has ended, or cannot be reached; its own last line says why. What was "
-        "charged stays charged; `--resume` goes on, with any number of processes")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +56,7 @@ class Hosts:
                             f"must be 0 to {(self.processes or 0) - 1}")
 
 
-class _Team:
+class Team:
     """This process's knowledge of its run's processes: one a process, as is JAX's own runtime.
 
     Attributes:
@@ -104,7 +97,10 @@ def start(hosts: Hosts, words: Sequence[str] = ()) -> None:
         jax.distributed.initialize(coordinator, hosts.processes, hosts.process_id,
                                    initialization_timeout=LONGEST_START,
                                    heartbeat_timeout_seconds=DEAD_AFTER)
-        _Team.count, _Team.index = jax.process_count(), jax.process_index()
+        Team.count, Team.index = jax.process_count(), jax.process_index()
+        # Here all are at the same point: later one may read its data for minutes longer.
+        jax.devices()
+        _exchange(np.zeros(1, np.int32))
     except (RuntimeError, ValueError) as error:
         raise UserError(f"the {hosts.processes or ''} processes do not meet at "
                         f"--coordinator {hosts.coordinator}: {one_line(error, 200)}") from error
@@ -112,12 +108,12 @@ def start(hosts: Hosts, words: Sequence[str] = ()) -> None:
 
 def count() -> int:
     """Returns the number of processes."""
-    return _Team.count
+    return Team.count
 
 
 def leads() -> bool:
     """Returns whether this process leads: it does where it is alone."""
-    return _Team.index == 0
+    return Team.index == 0
 
 
 def tell(order: str, words: dict[str, Any] | None = None, **arrays: np.ndarray) -> None:
@@ -132,7 +128,7 @@ def tell(order: str, words: dict[str, Any] | None = None, **arrays: np.ndarray) 
         return
     parcel = _packed({"order": order, "words": words or {}}, arrays)
     signals = _exchange(np.array([len(parcel), 0], np.int32))[:, 1]
-    _Team.signal = _Team.signal or int(signals.max()) or None
+    Team.signal = Team.signal or int(signals.max()) or None
     _sent(parcel, len(parcel))
 
 
@@ -152,7 +148,7 @@ def hear(signal: int | None = None) -> tuple[str, dict[str, Any], dict[str, np.n
 
 def signal_of_others() -> int | None:
     """Returns the signal by which another process was asked to stop, as far as it has told."""
-    return _Team.signal
+    return Team.signal
 
 
 def gather(value: object) -> list[Any]:
@@ -186,69 +182,6 @@ def agree(what: str, value: str) -> None:
     if others:
         raise UserError(f"process {', '.join(others)} has another {what} than process 0; start all "
                         "with the same command on the same data, but for --process-id")
-
-
-@contextlib.contextmanager
-def leading() -> Iterator[None]:
-    """Tells the others, who wait for orders, that the run has ended, and with what exit code."""
-    try:
-        yield
-    except (UserError, SystemExit) as error:
-        _end(_exit_code(error))
-        raise
-    _end(0)
-
-
-def _end(code: int) -> None:
-    tell("end", {"code": code})
-    _Team.ended = True
-
-
-def _exit_code(error: BaseException) -> int:
-    """The exit code of a command that ends with this error."""
-    code = getattr(error, "exit_code", getattr(error, "code", 1))
-    return code if isinstance(code, int) else 1
-
-
-@contextlib.contextmanager
-def alive() -> Iterator[None]:
-    """Ends this process at once where it fails and the others do not know, who wait for it.
-
-    Leaving politely, it would wait for minutes for others that wait for it; a broken connection
-    tells them.
-    """
-    try:
-        yield
-    except BaseException as error:
-        if count() == 1:
-            raise
-        if _Team.ended:
-            _leave()
-            raise
-        if isinstance(error, UserError):
-            write(f"error: {one_line(error)}", sys.stderr)
-        elif _is_connection(error):
-            write(f"error: {GONE}", sys.stderr)
-        elif not isinstance(error, SystemExit):
-            traceback.print_exc()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(_exit_code(error))
-    _leave()
-
-
-def _leave() -> None:
-    """Parts from the others, who are at the same point."""
-    if count() > 1:
-        import jax
-
-        jax.distributed.shutdown()
-
-
-def _is_connection(error: BaseException) -> bool:
-    """Whether JAX lost another process, which it tells in errors of several kinds."""
-    return (type(error).__name__ in ("JaxRuntimeError", "XlaRuntimeError")
-            or "gloo" in str(error).lower())
 
 
 def _exchange(row: np.ndarray) -> np.ndarray:

@@ -22,6 +22,8 @@ TEXT_SHARE = 4  # of what is allowed, a quarter may be the text of a file that i
 CELL_BYTES, LINE_BYTES = 100, 300
 """The bytes of a cell beside its letters, as a text in the lists of its row and its column, and of
 a line beside its cells."""
+Numbered = tuple[int, list[str]]
+"""The number of a line, and the cells of the row that ends there."""
 BLOCK_CELLS = 2**19
 """The cells of a block, which take some 50 MB as texts."""
 
@@ -30,7 +32,9 @@ def blocks(path: Path, header: Sequence[str] | None = None, remark: str | None =
            dialect: Dialect = DEFAULT) -> Iterator[Cells]:
     """Yields the cells of a CSV file, some rows at a time; of a file without rows an empty block.
 
-    Empty lines are skipped: with two columns or more no record is one, whatever its content.
+    Empty lines are skipped: with two columns or more no record is one, whatever its content. In a
+    file of one column a null may be one, and they are refused: else it would decide how many
+    records there are.
 
     Args:
         path: The file.
@@ -45,13 +49,15 @@ def blocks(path: Path, header: Sequence[str] | None = None, remark: str | None =
         UserError: Naming the file and the line.
     """
     rows = _rows(path, dialect)
-    first = next(rows, None)
+    filled = (pair for pair in rows if pair[1])
+    first = next(filled, None)
     if remark and first and first[1][0].startswith(remark):
-        first = next(rows, None)
+        first = next(filled, None)
     if header is None:
         header = _header(path, first[1] if first else [], dialect)
     elif first:
         rows = itertools.chain([first], rows)
+    rows = _filled(path, rows, len(header))
     size = max(1, BLOCK_CELLS // len(header))
     block = list(itertools.islice(rows, size))
     while True:
@@ -99,11 +105,11 @@ def header(path: Path, dialect: Dialect) -> list[str]:
     Raises:
         UserError: A name is missing or there twice.
     """
-    return _header(path, next((row for _, row in _rows(path, dialect)), []), dialect)
+    return _header(path, next((row for _, row in _rows(path, dialect) if row), []), dialect)
 
 
-def _rows(path: Path, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
-    """Yields the rows of a CSV file that are not empty, with the numbers of their lines."""
+def _rows(path: Path, dialect: Dialect) -> Iterator[Numbered]:
+    """Yields the rows of a CSV file, also empty ones, with the numbers of their lines."""
     encoding = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
     with reading.opened(path) as file:
         start = file.read(4096)
@@ -116,13 +122,23 @@ def _rows(path: Path, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
         begins = 1  # the next row, whose quotes may be open to the end of the file
         try:
             for row in reader:
-                if row:
-                    yield reader.line_num, row
+                yield reader.line_num, row
                 begins = reader.line_num + 1
         except UnicodeError as error:
             raise UserError(f"{path}, {fault(reading.read_bytes(path), dialect)}") from error
         except files.Error as error:
             raise UserError(f"{path}, line {begins}: {error}; mend the quotes") from error
+
+
+def _filled(path: Path, rows: Iterable[Numbered], columns: int) -> Iterator[Numbered]:
+    """Yields the rows that are not empty; in a file of one column such a line may be a record."""
+    for line, row in rows:
+        if row:
+            yield line, row
+        elif columns == 1:
+            raise UserError(f"{path}, line {line}: an empty line in a file of one column, whose "
+                            'empty cells would be empty lines too; write "" for an empty cell, or '
+                            "remove the line")
 
 
 def _lines(path: Path, text: TextIO) -> Iterator[str]:
@@ -138,7 +154,7 @@ def _lines(path: Path, text: TextIO) -> Iterator[str]:
         yield line
 
 
-def _cells(path: Path, header: Sequence[str], block: list[tuple[int, list[str]]],
+def _cells(path: Path, header: Sequence[str], block: list[Numbered],
            dialect: Dialect) -> Cells:
     """Returns the stripped cells of rows that come with the numbers of their lines."""
     for line, row in block:

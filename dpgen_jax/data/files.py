@@ -56,7 +56,7 @@ def labelled(name: str, names: Sequence[str], train: Labelled, test: Labelled,
     Raises:
         UserError: Naming the file.
     """
-    test = [(path, label) for path, label in test if label is not None]
+    n_files, test = len(test), [(path, label) for path, label in test if label is not None]
     pairs, n = train + test, len(train)
     files = [path if label is not None else None for path, label in pairs]
     decoded = read(files, decoding.MODES.get(form.channels), form.image_size, form.skip_bad,
@@ -69,6 +69,9 @@ def labelled(name: str, names: Sequence[str], train: Labelled, test: Labelled,
     x_test, y_test = decoded.pixels[n:], y[n:]
     if empty[n:].any():
         x_test, y_test = x_test[~empty[n:]], y_test[~empty[n:]]
+    if n_files and not len(y_test):  # else it would depend on them whether others are held out
+        raise UserError(f"{name}: none of {n_files} test images can be used; replace them, or "
+                        "leave the folder test out")
     data = assemble(name, len(names), (decoded.pixels[:n], y[:n]),
                     (x_test, y_test) if len(y_test) else None, notes)
     return dataclasses.replace(

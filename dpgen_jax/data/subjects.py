@@ -199,9 +199,15 @@ def without(source: Source, column: str) -> tuple[Schema, tuple[str, ...]]:
     if document.get("label") == column:
         raise UserError(f"--unit {column} is the label of {source}; a unit cannot be what is "
                         "learned, so name another column or declare another label")
+    if any(_of(entry, column) for entry in document.get("bought") or ()):
+        raise UserError(f"{source}: entries of column {column} were bought at the level of single "
+                        "rows, which does not cover all rows of a unit; remove the column from the "
+                        "schema, and mind that the purchase stays spent")
     left = {name: entry for name, entry in columns.items() if name != column}
-    lists = {key: [entry for entry in document[key] if not _of(entry, column)]
-             for key in ("read_from_data", "bought") if isinstance(document.get(key), list)}
+    lists = {}
+    if isinstance(document.get("read_from_data"), list):
+        lists["read_from_data"] = [entry for entry in document["read_from_data"]
+                                   if not _of(entry, column)]
     note = f"column {column} is declared in the schema, and removed from the features"
     return schemas.parse({**document, "columns": left, **lists}, source), (note,)
 

@@ -12,7 +12,7 @@ import jax
 
 from dpgen_jax import methods
 from dpgen_jax.core import hosts, reading
-from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.config import Moments, Runtime
 from dpgen_jax.core.types import Method, Spec, UserError, no_state
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private import teachers
@@ -22,7 +22,7 @@ MEMORY_SHARE = 0.7
 
 
 def fitting(method: str, config: MethodConfig, spec: Spec, runtime: Runtime,
-            log: Callable[[str], None]) -> Runtime:
+            log: Callable[[str], None], moments: Moments | None = None) -> Runtime:
     """Returns the runtime, with moments at half precision where the units would not fit otherwise.
 
     A place for the state of units is left out where units have none.
@@ -33,12 +33,15 @@ def fitting(method: str, config: MethodConfig, spec: Spec, runtime: Runtime,
         spec: The schema of the records.
         runtime: What the user asked for.
         log: Prints a line of the run, where the runtime is changed.
+        moments: The precision in which a run that goes on keeps them, whatever fits here.
     """
     built = methods.get(method).build(config, spec, runtime)
     if runtime.state != "device" and not keeps_state(built):
         log(f"note: the units of {method} keep nothing from step to step, so --state "
             f"{runtime.state} changes nothing")
         runtime = dataclasses.replace(runtime, state="device")
+    if moments and runtime.moments == Runtime.moments:
+        return dataclasses.replace(runtime, moments=moments)
     needed, available = state_bytes(built), room(runtime)
     if runtime.moments != "float32" or needed < MEMORY_SHARE * available:
         return runtime

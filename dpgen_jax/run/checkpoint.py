@@ -116,9 +116,11 @@ class Saving:
             sums = self.parts.sums()
             write_json(self.unfinished / "note.json", self.note | {"crc32": sums}, mode=0o600)
             _owner_only(self.unfinished)
-            if place.exists():
-                shutil.rmtree(place)
+            old = self.folder / f"{self.step}.old.unfinished"
+            if place.exists():  # before the first step there is one after the other
+                place.rename(old)
             self.unfinished.rename(place)
+            shutil.rmtree(old, ignore_errors=True)
         thin(self.folder, self.keep)
 
     @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import signal
 from collections.abc import Callable
 
 from dpgen_jax.core import storage
@@ -12,7 +13,9 @@ from dpgen_jax.release import contents, pictures
 from dpgen_jax.release.bundle import Release, load
 from dpgen_jax.run import checkpoint
 from dpgen_jax.run.folder import RunFolder, go_on, write_json
+from dpgen_jax.run.loop import State
 from dpgen_jax.run.progress import OUT_OF_TIME, Notices, Stop, reason
+from dpgen_jax.run.training import Training
 
 PROMISE = ("guarantee", "epsilon", "delta", "relation", "unit", "unit_column",
            "rows_per_unit", "noise_source", "package_version")
@@ -104,3 +107,24 @@ def _save(files: RunFolder, release: Release) -> None:
     stated = hashlib.sha256((files.release / "privacy.json").read_bytes()).hexdigest()
     write_json(files.released, {"generator_sha256": digest, "privacy_sha256": [stated]},
                mode=0o600)
+
+
+def leave_where_seconds_count(training: Training, state: State) -> None:
+    """Ends a run that SIGTERM stopped with a checkpoint alone, where the user wants it so.
+
+    Args:
+        training: The training that was stopped.
+        state: The state after its last whole block.
+
+    Raises:
+        UserError: With the exit code of the signal, where the checkpoint is there.
+    """
+    if training.stop.signal != signal.SIGTERM or training.runtime.on_term != "checkpoint":
+        return
+    training.keep(state)
+    if state.step not in checkpoint.steps(training.files.checkpoints):
+        return  # it could not be written, and a release is better than neither
+    error = UserError(f"stopped by SIGTERM at step {state.step}, with a checkpoint and no release, "
+                      f"as --on-term asks; to go on: {go_on(training.files.root)}")
+    error.exit_code = training.stop.exit_code
+    raise error

@@ -21,7 +21,7 @@ from dpgen_jax.core.strict_json import Json, parse_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.version import __version__
 
-# These decide what is computed and what it costs; the ledger's header holds their hash.
+# They decide what is computed and what it costs; the ledger's header holds their hash.
 MEANING = ("method", "dataset", "spec", "config", "budget", "records", "unit")
 # What a resume may not change. The seed is one of them: noise of a seeded run has no privacy claim.
 FIXED = (*MEANING, "seed", "data_notes", "judged_by")
@@ -166,8 +166,7 @@ def default_root(method: str, dataset: str) -> Path:
 
 def existing(root: Path) -> RunFolder:
     """The folder of a run. Raises: UserError: It holds neither config.json nor ledger.jsonl."""
-    files = RunFolder(root)
-    if files.config.exists() or files.ledger.exists():
+    if (files := RunFolder(root)).config.exists() or files.ledger.exists():
         return files
     raise UserError(f"{root} is no folder of a run; name the one that the training printed")
 
@@ -222,15 +221,16 @@ def reopen(root: Path, config: Json) -> RunFolder:
     folder = RunFolder(root)
     if not folder.config.is_file():
         raise UserError(f"{root} holds no run to resume (no config.json); leave out --resume")
-    before = read_json(folder.config)
+    both = before, config = read_json(folder.config), config
     changes = [change for name in FIXED for change in _differences(
         name, before.get(name), config.get(name))]
-    # Speed may change, except for the form in which the checkpoints hold the moments.
+    # Speed may change, but not the form in which the checkpoints hold the moments.
     changes += _differences("runtime.moments", *(
-        written.get("runtime", {}).get("moments") for written in (before, config)))
+        row.get("runtime", {}).get("moments") for row in both))
+    # A choice that was made by private records stays made.
+    changes += _differences("not_covered", *(list(row.get("not_covered") or ()) for row in both))
     if before.get("class_names"):  # older versions wrote none, or not those of public data
-        changes += _differences("class_names", *(
-            written.get("class_names") for written in (before, config)))
+        changes += _differences("class_names", *(row.get("class_names") for row in both))
     if changes:
         said = "; ".join(f"{name} was {then}, now {now}" for name, then, now in changes)
         # Another version may have another default, which --resume alone would take again.

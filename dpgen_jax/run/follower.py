@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import secrets
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,14 @@ from dpgen_jax.private import records as sealing
 from dpgen_jax.private.partition import Partition
 from dpgen_jax.private.pretraining import Chunks
 from dpgen_jax.run import checkpoint_parts, loop, saved_state
-from dpgen_jax.run.folder import MEANING
+from dpgen_jax.run.folder import MEANING, RunFolder
 from dpgen_jax.run.planning import Plan
 from dpgen_jax.run.progress import Stop, interruptible
 from dpgen_jax.run.rounds import Block, Draws, compile_block, run_block
 from dpgen_jax.version import __version__
+
+SHARED_WITHIN = 10
+"""Seconds in which a folder that one process made is seen by the others."""
 
 
 def agree(plan: Plan) -> None:
@@ -57,6 +61,33 @@ def agree(plan: Plan) -> None:
     key = hosts.gather(secrets.token_hex(32))[0]
     hosts.agree("set of records", sealing.fingerprint(plan.records, bytes.fromhex(key)))
     teachers.meet(plan.layout)
+
+
+def require_shared(files: RunFolder) -> None:
+    """Refuses processes that do not see the run folder, into which all write their checkpoints.
+
+    Args:
+        files: The run folder, as the process has it that leads.
+
+    Raises:
+        UserError: On the process that leads; nothing is spent yet.
+    """
+    if hosts.count() == 1:
+        return
+    hosts.tell("look", {"folder": str(files.root.absolute()), "run": files.run_id()})
+    blind = [str(i) for i, there in enumerate(hosts.gather(True)) if not there]
+    if blind:
+        raise UserError(f"process {', '.join(blind)} does not see the run folder "
+                        f"{files.root.absolute()}, where all write their checkpoints; put --out on "
+                        "a disk that all processes have at the same place")
+
+
+def _holds(folder: Path, run: str) -> bool:
+    """Whether a folder is that of this run."""
+    try:
+        return RunFolder(folder).run_id() == run
+    except UserError:
+        return False
 
 
 def _layout(plan: Plan) -> str:
@@ -130,7 +161,7 @@ class Follower:
         Where this process was asked to stop the leader is told, and decides.
         """
         orders: dict[str, Callable[..., None]] = {
-            "deal": self.deal, "begin": self.begin, "restore": self.restore,
+            "look": self.look, "deal": self.deal, "begin": self.begin, "restore": self.restore,
             "warmed": self.warmed, "pretrain": self.pretrain, "block": self.run_block,
             "save": self.save, "saved": self.saved}
         while True:
@@ -138,6 +169,13 @@ class Follower:
             if order == "end":
                 return int(words["code"])
             orders[order](**words, **arrays)
+
+    def look(self, folder: str, run: str) -> None:
+        """Says whether this process sees the run folder, for which network disks take a while."""
+        until = time.monotonic() + SHARED_WITHIN
+        while not (there := _holds(Path(folder), run)) and time.monotonic() < until:
+            time.sleep(0.2)
+        hosts.gather(there)
 
     def deal(self, index: np.ndarray, sizes: np.ndarray) -> None:
         """Puts the records of this process's units on its devices; those of the others go."""
@@ -167,6 +205,7 @@ class Follower:
     def run_block(self, n: int, private_inputs: np.ndarray, bits: np.ndarray, cohorts: np.ndarray
                   ) -> None:
         """Runs a block of rounds."""
+        self.chunks = None  # pretraining is over, and their memory is free
         before, (self.phase, _) = self.phase, self.method.at(self.state.step)
         if self.block is None or self.phase is not before:
             self.block = compile_block(self.phase, self.layout)

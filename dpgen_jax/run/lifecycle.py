@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dpgen_jax.core import hosts
+from dpgen_jax.core import parting
 from dpgen_jax.core.console import tell
 from dpgen_jax.data import Dataset
 from dpgen_jax.release.bundle import Release, load
@@ -43,7 +43,7 @@ def run(request: Request, dataset: Dataset, log: Log = tell, notices: Notices | 
     checked = check(declared, log, notices)
     planned = plan(checked)
     follower.agree(planned)
-    with hosts.leading(), begin(planned, log, notices) as begun:
+    with parting.leading(lambda: notices.exit_code), begin(planned, log, notices) as begun:
         dealt = deal(planned, begun, log)
         trained = train(planned, begun, dealt, log)
         made = release(planned, begun, trained, log)

@@ -29,11 +29,14 @@ import numpy as np
 from dpgen_jax.aggregation.bits import BitSource
 from dpgen_jax.aggregation.mechanism import Mechanism, rows_of
 from dpgen_jax.core import reading
+from dpgen_jax.core.platforms import BINARY
 from dpgen_jax.core.types import UserError
 from dpgen_jax.run.rounds import Draws
 
 LINE = re.compile(r"(\d{1,18})((?: [0-9a-f]{32})+)(?: (\d{1,18}))?\n")
 DIGEST_BYTES = 16
+LONGEST_LINE = 2**12
+"""Bytes of a line, at most, and more than there are."""
 LARGEST = 2**30
 """Bytes of a file, at most: a line is below 100."""
 WORDS = 3
@@ -124,8 +127,12 @@ def append(path: Path, key: bytes, first_round: int, blocks: Sequence[np.ndarray
              f"{sum(map(twice, rows))}\n" for i, rows in enumerate(zip(*filled, strict=True))]
     if not lines:
         return
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    with os.fdopen(descriptor, "ab") as out:
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | BINARY, 0o600), "r+b") as out:
+        size = out.seek(0, os.SEEK_END)
+        out.seek(max(0, size - LONGEST_LINE))
+        end = out.read()
+        out.seek(size - len(end) + end.rfind(b"\n") + 1)
+        out.truncate()  # of a line that a full disk or a crash cut off
         out.write("".join(lines).encode())
 
 

@@ -13,7 +13,7 @@ from dpgen_jax import methods
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core import hosts, storage
-from dpgen_jax.core.config import to_json
+from dpgen_jax.core.config import Moments, to_json
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Method, Private, Records, Spec, TableSpec, UserError
@@ -26,7 +26,7 @@ from dpgen_jax.release import guarantee
 from dpgen_jax.release.statement import Protected
 from dpgen_jax.run import capacity, folder, judging, monitor, protection, side_releases
 from dpgen_jax.run.calibrate_config import complete, with_records
-from dpgen_jax.run.folder import RunFolder
+from dpgen_jax.run.folder import RunFolder, read_json
 from dpgen_jax.run.loop import require_32_bits
 from dpgen_jax.run.progress import Notices
 from dpgen_jax.run.request import Request
@@ -136,11 +136,21 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
     log(headline(request, methods.get(request.method).mechanism(config, spec), dataset))
     for line in request.remarks:
         log(f"note: {line}")
-    runtime = capacity.fitting(request.method, config, spec, request.runtime, log)
+    runtime = capacity.fitting(request.method, config, spec, request.runtime, log,
+                               _moments(request) if request.resume else None)
     method = methods.get(request.method).build(config, spec, runtime)
     judging.require_same_relation(request.monitor, method.mechanism)
     return Declared(dataclasses.replace(request, runtime=runtime), dataset, config, purchases,
                     method)
+
+
+def _moments(request: Request) -> Moments | None:
+    """Returns the precision in which a run that goes on keeps its moments; None: it says none."""
+    files = RunFolder(request.out) if request.out else None
+    if files is None or not files.config.is_file():
+        return None
+    written: Moments | None = read_json(files.config).get("runtime", {}).get("moments")
+    return written
 
 
 def _without_class_counts(request: Request, spec: Spec) -> Request:

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 
 from tqdm import tqdm
 
-from dpgen_jax.core import hosts
+from dpgen_jax.core import hosts, parting
+from dpgen_jax.core.cli import INCOMPLETE
 from dpgen_jax.core.console import Guarded, in_notebook, tell
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.run import compiling
@@ -84,8 +85,10 @@ class Stop:
             self.signal, self._since = number, time.monotonic()
             tell("\nstopping after this step (Ctrl-C again to stop at once)", sys.stderr)
         elif number == signal.SIGINT:
+            parting.end_at_once(130)
             raise KeyboardInterrupt
         elif time.monotonic() - self._since > BURST:
+            parting.end_at_once(128 + number)
             raise SystemExit(128 + number)
 
 
@@ -131,6 +134,11 @@ class Notices:
         self._write = write
         self.failures: list[str] = []
         self.out_of_time = False
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a run that has left its release."""
+        return INCOMPLETE if self.failures else OUT_OF_TIME if self.out_of_time else 0
 
     def private(self, line: str) -> None:
         """Writes a line that only the data holder may read."""

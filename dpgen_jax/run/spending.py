@@ -71,7 +71,7 @@ class Start:
 
     Attributes:
         budget: The run's budget.
-        guarantee: Whether the run has any guarantee.
+        guarantee: Whether the run has a guarantee without an exception.
         total: The value of `--total-epsilon`, or None.
         run_id: The id of the run that is resumed, or nothing.
     """
@@ -103,7 +103,7 @@ def before(identity: Identity, mechanism: Mechanism | Promise, start: Start,
     total = start.total
     if total is not None and not (start.guarantee and 0 < total < math.inf):
         raise UserError(f"--total-epsilon {total:g} needs a number above 0, and a run with a "
-                        "guarantee: a finite epsilon, and no seed")
+                        "guarantee: a finite epsilon, no seed, and nothing that is not covered")
     known_runs = opened(log, needed=total is not None)
     if known_runs is None:
         yield lambda files: NOBODY
@@ -165,11 +165,12 @@ def opened(log: Callable[[str], None], needed: bool = False) -> Journal | None:
 def _counts(run: Run, promise: Promise) -> bool:
     """Whether a run's promise implies this one.
 
-    What holds for all records of a client or a subject holds for each of them. What holds for one
-    subject holds for no other grouping; how many rows of it were kept is no part of the promise.
+    What holds for all records of a client holds for each of them. Subjects are told apart by a
+    column of the records: one record that changes may change two of them, or their number. What
+    holds for one subject holds for no other grouping; how many rows of it were kept is no part of
+    the promise.
     """
-    covers = {"record": ("record", "client", "subject"), "client": ("client",),
-              "subject": ("subject",)}
+    covers = {"record": ("record", "client"), "client": ("client",), "subject": ("subject",)}
     same = not promise.subjects or run.subjects == promise.subjects
     return (run.guarantee and run.relation == promise.relation and same
             and run.unit in covers.get(promise.unit, ()))

@@ -7,7 +7,6 @@ asked, the folder is made, the ledger is opened, and only then is anything charg
 from __future__ import annotations
 
 import dataclasses
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,14 +19,14 @@ from dpgen_jax.aggregation.bits import BitSource, OsBits, SeededBits
 from dpgen_jax.core import hosts
 from dpgen_jax.core.platforms import shortfall
 from dpgen_jax.core.strict_json import Json
-from dpgen_jax.core.types import Private, PyTree, Records, TableSpec, UserError
+from dpgen_jax.core.types import Private, PyTree, Records, TableSpec
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private.partition import Partition
 from dpgen_jax.release import guarantee, statement
 from dpgen_jax.release.bundle import Release
 from dpgen_jax.run import folder, follower, protection, resume, side_releases, spending
 from dpgen_jax.run.best import Best
-from dpgen_jax.run.finish import finish, nothing_released
+from dpgen_jax.run.finish import finish, leave_where_seconds_count, nothing_released
 from dpgen_jax.run.folder import RunFolder
 from dpgen_jax.run.loop import State
 from dpgen_jax.run.monitor import Monitor
@@ -108,12 +107,12 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
         SystemExit: At the end, with its exit code, after a signal that ended the run early.
     """
     request, files, mechanism = plan.request, plan.files, plan.method.mechanism
-    holds = protection.stamp(request.budget, request.seed, plan.config, plan.protected).holds
+    stamp = protection.stamp(request.budget, request.seed, plan.config, plan.protected)
     run_id = files.run_id() if request.resume or files.waiting else ""
     announced = files.waiting and not request.resume  # before the purchase of this command
     spent: Log = (lambda line: None) if announced else notices.private
     identity = spending.Identity(plan.records, plan.content, plan.grouping)
-    start = spending.Start(request.budget, holds, request.total_epsilon, run_id)
+    start = spending.Start(request.budget, stamp.kind == "valid", request.total_epsilon, run_id)
     with spending.before(identity, mechanism, start, spent) as witness:
         folder.opened(files.root, plan.public_config, request.resume)
         partition = resume.identity(files, plan.records, plan.assign, request.resume, request.seed)
@@ -122,6 +121,7 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
     if missing := shortfall():
         log(missing)
     with ledger, interruptible(request.runtime.max_minutes) as stop:
+        follower.require_shared(files)
         yield Begun(partition, ledger, stop, notices)
 
 
@@ -193,9 +193,9 @@ def train(plan: Plan, begun: Begun, dealt: Dealt, log: Log) -> Trained:
         why = "it cannot go on" if fault else (
             begun.stop.reason or "the budget allows no further step")
         log(f"stopped at step {state.step} of {planned}: {why}")
-    _leave_where_seconds_count(training, state)
+    leave_where_seconds_count(training, state)
     state = training.post_train(state, last_key(state, plan.config))
-    _leave_where_seconds_count(training, state)
+    leave_where_seconds_count(training, state)
     begun.notices.out_of_time = begun.stop.out_of_time
     if state.post_step < post_steps:
         log(f"the generator was trained for {state.post_step} of {post_steps} steps; "
@@ -285,14 +285,3 @@ def _steps(plan: Plan, training: Training, dealt: Dealt, log: Log
         log(f"all {steps:,} steps were done before: none is trained, and none is charged")
     return training.train(state, dealt.records, dealt.bits, steps,
                           sys.maxsize if open_ended else steps)
-
-
-def _leave_where_seconds_count(training: Training, state: State) -> None:
-    """Ends a run that SIGTERM stopped with a checkpoint alone, where the user wants it so."""
-    if training.stop.signal != signal.SIGTERM or training.runtime.on_term != "checkpoint":
-        return
-    training.keep(state)
-    error = UserError(f"stopped by SIGTERM at step {state.step}, with a checkpoint and no release, "
-                      f"as --on-term asks; to go on: {folder.go_on(training.files.root)}")
-    error.exit_code = training.stop.exit_code
-    raise error

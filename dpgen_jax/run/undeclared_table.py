@@ -27,7 +27,7 @@ from dpgen_jax.data import csv_files, schema, schema_draft
 from dpgen_jax.data.base import listed, locate, safe_name
 from dpgen_jax.data.dialect import Dialect, declared, of_header
 from dpgen_jax.data.parsing import Cells
-from dpgen_jax.run import early, folder, table_price, table_purchase, typed
+from dpgen_jax.run import early, folder, side_releases, table_price, table_purchase, typed
 from dpgen_jax.run.flags import Train
 from dpgen_jax.run.folder import RunFolder, refuse_used
 from dpgen_jax.run.reading import Reading, Supposed, budget_for
@@ -195,11 +195,12 @@ def _bought(purchase: early.Purchase, args: Train[Any], path: Path, cells: Cells
     n, budget = len(cells.rows), purchase.budget
     survey = _survey(args, path, n, wanted, budget)
     alone = table_price.alone(survey, budget.delta)
-    remark = REMARK.format(source=path.name, rows=n, alone=alone, delta=budget.delta)
 
     def draw(spent: Events) -> early.Answer:
         document = table_purchase.buy(cells, wanted, survey, spent, OsBits())
-        text = schema_draft.render(document, path.name, remark)
+        cost = gaussian.epsilon(side_releases.purchases(document["bought"]), budget.delta)
+        text = schema_draft.render(document, path.name, REMARK.format(
+            source=path.name, rows=n, alone=cost, delta=budget.delta))
         if wanted.label not in (None, *document["columns"]):
             (purchase.root / "schema.yaml").write_text(text, "utf-8")
             raise UserError(

@@ -102,6 +102,14 @@ def test_no_test_part_and_channels_last(root):
     assert data.x_test is None and np.unique(data.x_train[0]).tolist() == [7]
 
 
+def test_test_images_of_which_none_can_be_used_are_refused(root):
+    """Else it would depend on one of them whether training images are held out."""
+    draw(root / "test" / "emu" / "1.png")
+    (root / "test" / "dog" / "1.png").unlink()
+    with pytest.raises(UserError, match="none of 1 test images can be used"):
+        load(f"folder:{root}", channels=1, class_names="cat,dog,*", image_size=8)
+
+
 def test_a_declared_schema_takes_nothing_from_the_files(root):
     draw(root / "train" / "dog" / "0.png", mode="RGB", size=(30, 20), value=7)
     data = load(f"folder:{root}", channels=1, class_names="dog,emu,cat", image_size=8)

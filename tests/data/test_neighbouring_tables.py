@@ -152,3 +152,15 @@ def test_a_remark_is_the_first_line_of_a_public_file_and_no_record(tmp_path):
     (tmp_path / "adult.data").write_text("\n".join([rows[0], "|" + rows[1], rows[2]]))
     with pytest.raises(UserError, match="adult.data, line 2, column age"):
         load(f"adult:{tmp_path}")
+
+
+def test_an_empty_cell_of_the_only_column_is_no_record_less(tmp_path):
+    """Some programs write it as an empty line; skipped, it would decide how many records count."""
+    schema = tmp_path / "s.yaml"
+    schema.write_text("columns:\n  a: {kind: continuous, min: 0, max: 10, nullable: true}\n")
+    path = tmp_path / "a.csv"
+    path.write_text('a\n1\n""\n3\n')
+    assert load(f"csv:{path}", schema=str(schema)).count == 3
+    path.write_text("a\n1\n\n3\n")
+    with pytest.raises(UserError, match='a.csv, line 3: an empty line in a file of one column'):
+        load(f"csv:{path}", schema=str(schema))

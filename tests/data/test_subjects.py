@@ -100,6 +100,10 @@ def test_the_column_is_no_feature_and_that_is_said(read):
     listed = DECLARED + "read_from_data: [who.min, who.max]\n"
     assert read(PEOPLE, listed).uncovered == ()
     assert read(PEOPLE, DECLARED + "read_from_data: [age.min]\n").uncovered
+    bought = ("bought:\n  - {entry: who.bounds, kind: epsilon-delta, mechanism: bounds, "
+              "epsilon: 0.1, delta: 0.0, count: 1}\n")
+    with pytest.raises(UserError, match="entries of column who were bought at the level of single"):
+        read(PEOPLE, DECLARED + bought)  # what is spent is not forgotten with the column
 
 
 def test_the_data_holder_alone_hears_how_many_rows_are_left_out(read):

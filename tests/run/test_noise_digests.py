@@ -71,6 +71,8 @@ def test_a_torn_line_is_left_out_and_a_damaged_one_named(tmp_path):
     whole = path.read_bytes()
     path.write_bytes(whole[:-9])
     assert len(noise_digests.read(path)) == 5
+    noise_digests.append(path, KEY, 6, [BITS])
+    assert [line.number for line in noise_digests.read(path)] == [*range(5), *range(6, 12)]
     path.write_bytes(whole.replace(b"\n2 ", b"\n2x"))
     with pytest.raises(UserError, match="line 3"):
         noise_digests.read(path)

@@ -37,3 +37,16 @@ def test_a_default_that_has_changed_is_typed_in_the_advice(now, advice, tmp_path
     with pytest.raises(UserError, match="config.norm was 0.6, now None") as refusal:
         folder.reopen(tmp_path / "run", before | now)
     assert advice.format(tmp_path / "run") in str(refusal.value)
+
+
+def test_what_was_not_covered_stays_so_on_a_resume(tmp_path):
+    """Else a generator that private records chose would be stamped as if they had not."""
+    before = {"method": "mixture", "not_covered": ["what --public-dataset tells"], "typed": ["x"]}
+    folder.create(tmp_path / "run", before)
+    folder.reopen(tmp_path / "run", before)
+    with pytest.raises(UserError, match="not_covered was .*, now \\[\\]"):
+        folder.reopen(tmp_path / "run", before | {"not_covered": []})
+    folder.create(tmp_path / "older", {"method": "mixture"})
+    folder.reopen(tmp_path / "older", {"method": "mixture", "not_covered": []})
+    with pytest.raises(UserError, match="not_covered was"):
+        folder.reopen(tmp_path / "older", before)

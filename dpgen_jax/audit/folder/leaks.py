@@ -56,7 +56,8 @@ def kept_private(folder: Folder, findings: Findings) -> None:
                      "on Windows the folder in which the run lies decides who may read it")
         return
     # What lies in an unfinished checkpoint, which others cannot enter, gets its mode at the end.
-    there = [*private.rglob("*")]
+    there = [Path(at, name) for at, folders, files in os.walk(private)
+             for name in (*folders, *files)]  # which passes over what goes meanwhile
     inside = {path for path in there
               if any(parent.name.endswith(".unfinished") for parent in path.parents)}
     files = _modes([folder.files.ledger, private, *{*there} - inside])

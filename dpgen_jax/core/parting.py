@@ -1,0 +1,112 @@
+"""The end of a run of several processes: all end, by the same exit code, and none waits for others.
+
+The others wait for orders of the process that leads (`core.hosts`). It tells them the end where it
+can; where a process cannot, it ends at once, and a broken connection tells them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+
+from dpgen_jax.core import hosts
+from dpgen_jax.core.console import tell
+from dpgen_jax.core.errors import UserError, one_line
+
+GONE = ("another process has ended, or cannot be reached; its own last line says why. What was "
+        "charged stays charged; `--resume` goes on, with any number of processes")
+
+
+@contextlib.contextmanager
+def leading(code: Callable[[], int]) -> Iterator[None]:
+    """Tells the others, who wait for orders, that the run has ended, and with what exit code.
+
+    Args:
+        code: The exit code of a run that ends without an error.
+    """
+    hosts.Team.signal, hosts.Team.ended = None, False
+    try:
+        yield
+    except (UserError, OSError, SystemExit) as error:
+        with contextlib.suppress(Exception):  # one that has ended does not hide the reason
+            _end(_exit_code(error))
+        raise
+    try:
+        _end(code())
+    except Exception:
+        tell("warning: another process ended before it heard that the run is done; what this one "
+              "wrote is whole", sys.stderr)
+        end_at_once(code())
+
+
+def end_at_once(code: int) -> None:
+    """Ends this process where it is one of several; a single one goes on.
+
+    In the middle of what all do together the others cannot be told: a broken connection tells them.
+
+    Args:
+        code: The exit code.
+    """
+    if hosts.count() > 1:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _end(code: int) -> None:
+    hosts.tell("end", {"code": code})
+    hosts.Team.ended = True
+
+
+def _exit_code(error: BaseException) -> int:
+    """The exit code of a command that ends with this error, as `cli.main` has it."""
+    if isinstance(error, KeyboardInterrupt):
+        return 130
+    if isinstance(error, OSError):
+        return UserError.exit_code
+    code = getattr(error, "exit_code", getattr(error, "code", 1))
+    return 0 if code is None else code if isinstance(code, int) else 1
+
+
+@contextlib.contextmanager
+def alive() -> Iterator[None]:
+    """Ends this process at once where it fails and the others do not know, who wait for it.
+
+    Leaving politely, it would wait for minutes for others that wait for it; a broken connection
+    tells them.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if hosts.count() == 1:
+            raise
+        if hosts.Team.ended:
+            _leave()
+            raise
+        if isinstance(error, UserError | OSError):
+            tell(f"error: {one_line(error)}", sys.stderr)
+        elif isinstance(error, KeyboardInterrupt):
+            tell("interrupted", sys.stderr)
+        elif _is_connection(error):
+            tell(f"error: {GONE}", sys.stderr)
+        elif not isinstance(error, SystemExit):
+            traceback.print_exc()
+        end_at_once(_exit_code(error))
+    _leave()
+
+
+def _leave() -> None:
+    """Parts from the others, who are at the same point."""
+    if hosts.count() > 1:
+        import jax
+
+        jax.distributed.shutdown()
+
+
+def _is_connection(error: BaseException) -> bool:
+    """Whether JAX lost another process, which it tells in errors of several kinds."""
+    return (type(error).__name__ in ("JaxRuntimeError", "XlaRuntimeError")
+            or "gloo" in str(error).lower())

@@ -1,0 +1,117 @@
+"""How a run of several processes ends, and what all of them must share before it begins."""
+
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpgen_jax.core import hosts, parting
+from dpgen_jax.core.types import Private, UserError
+from dpgen_jax.private import packing
+from dpgen_jax.run import checkpoint, finish, follower
+from dpgen_jax.run.folder import RunFolder
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """The orders that this process, which leads one other, has told."""
+    orders = []
+    monkeypatch.setattr(hosts.Team, "count", 2)
+    monkeypatch.setattr(hosts, "tell", lambda order, words=None, **_: orders.append((order, words)))
+    return orders
+
+
+@pytest.fixture
+def ended(monkeypatch):
+    """The exit code by which this process would have ended at once."""
+    codes = []
+    monkeypatch.setattr(parting.os, "_exit", codes.append)
+    return codes
+
+
+def gone(*_, **__):
+    raise RuntimeError("gloo: connection closed")
+
+
+@pytest.mark.parametrize(("error", "code"), [
+    (UserError("no"), 2), (OSError(28, "full"), 2), (SystemExit(143), 143), (SystemExit(), 0)])
+def test_the_others_hear_of_the_end_with_the_code_of_the_command(told, error, code):
+    with pytest.raises(type(error)), parting.leading(lambda: 75):
+        raise error
+    assert told == [("end", {"code": code})]
+
+
+def test_a_run_that_is_out_of_time_tells_its_code(told):
+    with parting.leading(lambda: 75):
+        pass
+    assert told == [("end", {"code": 75})]
+
+
+def test_another_that_is_gone_does_not_hide_why_a_run_ends(told, monkeypatch):
+    monkeypatch.setattr(hosts, "tell", gone)
+    with pytest.raises(UserError, match="checkpoint 3 is damaged"), parting.leading(lambda: 0):
+        raise UserError("checkpoint 3 is damaged")
+
+
+def test_another_that_is_gone_after_the_release_costs_a_warning(told, ended, monkeypatch, capsys):
+    monkeypatch.setattr(hosts, "tell", gone)
+    with parting.leading(lambda: 0):
+        pass
+    assert ended == [0] and "what this one wrote is whole" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("error", "code", "line"), [
+    (PermissionError(13, "Permission denied", "out"), 2, "error: [Errno 13] Permission denied"),
+    (KeyboardInterrupt(), 130, "interrupted")])
+@pytest.mark.usefixtures("told")
+def test_errors_are_one_line_as_of_one_process(ended, capsys, error, code, line):
+    hosts.Team.ended = False
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parting, "_leave", lambda: None)
+        with parting.alive():
+            raise error
+    assert ended == [code] and line in capsys.readouterr().err
+
+
+def test_a_process_alone_is_not_ended_at_once(ended):
+    parting.end_at_once(130)
+    assert ended == []
+
+
+def test_processes_that_do_not_see_the_run_folder_are_refused(told, tmp_path, monkeypatch):
+    monkeypatch.setattr(hosts, "gather", lambda value: [value, False])
+    with pytest.raises(UserError, match="process 1 does not see the run folder"):
+        follower.require_shared(RunFolder(tmp_path))
+    assert told == [("look", {"folder": str(tmp_path), "run": ""})]
+
+
+def test_a_follower_looks_for_the_folder_of_this_run(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(hosts, "gather", seen.append)
+    monkeypatch.setattr(follower, "SHARED_WITHIN", 0)
+    (tmp_path / "config.json").write_text(f'{{"run": "{"a" * 32}"}}')
+    follower.Follower.look(None, str(tmp_path), "a" * 32)
+    follower.Follower.look(None, str(tmp_path), "b" * 32)
+    follower.Follower.look(None, str(tmp_path / "elsewhere"), "a" * 32)
+    assert seen == [True, False, False]
+
+
+def test_a_process_with_places_but_no_unit_writes_no_block():
+    layout = types.SimpleNamespace(local_units=(4, 8), n_units=4, slab=0)
+    assert list(packing.blocks(Private(np.zeros(8)), layout, 3)) == []
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_without_a_checkpoint_a_run_that_is_stopped_leaves_a_release(monkeypatch, written):
+    training = types.SimpleNamespace(
+        stop=types.SimpleNamespace(signal=finish.signal.SIGTERM, exit_code=143),
+        runtime=types.SimpleNamespace(on_term="checkpoint"), keep=lambda state: None,
+        files=RunFolder(Path("nowhere")))
+    monkeypatch.setattr(checkpoint, "steps", lambda folder: [5] * written)
+    state = types.SimpleNamespace(step=5)
+    if written:
+        with pytest.raises(UserError, match="with a checkpoint and no release"):
+            finish.leave_where_seconds_count(training, state)
+    else:
+        assert finish.leave_where_seconds_count(training, state) is None
