@@ -13,6 +13,7 @@ from dpgen_jax.audit.findings import Findings, Verdict
 from dpgen_jax.audit.folder import purchases
 from dpgen_jax.audit.folder.reading import Folder
 from dpgen_jax.core.config import Budget, MonitorOptions
+from dpgen_jax.core.types import UserError
 from dpgen_jax.data import from_arrays
 from dpgen_jax.methods import datalens
 from dpgen_jax.run import judging, lifecycle, monitor, side_releases
@@ -64,6 +65,14 @@ def train(out, judge=None, **options):
                                   monitor=watching)
     lifecycle.run(request, from_arrays(*runs.images(), 3), lambda line: None)
     return books.account(books.read(out / "ledger.jsonl"))
+
+
+def test_a_judge_that_went_on_since_its_cost_was_read_is_refused(tmp_path, monkeypatch):
+    costs = iter([(), NAMES])
+    monkeypatch.setattr(judging, "cost", lambda *_: next(costs))
+    with pytest.raises(UserError, match="went on while this one started"):
+        lifecycle.rehearse(runs.request(tmp_path / "run"), from_arrays(*runs.images(), 3),
+                           lambda line: None)
 
 
 @pytest.mark.slow

@@ -182,6 +182,10 @@ def check(declared: Declared, log: Log, notices: Notices) -> Checked:
         log(f"note: {method.refinement.check()}")
     side_releases.refuse_useless(method, request.budget.class_epsilon)
     public_rows = monitor.prepare(request.monitor, dataset.spec, method.predict is not None)
+    judged = judging.cost(request.monitor, request.config.protects_clients)
+    if judged != declared.purchases[len(declared.purchases) - len(judged):]:
+        raise UserError(f"the run of --public-dataset {request.monitor.public_dataset} went on "
+                        "while this one started, and its release costs more now; start again")
     dataset = judging.checked(request.monitor, dataset, public_rows)
     protected = protection.protected(method, dataset)
     if not request.accept_uncovered:
