@@ -145,8 +145,8 @@ def held_out_part(dataset: Dataset, args: Train[Any]) -> Dataset:
     from dpgen_jax.data import held_out
 
     share = held_out.SHARE
-    begun = args.out and RunFolder(args.out).config.is_file() and not RunFolder(args.out).waiting
-    if args.resume and args.out and begun:
+    files = RunFolder(args.out) if args.resume and args.out else None
+    if files and args.out and files.config.is_file() and not files.waiting:
         share = typed.data_options(args.out).get("test_fraction", 0)
     stated = args.data.test_fraction is not None or dataset.x_test is not None
     if stated or dataset.clients is not None or not share or dataset.count < 3:
