@@ -151,7 +151,7 @@ def trained(method: str, words: list[str]) -> int | None:
         del dataset, chosen  # the records of other processes' units need not stay in memory
         return take_part()
     lifecycle.run(request, dataset, notices=notices)
-    return notices.exit_code
+    return notices.exit_code or None
 
 
 def read(method: str, words: list[str]) -> tuple[undeclared.Reading, str, Train[Any]]:
