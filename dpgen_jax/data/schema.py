@@ -253,6 +253,18 @@ def _bought(rows: Any) -> list[Json]:
     return [{key: _plain(value) for key, value in row.items()} for row in rows]
 
 
+def purchases(rows: Any) -> list[Json]:
+    """Returns the events of a document's `bought`, as `Schema.bought` has them.
+
+    Args:
+        rows: The block of the document.
+
+    Raises:
+        UserError: It is no list of purchases.
+    """
+    return [{key: value for key, value in row.items() if key != "entry"} for row in _bought(rows)]
+
+
 def _each_entry(rows: list[Json]) -> list[Any]:
     """Takes from purchases the entries that they are of: one, or a list of them."""
     entries = [row.pop("entry", "") for row in rows]

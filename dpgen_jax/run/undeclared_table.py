@@ -198,7 +198,8 @@ def _bought(purchase: early.Purchase, args: Train[Any], path: Path, cells: Cells
 
     def draw(spent: Events) -> early.Answer:
         document = table_purchase.buy(cells, wanted, survey, spent, OsBits())
-        cost = gaussian.epsilon(side_releases.purchases(document["bought"]), budget.delta)
+        cost = gaussian.epsilon(
+            side_releases.purchases(schema.purchases(document["bought"])), budget.delta)
         text = schema_draft.render(document, path.name, REMARK.format(
             source=path.name, rows=n, alone=cost, delta=budget.delta))
         if wanted.label not in (None, *document["columns"]):

@@ -17,7 +17,9 @@ class Trained:
     """A release in name, which says how `fit` was called."""
 
     def __init__(self, **asked):
-        self.asked, self.privacy = asked, {"epsilon": asked["epsilon"], "delta": 1e-5}
+        self.asked, self.privacy = asked, {
+            "epsilon": asked["epsilon"], "delta": 1e-5,
+            "guarantee": asked.get("stamp", "(epsilon, delta) replace-one")}
 
 
 @pytest.fixture
@@ -36,6 +38,13 @@ def test_each_training_spends_its_own_epsilon_and_the_sum_is_said_first(training
     assert [one["seed"] for one in trainings] == [5, 6, 7]
     assert 0.3 <= made.epsilon <= math.nextafter(0.3, 1) * (1 + 1e-15) and made.delta >= 3e-5
     assert [path.name for path in made.folders] == ["0", "1", "2"]
+
+
+@pytest.mark.usefixtures("trainings")
+def test_what_is_not_covered_has_no_sum(tmp_path):
+    made = dg.repeat(2, "dpmerf", [1], [0], epsilon=0.1, out=tmp_path, log=lambda line: None,
+                     stamp="not covered: bounds of n")
+    assert made.epsilon == math.inf
 
 
 @pytest.mark.parametrize("n", [1, 0, -1, 2.0, True, "3"])
