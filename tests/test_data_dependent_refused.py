@@ -67,7 +67,7 @@ def test_runs_whose_votes_do_not_meet_the_conditions_are_not_published(tmp_path)
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):
-    check_refused(RunFolder(tmp_path), data_dependent.reading, "cannot read .*config.json")
+    check_refused(RunFolder(tmp_path), data_dependent.reading, "is no folder of a run")
 
 
 def test_of_two_copies_one_publishes(tmp_path):
