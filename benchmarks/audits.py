@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from benchmarks import common
@@ -101,6 +102,41 @@ def table(rows: dict[str, Any], names: Iterable[str]) -> str:
     return "\n".join(lines)
 
 
+def best_shares(rows: dict[str, Any], names: Iterable[str]) -> dict[str, list[float]]:
+    """Return the shares of each row's claims in mu or epsilon that were certified."""
+    shares = {name: [finding["certified"] / finding["claimed"]
+                     for finding in rows.get(name, {}).get("findings", ())
+                     if finding["measure"].startswith(("mu", "epsilon")) and finding["claimed"]]
+              for name in names}
+    return {name: found for name, found in shares.items() if found}
+
+
+def picture(rows: dict[str, Any]) -> Path:
+    """Draw what was certified beside the claim, for every mechanism and every training."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 7), dpi=110, layout="constrained")
+    FigureCanvasAgg(figure)
+    titles = {"one release (a dot for each attack)": MECHANISMS,
+              "a whole training with canaries (likewise)": TRAININGS}
+    for axes, (title, names) in zip(figure.subplots(1, 2), titles.items(), strict=True):
+        shares = best_shares(rows, names)
+        places = range(len(shares))
+        axes.barh(places, [max(found) for found in shares.values()], color="0.8")
+        for place, found in zip(places, shares.values(), strict=True):
+            axes.plot(found, [place] * len(found), "k.", markersize=4)
+        axes.axvline(1, color="tab:red")
+        axes.set_yticks(places, shares, fontsize=8)
+        axes.invert_yaxis()
+        axes.set_xlim(0, max(1.05, 1.02 * max(map(max, shares.values()), default=0)))
+        axes.set_xlabel("certified, as a share of the claim (red)")
+        axes.set_title(title, fontsize=10)
+    path = common.RESULTS / "audits.png"
+    figure.savefig(path)
+    return path
+
+
 def samples_table(rows: dict[str, Any]) -> str:
     """Return what samples alone certify in markdown, by the attack that certifies most.
 
@@ -174,6 +210,7 @@ def main() -> None:
         kept = {name: {field: rows[name][field] for field in FIELDS if field in rows[name]}
                 for name in known if name in rows}
         common.write(common.record("audits", sys.argv[1:], [], kept))
+        picture(kept)
 
 
 if __name__ == "__main__":
