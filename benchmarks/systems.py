@@ -16,8 +16,8 @@ With --short a system whose preset takes long takes fewer steps, for which less 
 that a row takes minutes on a laptop; a row tells the steps of both.
 
 The full evaluation (--full) has a file of its own, results/systems-full.json, and so have images in
-colour (`COLOUR`), results/systems-colour.json. No preset is for these: each system takes the
-settings that a user gets who names none.
+colour (`COLOUR`), results/systems-colour.json. No preset is for images in colour: each system takes
+the settings that a user gets who names none.
 """
 
 from __future__ import annotations

@@ -83,8 +83,8 @@ def repeat(n: int, method: Any, x: Any = None, y: Any = None, *, out: str | Path
         releases.append(fitting.fit(method, x, y, out=root / str(i),
                                       seed=None if seed is None else seed + i, **options))
     spent = [tuple(float(release.privacy.get(name, math.inf)) for name in ("epsilon", "delta"))
-             if str(release.privacy.get("guarantee")).startswith(guarantee.TERMS)
-             else (math.inf, 0.0) for release in releases]
+             if guarantee.of(release.privacy).kind == "valid" else (math.inf, 0.0)
+             for release in releases]
     repeats = Repeats(tuple(releases), tuple(root / str(i) for i in range(n)),
                       add_up((epsilon, 1) for epsilon, _ in spent),
                       add_up((delta, 1) for _, delta in spent))

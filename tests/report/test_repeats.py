@@ -18,7 +18,8 @@ class Trained:
 
     def __init__(self, **asked):
         self.asked, self.privacy = asked, {
-            "epsilon": asked["epsilon"], "delta": 1e-5,
+            "epsilon": asked["epsilon"], "delta": 1e-5, "noise_source": "os-entropy",
+            "relation": "replace-one",
             "guarantee": asked.get("stamp", "(epsilon, delta) replace-one")}
 
 
