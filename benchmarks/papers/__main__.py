@@ -32,6 +32,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--paper", choices=registry.TITLES, help="list the rows of one paper")
     parser.add_argument("--out", type=Path, default=Path("runs/papers"),
                         help="folder of the run folders")
+    parser.add_argument("--state", default="device", help="where the state of teachers and critics "
+                        "lies, as in train: device, or disk where memory is too small")
     parser.add_argument("--inception-weights", type=Path, help="for FID, as in evaluate")
     parser.add_argument("--page", action="store_true",
                         help="write docs/papers.md from the results, and run nothing")
@@ -87,7 +89,7 @@ def main(argv: list[str]) -> None:
     matching = [row for name, row in registry.ROWS.items() if named in name
                 and args.paper in (None, name.partition(":")[0])]
     if named in registry.ROWS or (named and not matching):
-        print(runner.run(registry.find(args.row), args.out, args.inception_weights))
+        print(runner.run(registry.find(args.row), args.out, args.inception_weights, args.state))
         return None
     print(listed(matching))
     print("variants of rows that train a preset: " + "; ".join(

@@ -22,13 +22,14 @@ OURS = images.Protocol("fast", ("cnn", "mlp"), 2, tasks=("gen2real",))
 """The protocol of `benchmarks.systems`, in which systems are compared here."""
 
 
-def run(row: Row, out: Path, weights: Path | None = None) -> Path:
+def run(row: Row, out: Path, weights: Path | None = None, state: str = "device") -> Path:
     """Run a row, or go on with it where it stopped.
 
     Args:
       row: The row.
       out: The folder of run folders.
       weights: A file of Inception-v3 weights, for FID.
+      state: Where the state of teachers and critics lies, as `train --state` takes it.
 
     Returns:
       The file of its results.
@@ -45,7 +46,7 @@ def run(row: Row, out: Path, weights: Path | None = None) -> Path:
         raise UserError(f"{row.name} needs data. {absent}")
     if isinstance(row.work, Command):
         return _command(row.work)
-    return _training(row.name, row.work, out / row.work.name(), weights)
+    return _training(row.name, row.work, out / row.work.name(), weights, state)
 
 
 def _command(work: Command) -> Path:
@@ -53,7 +54,7 @@ def _command(work: Command) -> Path:
     return work.result()
 
 
-def _training(row: str, work: Training, folder: Path, weights: Path | None) -> Path:
+def _training(row: str, work: Training, folder: Path, weights: Path | None, state: str) -> Path:
     cli.use_all_cores()
     where = common.machine()
     config, budget = work.request()
@@ -62,7 +63,7 @@ def _training(row: str, work: Training, folder: Path, weights: Path | None) -> P
     dataset = preset_data.load(name, preset, SOURCES[work.data].spec)
     release = images.train(lifecycle.Request(
         work.method, work.preset, config, budget,
-        Runtime(moments="bfloat16", checkpoint_minutes=20, keep_checkpoints=1), folder,
+        Runtime(moments="bfloat16", state=state, checkpoint_minutes=20, keep_checkpoints=1), folder,
         accept_uncovered=True), dataset)
     parts = folder / "benchmark"
     outcome = images.results(release, dataset, folder) | {
