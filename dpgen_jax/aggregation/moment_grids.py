@@ -5,13 +5,19 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from dpgen_jax.aggregation.moments import MOST_LEVELS, MOST_SHADES, SQUARE, Moments
+from dpgen_jax.aggregation.moments import (
+    MOST_LEVELS,
+    MOST_SHADES,
+    SHIFT,
+    Moments,
+    entries_rounded,
+)
 from dpgen_jax.aggregation.noise import MAX_SIGMA
 from dpgen_jax.core.terms import Relation
 from dpgen_jax.core.types import UserError
 
-COARSEST = 2
-"""levels of a grid on which a vector still has a direction"""
+MOST_ROUNDING = 0.5
+"""The largest part of a sensitivity that may be for rounding."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,28 +54,36 @@ class PhaseShares:
         return 2 * self.tint + far + max(turned, 2 * self.count)
 
     def on_grid(self, limit: int, relation: Relation) -> tuple[int, int, int, int]:
-        """Returns levels, first, count and tint for a squared sensitivity of at most `limit`."""
-        size = math.sqrt(limit / self.in_real_numbers(relation))
-        levels = (math.isqrt(int(size * math.sqrt(self.second) / SQUARE)) if self.second
-                  else int(size * math.sqrt(self.first)))
-        levels = min(levels, MOST_LEVELS)
-        first = int(size * math.sqrt(self.first) / max(levels, 1))
+        """Returns first, square, count and tint for a squared sensitivity of at most `limit`.
+
+        Args:
+            limit: The squared sensitivity, in integers, of which rounding takes its part.
+            relation: Replace-one or zero-out.
+        """
+        zero_out = relation == Relation.ZERO_OUT
+        rounding = math.sqrt(self.rounded) / (2 if zero_out else 1)
+        left = int((math.sqrt(limit) - rounding)**2) - 2
+        size = math.sqrt(max(left, 0) / self.in_real_numbers(relation))
+        first = int(2**SHIFT * size * math.sqrt(self.first) / MOST_LEVELS)
+        square = int(2**SHIFT * size * math.sqrt(self.second) / MOST_LEVELS**2)
         tint = min(int(size * math.sqrt(self.tint)), MOST_SHADES)
         # What rounding down left over is for the count.
-        b = SQUARE**2 * levels**4 if self.second else 0
-        if relation == Relation.ZERO_OUT:
-            left = limit - first**2 * levels**2 - b - tint**2
-        else:
-            left = (limit - 2 * first**2 * levels**2 - 2 * b - 2 * tint**2) // 2
-        return levels, first, max(int(size * math.sqrt(self.count)), math.isqrt(max(left, 0))), tint
+        moving = (first * MOST_LEVELS)**2 + square**2 * MOST_LEVELS**4
+        left = left // (1 if zero_out else 2) - -(-moving >> 2 * SHIFT) - tint**2
+        return first, square, max(int(size * math.sqrt(self.count)), math.isqrt(max(left, 0))), tint
+
+    @property
+    def rounded(self) -> int:
+        """The entries of a message that are rounded."""
+        return entries_rounded(self.length, bool(self.square_blocks))
 
 
 def alike(phases: tuple[PhaseShares, ...], sigma: float, records: int, relation: Relation
           ) -> tuple[Moments, ...]:
     """Returns the bound of each phase, all of one declared sensitivity and one number of columns.
 
-    A round of any phase is then the same event. The grids are as fine as the table of the noise and
-    32-bit sums allow.
+    A round of any phase is then the same event. The integers are as large as the table of the noise
+    and 32-bit sums allow.
 
     Args:
         phases: What each phase asks.
@@ -78,7 +92,7 @@ def alike(phases: tuple[PhaseShares, ...], sigma: float, records: int, relation:
         relation: Replace-one or zero-out.
 
     Raises:
-        UserError: More noise than can be drawn.
+        UserError: Messages are too long for the integers that can be summed and noised.
     """
     relation = Relation(relation)
     largest = min((2**31 - 2**20) // records, 2**18)
@@ -87,14 +101,15 @@ def alike(phases: tuple[PhaseShares, ...], sigma: float, records: int, relation:
     columns = max(_columns(phase) for phase in phases)
     bounds = []
     for phase in phases:
-        levels, first, count, tint = phase.on_grid(limit, relation)
-        if levels < COARSEST or first < 1:
-            raise UserError(f"sigma is {sigma:g}: more noise than can be drawn beside grids of "
-                            f"{COARSEST} levels; raise --epsilon")
+        if math.isqrt(phase.rounded) > MOST_ROUNDING * math.isqrt(limit):
+            raise UserError(f"sigma is {sigma:g} for {records:,} records: the integers that can be "
+                            f"summed and noised are too small for vectors of {phase.length} "
+                            "entries; raise --epsilon, or name fewer --frequencies or --dimensions")
+        first, square, count, tint = phase.on_grid(limit, relation)
         bounds.append(Moments(
             blocks=phase.blocks, square_blocks=phase.square_blocks, length=phase.length,
-            shades=phase.shades, levels=levels, first=first, count=count, tint=tint,
-            columns=columns, limit=limit, relation=relation))
+            shades=phase.shades, levels=MOST_LEVELS, first=first, square=square, count=count,
+            tint=tint, columns=columns, limit=limit, relation=relation))
     return tuple(bounds)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import chex
 import jax
@@ -24,12 +24,15 @@ from dpgen_jax.aggregation.enforce import enforce
 from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Array, UserError
 
-SQUARE, PRODUCT = 5, 7
-"""The factors of v_i^2 and of v_i v_j, i < j: an off-diagonal entry stands for two of the
-symmetric matrix, and 7^2 <= 2 * 5^2 is as near as such small integers come to sqrt 2."""
+SHIFT = 12
+"""The factors of sums and of products are whole numbers of 2^-12: what is made with them is rounded
+to the nearest integer, in integers, before it is summed."""
 MOST_LEVELS = 2**8 - 1
 MOST_SHADES = 2**12 - 1
 """of the grids; squares of both are below 2^24, so that float32 sums of squares are exact"""
+MOST_PRODUCT = 2**30
+"""of a factor and what it multiplies; with C <= sqrt 2 B, v_i v_j <= N / 2 for i < j, and half a
+step for the rounding, all stays below 2^31"""
 
 
 @jax.tree_util.register_dataclass
@@ -56,9 +59,11 @@ class Moments:
 
     A message is [1, 1 + length + shades]: the number of the block, the vector, and the shares. A
     vector is shortened to norm 1, put on a grid of about 1 / levels by dither, and dropped where it
-    is then longer than `levels`. With v the integers and e the one-hot of the block, the record
-    adds `count` e, `first` e v and, as an upper triangle in its block or in one that all share,
-    (SQUARE v_i^2, PRODUCT v_i v_j). Shares, which have no signs, are put on a grid of 1 / tint.
+    is then longer than `levels`. With v the integers, e the one-hot of the block, A = `first` /
+    2^SHIFT, B = `square` / 2^SHIFT and C = `product` / 2^SHIFT, the record adds `count` e, A e v
+    and, as an upper triangle in its block or in one that all share, (B v_i^2, C v_i v_j), each
+    entry rounded to the nearest integer. Shares, which have no signs, are put on a grid of 1 /
+    tint.
 
     Attributes:
         blocks: Blocks of counts and sums.
@@ -66,7 +71,8 @@ class Moments:
         length: M, of the vector.
         shades: T, how many shares.
         levels: L, the longest v.
-        first: A, the factor of the sums.
+        first: The factor of the sums, in units of 2^-SHIFT.
+        square: The factor of v_i^2, in units of 2^-SHIFT; not used where no products are asked for.
         count: g, the factor of the counts.
         tint: H, the longest vector of shares on their grid.
         columns: D of the sum, which has zeros at its end.
@@ -76,18 +82,22 @@ class Moments:
     Guarantee:
         Unit: a record. Relation: as the field says. Sensitivity: the squared distance of what two
         messages of one record add is at most `exact`, which is at most S. Let v, w be the integers
-        of the two, p = v.v <= N, q = w.w <= N, r = v.w, all integers, N = L^2, b = SQUARE^2 if
-        products are asked for, else 0. Products: a distance of matrices v v^T and w w^T is
-        p^2 + q^2 - 2 r^2, since <v v^T, w w^T> = (v.w)^2 >= 0; as PRODUCT^2 <= 2 SQUARE^2, the
-        triangle moves by at most b (p^2 + q^2 - 2 r^2), whether blocks share it or not (in two
-        blocks r^2 is missing, and p^2 + q^2 <= 2 N^2). Nothing is rounded after the square: the
-        integers that are multiplied are those that were checked. Shares h, k >= 0 of norm at most
-        H: |h - k|^2 <= |h|^2 + |k|^2 <= 2 H^2. Together, replace-one, is the largest of
+        of the two, p = v.v <= N, q = w.w <= N, r = v.w, all integers, N = L^2, b = B^2 if products
+        are asked for, else 0. First without the rounding. Products: a distance of matrices v v^T
+        and w w^T is p^2 + q^2 - 2 r^2, since <v v^T, w w^T> = (v.w)^2 >= 0; an off-diagonal entry
+        stands for two, and as C^2 <= 2 B^2, the triangle moves by at most b (p^2 + q^2 - 2 r^2),
+        whether blocks share it or not (in two blocks r^2 is missing, and p^2 + q^2 <= 2 N^2).
+        Shares h, k >= 0 of norm at most H: |h - k|^2 <= |h|^2 + |k|^2 <= 2 H^2. Together,
+        replace-one, is the largest, E, of
           one block:  2 H^2 + A^2 (p + q - 2 r) + b (p^2 + q^2 - 2 r^2), which grows in p and in q,
                       so p = q = N, and is largest at the whole r in [-N, N] next to -A^2 / (2 b);
           two blocks: 2 H^2 + A^2 (p + q) + b (p^2 + q^2) + 2 g^2, at p = q = N;
           a record that is dropped beside one that is not: at most half of "two blocks".
-        Zero-out: H^2 + A^2 N + b N^2 + g^2.
+        Zero-out: E = H^2 + A^2 N + b N^2 + g^2. Then the rounding: it moves each of the m = M + M
+        (M + 1) / 2 entries of sums and products by at most 1/2 (counts and shares are whole), so
+        what one record adds by at most sqrt(m) / 2 in norm, and a distance of two by sqrt(m). So
+        the sensitivity is sqrt(E) + sqrt(m), and for zero-out sqrt(E) + sqrt(m) / 2. The rounding
+        is in integers, of the integers that were checked; no float is between.
 
     Source:
         The Gaussian mechanism on covariances: Dwork, Talwar, Thakurta and Zhang, "Analyze Gauss"
@@ -103,6 +113,7 @@ class Moments:
     shades: int
     levels: int
     first: int
+    square: int
     count: int
     tint: int
     columns: int
@@ -117,8 +128,11 @@ class Moments:
         if self.relation not in (Relation.REPLACE_ONE, Relation.ZERO_OUT):
             raise UserError(f"relation is '{self.relation}'; use replace-one or zero-out")
         if min(self.blocks, self.length, self.levels, self.first) < 1 or min(
-                self.shades, self.count, self.tint) < 0:
+                self.shades, self.square, self.count, self.tint) < 0:
             raise UserError(f"{self} has a size below 1")
+        if max(self.first * self.levels, self.square * self.levels**2) > MOST_PRODUCT:
+            raise UserError(f"factors of {self.first} and {self.square} on a grid of {self.levels} "
+                            "levels leave 32 bits")
         if self.levels > MOST_LEVELS or self.tint > MOST_SHADES:
             raise UserError(f"{self.levels} levels, {self.tint} for shades; at most {MOST_LEVELS} "
                             f"and {MOST_SHADES} are exact")
@@ -138,25 +152,37 @@ class Moments:
                 + self.square_blocks * self.length * (self.length + 1) // 2)
 
     @property
+    def product(self) -> int:
+        """The factor of v_i v_j, i < j, in units of 2^-SHIFT: nearly sqrt 2 times `square`."""
+        return math.isqrt(2 * self.square**2)
+
+    @property
     def exact(self) -> int:
         """The squared L2 sensitivity, in integers; see Guarantee."""
         if self.relation == Relation.ZERO_OUT:
             return self.squared_norm
         n, a = self.levels**2, self.first**2
-        b = SQUARE**2 if self.square_blocks else 0
+        b = self.square**2 if self.square_blocks else 0
         nearest = -(a // (2 * b)) if b else -n
         turned = max(-2 * a * r - 2 * b * r * r
                      for r in (max(-n, min(n, nearest + i)) for i in (-1, 0, 1)))
         far = 2 * a * n + 2 * b * n * n
-        other = 2 * self.count**2 if self.blocks > 1 else 0
-        return max(2 * self.tint**2 + far + max(turned, other), self.squared_norm)
+        other = 2 * (self.count << SHIFT)**2 if self.blocks > 1 else 0
+        moved = 2 * (self.tint << SHIFT)**2 + far + max(turned, other)
+        return max(_with_rounding(moved, 4 * self.rounded), self.squared_norm)
 
     @property
     def squared_norm(self) -> int:
         """The squared L2 norm of what one record adds, at most, in integers."""
-        b = SQUARE**2 if self.square_blocks else 0
-        return (self.tint**2 + self.first**2 * self.levels**2 + b * self.levels**4
-                + self.count**2)
+        b = self.square**2 if self.square_blocks else 0
+        added = (((self.tint << SHIFT)**2 + (self.count << SHIFT)**2)
+                 + self.first**2 * self.levels**2 + b * self.levels**4)
+        return _with_rounding(added, self.rounded)
+
+    @property
+    def rounded(self) -> int:
+        """The entries that are rounded, m, of what one record adds."""
+        return entries_rounded(self.length, bool(self.square_blocks))
 
     def squared_sensitivity(self) -> int:
         """Returns the declared squared L2 sensitivity, S."""
@@ -165,8 +191,8 @@ class Moments:
     @property
     def max_abs(self) -> int:
         """The largest magnitude of an entry of what one record adds."""
-        squares = SQUARE * self.levels**2 if self.square_blocks else 0
-        return max(self.tint, self.count, self.first * self.levels, squares)
+        squares = self.square * self.levels**2 if self.square_blocks else 0
+        return max(self.tint, self.count, _nearest(self.first * self.levels), _nearest(squares))
 
     @property
     def reach(self) -> float:
@@ -241,14 +267,13 @@ class Moments:
         chex.assert_type(messages, jnp.int32)
         there, block = messages[:, 0, :1], messages[:, 0, 1]
         v, shares = messages[:, 0, 2:2 + self.length], messages[:, 0, 2 + self.length:]
-        counted = jnp.concatenate([self.count * there, self.first * v], 1)
+        counted = jnp.concatenate([self.count * there, _nearest(self.first * v)], 1)
         parts = [shares.sum(0), jax.ops.segment_sum(counted, block, self.blocks).reshape(-1)]
-        if self.square_blocks == 1:  # one matrix product: the products [n, ...] are never made
-            products = jnp.dot(v.T, v, preferred_element_type=jnp.int32)[self._triangle]
-            parts.append(products * self._factors)
-        elif self.square_blocks:
-            products = v[:, self._triangle[0]] * v[:, self._triangle[1]] * self._factors
-            parts.append(jax.ops.segment_sum(products, block, self.blocks).reshape(-1))
+        if self.square_blocks:
+            rows, columns = self._triangle
+            products = _nearest(v[:, rows] * v[:, columns] * self._factors)
+            parts.append(products.sum(0) if self.square_blocks == 1 else
+                         jax.ops.segment_sum(products, block, self.blocks).reshape(-1))
         return total + jnp.pad(jnp.concatenate(parts), (0, self.columns - self.used))
 
     def project(self, key: Array, message: Array) -> Array:
@@ -267,11 +292,11 @@ class Moments:
         end = t + self.blocks * (1 + m)
         counted = released[0, t:end].reshape(self.blocks, 1 + m)
         flat = released[0, end:self.used].reshape(self.square_blocks, m * (m + 1) // 2)
-        upper = jnp.zeros((self.square_blocks, m, m)).at[:, *self._triangle].set(
-            flat / self._factors / self.reach**2)
+        unit = self._factors * (self.reach**2 / 2**SHIFT)
+        upper = jnp.zeros((self.square_blocks, m, m)).at[:, *self._triangle].set(flat / unit)
         second = upper + jnp.swapaxes(jnp.triu(upper, 1), 1, 2)
         return Sums(released[0, :t] / max(self.tint_reach, 1), counted[:, 0] / max(self.count, 1),
-                    counted[:, 1:] / (self.first * self.reach), second)
+                    counted[:, 1:] / (self.first * self.reach / 2**SHIFT), second)
 
     def noise(self, sigma: float) -> tuple[float, float, float, float]:
         """Returns the standard deviations of the noise that `sums` leaves.
@@ -281,11 +306,12 @@ class Moments:
 
         Returns:
             Of a share, a count, an entry of a sum, and an entry of the products off the diagonal
-            (of one on it: PRODUCT / SQUARE as much).
+            (of one on it: `product` / `square` as much).
         """
         grid = sigma * math.sqrt(self.limit)
         return (grid / max(self.tint_reach, 1), grid / max(self.count, 1),
-                grid / (self.first * self.reach), grid / (PRODUCT * self.reach**2))
+                grid * 2**SHIFT / (self.first * self.reach),
+                grid * 2**SHIFT / (max(self.product, 1) * self.reach**2))
 
     @property
     def _triangle(self) -> tuple[np.ndarray, np.ndarray]:
@@ -296,4 +322,25 @@ class Moments:
     @property
     def _factors(self) -> np.ndarray:
         rows, columns = self._triangle
-        return np.where(rows == columns, SQUARE, PRODUCT).astype(np.int32)
+        return np.where(rows == columns, self.square, self.product).astype(np.int32)
+
+
+def entries_rounded(length: int, products: bool) -> int:
+    """Returns how many entries of what a record adds are rounded.
+
+    Args:
+        length: Of the vector.
+        products: Whether products are asked for.
+    """
+    return length + products * (length * (length + 1) // 2)
+
+
+def _nearest(scaled: Any) -> Any:
+    """Returns the integers next to numbers in units of 2^-SHIFT: an int, or int32 of any shape."""
+    return (scaled + (1 << SHIFT - 1)) >> SHIFT
+
+
+def _with_rounding(squared: int, quarters: int) -> int:
+    """Returns an upper bound of (sqrt(squared) / 2^SHIFT + sqrt(quarters) / 2)^2, in integers."""
+    whole = -(-squared >> 2 * SHIFT)
+    return whole + -(-quarters // 4) + math.isqrt(max(whole * quarters - 1, 0)) + 1

@@ -16,7 +16,7 @@ from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
 from dpgen_jax.aggregation.histogram import OneHot
 from dpgen_jax.aggregation.local import LocalMechanism
 from dpgen_jax.aggregation.mechanism import SumMechanism
-from dpgen_jax.aggregation.moments import Moments
+from dpgen_jax.aggregation.moments import SHIFT, Moments
 from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.audit import canaries, lowered
@@ -51,7 +51,8 @@ def clients(kind):
 
 
 def blocks(kind):
-    bound = Moments(blocks=20, square_blocks=20, length=9, shades=0, levels=40, first=9, count=20,
+    bound = Moments(blocks=20, square_blocks=20, length=9, shades=0, levels=40,
+                    first=9 * 2**SHIFT, square=5 * 2**SHIFT, count=20,
                     tint=0, columns=1200, limit=2**30)
     bound = dataclasses.replace(bound, limit=bound.exact)
     return SumMechanism(bound=bound, noise=noise_of(bound, kind), schedule=FullParticipation(),

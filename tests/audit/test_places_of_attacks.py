@@ -7,7 +7,7 @@ import pytest
 
 from dpgen_jax.aggregation.clip import GradientL2
 from dpgen_jax.aggregation.mechanism import SumMechanism
-from dpgen_jax.aggregation.moments import Moments
+from dpgen_jax.aggregation.moments import SHIFT, Moments
 from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.aggregation.sampling import PoissonSampling
 from dpgen_jax.aggregation.schedule import FullParticipation
@@ -29,7 +29,8 @@ def gradients(**fields):
 
 
 def moments(square_blocks):
-    bound = Moments(blocks=5, square_blocks=square_blocks, length=6, shades=0, levels=40, first=9,
+    bound = Moments(blocks=5, square_blocks=square_blocks, length=6, shades=0, levels=40,
+                    first=9 * 2**SHIFT, square=5 * 2**SHIFT,
                     count=20, tint=0, columns=200, limit=2**30)
     return mechanism(dataclasses.replace(bound, limit=bound.exact), 200)
 

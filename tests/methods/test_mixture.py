@@ -222,7 +222,7 @@ def test_what_cannot_be_is_refused():
         mixture.mechanism(CONFIG, numbers(3))
     with pytest.raises(UserError, match="frequencies is 9.* 4 or below"):
         mixture.mechanism(dataclasses.replace(CONFIG, frequencies=9), SPEC)
-    with pytest.raises(UserError, match="more noise than can be drawn"):
+    with pytest.raises(UserError, match="too small for vectors of 9 entries; raise --epsilon"):
         mixture.mechanism(dataclasses.replace(CONFIG, sigma=1e5), SPEC)
     with pytest.raises(BudgetExceeded):
         calibrate_config.complete("mixture", mixture.Config(records=60_000), SPEC,

@@ -16,7 +16,8 @@ def test_noise_alone_is_below_its_edge():
     """None of 100 matrices has an eigenvalue above 1.05 times the edge; below it lie as many as the
     semicircle law says."""
     size = 196
-    bound = Moments(blocks=1, square_blocks=1, length=size, shades=0, levels=40, first=5, count=0,
+    bound = Moments(blocks=1, square_blocks=1, length=size, shades=0, levels=40, first=20000,
+                    square=20000, count=0,
                     tint=0, columns=2 * size + size * (size + 1) // 2, limit=10**9)
     rng, sums = np.random.default_rng(0), jax.jit(bound.sums)
     scale = 1000 / np.sqrt(bound.limit)

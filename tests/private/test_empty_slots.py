@@ -129,8 +129,8 @@ BOUNDS = [topk_sign.TopKSign(3, 4), topk_sign.TopKSign(3, 4, clip=0.5), clip.Row
           levels.KLevels(4, 8, 4), plain.Unbounded(4, 8),
           sketch.SketchedSigns(topk_sign.TopKSign(3, 4), sketch.CountSketch(2, 6, 8)),
           counts.NonNegativeL2(8, 50, 8), counts.CellVotes(4, 8, 200),
-          moments.Moments(blocks=3, square_blocks=3, length=5, shades=2, levels=9, first=1, count=1,
-                          tint=4, columns=65, limit=10**6)]
+          moments.Moments(blocks=3, square_blocks=3, length=5, shades=2, levels=9, count=1,
+                          first=2**12, square=5 * 2**12, tint=4, columns=65, limit=10**6)]
 
 
 @pytest.mark.parametrize("bound", BOUNDS, ids=lambda bound: type(bound).__name__)
