@@ -23,7 +23,7 @@ from dpgen_jax.core.console import tell
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Private, UserError
-from dpgen_jax.run import folder, spending
+from dpgen_jax.run import folder, side_releases, spending
 from dpgen_jax.run.folder import RunFolder, read_json
 
 FIXED = ("method", "data", "budget")
@@ -142,7 +142,7 @@ def answered(purchase: Purchase, resume: bool, draw: Callable[[Events], Answer])
         files.schema.chmod(0o600)  # it was read from the records
         return answer
     with ledger:
-        ledger.charge(purchase.events)
+        ledger.charge(side_releases.named(purchase.events, files.run_id()))
         return _kept(files, draw(ledger.spent()))
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dpgen_jax.accountant.events import Event, Events, merge
 from dpgen_jax.accountant.events import from_json as events_of
+from dpgen_jax.accountant.totals import larger_counts
 from dpgen_jax.aggregation import discrete_laplace, sanitise
 from dpgen_jax.audit.findings import Findings, Verdict
 from dpgen_jax.audit.folder.reading import Folder, attempt
 from dpgen_jax.audit.folder.spending import shortfall
 from dpgen_jax.core import cli
+from dpgen_jax.core.reading import exists
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import schema
 from dpgen_jax.run import early, judging, side_releases
@@ -96,16 +98,17 @@ def listed(folder: Folder) -> Events:
     Raises:
         UserError: The schema is not at hand, or one of the two cannot be read.
     """
-    answer = early.stored(folder.root)
-    rows = list(answer.bought) if answer else []
-    typed = [str(word) for word in folder.config.get("typed") or ()]
-    place = str(folder.files.schema) if folder.files.schema.is_file() else cli.peek(
-        typed, "--schema")
-    if place:
-        rows += schema.read(place).bought
-    elif any(note.startswith(NOTED) for note in folder.config.get("data_notes") or ()):
+    answer, bought = early.stored(folder.root), folder.files.schema
+    found = side_releases.purchases(answer.bought) if answer else ()
+    used = cli.peek([str(word) for word in folder.config.get("typed") or ()], "--schema")
+    # A run may go on with another schema than that which it bought itself; both are paid for.
+    places = [str(bought)] * bought.is_file()
+    places += [used] * bool(used and (not places or exists(used)))
+    for place in places:
+        found = larger_counts(found, side_releases.purchases(schema.read(place).bought))
+    if not places and any(note.startswith(NOTED) for note in folder.config.get("data_notes") or ()):
         raise UserError("the schema that was bought is not at hand, as it was declared in Python")
-    return merge(side_releases.purchases(rows))
+    return merge(found)
 
 
 def _single_charges(folder: Folder) -> Events:
