@@ -91,8 +91,9 @@ def command(argv: list[str]) -> None:
                      Budget(args.epsilon, args.delta),
                      seat=Seat(args.client, args.seed)) as client:
         def notify(what: str) -> None:
+            alone = "; its noise is made from a seed, and nothing is promised"
             tell(f"client {client.number} {what}: epsilon {at_most(client.ledger.epsilon(), 4)} "
-                 f"of {at_most(args.epsilon)} is spent")
+                 f"of {at_most(args.epsilon)} is spent" + alone * (args.seed is not None))
 
         client.prepare()
         try:

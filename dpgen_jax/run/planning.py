@@ -264,9 +264,15 @@ def headline(request: Request, mechanism: Mechanism, dataset: Dataset) -> str:
             else "each record, its label included")
     if dataset.subjects is not None:
         whom = f"each {guarantee.whom(protection.protected_subjects(dataset.subjects).terms)}"
-    promise = (f"epsilon {at_most(budget.epsilon)} at delta {at_most(budget.delta)} for {whom} "
-               f"({mechanism.relation})" if math.isfinite(budget.epsilon)
-               else "epsilon inf: nobody is protected")
+    uncovered = tuple(part.what for part in dataset.uncovered)
+    stamp = protection.stamp(budget, request.seed, request.config, Protected(
+        mechanism.unit, {}, (), uncovered, dataset.simulated))
+    numbers = f"epsilon {at_most(budget.epsilon)} at delta {at_most(budget.delta)}"
+    promise = (f"{numbers} for {whom} ({mechanism.relation})"
+               + ", but for what is not covered" * (stamp.kind == "not covered"))
+    if not stamp.holds:
+        promise = ("epsilon inf: nobody is protected"
+                   + f", by noise for {numbers}" * math.isfinite(budget.epsilon))
     why = f"; {request.why}" * bool(request.why)
     return f"{request.method}, preset {request.preset}: {promise}{why}"
 
