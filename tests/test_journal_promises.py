@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from simulated_runs import BUDGET, MECHANISM, RECORDS, World
 from test_newcomer import QUICK
 
@@ -16,7 +17,7 @@ from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.types import BudgetExceeded, UserError
 from dpgen_jax.private import records
 from dpgen_jax.run import spending
-from dpgen_jax.run.folder import RunFolder
+from dpgen_jax.run.folder import RunFolder, read_json
 
 ONE, OTHER = np.arange(12) % 3, np.arange(12) // 4
 """Two ways in which twelve records belong to three clients"""
@@ -172,6 +173,20 @@ def test_and_are_part_of_the_budget_of_a_run_that_charges_them(loans, capsys):
     assert "on these records" not in capsys.readouterr().err
     with pytest.raises(BudgetExceeded, match="would be epsilon 10 at"):
         train.command([*words, "--schema=paid.yaml", "--out=again", "--total-epsilon=9"])
+
+
+def test_so_they_are_where_the_run_buys_the_rest(loans, capsys):
+    entries_bought(loans)
+    document = yaml.safe_load((loans / "paid.yaml").read_text())
+    del document["columns"]["home"]
+    (loans / "paid.yaml").write_text(yaml.safe_dump(document))
+    capsys.readouterr()
+    words = [word for word in WORDS if not word.startswith("--label")]
+    train.command([*words, "--schema=paid.yaml", "--out=run", "--total-epsilon=5"])
+    assert "on these records" not in capsys.readouterr().err
+    names = [event["mechanism"] for event in read_json(Path("run/release/privacy.json"))["events"]]
+    assert sum("(bought by " in name for name in names) == 4
+    assert len({name.partition("(bought by ")[2] for name in names} - {""}) == 2
 
 
 def test_where_the_journal_cannot_be_written_nothing_is_bought(loans, monkeypatch):
