@@ -103,7 +103,8 @@ def listed(folder: Folder) -> Events:
     used = cli.peek([str(word) for word in folder.config.get("typed") or ()], "--schema")
     # A run may go on with another schema than that which it bought itself; both are paid for.
     places = [str(bought)] * bought.is_file()
-    places += [used] * bool(used and (not places or exists(used)))
+    if used and (not places or exists(used)):
+        places.append(used)
     for place in places:
         found = larger_counts(found, side_releases.purchases(schema.read(place).bought))
     if not places and any(note.startswith(NOTED) for note in folder.config.get("data_notes") or ()):
