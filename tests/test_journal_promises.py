@@ -16,7 +16,7 @@ from dpgen_jax.audit.findings import Verdict
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.types import BudgetExceeded, UserError
 from dpgen_jax.private import records
-from dpgen_jax.run import spending
+from dpgen_jax.run import early, side_releases, spending
 from dpgen_jax.run.folder import RunFolder, read_json
 
 ONE, OTHER = np.arange(12) % 3, np.arange(12) // 4
@@ -128,6 +128,26 @@ def test_a_schema_that_another_run_bought_is_charged_beside_what_was_bought(loan
     verdicts = {finding.check: finding.verdict for finding in report.findings}
     assert Verdict.FAILS not in verdicts.values()
     assert verdicts["what was bought of the data is paid for"] == Verdict.HOLDS
+
+
+def test_a_purchase_that_was_lost_is_no_fault_of_a_run_with_a_declared_schema(loans, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    def kill(*args):
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(early, "_kept", kill)
+        train.read(WORDS[0], [*WORDS[1:], "--out=run"])
+    schema.command(["loans.csv", "--label", "late", "--out", "draft.yaml"])
+    text = (loans / "draft.yaml").read_text()
+    (loans / "declared.yaml").write_text(text[:text.index("read_from_data:")])
+    train.command(["--resume", "run", "--schema", "declared.yaml"])
+    with Ledger.open("run/ledger.jsonl") as ledger:
+        assert ledger.epsilon() <= 5 and len(side_releases.buyers(ledger.spent())) == 1
+    report = run_folder.of_folder(Path("run"), None, DataOptions(), lambda line: None)
+    assert not report.count(Verdict.FAILS)
 
 
 def test_data_that_changed_since_their_schema_was_bought_are_refused(loans, capsys):
