@@ -14,7 +14,7 @@ FLOATS = 1e-12
 
 
 def at_most(value: float, digits: int = 6) -> str:
-    """Returns a bound as the format `g` writes it, of the digits that hold the next larger number.
+    """Returns a bound in the format `g`, rounded up where its digits do not hold it.
 
     Args:
         value: The bound.
