@@ -63,7 +63,7 @@ def command(argv: list[str]) -> None:
         args = cli.parse(Evaluate, _with_data_set(args.source, argv),
                          "python -m dpgen_jax.evaluate", DESCRIPTION)
     from dpgen_jax.evaluation import assess, writing
-    from dpgen_jax.release import bundle
+    from dpgen_jax.release import bundle, contents
 
     release = bundle.load(args.source)
     # Not into a release: numbers from real records are not to be shared with it.
@@ -71,7 +71,7 @@ def command(argv: list[str]) -> None:
     out = args.out or (run or args.source.resolve().parent) / "evaluation"
     if out.exists() and not out.is_dir():  # said now: minutes would be lost
         raise UserError(f"--out {out} is a file; name a folder")
-    if any((path / "generator.safetensors").exists() for path in (out, *out.resolve().parents)):
+    if contents.is_shared(out):
         raise UserError(f"--out {out} lies in a release, which is shared, and an evaluation holds "
                         "real records; name another folder")
     dataset = _held_out(args, release, run)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from dpgen_jax import methods, presets
 from dpgen_jax.core import cli
+from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.console import program
 from dpgen_jax.core.types import ImageSpec, UserError
@@ -26,7 +27,7 @@ APP = """\
 [project]
 name = "federation"
 version = "1.0.0"
-description = "A federation of dpgen_jax: {method}, epsilon {epsilon:g} for each client"
+description = "A federation of dpgen_jax: {method}, epsilon {epsilon} for each client"
 license = "Apache-2.0"
 dependencies = []
 
@@ -143,7 +144,7 @@ def write(folder: Path, terms: Terms, args: Federate[Any]) -> None:
     lines += [f"{name} = {json.dumps(value).replace('Infinity', 'inf')}"
               for name, value in options.items()]
     folder.mkdir(parents=True, exist_ok=True)
-    head = APP.format(method=terms.method, epsilon=args.epsilon)
+    head = APP.format(method=terms.method, epsilon=at_most(args.epsilon))
     path.write_text(head + "\n".join(lines) + "\n")
 
 
@@ -164,7 +165,8 @@ def summary(terms: Terms, args: Federate[Any]) -> str:
     participations = method.mechanism.schedule.max_participations(terms.config.steps)
     return (f"{args.out}: {terms.config.n_clients} clients, {terms.config.steps} steps, "
             f"{participations} participations of a client, sigma {terms.config.sigma:g}: "
-            f"epsilon {args.epsilon:g} at delta {args.delta:g} for all of a client's records\n"
+            f"epsilon {at_most(args.epsilon)} at delta {at_most(args.delta)} for all of a client's "
+            "records\n"
             f"a question takes {sent:,} bytes, an answer {4 * rows * columns:,}, for each client "
             "and participation\n"
             f"start: flwr run {args.out} NAME --stream, with the SuperLink NAME of Flower's "

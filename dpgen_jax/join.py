@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from dpgen_jax.core import cli
+from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.types import ImageSpec, UserError
@@ -90,8 +91,9 @@ def command(argv: list[str]) -> None:
                      Budget(args.epsilon, args.delta),
                      seat=Seat(args.client, args.seed)) as client:
         def notify(what: str) -> None:
-            tell(f"client {client.number} {what}: epsilon {client.ledger.epsilon():.4g} of "
-                 f"{args.epsilon:g} is spent")
+            alone = "; its noise is made from a seed, and nothing is promised"
+            tell(f"client {client.number} {what}: epsilon {at_most(client.ledger.epsilon(), 4)} "
+                 f"of {at_most(args.epsilon)} is spent" + alone * (args.seed is not None))
 
         client.prepare()
         try:

@@ -18,13 +18,16 @@ from typing import Annotated
 import tyro
 
 from dpgen_jax.core import cli, reading
+from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.strict_json import Json
+from dpgen_jax.core.types import Private
 from dpgen_jax.data import csv_files, parquet, schema, schema_draft, subjects, tfds
 from dpgen_jax.data.base import locate
 from dpgen_jax.data.dialect import Dialect, declared
 from dpgen_jax.data.parsing import Cells
 from dpgen_jax.run import schema_purchase
+from dpgen_jax.run.progress import Notices
 
 DESCRIPTION = ("Drafts the schema of a CSV file from its data, or buys the entries of a draft that "
                "hold the word `private`, under differential privacy.")
@@ -79,8 +82,8 @@ def run(flags: Flags, log: Callable[[str], None] = print) -> None:
                  *written.notes):
         log(f"note: {line}")
     if flags.schema_epsilon is not None:
-        log(f"note: epsilon {flags.schema_epsilon:g} of these records is spent; every run with "
-            "this schema charges it, and the journal learns of it from such a run alone")
+        log(f"note: epsilon {at_most(flags.schema_epsilon)} of these records is spent, whether a "
+            "run uses this schema or not; every run with it charges it as a part of its own")
     log(f"schema: {flags.out}")
 
 
@@ -102,9 +105,17 @@ def _document(flags: Flags) -> Json:
         columns = entries.get("columns")
         cells, _ = _cells(flags, columns if isinstance(columns, dict) else {},
                           declared(entries.get("file", {})))
-        return schema_purchase.buy(draft, cells, price, flags.schema)
+        return schema_purchase.buy(
+            draft, cells, price, flags.schema, lambda bought: schema_purchase.remembered(
+                bought, _content(flags.source), flags.out.absolute(), Notices().private))
     raise UserError("give --schema DRAFT with --schema-epsilon E to buy its private entries, or "
                     "neither to draft a schema, with --label COLUMN where rows have classes")
+
+
+def _content(source: str) -> Private[str]:
+    """A sealed digest of the data's file; of an empty text, where they are a table of tfds."""
+    kind, _, name = source.partition(":")
+    return Private("" if kind == "tfds" and name else reading.content_of(locate(source)))
 
 
 def _cells(flags: Flags, columns: Iterable[str] = (), dialect: Dialect | None = None

@@ -10,8 +10,8 @@ from test_data_dependent import CONFIG, STEPS, finished, snapshot
 
 from dpgen_jax.accountant.smooth_sensitivity import Sanitiser
 from dpgen_jax.core.types import UserError
-from dpgen_jax.run import data_dependent
-from dpgen_jax.run.folder import RunFolder
+from dpgen_jax.run import costs, data_dependent
+from dpgen_jax.run.folder import RunFolder, read_json, write_json
 
 pytestmark = pytest.mark.slow
 
@@ -64,6 +64,19 @@ def test_runs_whose_votes_do_not_meet_the_conditions_are_not_published(tmp_path)
                                  sanitiser=Sanitiser(25.0, 0.01, 10.0, 12.0, 3.0))
     files = finished(tmp_path / "run", config, epsilon=9.0)
     check_refused(files, data_dependent.publish, "no sanitised release")
+
+
+def test_runs_that_promise_nothing_are_not_published(tmp_path):
+    """The statement of a seeded run got a finite epsilon beside its stamp `none`."""
+    files = finished(tmp_path / "run")
+    path = files.release / "privacy.json"
+    stated = read_json(path) | {"guarantee": "none: a seed", "epsilon": "inf",
+                                "noise_source": "seeded: no privacy claim"}
+    write_json(path, stated)
+    check_refused(files, data_dependent.publish, "promises nothing .'none: a seed'")
+    shown = data_dependent.reading(files.root)
+    assert shown["data_independent"]["epsilon"] == math.inf
+    assert costs.of_run(files.root)["claimed"]["epsilon"] == math.inf
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):

@@ -176,6 +176,15 @@ def test_nothing_is_written_into_a_release(place, inside):
     assert runs.snapshot(release) == before
 
 
+def test_nor_into_a_folder_that_was_exported(place, tmp_path):
+    """Pages of real records were written beside the program that is handed over."""
+    (tmp_path / "alone").mkdir()
+    shutil.copy(place / "run/release/privacy.json", tmp_path / "alone")
+    with pytest.raises(UserError, match="lies in a release, which is shared"):
+        command(place, *WORDS, "--out", tmp_path / "alone/evaluation")
+    assert len(list((tmp_path / "alone").iterdir())) == 1
+
+
 def test_a_run_without_a_release_says_so(place, tmp_path):
     shutil.copytree(place / "run", tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "release")

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import shutil
 import sys
 
 import numpy as np
@@ -17,7 +18,8 @@ from dpgen_jax.core import cli
 from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import from_arrays
-from dpgen_jax.run import lifecycle, protection
+from dpgen_jax.run import costs, lifecycle, planning, protection
+from dpgen_jax.run.progress import Notices
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
 CLIENTS, BUDGET = 4, Budget(20.0, 1e-3)
@@ -52,6 +54,21 @@ def fit(root, data, clients=None, alpha=None, **fields):
     return lifecycle.run(run, data, said.append), "\n".join(said)
 
 
+def test_a_journal_tells_whose_records_belong_together():
+    """Simulated clients were taken for clients, and any clients for those that are protected."""
+    def grouping(data, **split):
+        data, config = protection.federated(data, CONFIG, **split)
+        request = lifecycle.Request("gswgan", "glyphs", config, BUDGET, Runtime(devices=1, chunk=1))
+        checked = planning.check(planning.declare(request, data, lambda line: None),
+                                 lambda line: None, Notices(lambda line: None))
+        return planning.plan(checked).grouping(b"key")
+
+    named, simulated = sized(30, 10, 15, 5), dataclasses.replace(sized(60), clients=None)
+    assert grouping(named) not in ("", grouping(sized(15, 15, 15, 15)))
+    assert grouping(simulated, clients=CLIENTS) == ""
+    assert grouping(simulated, clients=CLIENTS, alpha=0.05) == ""
+
+
 @pytest.mark.parametrize(("data", "split"), [
     (sized(1, 30, 5, 24), {}), (sized(60), {"clients": CLIENTS}),
     (sized(60), {"clients": CLIENTS, "alpha": 0.05})], ids=["named", "even", "alpha"])
@@ -74,6 +91,11 @@ def test_clients_of_any_sizes_train_together(tmp_path, data, split):
     assert ("simulated clients" in said.splitlines()[-1]) == bool(split)
     assert f"{CLIENTS}{' simulated' if split else ''} clients (" in said
     assert "clients" in privacy["data_notes"][1]
+    for _ in range(2):  # with its release, and as it is before there is one
+        account = costs.of_run(tmp_path / "run")
+        assert account["unit"] == who["unit"]  # whose ledger names the mechanism's
+        assert account["claimed"]["epsilon"] == expected["epsilon"]
+        shutil.rmtree(tmp_path / "run/release", ignore_errors=True)
     config = json.loads((tmp_path / "run/config.json").read_text())
     assert config["records"] == (60 if split else None)
     assert config["config"]["critics"] == CLIENTS

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import runs
 import small_datalens
+from PIL import Image
 
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.accountant import ledger as books
@@ -21,7 +22,8 @@ from dpgen_jax.audit.folder.reading import Folder
 from dpgen_jax.core.config import Budget, MonitorOptions
 from dpgen_jax.core.terms import Relation
 from dpgen_jax.core.types import BudgetExceeded, UserError
-from dpgen_jax.data import from_arrays
+from dpgen_jax.data import from_arrays, parts
+from dpgen_jax.data import load as load_data
 from dpgen_jax.methods import datalens
 from dpgen_jax.release.bundle import load
 from dpgen_jax.run import judging, lifecycle, metrics, monitor, planning
@@ -157,6 +159,26 @@ def test_a_few_records_may_be_the_same(place):
                                from_arrays(x, y, 3), rows).uncovered
 
 
+def test_own_images_do_not_judge_however_they_are_read(tmp_path):
+    """Stretched where the run crops them, they are the same in no pixel."""
+    rng = np.random.default_rng(0)
+    for i in range(12):
+        place = tmp_path / "scans" / "abc"[i % 3]
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (8, 16), np.uint8)).save(place / f"{i}.png")
+    own = f"folder:{tmp_path / 'scans'}"
+    trained = load_data(own, image_size=8, channels=1, class_names="a,b,c", resize="stretch")
+    options = MonitorOptions(evaluate_every=1, public_dataset=own)
+    rows = judging.rows(options, trained.spec)
+    assert parts.share_of(*rows, trained) == 0
+    assert judging.checked(options, trained, rows).uncovered
+    shutil.copytree(tmp_path / "scans", tmp_path / "others")
+    (tmp_path / "others/a/0.png").write_bytes((tmp_path / "scans/b/1.png").read_bytes())
+    (tmp_path / "others/a/0.png").rename(tmp_path / "others/a/20.png")
+    other = dataclasses.replace(options, public_dataset=f"folder:{tmp_path / 'others'}")
+    assert not judging.checked(other, trained, rows).uncovered
+
+
 # A release that judges.
 
 @pytest.fixture(scope="module")
@@ -243,6 +265,11 @@ def test_a_release_that_cannot_judge_is_refused(tmp_path, judge_run):
     alone = dataclasses.replace(options, public_dataset=f"release:{judge_run / 'release'}")
     with pytest.raises(UserError, match="holds no ledger.jsonl, .* name the folder of the run"):
         judging.cost(alone, protects_clients=False)
+    shutil.copytree(judge_run, tmp_path / "swapped")
+    runs.files(tmp_path / "swapped").released.write_text('{"generator_sha256": "0"}')
+    with pytest.raises(UserError, match="is not the one that this run has made"):
+        judging.cost(dataclasses.replace(options, public_dataset=f"release:{tmp_path / 'swapped'}"),
+                     protects_clients=False)
     for missing in ("release:", f"release:{tmp_path / 'nowhere'}"):
         with pytest.raises(UserError, match="neither a run nor a release"):
             judging.cost(dataclasses.replace(options, public_dataset=missing), False)

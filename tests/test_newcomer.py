@@ -77,6 +77,10 @@ def test_numbers_of_records_of_clients_decide_nothing():
     one, other = (choice.preset_for("fedavg_gan", choice.Facts("", MNIST, n, clients=True))
                   for n in (50, 200_000))
     assert one == other
+    writers = dataclasses.replace(MNIST, classes=62)
+    one, other = (choice.preset_for("fedavg_gan", choice.Facts("femnist", writers, n, clients=True))
+                  for n in (335_000, 336_000))  # half of those for which there is a preset
+    assert one == other and one.name == "femnist"
 
 
 def test_too_few_records_get_the_methods_that_fit_and_no_useless_advice():

@@ -6,7 +6,9 @@ under $XDG_STATE_HOME or ~/.local/state; mode 0700):
 
   key              32 random bytes in hex, by which records are recognised; it stays here
   runs/RUN.jsonl   a line that names the run, then one for each ledger line on which something was
-                   released: hash and number of that line, epsilon spent, target, folder
+                   released: hash and number of that line, epsilon spent, target, folder, and
+                   whether it has promised something all along; a purchase without a run has no
+                   ledger, and one such line
   lock             held by a run that starts, from looking at the other runs to its own first line
 
 A line is written after the ledger's own and before noise is sampled, so a ledger that lacks the

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dpgen_jax.accountant import chain, files, locking
 from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.accountant.totals import Record
 from dpgen_jax.accountant.witness import Witness
 from dpgen_jax.core import reading
 from dpgen_jax.core.atomic import sync
@@ -27,7 +28,7 @@ class Run:
     Attributes:
         run: Its id, 32 hex digits.
         records: The keyed fingerprint of its records.
-        guarantee: False where the noise was seeded or the budget infinite.
+        guarantee: False where the noise was seeded or the budget infinite, at any of its starts.
         unit: "record", "client" or "subject".
         relation: The neighbouring relation.
         delta: The delta of its claim.
@@ -41,6 +42,8 @@ class Run:
         rows_per_unit: Of subjects, the most rows of one that are kept.
         content: The keyed digest of the file or folder that the records were read from; nothing
             where it is not known.
+        purchase: Whether it is a purchase without a run: entries of a schema. A run that charges it
+            has it in its own budget.
     """
 
     run: str
@@ -58,6 +61,7 @@ class Run:
     subjects: str = ""
     rows_per_unit: int = 0
     content: str = ""
+    purchase: bool = False
 
 
 class Entry(Witness):
@@ -74,7 +78,7 @@ class Entry(Witness):
         self._path, self._about, self._folder = path, about, folder
         self._fd = self._holder = -1
         self._size, self._previous = 0, chain.START
-        self._records = str(about["records"])
+        self._records, self._guarantee = str(about["records"]), bool(about["guarantee"])
 
     def accept(self, ledger: Ledger) -> None:
         """Opens the run's file and compares it with the ledger.
@@ -83,9 +87,26 @@ class Entry(Witness):
             ledger: The ledger, locked and verified.
 
         Raises:
-            UserError: The ledger lacks the journal's last line, another process goes on with the
-                run, or the file is damaged.
+            UserError: The ledger lacks the journal's last line, what was bought for the run was
+                bought of other data, another process goes on with the run, or the file is damaged.
         """
+        known = self._opened()
+        if known is None:
+            return
+        if not ledger.contains(known.head, known.lines):
+            raise UserError(
+                f"{ledger.path} has {ledger.n_lines} lines and not the one, number {known.lines}, "
+                f"that this run came to in {known.folder} (so says {self._path}): it is an older "
+                "state or a copy, and spent budget would be forgotten; go on with the folder that "
+                "is ahead, or start a new run, whose epsilon adds to this one's")
+        before, now = known.content, str(self._about.get("content", ""))
+        if not known.records and before and now and before != now:
+            raise UserError(f"the data changed since {known.folder} bought what they left "
+                            "undeclared: bring them back as they were, or start a new run, whose "
+                            "epsilon adds to this one's")
+
+    def _opened(self) -> Run | None:
+        """Opens and locks the run's file, and returns what it knows of the run."""
         try:
             self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | BINARY, 0o600)
             self._holder = locking.hold(self._path, self._fd)
@@ -95,15 +116,11 @@ class Entry(Witness):
         except OSError as error:
             raise failed(self._path, error) from None
         known, self._size, self._previous = _ends(self._path)
-        if known is not None and not self._records:
-            self._records = known.records
-        if known is None or ledger.contains(known.head, known.lines):
-            return
-        raise UserError(
-            f"{ledger.path} has {ledger.n_lines} lines and not the one, number {known.lines}, that "
-            f"this run came to in {known.folder} (so says {self._path}): it is an older state or a "
-            "copy, and spent budget would be forgotten; go on with the folder that is ahead, or "
-            "start a new run, whose epsilon adds to this one's")
+        if known is not None:
+            self._records = self._records or known.records
+            # What had none before gets none by going on, nor does what has none now.
+            self._guarantee = self._guarantee and known.guarantee
+        return known
 
     def record(self, ledger: Ledger) -> None:
         """Writes the hash of the ledger's last line, the epsilon spent and the target.
@@ -114,14 +131,36 @@ class Entry(Witness):
         Raises:
             UserError: The file cannot be written; then nothing may be sampled.
         """
-        of_subjects = {name: ledger.header[name] for name in ("unit_column", "rows_per_unit")
-                       if name in ledger.header}
+        self._write(ledger.header, {"head": ledger.head, "lines": ledger.n_lines,
+                                    "spent": str(ledger.epsilon()), "target": str(ledger.claim())})
+
+    def bought(self, terms: Record, epsilon: float) -> None:
+        """Writes a purchase that has no ledger, and closes the file.
+
+        Args:
+            terms: Unit, relation and delta of its promise, as the header of a ledger has them.
+            epsilon: Its cost, which is spent with it.
+
+        Raises:
+            UserError: The file cannot be written; then nothing may be sampled.
+        """
+        try:
+            self._opened()
+            self._about = self._about | {"purchase": True}
+            self._write(terms, {"head": chain.START, "lines": 0, "spent": str(epsilon),
+                                "target": str(epsilon)})
+        finally:
+            self.close()
+
+    def _write(self, terms: Record, state: Record) -> None:
+        """Adds a line of the state, below one that names the run where there is none."""
+        of_subjects = {name: terms[name] for name in ("unit_column", "rows_per_unit")
+                       if name in terms}
         rows = [] if self._size else [self._about | of_subjects | {
-            "unit": ledger.header.get("unit", ""), "relation": ledger.header.get("relation", ""),
-            "delta": ledger.header["delta"]}]
-        rows.append({"kind": "head", "head": ledger.head, "lines": ledger.n_lines,
-                     "spent": str(ledger.epsilon()), "target": str(ledger.claim()),
-                     "folder": str(self._folder), "records": self._records})
+            "unit": terms.get("unit", ""), "relation": terms.get("relation", ""),
+            "delta": terms["delta"]}]
+        rows.append({"kind": "head", **state, "folder": str(self._folder),
+                     "records": self._records, "guarantee": self._guarantee})
         data, previous = b"", self._previous
         for row in rows:
             line, previous = chain.line(previous, row)

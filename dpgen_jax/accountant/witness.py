@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dpgen_jax.accountant.ledger import Ledger
+    from dpgen_jax.accountant.totals import Record
 
 
 class Witness:
@@ -28,6 +29,17 @@ class Witness:
 
         Args:
             ledger: Its last line allows a release.
+
+        Raises:
+            UserError: It cannot be noted; then nothing may be sampled.
+        """
+
+    def bought(self, terms: Record, epsilon: float) -> None:
+        """Takes note of a purchase without a ledger, before anything is sampled for it.
+
+        Args:
+            terms: Unit, relation and delta of its promise, as the header of a ledger has them.
+            epsilon: Its cost.
 
         Raises:
             UserError: It cannot be noted; then nothing may be sampled.

@@ -12,6 +12,7 @@ from dpgen_jax.audit.findings import Report
 from dpgen_jax.core.atomic import json_bytes, write_together
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.types import UserError
+from dpgen_jax.release import contents
 
 LAST = "audit.json"
 PICTURE = "audit.png"
@@ -28,7 +29,7 @@ def require_folder(out: Path) -> Path:
     """
     if out.exists() and not out.is_dir():
         raise UserError(f"--out {out} is a file; name a folder")
-    if any((path / "generator.safetensors").exists() for path in (out, *out.resolve().parents)):
+    if contents.is_shared(out):
         raise UserError(f"--out {out} lies in a release, which is shared; name another folder")
     return out
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 
+from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.strict_json import Json
+
+BOUNDS = ("epsilon", "delta")
+"""Names of numbers that are upper bounds"""
 
 
 def print_record(record: Json, as_json: bool) -> None:
@@ -20,9 +24,11 @@ def print_record(record: Json, as_json: bool) -> None:
         return
     for name, value in record.items():
         if isinstance(value, dict):
-            value = ", ".join(f"{key} {_text(part)}" for key, part in value.items())
+            value = ", ".join(f"{key} {_text(key, part)}" for key, part in value.items())
         print(f"{name.replace('_', ' ') + ':':14} {value}")
 
 
-def _text(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+def _text(name: str, value: object) -> str:
+    if isinstance(value, float):
+        return at_most(value) if name in BOUNDS else f"{value:.6g}"
+    return str(value)

@@ -21,6 +21,7 @@ from dpgen_jax.data import (
     images,
     npz,
     parquet,
+    places,
     places365,
     public_tables,
     schema,
@@ -186,9 +187,7 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
             private data (a row's label), so it is for the data holder only.
     """
     _check_options(classes, image_size, channels)
-    kind, colon, place = spec.partition(":")
-    if spec and kind not in SOURCES and (lying := kind_of(spec)):
-        kind, colon, place = lying, ":", spec
+    kind, colon, place = _parted(spec)
     source = SOURCES.get(kind)
     if source is None or (bool(colon), bool(place)) != (bool(source.place),) * 2:
         raise UserError(_unknown(spec, kind))
@@ -205,12 +204,37 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
             if value not in (None, False, ()) and name not in accepted:
                 raise UserError(
                     f"--{name.replace('_', '-')} does not apply to {kind}; drop the option")
-        places = [place] if place else []
-        data = with_names(source.load(*places, *(options[name] for name in source.options)), names)
+        at = [place] if place else []
+        data = with_names(source.load(*at, *(options[name] for name in source.options)), names)
         recorded = {"kind": kind, **options, "test_fraction": test_fraction}
-        data = dataclasses.replace(data, options={
+        known = data.content or places.content(kind, place)
+        data = dataclasses.replace(data, content=known, options={
             name: recorded[name] for name in ("kind", *RECORDED) if recorded[name] is not None})
         return held_out.hold_out(data, test_fraction) if test_fraction else data
+
+
+def content(spec: str) -> str:
+    """Returns a digest of what the training records of a data set are read from.
+
+    Args:
+        spec: As `load` takes it.
+
+    Returns:
+        The digest, as private as the records; nothing where none is known.
+
+    Raises:
+        UserError: A file is missing.
+    """
+    kind, _, place = _parted(spec)
+    return places.content(kind, place)
+
+
+def _parted(spec: str) -> tuple[str, str, str]:
+    """Returns the kind of a data set, the colon and its place; of a bare path as it lies there."""
+    kind, colon, place = spec.partition(":")
+    if spec and kind not in SOURCES and (lying := kind_of(spec)):
+        return lying, ":", spec
+    return kind, colon, place
 
 
 def _check_options(classes: int | None, image_size: int | None, channels: int | None) -> None:

@@ -13,7 +13,7 @@ from typing import BinaryIO, cast
 import numpy as np
 
 from dpgen_jax.core import checks
-from dpgen_jax.core.reading import CHUNK, require_memory, require_regular
+from dpgen_jax.core.reading import CHUNK, content_of, require_memory, require_regular
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import mapped
 from dpgen_jax.data.base import Arrays, Dataset, assemble, locate
@@ -66,6 +66,19 @@ def idx(path: str, classes: int | None, image_size: int | None) -> Dataset:
                     ["image height and width are read from the file headers"], image_size)
     called = {re.sub("[^a-z]", "", part.lower()) for part in folder.resolve().parts[-2:]}
     return official(data, FASHION if called & {"fashion", "fashionmnist"} else ())
+
+
+def content(path: str) -> str:
+    """Returns a digest of the training images and labels, in hex. It is as private as these.
+
+    Args:
+        path: The folder, as `idx` takes it.
+
+    Raises:
+        UserError: Naming the file that is missing.
+    """
+    names = (f"train-{part}-ubyte" for part in ("images-idx3", "labels-idx1"))
+    return "".join(content_of(_idx_file(locate(path), name)) for name in names)
 
 
 def _idx_part(folder: Path, part: str) -> Arrays:

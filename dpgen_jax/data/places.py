@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from dpgen_jax.core.errors import UserError, nearest
+from dpgen_jax.core.reading import content_of
+from dpgen_jax.data import folders, images
 from dpgen_jax.data.base import locate, shown
 from dpgen_jax.data.files import listed, subfolders
 
@@ -13,6 +16,16 @@ ENDINGS = {".csv": "csv", ".csv.gz": "csv", ".parquet": "parquet", ".npz": "npz"
 MARKS = {"train-images-idx3-ubyte": "idx", "train-images-idx3-ubyte.gz": "idx",
          "list_attr_celeba.txt": "celeba", "data_batch_1.bin": "cifar10", "data_batch_1": "cifar10"}
 """The kind of data set of a folder, by a file that it holds."""
+
+
+def _of_file(place: str) -> str:
+    return content_of(locate(place))
+
+
+CONTENTS: dict[str, Callable[[str], str]] = {
+    "csv": _of_file, "parquet": _of_file, "npz": _of_file, "femnist": _of_file,
+    "folder": folders.content, "idx": images.content}
+"""The function from a path to a digest of what lies there, by the kind of data set."""
 
 
 def kind_of(text: str) -> str:
@@ -39,6 +52,25 @@ def kind_of(text: str) -> str:
     if not kind:
         raise UserError(f"{shown(path)} is no data set that can be read; expected {wanted}")
     return kind
+
+
+def content(kind: str, place: str) -> str:
+    """Returns a digest of what training records are read from, however they are read.
+
+    It is as private as the records.
+
+    Args:
+        kind: The kind of data set.
+        place: Its path.
+
+    Returns:
+        The digest in hex; nothing for a kind of which none is known.
+
+    Raises:
+        UserError: A file is missing.
+    """
+    of_kind = CONTENTS.get(kind)
+    return "" if of_kind is None else of_kind(place)
 
 
 def missing(text: str) -> str:

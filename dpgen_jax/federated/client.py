@@ -234,7 +234,9 @@ def open_client(root: Path, terms: Terms, data: Dataset, budget: Budget, *, seat
     # The journal is locked until the ledger exists: of two runs on the same records that start at
     # once, the second one learns of the first.
     start = spending.Start(budget, guarantee, None, RunFolder(root).run_id())
-    with spending.before(spending.Identity(records), mechanism, start, log.warning) as witness:
+    of_one = np.zeros(sealing.count(records), np.int32)  # all belong to this client
+    identity = spending.Identity(records, grouping=lambda key: sealing.grouping(of_one, key))
+    with spending.before(identity, mechanism, start, log.warning) as witness:
         files = client_folder.open_folder(root, {
             "method": terms.method, "dataset": data.name, "spec": to_json(terms.spec),
             "config": to_json(terms.config), "budget": to_json(budget), "seed": seat.seed,

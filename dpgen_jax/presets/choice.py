@@ -192,7 +192,8 @@ def preset_for(method: str, facts: Facts, epsilon: float | None = None, tuned: b
 def _is_of(preset: Preset, facts: Facts) -> bool:
     """Whether a preset was chosen for these very data: their name, shape, classes and number."""
     return (preset.dataset == facts.name != "" and preset.spec.shape == facts.spec.shape
-            and preset.spec.classes == facts.spec.classes and 2 * facts.records > preset.records)
+            and preset.spec.classes == facts.spec.classes
+            and 2 * _records(preset, facts) > preset.records)
 
 
 def _general(known: Mapping[str, Preset], kind: str) -> dict[str, Preset]:

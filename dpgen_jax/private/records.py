@@ -9,7 +9,6 @@ from typing import cast
 import numpy as np
 
 from dpgen_jax.core import checks
-from dpgen_jax.core.subjects import Subjects
 from dpgen_jax.core.types import EMPTY, Array, Private, Records, Spec, UserError, unseal
 from dpgen_jax.private.partition import Partition
 
@@ -98,18 +97,19 @@ def keyed(content: Private[str], key: bytes) -> str:
     return hmac.new(key, opened.encode(), hashlib.sha256).hexdigest() if opened else ""
 
 
-def grouping(subjects: Subjects | None, key: bytes) -> str:
+def grouping(owners: np.ndarray | None, key: bytes) -> str:
     """Returns a keyed digest of which records belong together; nothing where each is its own.
 
-    It says nothing of what subjects are called. It is kept in private state.
+    It says nothing of what owners are called. It is kept in private state.
 
     Args:
-        subjects: Who has which record, numbered in the order in which they come.
+        owners: The client or subject of each record, int [n]; None where each is its own.
         key: Of the digest.
     """
-    if subjects is None:
+    if owners is None:
         return ""
-    codes = np.ascontiguousarray(subjects.train, "<i4")
+    _, first, codes = np.unique(owners, return_index=True, return_inverse=True)
+    codes = np.argsort(np.argsort(first))[codes].astype("<i4")  # in the order in which they come
     return hmac.new(key, b"grouping" + codes.tobytes(), hashlib.sha256).hexdigest()
 
 

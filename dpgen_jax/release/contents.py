@@ -172,6 +172,15 @@ def located(root: Path) -> Path:
     return root
 
 
+def is_shared(place: Path) -> bool:
+    """Returns whether a folder lies in a release or in an exported one, which others get.
+
+    Args:
+        place: The folder, which need not exist.
+    """
+    return any((path / "privacy.json").exists() for path in (place, *place.resolve().parents))
+
+
 def described(path: Path) -> Json:
     """config.json, of a spec that `spec` reads.
 

@@ -16,7 +16,7 @@ from dpgen_jax.core.config import to_json
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Spec, TableSpec
 from dpgen_jax.release import explain, guarantee, render
-from dpgen_jax.release.render import NOTHING, Cell, Table, label, number
+from dpgen_jax.release.render import NOTHING, Cell, Table, bound, label, number
 from dpgen_jax.version import __version__
 
 WIDTH = 78
@@ -198,12 +198,12 @@ def terms(privacy: Json) -> Table:
     """
     budget, size = privacy.get("budget_epsilon"), explain.population(privacy)
     rows = [("guarantee", guarantee.of(privacy).text, "the stamp that every output shows"),
-            ("epsilon", number(privacy["epsilon"]), "bounds the ratio of probabilities by its "
+            ("epsilon", bound(privacy["epsilon"]), "bounds the ratio of probabilities by its "
              "exponential; fixed before the first release"),
-            ("delta", number(privacy["delta"]), "is added to this bound"),
+            ("delta", bound(privacy["delta"]), "is added to this bound"),
             ("relation", str(privacy["relation"]), explain.neighbours(privacy)),
             ("unit", guarantee.whom(privacy), "what is protected as a whole"),
-            ("budget", number(float(budget)) if budget is not None else NOTHING.text,
+            ("budget", bound(float(budget)) if budget is not None else NOTHING.text,
              "the epsilon that the noise was chosen for"),
             ("accountant", number(privacy.get("accountant")), "adds up the cost of all events"),
             ("noise", str(privacy["noise_source"]), "the source of the random bits")]

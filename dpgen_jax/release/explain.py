@@ -12,7 +12,7 @@ import math
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.release import guarantee
-from dpgen_jax.release.render import number
+from dpgen_jax.release.render import bound, number, one_in
 
 NEEDED = ("epsilon", "delta", "relation", "unit", "noise_source")
 """The fields of privacy.json without which nothing can be explained."""
@@ -78,7 +78,7 @@ def sentence(privacy: Json) -> str:
     return (f"It is promised for {whom} that, if {one} {instead}, whatever can be seen in this "
             "release or made with it would be more or less probable by a factor of at most "
             f"{factor(privacy['epsilon'])}, apart from a probability of "
-            f"{number(privacy['delta'])}{_one_in(privacy['delta'])}{but}.")
+            f"{bound(privacy['delta'])}{one_in(privacy['delta'])}{but}.")
 
 
 def alarms(privacy: Json) -> tuple[str, ...]:
@@ -88,7 +88,7 @@ def alarms(privacy: Json) -> tuple[str, ...]:
         return ()
     budget = privacy.get("budget_epsilon")
     noise = ("" if budget in (None, "inf") or not math.isfinite(float(budget)) else
-             f" The noise was chosen for epsilon {number(budget)}; that number is no guarantee.")
+             f" The noise was chosen for epsilon {bound(budget)}; that number is no guarantee.")
     return (f"The guarantee of this release is \u201c{stamp.text}\u201d.{noise} It must not be "
             "shared as private." + _published(privacy.get("as_published")),)
 
@@ -114,12 +114,12 @@ def cautions(privacy: Json) -> tuple[str, ...]:
     warnings = []
     guess = best_guess(privacy["epsilon"], privacy["delta"])
     if not alarms(privacy) and guess > WEAK:
-        warnings.append(f"At epsilon {number(privacy['epsilon'])} the bound by itself is weak: it "
+        warnings.append(f"At epsilon {bound(privacy['epsilon'])} the bound by itself is weak: it "
                         "allows an attacker to be almost certain. Attacks that reach less are "
                         "experience, and no proof.")
     size = population(privacy)
     if size and privacy["delta"] >= 1 / size[1]:
-        warnings.append(f"Delta is {number(privacy['delta'])}, which is not below 1 divided by "
+        warnings.append(f"Delta is {bound(privacy['delta'])}, which is not below 1 divided by "
                         f"the number of {size[0]} ({number(size[1])}). A delta of this size would "
                         "allow a release that shows some of them outright.")
     return tuple(warnings)
@@ -194,13 +194,22 @@ def promise(privacy: Json) -> tuple[tuple[str, str], ...]:
 
 
 def _several(privacy: Json) -> str:
-    """Return a sentence on people with several records."""
+    """Return a sentence on people with several records.
+
+    Two that change are two steps to a neighbour: (2 epsilon, (1 + e^epsilon) delta) (Dwork and Roth
+    2014, theorem 2.2).
+    """
     if privacy["unit"] == guarantee.SUBJECT:
         return f" That is a {guarantee.whom(privacy)}."
     if privacy["unit"] != "record":
         return ""
-    return (" A person with several records is protected less: two records are covered by twice "
-            "the epsilon, and so on.")
+    less = " A person with several records is protected less"
+    if alarms(privacy):
+        return f"{less}."
+    delta = privacy["delta"] * (1 + math.exp(min(privacy["epsilon"], 700.0)))
+    beside = (f"a delta of {bound(delta)}" if delta < 1 else
+              "a delta above 1, at which nothing is bounded any more")
+    return f"{less}: two records are covered by twice the epsilon, beside {beside}, and so on."
 
 
 def _bounds(epsilon: float, delta: float, unit: str, secret: str
@@ -217,8 +226,8 @@ def _bounds(epsilon: float, delta: float, unit: str, secret: str
         ("What does epsilon bound?", f"Whatever can be seen in the release or made with it is at "
          f"most {factor(epsilon)} times as probable with one of the two data sets as with the "
          f"other, plus delta. The factor is e (about 2.718) to the power of epsilon, which is "
-         f"{number(epsilon)} here."),
-        ("What is delta?", f"{number(delta)}{_one_in(delta)}: the small probability that is added "
+         f"{bound(epsilon)} here."),
+        ("What is delta?", f"{bound(delta)}{one_in(delta)}: the small probability that is added "
          "to this bound, and to which the factor does not apply."),
         (f"What does it mean for one {'person' if unit == 'record' else unit}?",
          f"Take an attacker who knows all of the other {unit}s and wants to tell {secret}. "
@@ -226,10 +235,6 @@ def _bounds(epsilon: float, delta: float, unit: str, secret: str
          f"rise at most {factor(epsilon)}-fold, whatever else "
          f"is known now or later. From even odds, the guess may be right in {often}; a blind guess "
          "is right in 50 %."))
-
-
-def _one_in(delta: float) -> str:
-    return f" (1 in {1 / delta:,.0f})" if 0 < delta < 0.1 else ""
 
 
 def assumptions(privacy: Json) -> tuple[str, ...]:
@@ -255,7 +260,7 @@ def assumptions(privacy: Json) -> tuple[str, ...]:
                      "is among the events.")
     sanitised = privacy.get("data_dependent_epsilon")
     if isinstance(sanitised, dict):
-        lines.append(f"A sanitised data-dependent epsilon of {number(sanitised.get('epsilon'))} "
+        lines.append(f"A sanitised data-dependent epsilon of {bound(sanitised.get('epsilon'))} "
                      f"was published; its cost is part of epsilon. {sanitised.get('kind', '')}")
     return tuple(lines)
 

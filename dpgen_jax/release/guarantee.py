@@ -9,7 +9,7 @@ attacks are held to. It begins with one of three words:
     not covered: WHAT                 epsilon holds for all but these: they were read from private
                                       records and are public now
 
-Imports nothing, so that every part may use it.
+Imports next to nothing, so that every part may use it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, Literal
 
+from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.strict_json import Json
 
 TERMS = "(epsilon, delta) "
@@ -146,14 +147,14 @@ def line(privacy: Json) -> str:
     """
     stamp = of(privacy)
     epsilon, budget = (_number(privacy.get(name)) for name in ("epsilon", "budget_epsilon"))
-    numbers = f"epsilon {math.inf if stamp.kind == 'none' else epsilon:g}"
+    numbers = f"epsilon {at_most(math.inf if stamp.kind == 'none' else epsilon)}"
     if stamp.kind == "none" and math.isfinite(budget):
-        numbers += f" (the noise was for {budget:g})"
+        numbers += f" (the noise was for {at_most(budget)})"
     elif stamp.kind == "not covered":
         numbers += " for all else"
     clients = privacy.get("simulated_clients")
     simulated = f", {clients} simulated clients" if clients else ""
-    return (f"{stamp.text}; {numbers}, delta {_number(privacy.get('delta')):g}, unit "
+    return (f"{stamp.text}; {numbers}, delta {at_most(_number(privacy.get('delta')))}, unit "
             f"{whom(privacy)}{simulated}")
 
 

@@ -12,9 +12,12 @@ import functools
 import math
 import re
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any
 
 import jinja2
+
+from dpgen_jax.core.at_most import at_most
 
 MAX_TEXT = 300
 """The most letters of one cell; longer text is cut, and says so."""
@@ -154,6 +157,19 @@ def number(value: object) -> str:
     return f"10{raised}" if digits == "1" else f"{digits} \u00d7 10{raised}"
 
 
+def bound(value: object) -> str:
+    """Return an upper bound, as epsilon and delta are, as `number` does, but never too low."""
+    if not isinstance(value, float):
+        return number(value)
+    return number(float(at_most(value, 4 if 1e-4 <= abs(value) < 1e6 else 3)))
+
+
+def one_in(delta: float) -> str:
+    """Return what a small probability means, as " (1 in 3)", never as fewer than there are."""
+    # Of the decimal number that people read, not of the float that is a little beside it.
+    return f" (1 in {int(1 / Decimal(repr(float(delta)))):,})" if 0 < delta < 0.1 else ""
+
+
 def score(leaf: Any) -> str:
     """Return the mean and standard deviation of a leaf of metrics.json, or a number, as text."""
     if not is_leaf(leaf):
@@ -223,4 +239,5 @@ def _environment(package: str) -> jinja2.Environment:
         [jinja2.PackageLoader(name) for name in dict.fromkeys((package, __package__))]),
         autoescape=True, trim_blocks=True, lstrip_blocks=True)
     made.filters["number"] = number
+    made.filters["bound"] = bound
     return made

@@ -10,6 +10,7 @@ from typing import Any
 from dpgen_jax import methods
 from dpgen_jax.accountant import calibrate, gaussian
 from dpgen_jax.accountant.events import Events
+from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import BudgetExceeded, Spec, UserError
@@ -113,8 +114,8 @@ def _affordable_side_releases(budget: Budget, bought: Events) -> Events:
     if not epsilon < budget.epsilon:
         raise BudgetExceeded(
             f"class counts, the schema's purchases and the release that judges cost epsilon "
-            f"{epsilon:.4g} of {budget.epsilon:g}, and nothing is left to train with; raise "
-            "--epsilon, or lower --class-epsilon, --schema-epsilon or that release's")
+            f"{at_most(epsilon, 4)} of {budget.epsilon:g}, and nothing is left to train with; "
+            "raise --epsilon, or lower --class-epsilon, --schema-epsilon or that release's")
     return spent
 
 
@@ -123,9 +124,9 @@ def _require_affordable(config: MethodConfig, budget: Budget, events: Events) ->
     needed = gaussian.epsilon(events, budget.delta)
     if not needed <= budget.epsilon:
         raise BudgetExceeded(
-            f"{config.steps} steps with sigma {config.sigma:g} need epsilon {needed:.4g} at delta "
-            f"{budget.delta:g}, above the budget of {budget.epsilon:g}; leave out --sigma or "
-            "--steps to have it found")
+            f"{config.steps} steps with sigma {config.sigma:g} need epsilon {at_most(needed, 4)} "
+            f"at delta {budget.delta:g}, above the budget of {budget.epsilon:g}; leave out "
+            "--sigma or --steps to have it found")
 
 
 def _at_sigma(events: EventsOf, config: MethodConfig, budget: Budget

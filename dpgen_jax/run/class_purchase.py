@@ -13,6 +13,7 @@ import dataclasses
 from dpgen_jax.accountant import events
 from dpgen_jax.aggregation import schema_queries
 from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.types import Private, UserError
 from dpgen_jax.data import folders
 
@@ -71,7 +72,8 @@ def price_line(epsilon: float, delta: float) -> str:
     """
     price = SHARE * epsilon, SHARE * delta
     least = schema_queries.least_count(*price)
-    return (f"class names would be bought for epsilon {price[0]:g} at delta {price[1]:g}, which "
+    return (f"class names would be bought for epsilon {at_most(price[0])} at delta "
+            f"{at_most(price[1])}, which "
             f"the training has less: those come out that some {least:,} images share; "
             "--class-names A,B costs nothing")
 
@@ -97,7 +99,8 @@ def buy(path: str, epsilon: float, delta: float) -> Names:
     """
     price = SHARE * epsilon, SHARE * delta
     names = schema_queries.categories(Private(folders.categories(path)), *price, OsBits())
-    spent = f"(count epsilon {price[0]:g} at delta {price[1]:g} of these images as spent)"
+    spent = (f"(count epsilon {at_most(price[0])} at delta {at_most(price[1])} of these images as "
+             "spent)")
     if not names:
         raise UserError("no class has so many images that its name stands out of the noise; "
                         f"declare --class-names {spent}")
@@ -105,5 +108,6 @@ def buy(path: str, epsilon: float, delta: float) -> Names:
         raise UserError(f"a class is called {names[0]!r} or so, which holds a comma or no text; "
                         f"rename the folders, or declare --class-names FILE {spent}")
     return Names(",".join((*names, folders.OTHERS)), (
-        f"class names, bought for epsilon {price[0]:g} at delta {price[1]:g}: {', '.join(names)}; "
+        f"class names, bought for epsilon {at_most(price[0])} at delta {at_most(price[1])}: "
+        f"{', '.join(names)}; "
         "images of rarer classes are left out; --class-names costs nothing"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
+from typing import NamedTuple
 
 from dpgen_jax import methods, presets
 from dpgen_jax.accountant import gaussian
@@ -12,8 +13,10 @@ from dpgen_jax.accountant.cross_check import SecondOpinion, second_opinion
 from dpgen_jax.accountant.events import Events, ideal_noise
 from dpgen_jax.accountant.ledger import account, read
 from dpgen_jax.accountant.totals import Account
+from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.strict_json import Json
+from dpgen_jax.core.terms import Unit
 from dpgen_jax.methods.shared.config import MethodConfig, RecordUnits
 from dpgen_jax.release import contents, guarantee, statement
 from dpgen_jax.run import side_releases
@@ -96,34 +99,66 @@ def of_run(root: Path) -> Json:
         root: The run folder.
 
     Returns:
-        A record for the data holder: `spent` is a reading of the ledger and not the claim.
+        A record for the data holder: `spent` is a reading of the ledger and not the claim, which is
+        infinite where nothing is guaranteed.
 
     Raises:
         UserError: A ledger that is missing or damaged, or a damaged statement.
     """
     totals = account(read(existing(root).ledger))
-    return {"run": str(root), "guarantee": _stamp(root, totals),
-            "unit": guarantee.whom(totals.header),
-            "claimed": {"epsilon": totals.claim(), "delta": totals.header["delta"]},
+    stamp = stamped(root, totals)
+    return {"run": str(root), "guarantee": stamp.line, "unit": stamp.whom,
+            "claimed": {"epsilon": stamp.claim, "delta": totals.header["delta"]},
             "spent": {"epsilon": totals.epsilon(), "steps": totals.steps},
             "events": [{**event.statement(), "count": count} for event, count in totals.spent()]}
 
 
-def _stamp(root: Path, totals: Account) -> str:
-    """The stamp of a run's release, or the one that its release would have."""
+class Stamp(NamedTuple):
+    """The promise of a run.
+
+    Attributes:
+        line: The stamp of its release, or the one that its release would have.
+        whom: Who is protected.
+        claim: The epsilon that it states: infinite where nothing is guaranteed.
+    """
+
+    line: str
+    whom: str
+    claim: float
+
+
+def stamped(root: Path, totals: Account) -> Stamp:
+    """Returns the promise of a run.
+
+    Args:
+        root: The run folder.
+        totals: What its ledger charges.
+
+    Raises:
+        UserError: A damaged statement or config.json.
+    """
     files = RunFolder(root)
     released = files.release / "privacy.json"
     if released.is_file():
-        return guarantee.line(contents.statement(read_json(released), str(released)))
+        privacy = contents.statement(read_json(released), str(released))
+        return Stamp(guarantee.line(privacy), guarantee.whom(privacy),
+                     totals.claim() if guarantee.of(privacy).holds else math.inf)
     if not files.config.is_file():
-        return f"none: {root} holds neither a release nor the config.json of a run"
+        return Stamp(f"none: {root} holds neither a release nor the config.json of a run",
+                     guarantee.whom(totals.header), math.inf)
+    if files.waiting:
+        return Stamp("nothing is released: a purchase was made, and nothing was trained yet",
+                     guarantee.whom(totals.header), totals.claim())
     config = contents.described(files.config)
     seeded = config.get("seed") is not None
     faults = guarantee.faults(
         max(totals.target, totals.epsilon()), "seeded" if seeded else guarantee.SOUND_NOISE,
         config["config"].get("accounting", "proven"), config.get("simulated", ""))
     stamp = guarantee.stamped(totals.header["relation"], faults, config.get("not_covered") or ())
-    return f"{stamp.text} (of a release that is not there yet)"
+    # The clients of a run whose number of records is public are simulated: a record is protected.
+    terms = totals.header | ({"unit": Unit.RECORD} if config.get("records") is not None else {})
+    return Stamp(f"{stamp.text} (of a release that is not there yet)", guarantee.whom(terms),
+                 totals.claim() if stamp.holds else math.inf)
 
 
 def cross_check(root: Path) -> Json:
@@ -172,4 +207,4 @@ def cross_check_lines(record: Json) -> list[str]:
 def _two_lines(name: str, row: Json) -> list[str]:
     theirs = ("none" if row["dp_accounting"] is None
               else f"{row['dp_accounting']:.6g} by {row['accountant']}")
-    return [f"{name}: ours {row['epsilon']:.6g}, dp_accounting {theirs}", f"  {row['remark']}"]
+    return [f"{name}: ours {at_most(row['epsilon'])}, dp_accounting {theirs}", f"  {row['remark']}"]

@@ -31,8 +31,8 @@ from dpgen_jax.core.config import from_json
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.private import data_dependent
-from dpgen_jax.release import contents, documents
-from dpgen_jax.run import resume, spending
+from dpgen_jax.release import contents, documents, guarantee
+from dpgen_jax.run import costs, resume, spending
 from dpgen_jax.run.folder import RunFolder, existing, read_json, write_json
 
 EX_POST = ("ex-post: it describes this run's votes at one order, and is no guarantee of "
@@ -61,7 +61,8 @@ def reading(root: Path) -> Json:
         "warning": "computed from the votes themselves: AS PRIVATE AS THE RECORDS, for your eyes "
                    "only; the epsilon to state is the data-independent one",
         "data_dependent": {"epsilon": shown.epsilon, "order": shown.order, "kind": EX_POST},
-        "data_independent": {"epsilon": totals.claim(), "spent": totals.epsilon()},
+        "data_independent": {"epsilon": costs.stamped(root, totals).claim,
+                             "spent": totals.epsilon()},
         "votes": {**shown.agreement, "queries": shown.queries,
                   "steps charged without votes": shown.lost},
     }
@@ -99,6 +100,9 @@ def publish(root: Path) -> Json:
     names = {"class_names": stored["class_names"]} if stored.get("class_names") else {}
     spec = contents.spec(stored["spec"] | names)
     statement = contents.statement(read_json(files.release / "privacy.json"))
+    if not (stamp := guarantee.of(statement)).holds:
+        raise UserError(f"{root} promises nothing ('{stamp.text}'), so no bound on its votes would "
+                        "be a promise; publish that of a run with a guarantee")
     totals = account(read(files.ledger))
     if any(isinstance(event, RenyiEvent) for event, _ in totals.spent()):
         raise UserError(f"{root} has charged its one sanitised release" + (

@@ -23,7 +23,7 @@ from dpgen_jax.core.console import tell
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Private, UserError
-from dpgen_jax.run import folder, spending
+from dpgen_jax.run import folder, side_releases, spending
 from dpgen_jax.run.folder import RunFolder, read_json
 
 FIXED = ("method", "data", "budget")
@@ -45,6 +45,7 @@ class Purchase:
         content: A digest of the data, for the journal; sealed.
         total: The value of --total-epsilon, or None.
         typed: The words of the command, the method first.
+        paid: Names of purchases that the run will charge beside it.
     """
 
     root: Path
@@ -56,6 +57,7 @@ class Purchase:
     content: Private[str]
     total: float | None
     typed: tuple[str, ...]
+    paid: frozenset[str] = frozenset()
 
     @property
     def about(self) -> Json:
@@ -131,7 +133,7 @@ def answered(purchase: Purchase, resume: bool, draw: Callable[[Events], Answer])
     read = None if purchase.events else draw(())  # which may fail, before anything is made
     promised = spending.Promise(purchase.relation, Unit.RECORD, "")
     start = spending.Start(purchase.budget, bool(purchase.events), purchase.total,
-                           files.run_id() if going_on else "")
+                           files.run_id() if going_on else "", purchase.paid)
     with spending.before(spending.Identity(None, purchase.content), promised, start,
                          _private) as witness:
         if not going_on:
@@ -142,7 +144,7 @@ def answered(purchase: Purchase, resume: bool, draw: Callable[[Events], Answer])
         files.schema.chmod(0o600)  # it was read from the records
         return answer
     with ledger:
-        ledger.charge(purchase.events)
+        ledger.charge(side_releases.named(purchase.events, files.run_id()))
         return _kept(files, draw(ledger.spent()))
 
 

@@ -20,9 +20,9 @@ from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
 from dpgen_jax.data import Dataset, parts
 from dpgen_jax.data.base import Uncovered
-from dpgen_jax.release import guarantee
+from dpgen_jax.release import contents, guarantee
 from dpgen_jax.release.bundle import load
-from dpgen_jax.run.folder import RunFolder
+from dpgen_jax.run.folder import RunFolder, read_json
 
 PREFIX = "release:"
 NAMED = "release that judges: "
@@ -54,8 +54,8 @@ def cost(options: MonitorOptions, protects_clients: bool) -> Events:
         protects_clients: Whether the run that is judged promises something to clients.
 
     Raises:
-        UserError: For a run without a release or a ledger, for one that guarantees nothing, and
-            for one that protects somebody else.
+        UserError: For a run without a release or a ledger, for one that guarantees nothing, for
+            the release of another run, and for one that protects somebody else.
     """
     run = earlier(options)
     if run is None:
@@ -67,6 +67,7 @@ def cost(options: MonitorOptions, protects_clients: bool) -> Events:
     if not run.ledger.is_file():
         raise UserError(f"{run.root} holds no {run.ledger.name}, which says what its release cost; "
                         f"name the folder of the run: {PREFIX}RUN")
+    _require_own(run)
     totals = books.account(books.read(run.ledger))
     if protects_clients or totals.header["unit"] != Unit.RECORD:
         raise UserError(f"{run.root} protects a {totals.header['unit']}, and this run "
@@ -74,6 +75,16 @@ def cost(options: MonitorOptions, protects_clients: bool) -> Events:
                         "both protect records")
     return tuple((dataclasses.replace(event, mechanism=NAMED + event.mechanism), count)
                  for event, count in totals.spent())
+
+
+def _require_own(run: RunFolder) -> None:
+    """Refuses a release that another run has made, of which earlier versions have kept no trace."""
+    if not run.released.is_file():
+        return
+    there = contents.described(run.release / "config.json").get("generator_sha256")
+    if read_json(run.released).get("generator_sha256") != there:
+        raise UserError(f"the release in {run.root} is not the one that this run has made, so its "
+                        f"{run.ledger.name} does not say what that cost; bring its own back")
 
 
 def require_same_relation(options: MonitorOptions, mechanism: Mechanism) -> None:
@@ -136,14 +147,19 @@ def checked(options: MonitorOptions, dataset: Dataset, public: Rows | None) -> D
     """Returns the data set, which says so where its own records would judge the run.
 
     What they tell of a generator, and which one is kept, would be published, and no epsilon covers
-    it. A few records may be the same by chance, as empty images are.
+    it. They are its own if they are read from the same files, or if most are the same; a few may be
+    so by chance, as empty images are.
 
     Args:
         options: What the user wants to see.
         dataset: The records of the run.
         public: Those that judge, as `rows` returns them.
     """
-    if public is None or earlier(options) or parts.share_of(*public, dataset) < SAME:
+    if public is None or earlier(options):
+        return dataset
+    lies_there = data.content(options.public_dataset or "")  # however it is read
+    if not (lies_there and lies_there == dataset.content) and (
+            parts.share_of(*public, dataset) < SAME):
         return dataset
     what = (f"what --public-dataset {options.public_dataset} tells of generators, as it holds "
             "records of this run's own data set")

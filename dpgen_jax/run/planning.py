@@ -13,6 +13,7 @@ from dpgen_jax import methods
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core import hosts, storage
+from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.config import Moments, to_json
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.terms import Unit
@@ -127,7 +128,10 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
         raise UserError("--resume needs --out, the folder of the run to go on with")
     require_32_bits()
     spec = dataset.spec
-    purchases = (*side_releases.purchases(dataset.bought),
+    bought = side_releases.purchases(dataset.bought)
+    if request.resume and request.out:
+        bought = side_releases.with_those_of(RunFolder(request.out), bought)
+    purchases = (*bought,
                  *judging.cost(request.monitor, request.config.protects_clients))
     request = _without_class_counts(request, spec)
     protection.refuse_subjects(request.method, request.config, dataset)
@@ -227,7 +231,7 @@ def plan(checked: Checked) -> Plan:
         public_rows=checked.public_rows, layout=layout, files=RunFolder(root),
         public_config=public_config(request, declared.config, dataset, protected),
         assign=lambda key: protection.dealt(method, declared.config, dataset, key),
-        grouping=lambda key: sealing.grouping(dataset.subjects, key),
+        grouping=lambda key: sealing.grouping(protection.owners(dataset, protected), key),
         content=Private(dataset.content))
 
 
@@ -260,9 +264,15 @@ def headline(request: Request, mechanism: Mechanism, dataset: Dataset) -> str:
             else "each record, its label included")
     if dataset.subjects is not None:
         whom = f"each {guarantee.whom(protection.protected_subjects(dataset.subjects).terms)}"
-    promise = (f"epsilon {budget.epsilon:g} at delta {budget.delta:g} for {whom} "
-               f"({mechanism.relation})" if math.isfinite(budget.epsilon)
-               else "epsilon inf: nobody is protected")
+    uncovered = tuple(part.what for part in dataset.uncovered)
+    stamp = protection.stamp(budget, request.seed, request.config, Protected(
+        mechanism.unit, {}, (), uncovered, dataset.simulated))
+    numbers = f"epsilon {at_most(budget.epsilon)} at delta {at_most(budget.delta)}"
+    promise = (f"{numbers} for {whom} ({mechanism.relation})"
+               + ", but for what is not covered" * (stamp.kind == "not covered"))
+    if not stamp.holds:
+        promise = ("epsilon inf: nobody is protected"
+                   + f", by noise for {numbers}" * math.isfinite(budget.epsilon))
     why = f"; {request.why}" * bool(request.why)
     return f"{request.method}, preset {request.preset}: {promise}{why}"
 
@@ -283,8 +293,8 @@ def summary(plan: Plan) -> str:
     sums = (f" and {capacity.sum_bytes(plan.method) / 1e9:.2f} GB of sums" if plan.method.phases
             else "")
     return (f"{units} ({size:.2f} GB of state{where}{sums}{cohorts}), "
-            f"{config.steps:,} steps, sigma {config.sigma:g} for epsilon {budget.epsilon:g} at "
-            f"delta {budget.delta:g}; {len(layout.devices)} {layout.devices[0].platform} devices, "
-            f"chunks of {layout.chunk}"
+            f"{config.steps:,} steps, sigma {config.sigma:g} for epsilon {at_most(budget.epsilon)} "
+            f"at delta {at_most(budget.delta)}; {len(layout.devices)} "
+            f"{layout.devices[0].platform} devices, chunks of {layout.chunk}"
             + (f", of {hosts.count()} processes, which with the network between them lie inside "
                "the trust boundary" if hosts.count() > 1 else ""))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import numpy as np
+
 from dpgen_jax.accountant import calibrate
 from dpgen_jax.aggregation.bits import OsBits, SeededBits
 from dpgen_jax.core.config import Budget
@@ -103,6 +105,21 @@ def protected_subjects(subjects: Subjects, notes: tuple[str, ...] = (),
     """
     return Protected(Unit.SUBJECT, {"subjects": subjects.count}, notes, uncovered,
                      unit_column=subjects.column, rows_per_unit=subjects.rows)
+
+
+def owners(data: Dataset, who: Protected) -> np.ndarray | None:
+    """Returns the client or subject of each training record, where such are protected.
+
+    Args:
+        data: The data set.
+        who: Who is protected.
+
+    Returns:
+        int [n]; None where each record is protected by itself, as those of simulated clients are.
+    """
+    if data.subjects is not None:
+        return data.subjects.train
+    return data.clients if who.unit == Unit.CLIENT else None
 
 
 def refuse_subjects(method: str, config: MethodConfig, data: Dataset) -> None:

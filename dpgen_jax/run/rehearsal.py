@@ -6,6 +6,7 @@ import dataclasses
 import math
 
 from dpgen_jax import methods
+from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import TableSpec
 from dpgen_jax.methods.shared.config import MethodConfig
@@ -51,7 +52,8 @@ def of_purchase(method: str, config: MethodConfig, class_epsilon: float,
         BudgetExceeded: Likewise.
     """
     budget, count = supposed.budget, supposed.records
-    return [f"{method} on {count:,} records: epsilon {budget.epsilon:g} at delta {budget.delta:g}",
+    return [f"{method} on {count:,} records: epsilon {at_most(budget.epsilon)} at delta "
+            f"{at_most(budget.delta)}",
             *supposed.prices, _supposed(method, config, class_epsilon, supposed),
             *like_data(method, supposed.kind, budget.epsilon, count),
             "the rest is known when that is bought, or declared", LAST]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dpgen_jax.accountant.rounding import add_up
+from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.release import guarantee
@@ -36,7 +37,7 @@ class Repeats:
 
     def __str__(self) -> str:
         return (f"{len(self.releases)} trainings on the same records, which spent epsilon "
-                f"{self.epsilon:g}, delta {self.delta:g} together")
+                f"{at_most(self.epsilon)}, delta {at_most(self.delta)} together")
 
 
 def repeat(n: int, method: Any, x: Any = None, y: Any = None, *, out: str | Path | None = None,
@@ -72,7 +73,9 @@ def repeat(n: int, method: Any, x: Any = None, y: Any = None, *, out: str | Path
         raise UserError(f"{n} trainings of epsilon {epsilon:g} spend {n * epsilon:g} on the same "
                         f"records, more than total_epsilon={most:g}; lower one of them")
     each = "its own epsilon" if epsilon is None else f"epsilon {epsilon:g}"
-    total = f"{n} times that" if epsilon is None else f"epsilon {n * epsilon:g}"
+    total = f"{n} times that" if epsilon is None else f"epsilon {at_most(n * epsilon)}"
+    if seed is not None:
+        each, total = "epsilon inf", "nothing that bounds, as the noise is made from seeds"
     log(f"{n} trainings on the SAME records: each spends {each}, all together {total}; a release "
         "states what it spent itself")
     name = method if isinstance(method, str) else "best"

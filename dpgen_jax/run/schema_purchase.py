@@ -1,6 +1,7 @@
 """Entries of a table's schema that are bought under differential privacy.
 
-The schema file holds their events, and every run on the same records charges them.
+The journal knows of a purchase before anything is drawn for it. The schema file holds its events,
+and every run on the same records charges them.
 """
 
 from __future__ import annotations
@@ -8,18 +9,26 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+import secrets
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dpgen_jax.accountant import events
+from dpgen_jax.accountant.events import Events
+from dpgen_jax.accountant.rounding import add_up
 from dpgen_jax.aggregation import schema_queries
 from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.core.config import Budget
 from dpgen_jax.core.strict_json import Json
+from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Column, Private, UserError
 from dpgen_jax.data import forms, parsing, schema, schema_columns
 from dpgen_jax.data.draft_columns import numbers, ordered
 from dpgen_jax.data.parsing import Cells
+from dpgen_jax.run import side_releases, spending
 
 OTHER = "other"
 """the category of undeclared texts"""
@@ -38,7 +47,11 @@ class Price:
     delta: float
 
 
-def buy(draft: Any, cells: Cells, price: Price, source: str) -> Json:
+Charge = Callable[[Events], Events]
+"""Remembers events before anything is drawn, and returns them with the name of who buys."""
+
+
+def buy(draft: Any, cells: Cells, price: Price, source: str, charge: Charge) -> Json:
     """Buys every entry `private` of a draft.
 
     Args:
@@ -46,6 +59,7 @@ def buy(draft: Any, cells: Cells, price: Price, source: str) -> Json:
         cells: The cells of the CSV file.
         price: The cost of all entries together.
         source: The name of the draft, for messages.
+        charge: Is called once, before anything is drawn.
 
     Returns:
         The document, with the value of each entry, and its event in `bought`.
@@ -59,15 +73,16 @@ def buy(draft: Any, cells: Cells, price: Price, source: str) -> Json:
     document = copy.deepcopy(draft)
     epsilon = price.epsilon / len(entries)
     delta = price.delta / max(1, list(entries.values()).count("categories"))
-    for name, what in entries.items():
+    paid = charge(tuple((_event(what, epsilon, delta), 1) for what in entries.values()))
+    for (name, what), charged in zip(entries.items(), paid, strict=True):
         is_label = name == document.get("label")
         try:
-            values, event = _buy(columns[name], what, is_label, cells, epsilon, delta)
+            values = _buy(columns[name], what, is_label, cells, epsilon, delta)
         except UserError as error:
             raise UserError(f"column {name}: {error} (count epsilon {price.epsilon:g} of "
                             "these records as spent)") from error
         document["columns"][name] |= values
-        (row,) = events.to_json(((event, 1),))
+        (row,) = events.to_json((charged,))
         document.setdefault("bought", []).append({"entry": f"{name}.{what}", **row})
     no_longer = {f"{name}.{entry}" for name in entries for entry in _private(draft, name)}
     document["read_from_data"] = [entry for entry in draft.get("read_from_data", [])
@@ -75,18 +90,52 @@ def buy(draft: Any, cells: Cells, price: Price, source: str) -> Json:
     return document
 
 
+def remembered(bought: Events, content: Private[str], out: Path, log: Callable[[str], None]
+               ) -> Events:
+    """Tells the journal of a purchase, before anything is drawn for it.
+
+    Args:
+        bought: Its events.
+        content: A sealed digest of the data; of an empty text, where it is not known.
+        out: The file that is to hold what is bought.
+        log: Tells the data holder alone what was spent on these records before.
+
+    Returns:
+        The events, with the name of this purchase.
+
+    Raises:
+        UserError: The journal cannot be written, or is damaged.
+    """
+    pairs = events.of_kind(events.EpsilonDeltaEvent, bought)
+    epsilon = add_up((event.epsilon, count) for event, count in pairs)
+    delta = add_up((event.delta, count) for event, count in pairs)
+    promise = spending.Promise(Relation.REPLACE_ONE, Unit.RECORD, "")
+    start = spending.Start(Budget(epsilon, delta), guarantee=True)
+    name = secrets.token_hex(16)
+    with spending.before(spending.Identity(None, content), promise, start, log) as witness:
+        witness(spending.Purchase(name, out)).bought(
+            {"unit": promise.unit, "relation": promise.relation, "delta": delta}, epsilon)
+    return side_releases.named(bought, name)
+
+
+def _event(what: str, epsilon: float, delta: float) -> events.Event:
+    """The cost of the entries of one column."""
+    return (schema_queries.bounds_event(epsilon) if what == "bounds" else
+            schema_queries.categories_event(epsilon, delta))
+
+
 def _buy(column: Column, what: str, is_label: bool, cells: Cells, epsilon: float, delta: float
-         ) -> tuple[Json, events.Event]:
-    """The bought entries of one column, and their event."""
+         ) -> Json:
+    """The bought entries of one column."""
     if what == "bounds":
         codes = parsing.parse(column, cells)
         values = Private(np.where(np.isin(codes, column.special), np.nan, codes))
         bounds = schema_queries.bounds(values, epsilon, OsBits())
-        return _bounds(column, *bounds), schema_queries.bounds_event(epsilon)
+        return _bounds(column, *bounds)
     texts = Private([None if text in schema_columns.NULLS else text
                      for text in cells.columns[column.name]])
     released = schema_queries.categories(texts, epsilon, delta, OsBits())
-    return _categories(released, is_label), schema_queries.categories_event(epsilon, delta)
+    return _categories(released, is_label)
 
 
 def _bounds(column: Column, low: float, high: float) -> dict[str, str]:

@@ -1,6 +1,8 @@
 """The side releases of a run: the entries of a schema, and noisy class counts.
 
-Each is charged in the ledger before it is made, once, and the steps get what is left.
+Each is charged in the ledger before it is made, once, and the steps get what is left. The events of
+a purchase name the run, or the command, that made it: where two bought the same, equal events would
+pass for each other, and a run would take what it bought itself for what its schema cost.
 """
 
 from __future__ import annotations
@@ -9,8 +11,10 @@ import dataclasses
 from collections.abc import Callable, Iterable
 
 from dpgen_jax.accountant import events
+from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.accountant.totals import larger_counts
 from dpgen_jax.aggregation import discrete_laplace
 from dpgen_jax.aggregation.bits import BitSource
 from dpgen_jax.core.strict_json import Json
@@ -37,6 +41,55 @@ def purchases(rows: Iterable[Json]) -> Events:
     except (ValueError, KeyError, TypeError) as error:
         raise UserError("the schema's block `bought` was changed; finish the draft again, or "
                         "declare its entries") from error
+
+
+BY = " (bought by "
+"""Between the name of an event and the name of who bought."""
+
+
+def shorter(name: str) -> str:
+    """Returns the beginning of a random id, by which a purchase is named."""
+    return name[:16]
+
+
+def named(bought: Events, name: str) -> Events:
+    """Returns the events of a purchase with the name of who bought.
+
+    Args:
+        bought: Events without such a name.
+        name: The random id of the run or the command.
+    """
+    return tuple((dataclasses.replace(event, mechanism=f"{event.mechanism}{BY}{shorter(name)})"),
+                  count) for event, count in bought)
+
+
+def without_name(event: events.Event) -> str:
+    """Returns the mechanism of an event, without the name of who bought."""
+    return event.mechanism.partition(BY)[0]
+
+
+def buyers(bought: Events) -> frozenset[str]:
+    """Returns the names of who bought; purchases of earlier versions have none."""
+    return frozenset(event.mechanism.partition(BY)[2].removesuffix(")")
+                     for event, _ in bought if BY in event.mechanism)
+
+
+def with_those_of(files: RunFolder, bought: Events) -> Events:
+    """Adds what a run has bought itself, with whatever schema it goes on.
+
+    Args:
+        files: The folder of the run.
+        bought: The events of the purchases that its schema lists.
+
+    Raises:
+        UserError: A damaged ledger.
+    """
+    if not books.begun(files.ledger):
+        return bought
+    name = shorter(files.run_id())
+    return larger_counts(bought, tuple(
+        (event, count) for event, count in books.account(books.read(files.ledger)).spent()
+        if name in buyers(((event, count),))))
 
 
 def planned(bought: Events, class_epsilon: float) -> Events:

@@ -13,6 +13,8 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
 
 from dpgen_jax.accountant import journal
 from dpgen_jax.accountant.journal import Journal, Unusable
@@ -20,10 +22,12 @@ from dpgen_jax.accountant.journal_entry import Run
 from dpgen_jax.accountant.ledger import NOBODY
 from dpgen_jax.accountant.witness import Witness
 from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.types import BudgetExceeded, Private, Records, UserError
 from dpgen_jax.private.records import fingerprint, keyed
 from dpgen_jax.run.folder import RunFolder
+from dpgen_jax.run.side_releases import shorter
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Promise:
     Attributes:
         relation: The neighbouring relation.
         unit: "record", "client" or "subject".
-        subjects: Of subjects, a keyed digest of which records belong together.
+        subjects: Of clients and subjects, a keyed digest of which records belong together.
     """
 
     relation: str
@@ -43,8 +47,38 @@ class Promise:
 
 NOTHING = Private("")
 """The sealed digest of what is not known."""
-Witnesses = Callable[[RunFolder], Witness]
-"""The witness of the run in a folder."""
+
+
+class Spender(Protocol):
+    """A thing that the journal remembers: the folder of a run, or a purchase without one."""
+
+    @property
+    def root(self) -> Path:
+        """The folder or file that it lies in."""
+
+    def run_id(self) -> str:
+        """Returns its random id."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Purchase:
+    """A purchase without a run.
+
+    Attributes:
+        name: Its random id, 32 hex digits.
+        root: The file that is to hold what is bought.
+    """
+
+    name: str
+    root: Path
+
+    def run_id(self) -> str:
+        """Returns its random id."""
+        return self.name
+
+
+Witnesses = Callable[[Spender], Witness]
+"""The witness of the run in a folder, or of a purchase."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,8 +90,8 @@ class Identity:
         content: A digest of the file or folder that the records are read from, sealed; of an empty
             text, where it is not known. A schema that is bought is another one each time, and so
             are the records that are read by it.
-        grouping: From the journal's key to a digest of which records belong to one subject; nothing
-            where each is its own.
+        grouping: From the journal's key to a digest of which records belong to one client or
+            subject; nothing where each is its own.
     """
 
     records: Private[Records] | None
@@ -74,12 +108,14 @@ class Start:
         guarantee: Whether the run has a guarantee without an exception.
         total: The value of `--total-epsilon`, or None.
         run_id: The id of the run that is resumed, or nothing.
+        paid: Names of purchases that are part of this run's own budget.
     """
 
     budget: Budget
     guarantee: bool
     total: float | None = None
     run_id: str = ""
+    paid: frozenset[str] = frozenset()
 
 
 @contextmanager
@@ -89,7 +125,7 @@ def before(identity: Identity, mechanism: Mechanism | Promise, start: Start,
 
     Args:
         identity: Of the records.
-        mechanism: The run's mechanism, or what it promises.
+        mechanism: The mechanism, or what is promised by it.
         start: The run.
         log: Tells the data holder alone, since the line depends on the records.
 
@@ -111,12 +147,13 @@ def before(identity: Identity, mechanism: Mechanism | Promise, start: Start,
     key = known_runs.key
     records_print = "" if identity.records is None else fingerprint(identity.records, key)
     content_print, subjects = keyed(identity.content, key), identity.grouping(key)
-    promise = Promise(mechanism.relation, "subject" if subjects else mechanism.unit, subjects)
+    promise = Promise(mechanism.relation, mechanism.unit, subjects)
     with known_runs.locked():
         earlier = [run for run in known_runs.on(records_print, content_print)
-                   if run.run != start.run_id and (run.spent > 0 or run.in_use)]
+                   if run.run != start.run_id and (run.spent > 0 or run.in_use)
+                   and not (run.purchase and shorter(run.run) in start.paid)]
         if earlier:
-            log(_summary(earlier, promise, start.budget))
+            log(_summary(earlier, promise, start))
         if total is not None:
             _require(earlier, promise, start.budget, total)
         yield lambda files: known_runs.witness(files.run_id(), records_print, start.guarantee,
@@ -167,8 +204,8 @@ def _counts(run: Run, promise: Promise) -> bool:
 
     What holds for all records of a client holds for each of them. Subjects are told apart by a
     column of the records: one record that changes may change two of them, or their number. What
-    holds for one subject holds for no other grouping; how many rows of it were kept is no part of
-    the promise.
+    holds for one client or subject holds for no other grouping, and for none where clients were
+    simulated; how many rows were kept of one is no part of the promise.
     """
     covers = {"record": ("record", "client"), "client": ("client",), "subject": ("subject",)}
     same = not promise.subjects or run.subjects == promise.subjects
@@ -183,17 +220,20 @@ def _sum(earlier: list[Run], promise: Promise, budget: Budget) -> tuple[float, f
             budget.delta + math.fsum(run.delta for run in counted))
 
 
-def _summary(earlier: list[Run], promise: Promise, budget: Budget) -> str:
-    """The line about earlier runs."""
+def _summary(earlier: list[Run], promise: Promise, start: Start) -> str:
+    """The line about earlier runs; it adds the run that starts only if that promises something."""
     counted = [run for run in earlier if _counts(run, promise)]
     others = [run for run in earlier if not _counts(run, promise)]
     parts = []
     if counted:
-        epsilon, delta = _sum(earlier, promise, budget)
-        parts.append(f"{_number(counted)} spent epsilon {math.fsum(r.spent for r in counted):.4g} "
-                     f"of budgets of {math.fsum(r.target for r in counted):.4g}; with this run's "
-                     f"{budget.epsilon:g} that is epsilon {epsilon:.4g} at delta {delta:.4g} by "
-                     "basic composition")
+        epsilon, delta = _sum(earlier, promise, start.budget)
+        spent, targets = (at_most(math.fsum(getattr(run, part) for run in counted), 4)
+                          for part in ("spent", "target"))
+        parts.append(f"{_number(counted)} spent epsilon {spent} of budgets of {targets}; " + (
+            f"with this run's {at_most(start.budget.epsilon)} that is epsilon "
+            f"{at_most(epsilon, 4)} at delta {at_most(delta, 4)} by basic composition"
+            if start.guarantee else
+            "this run gives no guarantee, so no sum with it bounds anything"))
     if others:
         parts.append(f"{_number(others)} gave them no guarantee that could be added "
                      f"({_folders(others)})")
@@ -209,10 +249,10 @@ def _require(earlier: list[Run], promise: Promise, budget: Budget, total: float)
     epsilon, delta = _sum(earlier, promise, budget)
     if epsilon > total:
         raise BudgetExceeded(
-            f"the sum over all runs on these records would be epsilon {epsilon:.6g} at delta "
-            f"{delta:.4g}, beyond --total-epsilon {total:g}: {_number(earlier)} before this one, "
-            f"of budgets of {epsilon - budget.epsilon:.6g} in all ({_folders(earlier)}); give this "
-            "one less")
+            f"the sum over all runs on these records would be epsilon {at_most(epsilon)} at delta "
+            f"{at_most(delta, 4)}, beyond --total-epsilon {total:g}: {_number(earlier)} before "
+            f"this one, of budgets of {epsilon - budget.epsilon:.6g} in all ({_folders(earlier)}); "
+            "give this one less")
 
 
 def _number(runs: list[Run]) -> str:

@@ -112,8 +112,10 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
     announced = files.waiting and not request.resume  # before the purchase of this command
     spent: Log = (lambda line: None) if announced else notices.private
     identity = spending.Identity(plan.records, plan.content, plan.grouping)
-    start = spending.Start(request.budget, stamp.kind == "valid", request.total_epsilon, run_id)
-    with spending.before(identity, mechanism, start, spent) as witness:
+    start = spending.Start(request.budget, stamp.kind == "valid", request.total_epsilon, run_id,
+                           side_releases.buyers(plan.purchases))
+    promise = spending.Promise(mechanism.relation, plan.protected.unit, "")
+    with spending.before(identity, promise, start, spent) as witness:
         folder.opened(files.root, plan.public_config, request.resume)
         partition = resume.identity(files, plan.records, plan.assign, request.resume, request.seed)
         ledger = resume.ledger(files, mechanism, plan.public_config, request.resume, witness(files))

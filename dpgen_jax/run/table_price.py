@@ -7,6 +7,7 @@ import math
 from dpgen_jax.accountant import gaussian, gdp
 from dpgen_jax.aggregation.noise import MAX_SIGMA, MIN_SIGMA, RoundedGaussian
 from dpgen_jax.aggregation.survey import Survey
+from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.console import program
 from dpgen_jax.core.types import UserError
@@ -106,8 +107,8 @@ def lines(made: Survey, n: int, budget: Budget, share: float) -> tuple[str, ...]
     return (
         f"{made.columns} columns are not declared; their schema would be bought for {share:.3g} of "
         f"epsilon: Gaussian training has what epsilon {(1 - share) * budget.epsilon:.3g} would give"
-        f" (by itself the purchase is epsilon {alone(made, budget.delta):.3g}); declared in "
-        "--schema FILE they cost nothing",
+        f" (by itself the purchase is epsilon {at_most(alone(made, budget.delta), 3)}); declared "
+        "in --schema FILE they cost nothing",
         f"question 1, the kind and the nulls of each column: {len(readings.READINGS)} counts each, "
         f"with noise of standard deviation {kinds:.0f} beside {n:,} rows, from which a kind stands "
         f"out that {CLEAR * kinds:,.0f} cells have",

@@ -24,6 +24,7 @@ from dpgen_jax.data.schema_columns import NULLS
 from dpgen_jax.data.schema_label import MAX_CLASSES
 from dpgen_jax.run import table_columns
 from dpgen_jax.run.schema_purchase import OTHER
+from dpgen_jax.run.side_releases import without_name
 from dpgen_jax.run.table_price import CLEAR
 
 NULLABLE = 2.0
@@ -165,5 +166,5 @@ def _rows(made: dict[str, Json], spent: Events) -> list[Json]:
     names = [f"{name}.categories" for name, entries in made.items() if "categories" in entries]
     values = [*(f"{name}.bounds" for name, entries in made.items() if "min" in entries), *names]
     of = {KINDS: kinds, NAMES: names}
-    return [{"entry": of.get(event.mechanism, values) or kinds, **row}
+    return [{"entry": of.get(without_name(event), values) or kinds, **row}
             for event, count in spent for row in to_json(((event, count),))]

@@ -15,6 +15,7 @@ import numpy as np
 
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import BitSource
+from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import Method, Private, Records, UserError
 from dpgen_jax.private import teachers
@@ -260,7 +261,7 @@ class Recorder:
                 self._writer.write(
                     {"step": now.done, "epsilon": epsilon, "seconds": seconds, **values,
                      "charged": training.ledger.steps_charged})
-        self._bar.advance(steps, {"epsilon": f"{epsilon:.3f}"})
+        self._bar.advance(steps, {"epsilon": at_most(epsilon, 4)})
         training.saved(wait=False)
         if now.units is not None and training.elapsed() > self._next_save:
             training.save(now)

@@ -16,6 +16,7 @@ from dpgen_jax.accountant import calibrate, gaussian
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.aggregation.bits import OsBits
 from dpgen_jax.aggregation.survey import Survey
+from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.console import program
 from dpgen_jax.core.errors import nearest
@@ -34,7 +35,7 @@ from dpgen_jax.run.reading import Reading, Supposed, budget_for
 
 REMARK = """\
 The schema of {source}. The columns that say so were bought under differential privacy from all
-{rows:,} rows of that file, at epsilon {alone:.3g} by itself (delta {delta:g}); the others were
+{rows:,} rows of that file, at epsilon {alone} by itself (delta {delta}); the others were
 declared. It may be published, edited, and passed as --schema.
 For records of other people, of whom none was in that file, delete the block `bought`: then it
 costs nothing."""
@@ -128,7 +129,8 @@ def _answer(reading: Reading, method: str, args: Train[Any], path: Path, dialect
     purchase = early.Purchase(
         root, method, f"csv:{path.resolve()}", relation, budget, (), Private(content_of(path)),
         args.total_epsilon,
-        typed.kept(method, typed.merged(reading.words, flags[2:])))
+        typed.kept(method, typed.merged(reading.words, flags[2:])), side_releases.buyers(
+            side_releases.purchases(schema.purchases(wanted.declared.get("bought", [])))))
     if _is_promised(args):
         return _bought(purchase, args, path, cells, wanted, flags)
     return early.answered(purchase, args.resume,
@@ -201,13 +203,13 @@ def _bought(purchase: early.Purchase, args: Train[Any], path: Path, cells: Cells
         cost = gaussian.epsilon(
             side_releases.purchases(schema.purchases(document["bought"])), budget.delta)
         text = schema_draft.render(document, path.name, REMARK.format(
-            source=path.name, rows=n, alone=cost, delta=budget.delta))
+            source=path.name, rows=n, alone=at_most(cost, 3), delta=at_most(budget.delta)))
         if wanted.label not in (None, *document["columns"]):
             (purchase.root / "schema.yaml").write_text(text, "utf-8")
             raise UserError(
                 f"fewer than 2 classes of the label {wanted.label} are so frequent that they stand "
-                f"out of the noise; epsilon {gaussian.epsilon(spent, budget.delta):.3g} at delta "
-                f"{budget.delta:g} of these rows is spent, and what it bought is in "
+                f"out of the noise; epsilon {at_most(gaussian.epsilon(spent, budget.delta), 3)} at "
+                f"delta {at_most(budget.delta)} of these rows is spent, and what it bought is in "
                 f"{purchase.root / 'schema.yaml'}: add `label: {wanted.label}` and that column "
                 "with its classes, and pass it as --schema with another --out")
         schema.parse(document, "schema.yaml")
@@ -260,5 +262,5 @@ def _said(document: Json, wanted: table_purchase.Wanted, purchase: early.Purchas
     budget = purchase.budget
     return (f"the schema of {len(columns)} columns that nobody declared is bought for {share:.3g} "
             f"of epsilon: Gaussian training has what epsilon {(1 - share) * budget.epsilon:.3g} "
-            f"would give (by itself the purchase is epsilon {alone:.3g} at delta "
-            f"{budget.delta:g}); {labelled}{lost}; see {purchase.root / 'schema.yaml'}")
+            f"would give (by itself the purchase is epsilon {at_most(alone, 3)} at delta "
+            f"{at_most(budget.delta)}); {labelled}{lost}; see {purchase.root / 'schema.yaml'}")

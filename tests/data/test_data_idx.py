@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpgen_jax.core.types import ImageSpec, UserError
-from dpgen_jax.data import load
+from dpgen_jax.data import content, load
 
 SHARED = Path(os.environ.get("DPGEN_DATA", Path(__file__).parents[3] / "shared" / "data"))
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
@@ -112,3 +112,16 @@ def test_real_files(name):
     assert data.name == name and data.spec == ImageSpec(28, 28, 1, 10)
     assert data.x_train.shape == (60000, 28, 28, 1) and data.x_test.shape == (10000, 28, 28, 1)
     assert np.bincount(data.y_test).sum() == 10000 and set(data.y_train) == set(range(10))
+
+
+def test_the_same_files_are_known_however_they_are_read(folder, tmp_path):
+    """For the journal, which knew arrays alone: another size or share of MNIST was another set."""
+    known = {load(f"idx:{folder}", **options).content
+             for options in ({}, {"image_size": 8}, {"test_fraction": 0.5}, {"classes": 12})}
+    assert known == {content(f"idx:{folder}")} == {content(str(folder))} and known != {""}
+    (folder / f"{LABELS}.gz").write_bytes(gzip.compress(encode(Y[::-1].copy())))
+    assert content(f"idx:{folder}") not in known
+    np.savez(tmp_path / "a.npz", x_train=X, y_train=Y, classes=10)
+    one, other = (load(f"npz:{tmp_path / 'a.npz'}", image_size=size) for size in (None, 8))
+    assert one.content == other.content == content(f"npz:{tmp_path / 'a.npz'}")
+    assert content("glyphs") == load("glyphs").content == ""

@@ -166,10 +166,11 @@ def test_class_counts_move_by_twice_k_at_most_and_by_that_much():
 
 
 def test_the_fingerprint_of_a_grouping_is_of_who_has_which_row():
-    one, renamed = (reading.numbered("who", 2, names) for names in ("aab", "ccd"))
-    other = reading.numbered("who", 2, "abb")
+    one, renamed = (reading.numbered("who", 2, names).train for names in ("aab", "ccd"))
+    other = reading.numbered("who", 2, "abb").train
     assert records.grouping(None, KEY) == ""
     assert records.grouping(one, KEY) == records.grouping(renamed, KEY)
+    assert records.grouping(np.array([7, 7, 2]), KEY) == records.grouping(one, KEY)
     assert len({records.grouping(one, KEY), records.grouping(other, KEY),
                 records.grouping(one, b"another")}) == 3
 

@@ -33,12 +33,18 @@ def trainings(monkeypatch):
 
 def test_each_training_spends_its_own_epsilon_and_the_sum_is_said_first(trainings, tmp_path):
     said = []
-    made = dg.repeat(3, "dpmerf", [1], [0], epsilon=0.1, out=tmp_path, seed=5, log=said.append)
+    made = dg.repeat(3, "dpmerf", [1], [0], epsilon=0.1, out=tmp_path, log=said.append)
     assert "SAME records: each spends epsilon 0.1, all together epsilon 0.3;" in said[0]
     assert [one["out"].name for one in trainings] == ["0", "1", "2"]
-    assert [one["seed"] for one in trainings] == [5, 6, 7]
     assert 0.3 <= made.epsilon <= math.nextafter(0.3, 1) * (1 + 1e-15) and made.delta >= 3e-5
     assert [path.name for path in made.folders] == ["0", "1", "2"]
+
+
+def test_trainings_from_seeds_are_said_to_bound_nothing(trainings, tmp_path):
+    said = []
+    dg.repeat(3, "dpmerf", [1], [0], epsilon=0.1, out=tmp_path, seed=5, log=said.append)
+    assert "each spends epsilon inf, all together nothing that bounds" in said[0]
+    assert [one["seed"] for one in trainings] == [5, 6, 7]
 
 
 @pytest.mark.usefixtures("trainings")

@@ -109,10 +109,14 @@ def as_written(folder: Folder, findings: Findings) -> bool:
     """
     path = folder.files.released
     known = read_json(path).get("privacy_sha256") if path.exists() else None
+    what = "privacy.json is the one that was written"
     if known is None:
+        findings.add(what, Verdict.UNCHECKED, f"{path.name} in private/, which has the digests of "
+                     "the statement and of the generator, is missing or of an earlier version: "
+                     "whether both are those of this run cannot be told")
         return False
     digest = hashlib.sha256((folder.release / "privacy.json").read_bytes()).hexdigest()
-    findings.found("privacy.json is the one that was written", digest in known,
+    findings.found(what, digest in known,
                    f"{path.name} in private/ has its digest" if digest in known else
                    f"{path.name} in private/ has the digest of another")
     return True

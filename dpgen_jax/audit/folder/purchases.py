@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dpgen_jax.accountant.events import Event, Events, merge
 from dpgen_jax.accountant.events import from_json as events_of
+from dpgen_jax.accountant.totals import larger_counts
 from dpgen_jax.aggregation import discrete_laplace, sanitise
 from dpgen_jax.audit.findings import Findings, Verdict
 from dpgen_jax.audit.folder.reading import Folder, attempt
 from dpgen_jax.audit.folder.spending import shortfall
 from dpgen_jax.core import cli
+from dpgen_jax.core.reading import exists
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import schema
 from dpgen_jax.run import early, judging, side_releases
@@ -62,8 +64,11 @@ def of_the_data(folder: Folder, findings: Findings) -> None:
     due, paid = dict(listed(folder)), dict(charged)
     wrong = [f"{event.mechanism} is listed {n} times and charged {paid.get(event, 0)} times"
              for event, n in due.items() if paid.get(event, 0) < n]
+    # What the run itself bought and a crash lost is charged, and a schema need not list it.
+    lost = side_releases.shorter(str(folder.config.get("run")))
     wrong += [f"the ledger charges {event.statement()}, which is listed nowhere"
-              for event in paid if event not in due]
+              for event in paid if event not in due
+              and lost not in side_releases.buyers(((event, 1),))]
     if due or paid:
         findings.found(check, not wrong, "; ".join(wrong) or f"{_named(charged)} charged, as "
                        "purchase.json and the schema list them")
@@ -96,16 +101,18 @@ def listed(folder: Folder) -> Events:
     Raises:
         UserError: The schema is not at hand, or one of the two cannot be read.
     """
-    answer = early.stored(folder.root)
-    rows = list(answer.bought) if answer else []
-    typed = [str(word) for word in folder.config.get("typed") or ()]
-    place = str(folder.files.schema) if folder.files.schema.is_file() else cli.peek(
-        typed, "--schema")
-    if place:
-        rows += schema.read(place).bought
-    elif any(note.startswith(NOTED) for note in folder.config.get("data_notes") or ()):
+    answer, bought = early.stored(folder.root), folder.files.schema
+    found = side_releases.purchases(answer.bought) if answer else ()
+    used = cli.peek([str(word) for word in folder.config.get("typed") or ()], "--schema")
+    # A run may go on with another schema than that which it bought itself; both are paid for.
+    places = [str(bought)] * bought.is_file()
+    if used and (not places or exists(used)):
+        places.append(used)
+    for place in places:
+        found = larger_counts(found, side_releases.purchases(schema.read(place).bought))
+    if not places and any(note.startswith(NOTED) for note in folder.config.get("data_notes") or ()):
         raise UserError("the schema that was bought is not at hand, as it was declared in Python")
-    return merge(side_releases.purchases(rows))
+    return merge(found)
 
 
 def _single_charges(folder: Folder) -> Events:

@@ -31,13 +31,23 @@ def against_releases(folder: Folder, findings: Findings) -> None:
     files = folder.files
     if (why := attempt(lambda: metrics.charged(files.metrics))):
         findings.add("metrics.jsonl", Verdict.FAILS, why)
-    elif files.metrics.exists():
-        wrong, looked = _rows(folder)
-        findings.found("metrics.jsonl knows of no round that is not charged", not wrong,
-                       wrong or looked)
+    else:
+        _metrics(folder, findings)
     if folder.mechanism.keeps_votes and (files.votes.exists() or settled(folder.book)):
         _votes(folder, findings)
     _checkpoints(folder, findings)
+
+
+def _metrics(folder: Folder, findings: Findings) -> None:
+    """Compares the rows of metrics with the ledger; rounds that have none cannot be compared."""
+    check, wrong, looked = "metrics.jsonl knows of no round that is not charged", *_rows(folder)
+    rows = [_charged(row, 0) for row in metrics.every(folder.files.metrics)]
+    without = settled(folder.book) - max(rows, default=0)
+    if without > 0 and not wrong:
+        findings.add(check, Verdict.UNCHECKED, f"of {without} of the rounds that were made it has "
+                     "no row: what they released cannot be told")
+    elif rows or wrong:
+        findings.found(check, not wrong, wrong or looked)
 
 
 def _checkpoints(folder: Folder, findings: Findings) -> None:

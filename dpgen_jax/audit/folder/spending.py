@@ -12,6 +12,7 @@ from dpgen_jax.accountant.events import Event, Events
 from dpgen_jax.accountant.journal_entry import read_run
 from dpgen_jax.accountant.totals import Account
 from dpgen_jax.audit.findings import Findings, Verdict
+from dpgen_jax.audit.folder import promise
 from dpgen_jax.audit.folder.reading import Folder, attempt
 from dpgen_jax.core.config import digest
 from dpgen_jax.core.terms import Unit
@@ -178,6 +179,9 @@ def journalled(folder: Folder, findings: Findings) -> str:
     wrong = ("" if book.contains(known.head, known.lines) else
              f"the journal knows of line {known.lines} of another ledger, which this one, with "
              f"{len(book.hashes)} lines, does not hold: an older state, or a copy")
+    if promise.holds(folder) and not known.guarantee:
+        wrong = wrong or ("the journal knows it as a run without a guarantee, and its release "
+                          "states one")
     findings.found("ledger.jsonl is what this machine's journal last saw, or later", not wrong,
                    wrong or f"line {known.lines} of {len(book.hashes)}, epsilon {known.spent:.6g} "
                    f"of {known.target:g}")

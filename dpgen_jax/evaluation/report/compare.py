@@ -11,7 +11,7 @@ from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation.report import figures, page, tables, verdict
 from dpgen_jax.evaluation.scores import over_runs
 from dpgen_jax.release import explain, guarantee, render
-from dpgen_jax.release.render import Cell, Figure, Table, is_leaf, leaves, number, score
+from dpgen_jax.release.render import Cell, Figure, Table, bound, is_leaf, leaves, number, score
 
 HIGHER = ("auroc", "auprc", "accuracy", "r2", "inception_score", "precision", "recall", "coverage")
 LOWER = ("fid", "fid_features", "one_way_tvd", "two_way_tvd", "correlation_difference", "pmse",
@@ -118,7 +118,7 @@ def comparable(entries: Sequence[Entry]) -> list[int]:
 def warnings(entries: Sequence[Entry]) -> tuple[str, ...]:
     """Return the reasons why runs may not be compared, one sentence each; none where all may."""
     lines = [f"{entry.name}: {why}" for entry in entries for why in doubts(entry)]
-    lines += [f"{entry.name}, each of epsilon {number(entry.privacy.get('epsilon'))}: on their "
+    lines += [f"{entry.name}, each of epsilon {bound(entry.privacy.get('epsilon'))}: on their "
               f"records {len(entry.runs)} times that was spent." for entry in entries if entry.runs]
     promises = [name for name in ("unit", "unit_column", "relation", "delta")
                 if len({str(entry.privacy.get(name)) for entry in entries}) > 1]
@@ -161,9 +161,10 @@ def main_score(metrics: Json) -> tuple[str, float]:
 def _terms(entries: Sequence[Entry]) -> Table:
     """Return the table of the guarantees and of the conditions of the evaluations."""
     rows = [("guarantee", [Cell(guarantee.of(e.privacy).text) for e in entries])]
+    rows += [(name, [Cell(bound(e.privacy.get(name))) for e in entries])
+             for name in ("epsilon", "delta")]
     rows += [(name.replace("_", " "), [Cell(number(e.privacy.get(name))) for e in entries])
-             for name in ("epsilon", "delta", "unit", "relation", "noise_source", "method",
-                          "preset", "steps")]
+             for name in ("unit", "relation", "noise_source", "method", "preset", "steps")]
     rows += [(text, [Cell(number(conditions(e.metrics)[name])) for e in entries])
              for name, text in SAME.items()]
     return render.table("What is promised, and how it was evaluated",
