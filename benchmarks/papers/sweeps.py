@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from benchmarks.papers import trainings
 from benchmarks.papers.rows import Command, Row
 from benchmarks.papers.sources import SOURCES
 from benchmarks.papers.trainings import HOURS, LARGER
@@ -29,12 +30,17 @@ def command(name: str) -> Command:
 
 def hours(name: str) -> float:
     """Return an estimate of the hours of a sweep."""
-    sweep = SWEEPS[name]
-    critics = sweep.method in ("gswgan", "dpac")
-    each = (0.1 if data_of(name) == "none" else HOURS.get(sweep.method, 0.3) if not critics
-            else HOURS[sweep.method] if "rotation" in sweep.settings["preset"]
-            else 150.0 if "published" in sweep.settings["preset"] else 0.5)
-    return round(each * LARGER.get(data_of(name), 1) * len(sweep.cells), 1)
+    sweep, data = SWEEPS[name], data_of(name)
+    preset = sweep.settings["preset"]
+    if data == "none" or sweep.method == "topagg_sgd":
+        each = 0.1 if data == "none" else 0.3
+    elif sweep.method in ("gswgan", "dpac"):
+        each = (HOURS[sweep.method] if "rotation" in preset else 150.0 if "published" in preset
+                else 0.5)
+    else:
+        each = trainings.hours("dpcgan-gswgan" if preset.endswith("-gswgan") else sweep.method,
+                               data, 10 if "eps10" in preset else 1)
+    return round(each * len(sweep.cells), 1)
 
 
 def printed(sweep: Sweep) -> dict[str, str]:
