@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks import epochs
 from benchmarks.papers.rows import Command, Training, Work
 from benchmarks.sweep.published import SWEEPS
 
@@ -25,6 +26,9 @@ def preset_of(work: Work) -> tuple[str, str] | None:
     words = list(work.argv)
     if work.module == "sweep" and words[0] in SWEEPS:
         return SWEEPS[words[0]].method, SWEEPS[words[0]].settings["preset"]
+    if work.module == "steps":
+        timed = epochs.ROWS[words[words.index("--epochs") + 1]]
+        return timed.method, timed.preset
     if "--presets" in words:  # METHOD=PRESET
         method, _, name = words[words.index("--presets") + 1].partition("=")
         return method, name

@@ -7,6 +7,7 @@ import functools
 import math
 from typing import Any
 
+from benchmarks import epochs
 from benchmarks.papers.chosen import preset_of
 from benchmarks.papers.rows import Command, Row
 from benchmarks.sweep.published import SWEEPS
@@ -34,10 +35,14 @@ def state_bytes(row: Row) -> int:
       federations, whose clients are chosen by the data.
     """
     work, chosen = row.work, preset_of(row.work)
-    if chosen is None or (isinstance(work, Command) and work.module == "federated"):
+    module = work.module if isinstance(work, Command) else ""
+    if chosen is None or module == "federated":
         return 0
-    fields = dict(getattr(work, "fields", {}))
-    if isinstance(work, Command) and work.module == "sweep":
+    fields, share = dict(getattr(work, "fields", {})), 1.0
+    if module == "steps":
+        fields |= epochs.ROWS[work.argv[1]].fields
+        share = float(work.argv[3])
+    if module == "sweep":
         cells = SWEEPS[work.argv[0]].cells if work.argv[0] in SWEEPS else ()
         for field in UNITS:
             counts = [int(cell.settings[field]) for cell in cells if field in cell.settings]
@@ -49,7 +54,7 @@ def state_bytes(row: Row) -> int:
         return 0  # units are records, or clients that keep nothing
     # What is found from the budget decides nothing of what units keep.
     config = dataclasses.replace(config, sigma=config.sigma or 1.0, steps=config.steps or 1)
-    return _state_bytes(method, config, preset.spec)
+    return int(share * _state_bytes(method, config, preset.spec))
 
 
 @functools.cache

@@ -27,8 +27,8 @@ def is_sweep(row: Row) -> bool:
 def runs(system: str) -> Iterator[Row]:
     """Yield the rows that train a system with the settings of a paper or its authors' code.
 
-    Rows of one and the same training are one. Presets of this library, rows that change a field and
-    readings of a run (`topagg_bound`) are none of them.
+    Rows of one and the same training are one. Presets of this library, rows that change a field,
+    readings of a run and timed steps are none of them.
 
     Args:
       system: A name of `SYSTEMS`.
@@ -37,7 +37,7 @@ def runs(system: str) -> Iterator[Row]:
     for row in ROWS.values():
         chosen = preset_of(row.work)
         if chosen is None or getattr(row.work, "fields", None) or (
-                isinstance(row.work, Command) and row.work.module == "topagg_bound"):
+                getattr(row.work, "module", "") in ("topagg_bound", "steps")):
             continue
         method, name = chosen
         preset = presets.get(method, name)[1]
