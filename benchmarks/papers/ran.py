@@ -71,15 +71,13 @@ def table() -> str:
 
 
 def sentence(system: str) -> str:
-    """Return in a sentence how many of a system's published trainings have run, and which.
+    """Return in words how many of a system's trainings, as published, have run, and which.
 
     Args:
       system: A name of `SYSTEMS`.
     """
     each = [row for row in runs(system) if not is_sweep(row)]
     measured = [row for row in each if row.measured()]
-    start = f"of the {len(each)} trainings of the papers' tables with its published settings"
-    if not measured:
-        return f"{start} none has been run"
-    return (f"{start} {len(measured)} {'has' if len(measured) == 1 else 'have'} been run: "
-            + "; ".join(map(done, measured)))
+    found = "; ".join(map(done, measured))
+    return (f"{len(measured) or 'none'} of its {len(each)} trainings in the papers' tables "
+            f"{'have' if len(measured) > 1 else 'has'} been run{': ' * bool(measured)}{found}")
