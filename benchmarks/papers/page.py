@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from benchmarks.papers import needs, quoted
+from benchmarks.papers.chosen import preset_of
 from benchmarks.papers.registry import ROWS, TITLES
 from benchmarks.papers.rows import VARIANTS, Command, Nothing, Row, Training
 from benchmarks.papers.trainings import CNN, FID, MLP, SCORE
@@ -112,6 +113,14 @@ def hours_text(seconds: float) -> str:
     return f"{seconds / 3600:.1f}" if seconds >= 180 else "<0.1"
 
 
+def noted(row: Row) -> str:
+    """Return the note on a row, which says so where its settings are this library's."""
+    chosen = preset_of(row.work)
+    source = presets.get(*chosen)[1].source if chosen else ""
+    ours = source.startswith("this library") and "this library" not in row.note
+    return "; ".join(part for part in (row.note, f"settings of {source}" * ours) if part)
+
+
 def line(row: Row) -> tuple[str, ...]:
     """Return the cells of a row in the table of its paper."""
     path = row.work.result() if row.measured() else None
@@ -123,7 +132,7 @@ def line(row: Row) -> tuple[str, ...]:
         ours = f"({row.work.why})"
     epsilon, steps, hours = spent(row)
     return (f"`{row.name}`", cell_text(dict(row.paper)), others(row), ours, epsilon, steps,
-            needs.text(row), hours, link, row.note)
+            needs.text(row), hours, link, noted(row))
 
 
 def with_variants(rows: Iterable[Row]) -> Iterator[Row]:

@@ -6,9 +6,10 @@ import pytest
 
 from benchmarks import common, results_page
 from benchmarks.papers import page, registry
+from benchmarks.papers.chosen import preset_of
 from benchmarks.papers.registry import ROWS
 from benchmarks.papers.rows import Row, Training
-from dpgen_jax import data
+from dpgen_jax import data, presets
 from dpgen_jax.run import lifecycle
 
 
@@ -82,3 +83,14 @@ def test_results_are_shown_once_among_what_is_measured(results):
 def test_a_row_without_results_shows_an_estimate():
     row = Row("datalens:table1:x", Training("datalens", "mnist-eps1-mean", "mnist"), {}, 3.0)
     assert page.line(row)[3:8] == ("", "", "", "18 GB", "~3")
+
+
+def test_a_row_with_settings_of_this_library_says_so():
+    note = page.line(ROWS["gpate:table1c:mnist-eps1-gswgan"])[-1]  # the paper's are for epsilon 10
+    assert note.startswith("settings of this library: chosen on glyphs")
+    assert page.line(ROWS["gswgan:table1:mnist"])[-1] == ""
+    assert page.line(ROWS["gpate:without-pate:mnist-eps1"])[-1].startswith("DP-GAN with random")
+    for row in ROWS.values():
+        chosen = preset_of(row.work)
+        ours = chosen and presets.get(*chosen)[1].source.startswith("this library")
+        assert not ours or "this library" in page.noted(row), row.name
