@@ -32,7 +32,7 @@ def preset_of(work: Work) -> tuple[str, str] | None:
     if "--presets" in words:  # METHOD=PRESET
         method, _, name = words[words.index("--presets") + 1].partition("=")
         return method, name
-    if "--preset" not in words:
+    if "--preset" not in words or "--teachers" in words:  # which makes it another one
         return None
     method = (words[words.index("--method") + 1] if "--method" in words
               else words[0] if work.module == "sweep" else DEFAULTS[work.module])

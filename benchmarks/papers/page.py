@@ -18,8 +18,9 @@ SHORT = {CNN: "CNN", MLP: "MLP", SCORE: "IS", FID: "FID",
          "average.gen2real.accuracy": "average",
          "average.gen2real.calibrated_accuracy": "calibrated",
          "votes.most agreed bin": "votes in the first bin", "votes.second": "in the second",
-         "votes.answered": "answered queries"}
-ALWAYS = (CNN, SCORE, "votes.most agreed bin", "votes.second", "votes.answered")
+         "votes.answered": "answered queries", "votes.mean lead of an entry": "mean lead",
+         "votes.entries that pass without noise": "entries that pass without noise"}
+ALWAYS = (CNN, SCORE, *(metric for metric in SHORT if metric.startswith("votes.")))
 """Metrics that are shown of every training that has them."""
 PICTURES = ("figure3", "figure4", "figure5")
 HEAD = ("row", "paper", "others", "here", "epsilon", "steps", "memory", "hours", "results", "note")

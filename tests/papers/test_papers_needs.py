@@ -21,6 +21,7 @@ def gigabytes(name):
 def test_a_row_needs_the_state_of_its_published_teachers():
     assert 17.7 < gigabytes("datalens:table1:mnist-eps1") < 17.9  # 4,000 networks, bfloat16 moments
     assert gigabytes("datalens:figure2:mnist") == gigabytes("datalens:table1:mnist-eps1")
+    assert gigabytes("datalens:figure2:mnist-small") == 0
     assert gigabytes("gpate:table1c:mnist-eps1") > 50  # the paper's own networks
     assert gigabytes("gpate:table4:mnist-teachers") == gigabytes("gpate:table1c:mnist-eps1")
     assert gigabytes("gpate:table1c:mnist-eps1-dpgan") == gigabytes("gswgan:table2:femnist") == 0

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import json
 import sys
 
 import pytest
@@ -145,3 +146,11 @@ def test_figures_of_others_have_sources_and_systems_that_exist():
         assert presets.all_of(quote.system)
     quotes = quoted.of("gpate", "mnist", 10.0, "gen2real.cnn.accuracy")
     assert {quote.value for quote in quotes} == {"0.51", "0.420"}
+
+
+def test_the_measured_bound_of_topagg_is_the_row_of_its_own_command():
+    """It ran with a quarter of the teachers, which must not pass for the published run."""
+    small, whole = ROWS["datalens:figure2:mnist-small"], ROWS["datalens:figure2:mnist"]
+    recorded = json.loads(small.work.result().read_text())["command"]
+    assert recorded == small.work.command(small.name) and "this library" in small.note
+    assert whole.work.result() != small.work.result() and "--teachers" not in whole.work.argv
