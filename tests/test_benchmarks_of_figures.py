@@ -136,7 +136,7 @@ def test_a_changed_preset_has_another_run(monkeypatch):
         return topagg_bound.arguments(["--preset", "mnist-eps1", *more])[0].out
 
     usual, fewer = out(), out("--teachers", "40")
-    assert usual == out() != fewer
+    assert usual == out() == out("--state", "disk") != fewer
     preset = presets.all_of("datalens")["mnist-eps1"]
     changed = dataclasses.replace(preset, config=dataclasses.replace(preset.config, d_steps=3))
     monkeypatch.setitem(presets.all_of("datalens"), "mnist-eps1", changed)
