@@ -47,7 +47,6 @@ class Protocol:
         options = (self.setting, self.samples or "all", self.seeds, *self.tasks, part)
         return "-".join(map(str, options)) + ".json"
 
-
     def with_measured(self, folder: Path) -> Protocol:
         """Return the protocol with all classifiers that a folder has results of, beside its own."""
         measured = (name for name in utility.CLASSIFIERS if (folder / self.name(name)).exists())

@@ -27,14 +27,18 @@ def is_sweep(row: Row) -> bool:
 def runs(system: str) -> Iterator[Row]:
     """Yield the rows that train a system with the settings of a paper or its authors' code.
 
-    Rows of one and the same training are one. Presets of this library, rows that change a field,
-    readings of a run and timed steps are none of them.
+    Rows of one and the same training are one: that of the system's own paper, by accuracy, where
+    there is one. Presets of this library, rows that change a field, readings of a run and timed
+    steps are none of them.
 
     Args:
       system: A name of `SYSTEMS`.
     """
+    def foreign(row: Row) -> tuple[bool, bool]:
+        return not row.name.startswith(f"{system.split()[0]}:"), page.CNN not in row.paper
+
     found: dict[str, Row] = {}
-    for row in ROWS.values():
+    for row in sorted(ROWS.values(), key=foreign):
         chosen = preset_of(row.work)
         if chosen is None or getattr(row.work, "fields", None) or (
                 getattr(row.work, "module", "") in ("topagg_bound", "steps")):

@@ -49,6 +49,12 @@ def test_a_training_counts_once_and_only_with_published_settings(results):
     assert "tables has been run: `datalens:table1:mnist-eps1`" in ran.sentence("datalens")
 
 
+def test_a_training_goes_by_the_row_of_its_own_paper():
+    names = [row.name for system in ("gpate", "gswgan", "dpac") for row in ran.runs(system)]
+    assert {"gpate:table1c:mnist-eps1", "gswgan:table1:mnist", "dpac:table2:mnist"} <= set(names)
+    assert not {"gpate:table1b:mnist-eps1", "gpate:table1c:mnist-eps10-gswgan"} & set(names)
+
+
 def test_sweeps_are_counted_apart(results):
     before = cells("gpate")
     results("gpate:table4:mnist-bins", rows=[])
