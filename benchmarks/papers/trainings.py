@@ -132,4 +132,5 @@ def by_code(place: str, system: str, metric: str, text: str) -> Iterator[Row]:
         if data in ("mnist", "fashion"):
             yield Row(f"{place}:{data}-eps{epsilon}-code",
                       Training(system, f"{data}-eps{epsilon}-code", data), {metric: values[-1]},
-                      hours(system, data, float(epsilon), code=True), "the command line in the authors' README")
+                      hours(system, data, float(epsilon), code=True),
+                      "the command line in the authors' README")
