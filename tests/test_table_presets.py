@@ -14,7 +14,7 @@ NAMES = ["Time", *(f"V{i}" for i in range(1, 29)), "Amount", "Class"]
 
 @pytest.fixture
 def arguments(tmp_path, monkeypatch):
-    """Of the row that runs the paper's credit card data, on 50 rows in Kaggle's layout."""
+    """The arguments of the paper's row on credit cards, for 50 rows in Kaggle's layout."""
     rng = np.random.default_rng(0)
     lines = [",".join(f'"{name}"' for name in NAMES)]
     for i in range(50):

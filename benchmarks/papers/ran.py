@@ -1,4 +1,4 @@
-"""What has run with the settings of the papers, system by system, from the results alone."""
+"""The runs with the settings of the papers, system by system, from the results alone."""
 
 from __future__ import annotations
 

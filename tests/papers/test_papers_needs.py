@@ -1,4 +1,4 @@
-"""What rows need, where their state goes, and what a row keeps that another one measured."""
+"""Rows of the papers: the memory, where their state goes, and what another row measured."""
 
 import dataclasses
 
