@@ -7,7 +7,8 @@
 The run folder may exist: an interrupted training goes on from its checkpoint, a finished one is not
 repeated, and neither is a part of the evaluation that is in RUN/benchmark. Classifiers are trained
 on synthetic images with a fixed schedule and tested once, after the last epoch, on the test images;
-nothing is chosen on them. `validation_accuracy` is measured on held-out synthetic images. The
+nothing is chosen on them. `validation_accuracy` is measured on held-out synthetic images. Beside
+accuracy the record has the Inception Score by a network that learned from the real images. The
 record, and a picture of samples, are results/images-DATA-PRESET.json, or METHOD-DATA-PRESET.json.
 With `--repeats 3` it holds means over trainings, and how far these differ.
 `benchmarks.papers` trains and evaluates its rows by the functions of this module.
@@ -17,50 +18,23 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import functools
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
-
-import numpy as np
+from typing import Any, get_args
 
 from benchmarks import common
+from benchmarks.image_evaluation import Protocol, likeness, usefulness
 from dpgen_jax import data, methods, presets
 from dpgen_jax.accountant.rounding import add_up
 from dpgen_jax.core import cli
-from dpgen_jax.core.config import Budget, Evaluation, Runtime
+from dpgen_jax.core.config import Budget, Runtime, State, to_json
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import UserError
-from dpgen_jax.evaluation import assess, utility
-from dpgen_jax.evaluation.scores import over_runs, summary
+from dpgen_jax.evaluation import utility
+from dpgen_jax.evaluation.scores import over_runs
 from dpgen_jax.run import data_dependent, lifecycle, metrics, preset_data
 from dpgen_jax.run.folder import RunFolder, read_json, write_json
-
-
-@dataclasses.dataclass(frozen=True)
-class Protocol:
-    """A way to evaluate a release: how many images, which classifiers, which tasks.
-
-    Attributes:
-      setting: "full" or "fast", which decides how long networks are trained.
-      classifiers: Names of `evaluation.settings.CLASSIFIERS`.
-      seeds: Draws of the generator and seeds of the classifiers.
-      samples: Synthetic images of a seed; None for those of the setting.
-      tasks: As for `evaluation.utility`.
-    """
-
-    setting: str = "full"
-    classifiers: tuple[str, ...] = ("cnn", "mlp")
-    seeds: int = 3
-    samples: int | None = None
-    tasks: tuple[str, ...] = utility.TASKS
-
-    def name(self, part: str) -> str:
-        """Return the name of the file that a part of the evaluation is kept in."""
-        options = (self.setting, self.samples or "all", self.seeds, *self.tasks, part)
-        return "-".join(map(str, options)) + ".json"
 
 
 def arguments() -> argparse.Namespace:
@@ -72,6 +46,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="run folder")
     parser.add_argument("--moments", default="bfloat16", help="as in Runtime")
     parser.add_argument("--devices", type=int, default=0, help="as in Runtime")
+    parser.add_argument("--state", default="device", choices=get_args(State), help="as in Runtime")
     parser.add_argument("--accept-uncovered", action="store_true",
                         help="as in train; Places365 by classes needs it")
     parser.add_argument("--samples", type=int, help="those of the setting if left out")
@@ -97,86 +72,32 @@ def train(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Releas
       The release.
 
     Raises:
-      UserError: As `lifecycle.run`, which also ends the process after a signal.
+      UserError: As `lifecycle.run`, which also ends the process after a signal; and where the
+        folder holds a finished run that was asked for otherwise.
     """
     assert request.out is not None
     finished = request.out / "benchmark" / "trained.json"
+    means = to_json({"method": request.method, "dataset": dataset.name, "config": request.config,
+                     "budget": request.budget})
     if finished.exists():
+        if not within(read_json(finished).get("request", {}), means):
+            raise UserError(f"{request.out} holds a run of another method, data set, preset or "
+                            "budget; name another --out")
         return lifecycle.load(request.out)
     resume = (request.out / "config.json").exists()
     release = lifecycle.run(dataclasses.replace(request, resume=resume), dataset,
                             lambda line: print(line, flush=True))
     finished.parent.mkdir(exist_ok=True)
-    write_json(finished, {"steps": release.privacy["steps"]})
+    write_json(finished, {"steps": release.privacy["steps"], "request": means})
     shutil.rmtree(RunFolder(request.out).checkpoints, ignore_errors=True)
     return release
 
 
-def part(path: Path, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return what is in a file; where there is none, measure it and write it."""
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, measure())
-    outcome: dict[str, Any] = read_json(path)
-    return outcome
-
-
-def usefulness(release: lifecycle.Release, dataset: data.Dataset, folder: Path, protocol: Protocol
-               ) -> dict[str, Any]:
-    """Measure the tasks of a protocol, one classifier after the other.
-
-    Args:
-      release: The release.
-      dataset: The data set that it was trained on, with a held-out part.
-      folder: A file for each classifier lies here; what exists is not measured again.
-      protocol: What is measured.
-
-    Returns:
-      {task: {classifier: {metric: summary}}}, `average` of each task over the classifiers,
-      `setting`, and `seconds` by classifier.
-    """
-    source = SimpleNamespace(sample=functools.lru_cache(protocol.seeds)(release.sample))
-    result: dict[str, Any] = {"seconds": {}}
-    for classifier in protocol.classifiers:
-        def measure(classifier: str = classifier) -> dict[str, Any]:
-            tell(f"{protocol.setting} evaluation: {classifier}")
-            return common.utility_of(source, dataset, protocol.tasks, protocol.seeds,
-                                     protocol.samples, protocol.setting, (classifier,))
-
-        measured = part(folder / protocol.name(classifier), measure)
-        for task in protocol.tasks:
-            result.setdefault(task, {}).update(measured[task])
-        result["seconds"][classifier] = sum(measured["seconds"].values())
-        result |= {name: measured[name] for name in ("setting", "n_samples", "n_test", "seeds")}
-    result["average"] = {task: averages(result[task]) for task in protocol.tasks}
-    return result
-
-
-def averages(by_classifier: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the mean over classifiers of what each seed has, as `evaluation.utility` does it."""
-    metrics = set.intersection(*(set(metrics) for metrics in by_classifier.values()))
-    return {metric: summary(np.mean([scores[metric]["values"] for scores in by_classifier.values()],
-                                    0)) for metric in sorted(metrics)}
-
-
-def likeness(release: lifecycle.Release, dataset: data.Dataset, folder: Path,
-             weights: Path | None = None) -> dict[str, Any]:
-    """Measure the Inception Score and its kin on 10,000 images, and FID where weights are named.
-
-    Args:
-      release: The release.
-      dataset: The data set that it was trained on, with a held-out part.
-      folder: The result is kept here.
-      weights: The Inception-v3 weights of FID, as `evaluate --inception-weights`.
-
-    Returns:
-      The `fidelity` part of metrics.json.
-    """
-    options = Evaluation(metrics=("fidelity",), samples=10_000, inception_weights=weights)
-    outcome: dict[str, Any] = part(
-        folder / ("fid.json" if weights else "fidelity.json"),
-        lambda: assess.assess(release, dataset, options, tell))["fidelity"]
-    return outcome
+def within(before: Any, now: Any) -> bool:
+    """Return whether all that was asked for before is so now; later fields had their defaults."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        return all(name in now and within(value, now[name]) for name, value in before.items())
+    return bool(before == now)
 
 
 def votes(run: Path) -> dict[str, Any] | None:
@@ -233,8 +154,9 @@ def measured(request: lifecycle.Request, dataset: data.Dataset, repeats: int, pr
       protocol: What is measured.
 
     Returns:
-      What a record has on the first run; `evaluation`, with the means over trainings and their
-      deviations where there are several; and then `trainings` and the `epsilon` of all together.
+      What a record has on the first run; `evaluation` and `fidelity` (the Inception Score and its
+      kin), with the means over trainings and their deviations where there are several; and then
+      `trainings` and the `epsilon` of all together.
 
     Raises:
       UserError: As `train`, and for a number of trainings that is none.
@@ -245,14 +167,17 @@ def measured(request: lifecycle.Request, dataset: data.Dataset, repeats: int, pr
         tell(f"{repeats} trainings on the SAME records: each spends epsilon "
              f"{request.budget.epsilon:g}, all together {repeats * request.budget.epsilon:g}")
     releases = [train(dataclasses.replace(request, out=place), dataset) for place in places]
-    evaluations = [usefulness(release, dataset, place / "benchmark", protocol)
-                   for release, place in zip(releases, places, strict=True)]
+    evaluations = [{
+        "evaluation": usefulness(release, dataset, place / "benchmark", protocol),
+        "fidelity": likeness(release, dataset, place / "benchmark")}
+        for release, place in zip(releases, places, strict=True)]
     first = results(releases[0], dataset, places[0])
     if repeats == 1:
-        return first | {"evaluation": evaluations[0]}
+        return first | evaluations[0]
     spent = add_up((float(release.privacy["epsilon"]), 1) for release in releases)
-    return first | {"evaluation": over_runs(evaluations), "trainings": repeats, "epsilon": spent,
-                    "evaluations": evaluations}
+    return first | over_runs(evaluations) | {
+        "trainings": repeats, "epsilon": spent,
+        "evaluations": [each["evaluation"] for each in evaluations]}
 
 
 def main() -> None:
@@ -264,8 +189,8 @@ def main() -> None:
     dataset, where = preset_data.load(name, preset, args.dataset), common.machine()
     request = lifecycle.Request(
         args.method, name, preset.config, Budget(preset.epsilon, preset.delta),
-        Runtime(devices=args.devices, moments=args.moments, checkpoint_minutes=20,
-                keep_checkpoints=1), args.out,
+        Runtime(devices=args.devices, moments=args.moments, state=args.state,
+                checkpoint_minutes=20, keep_checkpoints=1), args.out,
         accept_uncovered=args.accept_uncovered)
     protocol = Protocol(args.setting, tuple(args.classifiers), args.seeds, args.samples)
     outcome = measured(request, dataset, args.repeats, protocol)

@@ -20,6 +20,7 @@ import jinja2
 
 from benchmarks import accelerator, audits, reached, results_tables, systems
 from benchmarks.papers import page as papers
+from benchmarks.papers import ran
 from benchmarks.results_tables import ROOT, load, pm_of, results
 from benchmarks.sweep import jobs
 from benchmarks.sweep.published import SWEEPS
@@ -144,6 +145,7 @@ def figures(up: str) -> dict[str, Any]:
         "mlp": gradients["mlp-128"], "opacus": gradients["opacus"],
         "aggregation": results("aggregation"),
         "pate": results("pate_accounting")["composition"][-1], "papers": papers,
+        "ran": ran,
         "comparison": comparison, "audits": audits,
         "accelerator": accelerator, "cifar": systems.FACTS["cifar"],
         **results_tables.TABLES}

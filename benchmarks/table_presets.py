@@ -4,7 +4,7 @@ r"""Train a preset on a table several times, and evaluate each release.
     python -m benchmarks.table_presets --preset credit-sample --schema creditcard \
         --dataset csv:creditcard_20pct/train.csv.gz --test-csv creditcard_20pct/test.csv.gz
     python -m benchmarks.table_presets --preset credit --schema creditcard_kaggle --delta 1e-6 \
-        --dataset csv:creditcard.csv --test-fraction 0.2
+        --dataset csv:creditcard.csv --leave-out Time --test-fraction 0.2
 
 Each training run draws its noise from the operating system; classifiers are trained on synthetic
 rows as `evaluate` does it, and tested once on rows that no training saw; nothing is chosen on them.
@@ -26,6 +26,8 @@ from benchmarks import common
 from dpgen_jax import data, presets
 from dpgen_jax.core import cli
 from dpgen_jax.core.config import Budget, Evaluation, Metric, Runtime, to_json
+from dpgen_jax.core.types import UserError
+from dpgen_jax.data import schema
 from dpgen_jax.evaluation import tables
 from dpgen_jax.evaluation.scores import summary
 from dpgen_jax.run import lifecycle
@@ -38,12 +40,38 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--preset", required=True)
     parser.add_argument("--dataset", required=True)
     parser.add_argument("--schema")
+    parser.add_argument("--leave-out", metavar="COLUMN", help="of the schema, and not learned")
     parser.add_argument("--test-csv")
     parser.add_argument("--test-fraction", type=float)
     parser.add_argument("--delta", type=float, help="the preset's if left out")
     parser.add_argument("--runs", "--repeats", type=int, default=3, help="trainings")
     parser.add_argument("--samples", type=int, default=10_000)
     return parser.parse_args()
+
+
+def loaded(args: argparse.Namespace) -> data.Dataset:
+    """Load the table, without the column that is left out."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = args.schema
+        if args.leave_out:
+            source = str(Path(folder) / "schema.yaml")
+            Path(source).write_text(json.dumps(without(args.schema, args.leave_out)))
+        return data.load(args.dataset, schema=source, test_csv=args.test_csv,
+                         test_fraction=args.test_fraction)
+
+
+def without(source: str | None, column: str) -> Any:
+    """Return the document of a schema with one column as an identifier, which nothing reads.
+
+    Raises:
+      UserError: There is no schema, or no such column in it.
+    """
+    path = schema.PACKAGED / f"{source}.yaml" if source in schema.NAMES else source
+    document = schema.document(str(path)) if path else {"columns": {}}
+    if column not in document["columns"]:
+        raise UserError(f"--leave-out {column}: --schema declares no such column")
+    document["columns"][column] = {"kind": "identifier", "pattern": "#" * 9}
+    return document
 
 
 def train(args: argparse.Namespace, dataset: data.Dataset) -> tuple[lifecycle.Release, float]:
@@ -92,8 +120,7 @@ def main() -> None:
     """Run what is missing of the benchmark, and write its record after each run."""
     args = arguments()
     cli.use_all_cores()
-    dataset = data.load(args.dataset, schema=args.schema, test_csv=args.test_csv,
-                        test_fraction=args.test_fraction)
+    dataset = loaded(args)
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in vars(args).items() if value]
     method = "" if args.method == "gpate" else f"{args.method}-"
     path = common.RESULTS / f"tables-{dataset.name}-{method}{args.preset}.json"

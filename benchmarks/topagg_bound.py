@@ -20,7 +20,7 @@ from __future__ import annotations
 import argparse
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -29,6 +29,7 @@ from benchmarks import common
 from dpgen_jax import methods, presets
 from dpgen_jax.aggregation.topagg import TopAggMechanism
 from dpgen_jax.core import cli
+from dpgen_jax.core.config import State, digest, to_json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.private.data_dependent import ORDERS, Signs
 from dpgen_jax.run import data_dependent
@@ -47,10 +48,14 @@ def arguments(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--preset", default="mnist-eps1", help="one that releases signs")
     parser.add_argument("--dataset", default="idx:mnist")
     parser.add_argument("--run", type=Path, help="a finished run, instead of training one")
-    parser.add_argument("--out", type=Path, help="the run folder; runs/topagg-bound-PRESET")
+    parser.add_argument("--out", type=Path, help="the run folder; runs/topagg-bound-PRESET-DIGEST, "
+                        "another one for a changed preset")
+    parser.add_argument("--state", default="device", choices=get_args(State), help="as in train")
     parser.add_argument("--record", type=Path, help="of the record, instead of benchmarks/results")
     args, more = parser.parse_known_args(argv)
-    args.out = args.out or Path("runs") / f"topagg-bound-{args.preset}"
+    known = digest({"dataset": args.dataset, "flags": more,
+                    "preset": to_json(presets.get("datalens", args.preset)[1])})
+    args.out = args.out or Path("runs") / f"topagg-bound-{args.preset}-{known[:10]}"
     return args, more
 
 
@@ -97,7 +102,7 @@ def reading(args: argparse.Namespace, more: list[str]) -> dict[str, Any]:
         if not (files.release / "privacy.json").exists():
             resume = ["--resume"] if files.config.exists() else []
             common.command("dpgen_jax.train", "datalens", "--preset", args.preset, "--dataset",
-                           args.dataset, "--out", root, *more, *resume)
+                           args.dataset, "--state", args.state, "--out", root, *more, *resume)
     return data_dependent.reading(root)
 
 

@@ -1,12 +1,14 @@
 """Benchmarks of single figures of the papers, at toy size: what they measure, keep and refuse."""
 
 import argparse
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
 from benchmarks import epochs, norms, norms_study, steps, topagg_bound
+from dpgen_jax import presets
 from dpgen_jax.core.types import UserError
 
 TOY_NORMS = ["--dataset", "glyphs", "--dpcgan", "glyphs", "--dpgan", "glyphs", "--gswgan", "glyphs",
@@ -124,5 +126,18 @@ def test_the_record_of_norms(tmp_path, capsys, monkeypatch):
 
 def test_what_is_parsed():
     args, more = topagg_bound.arguments(["--preset", "mnist-eps10", "--teachers", "40"])
-    assert more == ["--teachers", "40"] and args.out.name == "topagg-bound-mnist-eps10"
+    assert more == ["--teachers", "40"] and args.out.name.startswith("topagg-bound-mnist-eps10-")
     assert isinstance(norms.arguments([]), argparse.Namespace)
+
+
+def test_a_changed_preset_has_another_run(monkeypatch):
+    """So that a finished run of before is not read as that of the preset of today."""
+    def out(*more):
+        return topagg_bound.arguments(["--preset", "mnist-eps1", *more])[0].out
+
+    usual, fewer = out(), out("--teachers", "40")
+    assert usual == out() == out("--state", "disk") != fewer
+    preset = presets.all_of("datalens")["mnist-eps1"]
+    changed = dataclasses.replace(preset, config=dataclasses.replace(preset.config, d_steps=3))
+    monkeypatch.setitem(presets.all_of("datalens"), "mnist-eps1", changed)
+    assert out() != usual

@@ -86,6 +86,16 @@ def test_a_run_that_was_stopped_goes_on_from_its_checkpoint(tmp_path, monkeypatc
     assert not jobs_before and len(words) == 1 and words[0][-1] == "--resume"
 
 
+def test_the_place_of_the_state_reaches_the_trainings_and_names_nothing(tmp_path, monkeypatch):
+    commands = trained(tmp_path, monkeypatch, *GRID, "--state", "disk")
+    assert ["--state" in words for _, words in commands] == [True, False] * 2
+    assert "--state" not in json.loads((tmp_path / "out.json").read_text())["command"]
+    assert trained(tmp_path, monkeypatch, *GRID) == []  # the same runs
+    named = [sweep.record_path(sweep.arguments(["gpate:table2:mnist", *more]))
+             for more in ([], ["--state", "disk"])]
+    assert named[0] == named[1]
+
+
 def test_a_cell_beyond_the_budget_is_a_row_and_other_failures_end_the_sweep(tmp_path, monkeypatch,
                                                                            capsys):
     trained(tmp_path, monkeypatch, *GRID, "--set", "sigma=1,1000", fail="--sigma=1 ")

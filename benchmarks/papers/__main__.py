@@ -17,10 +17,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
-from benchmarks.papers import registry, runner
+from benchmarks.papers import needs, page, registry, runner
 from benchmarks.papers.rows import VARIANTS, Nothing, Row
 from dpgen_jax.core import cli
+from dpgen_jax.core.config import State
+from dpgen_jax.run import capacity
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -32,8 +35,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--paper", choices=registry.TITLES, help="list the rows of one paper")
     parser.add_argument("--out", type=Path, default=Path("runs/papers"),
                         help="folder of the run folders")
-    parser.add_argument("--state", default="device", help="where the state of teachers and critics "
-                        "lies, as in train: device, or disk where memory is too small")
+    parser.add_argument("--state", default="device", choices=get_args(State),
+                        help="where the state of teachers and critics lies, as in train: device, "
+                        "or disk where memory is too small")
     parser.add_argument("--inception-weights", type=Path, help="for FID, as in evaluate")
     parser.add_argument("--page", action="store_true",
                         help="write docs/papers.md from the results, and run nothing")
@@ -42,12 +46,11 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 def hours(row: Row) -> str:
     """Return the hours that a row took, or an estimate with a ~ before it."""
-    results = row.results() or {}
-    seconds = results.get("training_seconds")
-    if isinstance(seconds, int | float):
-        parts = results.get("evaluation", {}).get("seconds", {})
-        return f"{(seconds + sum(parts.values())) / 3600:.1f}"
-    return f"~{row.hours:g}" if row.hours else ""
+    seconds = row.trained_seconds()
+    if seconds is None:
+        return f"~{row.hours:g}" if row.hours and not row.measured() else ""
+    parts = (row.results() or {}).get("evaluation", {}).get("seconds", {})
+    return page.hours_text(seconds + sum(parts.values()))
 
 
 def state(row: Row) -> str:
@@ -57,21 +60,24 @@ def state(row: Row) -> str:
     if not row.work.known():
         return "not built"
     if row.measured():
-        return "measured"
+        without = page.missing(row)
+        return f"measured without {', '.join(without)}" if without else "measured"
     return "no data" if row.source().absent() else "not measured"
 
 
 def listed(rows: Sequence[Row]) -> str:
-    """Return a line for each row: name, data, hours, whether it is measured, and the command."""
-    lines = [("row", "data", "hours", "state", "command"), *(
-        (row.name, row.source().title, hours(row), state(row), row.work.command(row.name))
-        for row in rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(4)]
-    return "\n".join("  ".join([*(cell.ljust(width) for cell, width in zip(
-        line, widths, strict=False)), line[4]]).rstrip() for line in lines)
+    """Return a line for each row: name, data, memory, hours, whether it is measured, command."""
+    memory = capacity.memory()
+    lines = [("row", "data", "memory", "hours", "state", "command"), *(
+        (row.name, row.source().title, needs.text(row, memory), hours(row), state(row),
+         row.work.command(row.name)) for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(5)]
+    return "\n".join(["  ".join([*(cell.ljust(width) for cell, width in zip(
+        line, widths, strict=False)), line[5]]).rstrip() for line in lines]
+        + [needs.explained(memory)])
 
 
-def page() -> None:
+def write_page() -> None:
     """Write docs/papers.md."""
     from benchmarks import results_page
 
@@ -84,7 +90,7 @@ def main(argv: list[str]) -> None:
     """Run the command."""
     args = parse(argv)
     if args.page:
-        return page()
+        return write_page()
     named = (args.row or "").partition("+")[0]
     matching = [row for name, row in registry.ROWS.items() if named in name
                 and args.paper in (None, name.partition(":")[0])]

@@ -26,7 +26,8 @@ TABLE_3 = {"gswgan": "0.99 0.99 0.85 0.85 0.66 0.60", "dpac": "1.00 1.00 0.97 0.
 DATA = ("mnist", "fashion", "gender-s")
 NIGHT = {**gswgan.NIGHT, "critics": 100, "steps": 100, "t_c": 20, "classifier": CriticNet()}
 TABLE_2_MNIST = {MLP: "0.85", CNN: "0.88"}
-QUOTED = ("quoted from the system's own paper; this library has no preset of it for these data")
+QUOTED = ("the paper quotes it from Cao et al., DP-Sinkhorn, NeurIPS 2021; dpsinkhorn here is an "
+          "example of a method, without a preset for these data")
 
 
 def _table(place: str, metrics: tuple[str, str], systems: dict[str, str]) -> Iterator[Row]:

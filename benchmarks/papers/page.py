@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from benchmarks.papers import quoted
+from benchmarks.papers import needs, quoted
+from benchmarks.papers.chosen import preset_of
 from benchmarks.papers.registry import ROWS, TITLES
 from benchmarks.papers.rows import VARIANTS, Command, Nothing, Row, Training
 from benchmarks.papers.trainings import CNN, FID, MLP, SCORE
@@ -17,11 +18,12 @@ SHORT = {CNN: "CNN", MLP: "MLP", SCORE: "IS", FID: "FID",
          "average.gen2real.accuracy": "average",
          "average.gen2real.calibrated_accuracy": "calibrated",
          "votes.most agreed bin": "votes in the first bin", "votes.second": "in the second",
-         "votes.answered": "answered queries"}
-ALWAYS = (CNN, SCORE, "votes.most agreed bin", "votes.second", "votes.answered")
+         "votes.answered": "answered queries", "votes.mean lead of an entry": "mean lead",
+         "votes.entries that pass without noise": "entries that pass without noise"}
+ALWAYS = (CNN, SCORE, *(metric for metric in SHORT if metric.startswith("votes.")))
 """Metrics that are shown of every training that has them."""
 PICTURES = ("figure3", "figure4", "figure5")
-HEAD = ("row", "paper", "others", "here", "epsilon", "steps", "hours", "results", "note")
+HEAD = ("row", "paper", "others", "here", "epsilon", "steps", "memory", "hours", "results", "note")
 
 
 def short(metric: str) -> str:
@@ -43,10 +45,14 @@ def leaf(record: dict[str, Any], metric: str) -> str | None:
         value = value.get(word) if isinstance(value, dict) else None
     if isinstance(value, dict) and "mean" in value:
         spread = f" +- {value['std']:.3f}" if len(value.get("values", ())) > 1 else ""
-        return f"{value['mean']:.3f}{spread}"
+        real = f" (real images {value['floor']:.3f})" if metric in (SCORE, FID) and (
+            value.get("floor") is not None) else ""
+        return f"{value['mean']:.3f}{spread}{real}"
     if isinstance(value, dict) and "median" in value:
         value = value["median"]
-    return f"{value:.3f}" if isinstance(value, int | float) else None
+    if not isinstance(value, int | float):
+        return None
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
 
 
 def swept(record: dict[str, Any]) -> dict[str, str]:
@@ -72,6 +78,13 @@ def here(row: Row) -> dict[str, str]:
     return {metric: value for metric, value in values.items() if value is not None}
 
 
+def missing(row: Row) -> list[str]:
+    """Return the metrics that the paper prints and the results of a row do not have."""
+    values = here(row)  # of a cell of a sweep that is not affordable, its label alone
+    return [short(metric) for metric in row.paper
+            if not {metric, metric.partition(": ")[0]} & values.keys()]
+
+
 def others(row: Row) -> str:
     """Return what others report of a row's system."""
     if not isinstance(row.work, Training) or not row.work.known():
@@ -93,9 +106,20 @@ def spent(row: Row) -> tuple[str, str, str]:
     text = f"{epsilon:g}" if isinstance(epsilon, int | float) else f"{epsilon} (no guarantee)"
     if published:
         text += f", as published {published:g}"
-    took = record["training_seconds"]
-    seconds = took if isinstance(took, int | float) else sum(took)
-    return text, f"{privacy['steps']:,}", f"{seconds / 3600:.1f}"
+    return text, f"{privacy['steps']:,}", hours_text(row.trained_seconds() or 0.0)
+
+
+def hours_text(seconds: float) -> str:
+    """Return hours to a tenth; fewer are no zero."""
+    return f"{seconds / 3600:.1f}" if seconds >= 180 else "<0.1"
+
+
+def noted(row: Row) -> str:
+    """Return the note on a row, which says so where its settings are this library's."""
+    chosen = preset_of(row.work)
+    source = presets.get(*chosen)[1].source if chosen else ""
+    ours = source.startswith("this library") and "this library" not in row.note
+    return "; ".join(part for part in (row.note, f"settings of {source}" * ours) if part)
 
 
 def line(row: Row) -> tuple[str, ...]:
@@ -107,8 +131,9 @@ def line(row: Row) -> tuple[str, ...]:
     ours = cell_text(here(row)) or ("measured" if path else "")
     if isinstance(row.work, Nothing):
         ours = f"({row.work.why})"
-    return (f"`{row.name}`", cell_text(dict(row.paper)), others(row), ours, *spent(row), link,
-            row.note)
+    epsilon, steps, hours = spent(row)
+    return (f"`{row.name}`", cell_text(dict(row.paper)), others(row), ours, epsilon, steps,
+            needs.text(row), hours, link, noted(row))
 
 
 def with_variants(rows: Iterable[Row]) -> Iterator[Row]:

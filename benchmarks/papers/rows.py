@@ -75,12 +75,23 @@ class Training:
                               budget)
             changed: dict[str, Any] = {"sigma": 0.0}
         elif hasattr(config, "critics_per_step"):
-            changed = {"accounting": "as-published", "critics_per_step": 1, "sigma": 1.07}
+            config, changed = self._published(config), {"accounting": "as-published"}
         else:
             raise UserError(f"{self.method} has no published schedule beside the proven one; "
                             "+as-published is for gswgan and dpac")
         return (dataclasses.replace(config, **changed),
                 Budget(math.inf, budget.delta))
+
+    def _published(self, config: Any) -> Any:
+        """Return the published configuration of GS-WGAN or DPAC for the preset's data.
+
+        Noise, steps, and a critic step's fresh fakes are those of the `-published` preset. The
+        small networks of this library, which nobody published, keep their own steps and pool.
+        """
+        published = presets.all_of(self.method).get(f"{self.preset.partition('-')[0]}-published")
+        if published and self.preset.endswith("-rotation"):
+            return dataclasses.replace(published.config, **self.fields)
+        return dataclasses.replace(config, critics_per_step=1, sigma=1.07)
 
     def name(self) -> str:
         """Return the name of the run folder and of the results, with a digest of the request.
@@ -207,6 +218,11 @@ class Row:
     def measured(self) -> bool:
         """Return whether its results exist."""
         return self.results() is not None
+
+    def trained_seconds(self) -> float | None:
+        """Return the seconds of the training or trainings that it measured; None for none."""
+        took = (self.results() or {}).get("training_seconds")
+        return sum(took) if isinstance(took, list) else took
 
     def with_variant(self, variant: str) -> Row:
         """Return the row of a variant.

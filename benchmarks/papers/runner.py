@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks import common, images
+from benchmarks.image_evaluation import Protocol, likeness, usefulness
+from benchmarks.papers import needs
 from benchmarks.papers.rows import Command, Nothing, Row, Training
 from benchmarks.papers.sources import SOURCES
 from dpgen_jax import presets
@@ -15,11 +17,15 @@ from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation import utility
 from dpgen_jax.run import lifecycle, preset_data
 
-PAPERS = {name: images.Protocol(classifiers=classifiers, samples=66_667) for name, classifiers in (
+PAPERS = {name: Protocol(classifiers=classifiers, samples=66_667) for name, classifiers in (
     ("cnn", ("cnn",)), ("both", ("cnn", "mlp")), ("all", utility.CLASSIFIERS))}
 """The papers' protocols: classifiers learn from 60,000 images; a tenth of a draw is held out."""
-OURS = images.Protocol("fast", ("cnn", "mlp"), 2, tasks=("gen2real",))
+OURS = Protocol("fast", ("cnn", "mlp"), 2, tasks=("gen2real",))
 """The protocol of `benchmarks.systems`, in which systems are compared here."""
+
+
+WITH_STATE = ("images", "sweep", "topagg_bound")
+"""Benchmarks that pass --state on to their trainings."""
 
 
 def run(row: Row, out: Path, weights: Path | None = None, state: str = "device") -> Path:
@@ -45,12 +51,17 @@ def run(row: Row, out: Path, weights: Path | None = None, state: str = "device")
     if absent:
         raise UserError(f"{row.name} needs data. {absent}")
     if isinstance(row.work, Command):
-        return _command(row.work)
+        return _command(row.name, row.work, state)
     return _training(row.name, row.work, out / row.work.name(), weights, state)
 
 
-def _command(work: Command) -> Path:
-    common.command(f"benchmarks.{work.module}", *work.argv)
+def _command(row: str, work: Command, state: str) -> Path:
+    stated = []
+    if state != "device":
+        if work.module not in WITH_STATE:
+            raise UserError(f"{row} keeps its state in memory; leave out --state {state}")
+        stated = ["--state", state]
+    common.command(f"benchmarks.{work.module}", *work.argv, *stated)
     return work.result()
 
 
@@ -63,15 +74,18 @@ def _training(row: str, work: Training, folder: Path, weights: Path | None, stat
     dataset = preset_data.load(name, preset, SOURCES[work.data].spec)
     release = images.train(lifecycle.Request(
         work.method, work.preset, config, budget,
-        Runtime(moments="bfloat16", state=state, checkpoint_minutes=20, keep_checkpoints=1), folder,
+        Runtime(moments=needs.MOMENTS, state=state, checkpoint_minutes=20, keep_checkpoints=1),
+        folder,
         accept_uncovered=True), dataset)
     parts = folder / "benchmark"
+    # Other tables have the same training: what was measured for them stays in its results.
+    papers, ours = (each.with_measured(parts) for each in (PAPERS[work.protocol], OURS))
     outcome = images.results(release, dataset, folder) | {
         "row": row, "request": {"config": to_json(config), "budget": to_json(budget)},
-        "evaluation": images.usefulness(release, dataset, parts, PAPERS[work.protocol]),
-        "as_systems": images.usefulness(release, dataset, parts, OURS),
-        "fidelity": images.likeness(release, dataset, parts, weights)}
+        "evaluation": usefulness(release, dataset, parts, papers),
+        "as_systems": usefulness(release, dataset, parts, ours),
+        "fidelity": likeness(release, dataset, parts, weights)}
     if shares := images.votes(folder):
         outcome["votes"] = shares
     return images.write("papers", [row], work.result().stem, outcome,
-                        PAPERS[work.protocol].seeds, folder, where)
+                        papers.seeds, folder, where)

@@ -29,7 +29,7 @@ import re
 import shlex
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from benchmarks import common
 from benchmarks.sweep import cells, figure, jobs
@@ -39,7 +39,7 @@ from benchmarks.sweep.jobs import Job
 from benchmarks.sweep.published import SWEEPS
 from dpgen_jax import methods
 from dpgen_jax.core import cli
-from dpgen_jax.core.config import digest, to_json
+from dpgen_jax.core.config import State, digest, to_json
 from dpgen_jax.core.errors import BudgetExceeded, UserError, nearest
 from dpgen_jax.run import metrics
 from dpgen_jax.run.folder import RunFolder, read_json
@@ -70,6 +70,8 @@ def arguments(argv: list[str]) -> argparse.Namespace:
                         help="folder of the run folders")
     parser.add_argument("--record", type=Path, help="the JSON file that is written, and the figure "
                         "beside it; benchmarks/results/sweep-NAME.json if left out")
+    parser.add_argument("--state", default="device", choices=get_args(State),
+                        help="where the state of teachers and critics lies, as in train")
     parser.add_argument("--plan", action="store_true", help="train nothing: print each cell's "
                         "steps and noise")
     return parser.parse_args(argv)
@@ -120,14 +122,15 @@ def variant(text: str) -> tuple[str, dict[str, str]]:
     return name.strip(), settings
 
 
-def trained(one: Job, run: Path) -> None:
+def trained(one: Job, run: Path, state: str = "device") -> None:
     """Train one run, or go on with it, unless it is finished; its checkpoints are not kept."""
     marker = run.with_name(f"{run.name}.finished")
     if marker.exists():
         return
     run.parent.mkdir(parents=True, exist_ok=True)
     resume = ["--resume"] if (run / "config.json").exists() else []
-    common.command("dpgen_jax.train", one.method, *one.words, "--out", run, *resume)
+    stated = [] if state == "device" else ["--state", state]
+    common.command("dpgen_jax.train", one.method, *one.words, *stated, "--out", run, *resume)
     marker.touch()
     shutil.rmtree(RunFolder(run).checkpoints, ignore_errors=True)  # 18 GB of 4,000 teachers
 
@@ -155,7 +158,7 @@ def measured(args: argparse.Namespace, one: Job, names: list[str], number: int, 
       The row of the run, and metrics.json.
     """
     run = args.out / one.folder / str(number)
-    trained(one, run)
+    trained(one, run, args.state)
     document = evaluated(one, run, sweep_metrics.words(args, one.method, names, first))
     rows = metrics.read(run / "metrics.jsonl")
     privacy = read_json(run / "release" / "privacy.json")
@@ -241,8 +244,8 @@ def save(args: argparse.Namespace, argv: list[str], sweep: Sweep, names: list[st
 
 
 def shown(argv: list[str]) -> list[str]:
-    """Return the arguments as a reader would type them, without the folders of this machine."""
-    places = ("--out", "--record", "--inception-weights")
+    """Return the arguments as a reader would type them, without what is of this machine."""
+    places = ("--out", "--record", "--inception-weights", "--state")
     return [shlex.quote(word) for before, word in zip(["", *argv], argv, strict=False)
             if before not in places and word.partition("=")[0] not in places]
 

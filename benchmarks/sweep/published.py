@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 
 from benchmarks.sweep import published_datalens
-from benchmarks.sweep.cells import BUDGETS, CNN, Sweep, along, digits, variants
+from benchmarks.sweep.cells import BUDGETS, CNN, Cell, Sweep, along, digits, variants
 
 MLP = "gen2real.mlp.accuracy"
 INCEPTION, FID = "fidelity.inception_score", "fidelity.fid"
@@ -41,7 +41,7 @@ def _gpate() -> dict[str, Sweep]:
             source = f"Long et al. 2021, {key.partition(':')[0].replace('table', 'Table ')}"
             result[f"gpate:{key}"] = Sweep(
                 "gpate", f"{source}; data-independent accounting",
-                digits(name, "{}-eps1-paper"), some, (CNN,))
+                digits(name, "{}-eps1"), some, (CNN,))
     return result
 
 
@@ -103,6 +103,27 @@ def _gswgan() -> dict[str, Sweep]:
             digits(name, "mnist-eps10-rotation"), noise, QUALITY)
         result[f"gswgan:{figure}:noise-small"] = Sweep(
             "gswgan", f"{source}: noise; small networks", digits(name, "{}-eps10"), noise, QUALITY)
+        result |= {f"gswgan:{figure}:{key}": sweep for key, sweep in _baselines(
+            source, name, noise).items()}
+    return result
+
+
+def _baselines(source: str, name: str, noise: tuple[Cell, ...]) -> dict[str, Sweep]:
+    """Return the curves of the other systems in Figures 4 and A2.
+
+    At fixed noise the budget decides how many iterations there are, as in the paper; at fixed
+    iterations, those of the setting that it prints, the noise follows from the budget.
+    """
+    by_noise = {"gpate": ("{}-eps10", {"sigma": "None", "steps": "65"}),
+                "dpcgan": ("{}-gswgan", {"sigma": "None"}), "dpmerf": ("{}-eps10-published", {}),
+                "dpmerf_ae": ("mnist-eps10", {})}
+    result = {f"noise-{method}": Sweep(method, f"{source}: noise of {method}",
+                                       {**digits(name, preset), **fields}, noise, QUALITY)
+              for method, (preset, fields) in by_noise.items()}
+    for method, preset in (("gpate", "{}-eps10"), ("dpcgan", "{}-gswgan")):
+        result[f"iterations-{method}"] = Sweep(
+            method, f"{source}: iterations of {method} that epsilon allows at its noise",
+            {**digits(name, preset), "steps": "None"}, noise, QUALITY)
     return result
 
 

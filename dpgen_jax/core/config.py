@@ -19,6 +19,7 @@ from dpgen_jax.core.types import UserError
 
 T = TypeVar("T")
 Moments = Literal["float32", "bfloat16"]
+State = Literal["device", "host", "disk"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Runtime:
     """how the per-device function is mapped over devices"""
     moments: Moments = "float32"
     """precision in which the teachers' Adam moments are stored"""
-    state: Literal["device", "host", "disk"] = "device"
+    state: State = "device"
     """where the state of teachers and critics lies: on the devices; or in the host's memory, or on
     the disk of the run folder, from where the devices get a part at a time"""
     steps_per_call: int = 0

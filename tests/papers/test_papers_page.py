@@ -6,9 +6,10 @@ import pytest
 
 from benchmarks import common, results_page
 from benchmarks.papers import page, registry
+from benchmarks.papers.chosen import preset_of
 from benchmarks.papers.registry import ROWS
 from benchmarks.papers.rows import Row, Training
-from dpgen_jax import data
+from dpgen_jax import data, presets
 from dpgen_jax.run import lifecycle
 
 
@@ -43,12 +44,12 @@ def test_a_line_has_the_paper_others_and_ours_at_a_proven_epsilon(results):
         privacy={"epsilon": 10.0, "steps": 3456}, fidelity={"inception_score": leaf(2.5)},
         evaluation={"gen2real": {"cnn": {"accuracy": leaf(0.4, 0.5)}}},
         votes={"most agreed bin": 0.6, "second": 0.39, "answered": 0.25})
-    name, paper, others, here, epsilon, steps, hours, link, _ = page.line(row)
+    name, paper, others, here, epsilon, steps, memory, hours, link, _ = page.line(row)
     assert name == "`gpate:table1c:mnist-eps10`" and paper == "CNN 0.8092"
     assert "0.51 (re-run by GS-WGAN's authors" in others and "0.420" in others
     assert here == ("CNN 0.450 +- 0.010; IS 2.500; votes in the first bin 0.600; in the second "
                     "0.390; answered queries 0.250")
-    assert (epsilon, steps, hours) == ("10", "3,456", "2.0")
+    assert (epsilon, steps, memory, hours) == ("10", "3,456", "26 GB", "2.0")
     assert link.endswith(f"{row.work.result().name})")
 
 
@@ -81,4 +82,15 @@ def test_results_are_shown_once_among_what_is_measured(results):
 
 def test_a_row_without_results_shows_an_estimate():
     row = Row("datalens:table1:x", Training("datalens", "mnist-eps1-mean", "mnist"), {}, 3.0)
-    assert page.line(row)[3:7] == ("", "", "", "~3")
+    assert page.line(row)[3:8] == ("", "", "", "18 GB", "~3")
+
+
+def test_a_row_with_settings_of_this_library_says_so():
+    note = page.line(ROWS["gpate:table1c:mnist-eps1-gswgan"])[-1]  # the paper's are for epsilon 10
+    assert note.startswith("settings of this library: chosen on glyphs")
+    assert page.line(ROWS["gswgan:table1:mnist"])[-1] == ""
+    assert page.line(ROWS["gpate:without-pate:mnist-eps1"])[-1].startswith("DP-GAN with random")
+    for row in ROWS.values():
+        chosen = preset_of(row.work)
+        ours = chosen and presets.get(*chosen)[1].source.startswith("this library")
+        assert not ours or "this library" in page.noted(row), row.name

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import toy_rows
 
-from benchmarks import common, images
+from benchmarks import common, image_evaluation
 from benchmarks.papers import __main__ as command
 from benchmarks.papers import runner
 from benchmarks.papers.rows import Command, Nothing, Row, Training
@@ -93,7 +93,7 @@ def test_a_training_that_was_stopped_goes_on(measured, tmp_path, monkeypatch):
 
 
 def test_an_evaluation_that_was_stopped_goes_on(measured, tmp_path, monkeypatch):
-    protocol = images.Protocol(classifiers=("cnn", "mlp", "lda"), seeds=1)
+    protocol = image_evaluation.Protocol(classifiers=("cnn", "mlp", "lda"), seeds=1)
     release, real = SimpleNamespace(sample=print), common.utility_of
 
     def stopped(*args):
@@ -103,12 +103,12 @@ def test_an_evaluation_that_was_stopped_goes_on(measured, tmp_path, monkeypatch)
 
     monkeypatch.setattr(common, "utility_of", stopped)
     with pytest.raises(KeyboardInterrupt):
-        images.usefulness(release, None, tmp_path / "parts", protocol)
+        image_evaluation.usefulness(release, None, tmp_path / "parts", protocol)
     monkeypatch.setattr(common, "utility_of", real)
-    outcome = images.usefulness(release, None, tmp_path / "parts", protocol)
+    outcome = image_evaluation.usefulness(release, None, tmp_path / "parts", protocol)
     assert measured == ["cnn", "mlp", "lda"] and list(outcome["gen2real"]) == measured
     more = dataclasses.replace(protocol, seeds=2)  # another evaluation is not taken for this one
-    images.usefulness(release, None, tmp_path / "parts", more)
+    image_evaluation.usefulness(release, None, tmp_path / "parts", more)
     assert measured == ["cnn", "mlp", "lda"] * 2
 
 
@@ -134,7 +134,7 @@ def test_a_command_is_run_by_itself(tmp_path, monkeypatch):
 def test_the_list_shows_rows_by_paper_and_by_part_of_a_name(capsys):
     command.main(["table1", "--paper", "datalens"])
     lines = capsys.readouterr().out.splitlines()
-    rows = [line.split()[0] for line in lines[1:-1]]
+    rows = [line.split()[0] for line in lines[1:-2]]
     assert "datalens:table1:mnist-eps1" in rows and "no-noise" in lines[-1]
     assert all(row.startswith("datalens:table1") for row in rows)
     assert any("cannot be run" not in line and "~" in line for line in lines)

@@ -1,0 +1,87 @@
+"""Rows of the papers: the memory, where their state goes, and what another row measured."""
+
+import dataclasses
+
+import pytest
+
+from benchmarks import common, image_evaluation
+from benchmarks.papers import __main__ as command
+from benchmarks.papers import chosen, needs, registry, runner
+from benchmarks.papers.registry import ROWS
+from benchmarks.papers.rows import Command, Row, Training
+from dpgen_jax import presets
+from dpgen_jax.core.types import UserError
+from dpgen_jax.run import capacity
+
+
+def gigabytes(name):
+    return needs.state_bytes(ROWS[name]) / 1e9
+
+
+def test_a_row_needs_the_state_of_its_published_teachers():
+    assert 17.7 < gigabytes("datalens:table1:mnist-eps1") < 17.9  # 4,000 networks, bfloat16 moments
+    assert gigabytes("datalens:figure2:mnist") == gigabytes("datalens:table1:mnist-eps1")
+    assert gigabytes("datalens:figure2:mnist-small") == 0
+    assert gigabytes("gpate:table1c:mnist-eps1") > 50  # the paper's own networks
+    assert gigabytes("gpate:table4:mnist-teachers") == gigabytes("gpate:table1c:mnist-eps1")
+    assert gigabytes("gpate:table1c:mnist-eps1-dpgan") == gigabytes("gswgan:table2:femnist") == 0
+    smaller = dataclasses.replace(ROWS["gpate:table1c:mnist-eps1"], work=Training(
+        "gpate", "mnist-eps1", "mnist", fields={"teachers": 400}))
+    assert 10 * needs.state_bytes(smaller) == needs.state_bytes(ROWS["gpate:table1c:mnist-eps1"])
+
+
+def test_the_list_says_which_rows_need_the_disk(monkeypatch, capsys):
+    monkeypatch.setattr(capacity, "memory", lambda: 24e9)
+    command.main(["table1b:mnist-eps1", "--paper", "gpate"])
+    lines = capsys.readouterr().out.splitlines()
+    row = next(line for line in lines if line.startswith("gpate:table1b:mnist-eps1 "))
+    assert "52 GB: disk" in row and "--state disk" in lines[-2] and "24 GB" in lines[-2]
+    monkeypatch.setattr(capacity, "memory", lambda: 64e9)
+    assert needs.text(ROWS["gpate:table1b:mnist-eps1"], capacity.memory()) == "52 GB"
+
+
+def test_every_row_names_a_preset_that_exists_or_none():
+    named = [chosen.preset_of(row.work) for row in ROWS.values()]
+    for method, name in filter(None, named):
+        assert name in presets.all_of(method)
+    assert sum(map(bool, named)) > 0.9 * len(ROWS)
+
+
+def test_the_state_reaches_benchmarks_that_know_it_and_others_are_refused(tmp_path, monkeypatch):
+    called = []
+    monkeypatch.setattr(common, "command", lambda *words: called.append(words))
+    runner.run(Row("a:b:c", Command("sweep", ("x",), "x")), tmp_path, state="disk")
+    runner.run(Row("a:b:c", Command("claimed", (), "claimed")), tmp_path)
+    assert called == [("benchmarks.sweep", "x", "--state", "disk"), ("benchmarks.claimed",)]
+    with pytest.raises(UserError, match="leave out --state disk"):
+        runner.run(Row("a:b:c", Command("claimed", (), "claimed")), tmp_path, state="disk")
+    with pytest.raises(SystemExit):
+        command.parse(["a:b:c", "--state", "floppy"])
+
+
+def test_what_another_row_measured_of_the_same_training_stays(tmp_path):
+    own = runner.PAPERS["cnn"]
+    wide = runner.PAPERS["all"]
+    for name in ("mlp", "lda"):
+        (tmp_path / wide.name(name)).touch()
+    (tmp_path / dataclasses.replace(wide, seeds=1).name("xgboost")).touch()
+    assert own.with_measured(tmp_path).classifiers == ("cnn", "mlp", "lda")
+    assert own.with_measured(tmp_path / "none") == own
+
+
+def test_fid_that_was_measured_stays(tmp_path):
+    (tmp_path / "fid.json").write_text('{"fidelity": {"fid": 3.0}}')
+    assert image_evaluation.likeness(None, None, tmp_path) == {"fid": 3.0}
+
+
+def test_as_published_is_the_published_preset_of_the_same_data():
+    for name in ("gswgan:table1:mnist", "dpac:table2:fashion", "dpac:table1:gender-s-gswgan"):
+        row = registry.find(f"{name}+as-published")
+        config, budget = row.work.request()
+        kind = row.work.preset.partition("-")[0]
+        published = presets.get(row.work.method, f"{kind}-published")[1].config
+        assert config == dataclasses.replace(published, accounting="as-published")
+        assert budget.epsilon == float("inf") and config.pool == 0
+    assert config.sigma == 0.61135 and config.critics == 2543  # CelebA's
+    small, _ = registry.find("gpate:table1c:mnist-eps1-gswgan+as-published").work.request()
+    assert (small.critics_per_step, small.sigma, small.steps) == (1, 1.07, 60)
