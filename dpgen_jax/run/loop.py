@@ -147,7 +147,8 @@ def _run_block(job: Job, block: Block, records: Private[Records], state: State, 
     draws = _draw_block(job, first_round, n, hooks)
     hosts.tell("block", {"n": n}, **draws._asdict())
     state, released, answered, votes = run_block(block, records, state, job.layout, draws, n)
-    metrics, outcomes = _floats(released), np.asarray(answered)[:n]
+    released, answered = jax.device_get((released, answered))
+    metrics, outcomes = _floats(released), answered[:n]
     fault = None
     try:
         hooks.keep_votes(votes, outcomes)
@@ -206,7 +207,7 @@ def post_train(method: Method, state: State, key: Array, steps_per_call: int = 0
         n = min(n, training.steps - state.post_step)
         started = time.perf_counter()
         post_state, released = block(state.post_state, state.post_step, n)
-        metrics = _floats(released)
+        metrics = _floats(jax.device_get(released))
         state = dataclasses.replace(state, post_state=post_state, post_step=state.post_step + n)
         _refuse_infinite(metrics, state)
         hooks.on_block(state, metrics)
@@ -215,6 +216,7 @@ def post_train(method: Method, state: State, key: Array, steps_per_call: int = 0
 
 
 def _floats(metrics: Metrics) -> dict[str, float]:
+    """Returns metrics of the host as numbers: on a device each would be waited for by itself."""
     return {name: float(value) for name, value in metrics.items()}
 
 
