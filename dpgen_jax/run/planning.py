@@ -285,6 +285,13 @@ def summary(plan: Plan) -> str:
     return (f"{units} ({size:.2f} GB of state{where}{sums}{cohorts}), "
             f"{config.steps:,} steps, sigma {config.sigma:g} for epsilon {budget.epsilon:g} at "
             f"delta {budget.delta:g}; {len(layout.devices)} {layout.devices[0].platform} devices, "
-            f"chunks of {layout.chunk}"
-            + (f", of {hosts.count()} processes, which with the network between them lie inside "
-               "the trust boundary" if hosts.count() > 1 else ""))
+            f"chunks of {layout.chunk}{_processes(layout)}")
+
+
+def _processes(layout: teachers.Layout) -> str:
+    """Says how many processes there are, and what each has; nothing of one."""
+    if hosts.count() == 1:
+        return ""
+    records = " each with all records," * layout.sampled
+    return (f", of {hosts.count()} processes,{records} which with the network between them lie "
+            "inside the trust boundary")
