@@ -15,6 +15,7 @@ import dataclasses
 import functools
 import io
 import json
+import platform
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -63,11 +64,12 @@ class Team:
     Attributes:
         count: How many there are.
         index: The number of this one.
+        machines: On how many machines they run.
         signal: The one that asked another process to stop, of which the leader has heard.
         ended: Whether the leader has told that the run has ended.
     """
 
-    count, index = 1, 0
+    count, index, machines = 1, 0, 1
     signal: int | None = None
     ended = False
 
@@ -101,7 +103,7 @@ def start(hosts: Hosts, words: Sequence[str] = ()) -> None:
         Team.count, Team.index = jax.process_count(), jax.process_index()
         # Here all are at the same point: later one may read its data for minutes longer.
         jax.devices()
-        _exchange(np.zeros(1, np.int32))
+        Team.machines = len(set(gather(platform.node())))
     except (RuntimeError, ValueError) as error:
         raise UserError(f"the processes do not meet at --coordinator {hosts.coordinator}: "
                         f"{one_line(error, 200)}") from error
@@ -120,6 +122,11 @@ def _place(hosts: Hosts) -> batch_system.Place | None:
 def count() -> int:
     """Returns the number of processes."""
     return Team.count
+
+
+def machines() -> int:
+    """Returns the number of machines: processes of one machine share its memory."""
+    return Team.machines
 
 
 def leads() -> bool:

@@ -137,11 +137,11 @@ def _is_open(connection: socket.socket) -> bool:
 def _arrival(connection: socket.socket) -> Arrival | None:
     """The process that has come; None for what is no process of a run."""
     connection.settimeout(10)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in KEEPALIVE.items():
-        if hasattr(socket, name):  # not on every system
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     try:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEPALIVE.items():
+            if hasattr(socket, name):  # not on every system
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         return Arrival(**_read(connection))
     except (OSError, ValueError, TypeError):
         return None

@@ -76,13 +76,13 @@ TALK = """
 from dpgen_jax.core import hosts, parting
 hosts.start(hosts.Hosts("auto"), {words})
 with parting.alive():
-    print("gathered", hosts.gather(hosts.Team.index), hosts.count())
+    print("gathered", hosts.gather(hosts.Team.index), hosts.count(), hosts.machines())
 """
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("second", "codes", "line"), [
-    (["dpgan"], [0, 0], "gathered [0, 1] 2"),
+    (["dpgan"], [0, 0], "gathered [0, 1] 2 1"),
     (["datalens"], [1, 1], "process 1 was started with another method than process 0")])
 def test_two_processes_of_a_step_meet_or_are_told_why_not(tmp_path, second, codes, line):
     port = processes.coordinator().split(":")[1]
