@@ -136,7 +136,9 @@ def figures(up: str) -> dict[str, Any]:
         "kills": results("kills"), "steps_file": steps_file,
         "step": next(case for case in steps_file["cases"] if case["teachers"] == 4000),
         "large": results("large_table"),
-        "hosts": results("hosts"), "convolutions": results("convolutions"),
+        "hosts": results("hosts"),
+        "between": {row["method"]: row for row in results("between_blocks")["rows"]},
+        "convolutions": results("convolutions"),
         "places": {case["place"]: case for case in sorted(
             results("state_places")["cases"], key=lambda case: -case["seconds_per_teacher"])},
         "large_state": results("state_places-8000")["cases"][0],

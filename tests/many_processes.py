@@ -59,15 +59,23 @@ def coordinator() -> str:
         return f"127.0.0.1:{free.getsockname()[1]}"
 
 
-def spawn(commands, devices: int, cwd: Path) -> list[subprocess.Popen]:
-    """Starts Python once for each list of words; process I writes to I.out and I.err."""
+def spawn(commands, devices: int, cwd: Path, change=lambda i: {}) -> list[subprocess.Popen]:
+    """Starts Python once for each list of words; process I writes to I.out and I.err.
+
+    Args:
+        commands: Lists of words.
+        devices: CPU devices of each process.
+        cwd: Where they run.
+        change: From a process's number to variables of its environment.
+    """
     paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     started = []
     for i, words in enumerate(commands):
         with open(cwd / f"{i}.out", "w") as out, open(cwd / f"{i}.err", "w") as err:
             started.append(subprocess.Popen(
                 [sys.executable, *words], cwd=cwd, stdout=out, stderr=err,
-                env=os.environ | {"JAX_NUM_CPU_DEVICES": str(devices), "PYTHONPATH": paths}))
+                env=os.environ | {"JAX_NUM_CPU_DEVICES": str(devices), "PYTHONPATH": paths}
+                | change(i)))
     return started
 
 

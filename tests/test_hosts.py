@@ -2,6 +2,7 @@
 
 import signal
 import time
+import types
 
 import many_processes as processes
 import pytest
@@ -11,10 +12,11 @@ from dpgen_jax import train
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.audit import run_folder
 from dpgen_jax.audit.findings import UNDECIDED
+from dpgen_jax.core import hosts
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.hosts import Hosts
-from dpgen_jax.run import checkpoint, lifecycle, metrics
+from dpgen_jax.run import checkpoint, lifecycle, metrics, planning
 
 COMMON = [word for word in runs.FLAGS if not word.startswith(("--devices", "--chunk"))]
 WORDS = ["datalens", "--dataset=npz:noise.npz", *COMMON, "--chunk=1", "--devices={devices}",
@@ -150,6 +152,16 @@ def wait_for(step, started, place):
     while steps(place) < step:
         assert time.monotonic() < end and all(process.poll() is None for process in started)
         time.sleep(0.1)
+
+
+@pytest.mark.parametrize(("sampled", "what"), [
+    (False, ", of 2 processes, which with the network"),
+    (True, ", of 2 processes, each with all records, which with the network")])
+def test_the_summary_says_what_is_trusted_and_what_each_process_has(monkeypatch, sampled, what):
+    layout = types.SimpleNamespace(sampled=sampled)
+    assert planning._processes(layout) == ""
+    monkeypatch.setattr(hosts.Team, "count", 2)
+    assert planning._processes(layout).startswith(what)
 
 
 @pytest.mark.parametrize(("fields", "why"), [

@@ -12,14 +12,16 @@ lie inside the trust boundary.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
 import json
-from collections.abc import Sequence
-from typing import Any
+import platform
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpgen_jax.core import meeting
+from dpgen_jax.core import batch_system, meeting
 from dpgen_jax.core.errors import UserError, one_line
 
 DEAD_AFTER = 30
@@ -41,7 +43,7 @@ class Hosts:
     process_id: int | None = None
     """with --coordinator HOST:PORT, the number of this process, from 0; process 0 leads"""
     join_seconds: int = 60
-    """with --coordinator HOST:PORT, how many seconds apart the processes may start"""
+    """how many seconds apart the processes may start; with `auto` at least 300"""
 
     def __post_init__(self) -> None:
         numbered = None not in (self.processes, self.process_id)
@@ -62,11 +64,12 @@ class Team:
     Attributes:
         count: How many there are.
         index: The number of this one.
+        machines: On how many machines they run.
         signal: The one that asked another process to stop, of which the leader has heard.
         ended: Whether the leader has told that the run has ended.
     """
 
-    count, index = 1, 0
+    count, index, machines = 1, 0, 1
     signal: int | None = None
     ended = False
 
@@ -88,27 +91,42 @@ def start(hosts: Hosts, words: Sequence[str] = ()) -> None:
     # Else JAX would catch SIGTERM, and nobody would hear of it.
     jax.config.update("jax_enable_preemption_service", False)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    coordinator = None if hosts.coordinator == "auto" else hosts.coordinator
-    if coordinator and hosts.processes and hosts.process_id is not None:
-        meeting.meet(coordinator, meeting.Arrival(
-            hosts.process_id, hosts.processes, jax.__version__,
-            meeting.flags(words)), hosts.join_seconds)
+    place = _place(hosts)
+    if place:
+        seconds = hosts.join_seconds
+        meeting.meet(place.coordinator, meeting.Arrival(
+            place.process_id, place.processes, jax.__version__, meeting.flags(words)),
+            max(seconds, LONGEST_START) if hosts.coordinator == "auto" else seconds)
     try:
-        jax.distributed.initialize(coordinator, hosts.processes, hosts.process_id,
-                                   initialization_timeout=LONGEST_START,
+        jax.distributed.initialize(*(place or ()), initialization_timeout=LONGEST_START,
                                    heartbeat_timeout_seconds=DEAD_AFTER)
         Team.count, Team.index = jax.process_count(), jax.process_index()
         # Here all are at the same point: later one may read its data for minutes longer.
         jax.devices()
-        _exchange(np.zeros(1, np.int32))
+        Team.machines = len(set(gather(platform.node())))
     except (RuntimeError, ValueError) as error:
-        raise UserError(f"the {hosts.processes or ''} processes do not meet at "
-                        f"--coordinator {hosts.coordinator}: {one_line(error, 200)}") from error
+        raise UserError(f"the processes do not meet at --coordinator {hosts.coordinator}: "
+                        f"{one_line(error, 200)}") from error
+
+
+def _place(hosts: Hosts) -> batch_system.Place | None:
+    """Returns the place of this process, as the user or the batch system says; None: JAX finds it.
+
+    Raises: UserError.
+    """
+    if hosts.coordinator and hosts.processes and hosts.process_id is not None:
+        return batch_system.Place(hosts.coordinator, hosts.processes, hosts.process_id)
+    return batch_system.place(LONGEST_START)
 
 
 def count() -> int:
     """Returns the number of processes."""
     return Team.count
+
+
+def machines() -> int:
+    """Returns the number of machines: processes of one machine share its memory."""
+    return Team.machines
 
 
 def leads() -> bool:
@@ -186,18 +204,54 @@ def agree(what: str, value: str) -> None:
 
 def _exchange(row: np.ndarray) -> np.ndarray:
     """Returns an array of each process, [processes, ...], on all of them."""
-    from jax.experimental import multihost_utils
-
-    return np.asarray(multihost_utils.process_allgather(row)).reshape(count(), *row.shape)
+    return _ways().gather(row)
 
 
 def _sent(parcel: bytes, size: int) -> bytes:
     """Returns the leader's parcel, on all."""
-    from jax.experimental import multihost_utils
-
     room = np.zeros(_room(size), np.uint8)
     room[:len(parcel)] = np.frombuffer(parcel, np.uint8)
-    return np.asarray(multihost_utils.broadcast_one_to_all(room)).tobytes()[:size]
+    return _ways().add(room).tobytes()[:size]
+
+
+class _Ways(NamedTuple):
+    """The ways by which processes talk.
+
+    Attributes:
+        gather: From an array of each to [processes, ...], on all.
+        add: From an array of each to their sum, on all.
+    """
+
+    gather: Callable[[np.ndarray], np.ndarray]
+    add: Callable[[np.ndarray], np.ndarray]
+
+
+@functools.cache
+def _ways() -> _Ways:
+    """Opens the ways, by one device of each process.
+
+    JAX's own functions (`multihost_utils`) copy what is sent to every device of a process.
+    """
+    import jax
+    from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+    firsts = [next(device for device in jax.devices() if device.process_index == process)
+              for process in range(count())]
+    mesh = jax.make_mesh((count(),), ("processes",), axis_types=(AxisType.Auto,), devices=firsts)
+    of_each = NamedSharding(mesh, PartitionSpec("processes"))
+
+    def way(function: Callable) -> Callable[[np.ndarray], np.ndarray]:
+        together = jax.jit(function, out_shardings=NamedSharding(mesh, PartitionSpec()))
+
+        def talk(row: np.ndarray) -> np.ndarray:
+            here = jax.device_put(row[None], firsts[Team.index])
+            rows = jax.make_array_from_single_device_arrays(
+                (count(), *row.shape), of_each, [here])
+            return np.asarray(together(rows).addressable_data(0))
+
+        return talk
+
+    return _Ways(way(lambda rows: rows), way(lambda rows: rows.sum(0, dtype=rows.dtype)))
 
 
 def _room(size: int) -> int:

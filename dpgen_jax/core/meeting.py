@@ -3,7 +3,8 @@
 JAX ends a process with a stack trace where others do not come, and ends all where one comes twice
 or late. So process 0 first waits here for all others, each of which says its number and its flags,
 and answers all at once: that they can begin, or why they cannot. Whoever comes later finds JAX's
-service instead, which does not speak as process 0 does here.
+service instead, which does not speak as process 0 does here. A process that dies while it waits is
+forgotten, and whoever is started in its place is welcome.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ MAY_DIFFER = ("--process-id", "--coordinator", "--join-seconds", "--out", "--dat
               "--test-csv", "--class-names", "--public-dataset")
 """Flags of which each machine may have its own: paths, of which the content is compared later"""
 MOST_BYTES = 2**20
+KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 2}
+"""seconds, seconds and times after which a machine that says nothing at all is gone"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,12 +88,13 @@ def _receive(port: int, mine: Arrival, seconds: float) -> None:
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(_server(port))
         try:
-            while len(others) + 1 < mine.processes:
+            while len(_waiting(others)) + 1 < mine.processes:
                 try:
                     server.settimeout(max(0.01, end - time.monotonic()))
                     connection = stack.enter_context(server.accept()[0])
                 except TimeoutError:
-                    missing = [str(i) for i in range(1, mine.processes) if i not in others]
+                    there = _waiting(others)
+                    missing = [str(i) for i in range(1, mine.processes) if i not in there]
                     raise UserError(
                         f"process {', '.join(missing)} of {mine.processes} did not come to port "
                         f"{port} within {seconds:g} s: start all with the same command, but for "
@@ -98,7 +102,7 @@ def _receive(port: int, mine: Arrival, seconds: float) -> None:
                 theirs = _arrival(connection)
                 if theirs is None:  # a scan of ports, as it may be
                     continue
-                if theirs.process in others or theirs.process == 0:
+                if theirs.process == 0 or theirs.process in _waiting(others):
                     _answer(connection, f"another process {theirs.process} has come to the run "
                                         "already; give each its own --process-id")
                     continue
@@ -112,10 +116,32 @@ def _receive(port: int, mine: Arrival, seconds: float) -> None:
             _answer(connection, "")
 
 
+def _waiting(others: Mapping[int, socket.socket]) -> set[int]:
+    """The processes that have come and still wait: the system closes the end of one that died."""
+    return {process for process, connection in others.items() if _is_open(connection)}
+
+
+def _is_open(connection: socket.socket) -> bool:
+    """Whether the process at the other end of a connection lives; it has said all it has to."""
+    connection.setblocking(False)
+    try:
+        return bool(connection.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        connection.settimeout(10)
+
+
 def _arrival(connection: socket.socket) -> Arrival | None:
     """The process that has come; None for what is no process of a run."""
     connection.settimeout(10)
     try:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEPALIVE.items():
+            if hasattr(socket, name):  # not on every system
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         return Arrival(**_read(connection))
     except (OSError, ValueError, TypeError):
         return None

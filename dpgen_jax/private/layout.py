@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from pathlib import Path
 
 import jax
@@ -66,9 +67,9 @@ class Layout:
         multiple = (self.slab or self.chunk * len(self.devices)) * self.n_cohorts
         return -(-self.n_units // multiple) * multiple
 
-    @property
+    @functools.cached_property
     def mesh(self) -> jax.sharding.Mesh:
-        """The mesh of the devices, with one axis."""
+        """The mesh of the devices, with one axis; it is made once, as each array asks for it."""
         return jax.make_mesh((len(self.devices),), (AXIS,), axis_types=(AxisType.Auto,),
                              devices=self.devices)
 

@@ -61,12 +61,17 @@ def keeps_state(method: Method) -> bool:
 
 
 def memory() -> float:
-    """Returns the bytes of memory of all devices together, or of the machine, of all processes.
+    """Returns the bytes of memory of all devices together, or of all machines, of all processes.
 
     Each is taken to have as much as this one.
     """
     limits = [(device.memory_stats() or {}).get("bytes_limit", 0) for device in jax.local_devices()]
-    return (sum(limits) or reading.machine_bytes()) * hosts.count()
+    return sum(limits) * hosts.count() or host_memory()
+
+
+def host_memory() -> float:
+    """Returns the bytes of memory of all machines, each of which is taken to have as much."""
+    return reading.machine_bytes() * hosts.machines()
 
 
 def room(runtime: Runtime) -> float:
@@ -110,7 +115,7 @@ def state_bytes(method: Method) -> int:
 
 
 def copy_fits(method: Method) -> bool:
-    """Returns whether the hosts' memory has room for a copy of the state of all units.
+    """Returns whether the machines' memory has room for a copy of the state of all units.
 
     From it checkpoints are written while the training goes on. Devices that are no CPU have memory
     of their own.
@@ -119,8 +124,7 @@ def copy_fits(method: Method) -> bool:
         method: The method, built.
     """
     on_hosts = 2 if jax.devices()[0].platform == "cpu" else 1
-    room = MEMORY_SHARE * reading.machine_bytes() * hosts.count()
-    return on_hosts * state_bytes(method) < room
+    return on_hosts * state_bytes(method) < MEMORY_SHARE * host_memory()
 
 
 COPIES = 6

@@ -69,8 +69,8 @@ class Hooks:
         keep_votes: Called before a block is settled, with the sums that are kept, sealed int32
             [S, B, D], and what was answered, int32 [n, ...].
         stop: Whether the run was asked to stop.
-        on_bits: Called before a block, with its first round and its secret bits, each uint32
-            [n, ...].
+        on_bits: Called while a block is computed, before it is settled, with its first round and
+            its secret bits, each uint32 [n, ...].
     """
 
     on_block: Callable[[State, dict[str, float]], None] = lambda state, metrics: None
@@ -144,10 +144,14 @@ def _run_block(job: Job, block: Block, records: Private[Records], state: State, 
     # On the disk before anything is drawn: a crash can only leave too much charged.
     charged = mechanism.pending_charge(ledger.spent(), first_round, n)
     ticket = ledger.reserve(charged, n)
-    draws = _draw_block(job, first_round, n, hooks)
+    source = Remembered(job.bits)
+    draws = draw(mechanism, job.layout, source, first_round, n, job.longest)
     hosts.tell("block", {"n": n}, **draws._asdict())
     state, released, answered, votes = run_block(block, records, state, job.layout, draws, n)
-    metrics, outcomes = _floats(released), np.asarray(answered)[:n]
+    # The devices are at work, and what they make is not known yet.
+    hooks.on_bits(first_round, secret_bits(mechanism, draws, source.drawn, n))
+    released, answered = jax.device_get((released, answered))
+    metrics, outcomes = _floats(released), answered[:n]
     fault = None
     try:
         hooks.keep_votes(votes, outcomes)
@@ -159,14 +163,6 @@ def _run_block(job: Job, block: Block, records: Private[Records], state: State, 
     if fault:
         raise fault
     return state
-
-
-def _draw_block(job: Job, first_round: int, n: int, hooks: Hooks) -> Draws:
-    """Draws for n rounds, and shows the hooks the secret bits, which nobody keeps."""
-    mechanism, source = job.method.mechanism, Remembered(job.bits)
-    draws = draw(mechanism, job.layout, source, first_round, n, job.longest)
-    hooks.on_bits(first_round, secret_bits(mechanism, draws, source.drawn, n))
-    return draws
 
 
 def post_train(method: Method, state: State, key: Array, steps_per_call: int = 0,
@@ -206,7 +202,7 @@ def post_train(method: Method, state: State, key: Array, steps_per_call: int = 0
         n = min(n, training.steps - state.post_step)
         started = time.perf_counter()
         post_state, released = block(state.post_state, state.post_step, n)
-        metrics = _floats(released)
+        metrics = _floats(jax.device_get(released))
         state = dataclasses.replace(state, post_state=post_state, post_step=state.post_step + n)
         _refuse_infinite(metrics, state)
         hooks.on_block(state, metrics)
@@ -215,6 +211,7 @@ def post_train(method: Method, state: State, key: Array, steps_per_call: int = 0
 
 
 def _floats(metrics: Metrics) -> dict[str, float]:
+    """Returns metrics of the host as numbers: on a device each would be waited for by itself."""
     return {name: float(value) for name, value in metrics.items()}
 
 

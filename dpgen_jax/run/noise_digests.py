@@ -3,8 +3,9 @@
 A run appends a line for each round to private/noise_digests.txt: the number of the round; 128 bits
 of BLAKE2b of the bits that its noise is made of, and of those that its units were sampled by, where
 they were, keyed with the secret key of private/identity.json; and how many random numbers of the
-round were the same as another one of it. It is written before the round is computed, also of rounds
-that a crash loses. A client in a process of its own keeps such a file of its answers.
+round were the same as another one of it. It is written while the round is computed, before the
+ledger counts it as made and before anybody learns what it released; of a round that a crash loses
+it may be missing. A client in a process of its own keeps such a file of its answers.
 
 What a digest tells. Bits are drawn uniformly, 96 of them or more for each number, and no function
 of them but the digest and the noisy sum is kept. Whoever has no key cannot tell digests from random
@@ -162,6 +163,9 @@ def twice(bits: np.ndarray) -> int:
         chosen[::len(words) // BY_PLACE] = True
         words = words[chosen]
     first = words[:, 0].astype(np.uint64) << np.uint64(32) | words[:, 1]
+    ordered = np.sort(first)
+    if not (ordered[1:] == ordered[:-1]).any():  # nearly always; what follows takes longer
+        return 0
     order = np.argsort(first, kind="stable")
     same = (np.diff(first[order]) == 0) & (np.diff(words[order, 2].astype(np.int64)) == 0)
     return int(same.sum())

@@ -295,6 +295,13 @@ def summary(plan: Plan) -> str:
     return (f"{units} ({size:.2f} GB of state{where}{sums}{cohorts}), "
             f"{config.steps:,} steps, sigma {config.sigma:g} for epsilon {at_most(budget.epsilon)} "
             f"at delta {at_most(budget.delta)}; {len(layout.devices)} "
-            f"{layout.devices[0].platform} devices, chunks of {layout.chunk}"
-            + (f", of {hosts.count()} processes, which with the network between them lie inside "
-               "the trust boundary" if hosts.count() > 1 else ""))
+            f"{layout.devices[0].platform} devices, chunks of {layout.chunk}{_processes(layout)}")
+
+
+def _processes(layout: teachers.Layout) -> str:
+    """Says how many processes there are, and what each has; nothing of one."""
+    if hosts.count() == 1:
+        return ""
+    records = " each with all records," * layout.sampled
+    return (f", of {hosts.count()} processes,{records} which with the network between them lie "
+            "inside the trust boundary")

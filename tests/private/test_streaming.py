@@ -159,6 +159,13 @@ def passed_on(folder, places):
     return small_datalens.opened(state, layout())
 
 
+def test_slabs_are_read_and_written_without_another_mesh(tmp_path, monkeypatch):
+    made, real = [], jax.make_mesh
+    monkeypatch.setattr(jax, "make_mesh", lambda *a, **more: made.append(a) or real(*a, **more))
+    trained(tmp_path / "ledger", layout(slab=4))
+    assert 0 < len(made) < 6  # one for each form of the layout that is compiled
+
+
 def test_a_state_moves_between_devices_memory_and_disk(tmp_path):
     plain = passed_on(tmp_path / "plain", [layout()] * 3)
     host, disk = layout(slab=2), layout(slab=4, files=tmp_path)

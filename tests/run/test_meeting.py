@@ -1,5 +1,6 @@
 """The meeting of the processes of a run: each of them gets one line where they cannot make one."""
 
+import dataclasses
 import json
 import socket
 import threading
@@ -73,6 +74,43 @@ def test_of_two_with_one_number_one_is_refused():
         "another process 1 has come", "has begun without", "nobody answers"))
 
 
+def come_and_die(place, process, processes):
+    """A process that ends while it waits for the others."""
+    words = json.dumps(dataclasses.asdict(arrival(process, processes))).encode() + b"\n"
+    send(place, words)
+
+
+def send(place, words):
+    host, port = place.split(":")
+    end = time.monotonic() + LONG
+    while time.monotonic() < end:
+        try:
+            with socket.create_connection((host, int(port))) as other:
+                other.sendall(words)
+            return
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+
+
+def test_a_process_that_is_started_again_takes_the_place_of_the_dead_one():
+    place = many_processes.coordinator()
+    leader = threading.Thread(target=meeting.meet, args=(place, arrival(0, 3), LONG))
+    leader.start()
+    come_and_die(place, 1, 3)
+    told = met(arrival(2, 3), arrival(1, 3), place=place)
+    leader.join(LONG)
+    assert told == ["", ""] and not leader.is_alive()
+
+
+def test_a_process_that_died_is_one_that_did_not_come():
+    place = many_processes.coordinator()
+    dead = threading.Thread(target=come_and_die, args=(place, 1, 3))
+    dead.start()
+    told = met(arrival(0, 3), arrival(2, 3), place=place, seconds=3)
+    assert told[0].startswith("process 1 of 3 did not come to port") or (
+        told[0].startswith("process 1, 2 of 3"))
+
+
 @pytest.mark.parametrize("answer", [b"", b"\0\0\x12\4\0\0\0\0\0", b"[]\n"])
 def test_who_comes_late_is_told_so(answer):
     """JAX's service, or another program, does not speak as process 0 does."""
@@ -94,16 +132,8 @@ def test_what_is_no_process_of_a_run_is_left_alone():
     place = many_processes.coordinator()
     leader = threading.Thread(target=meeting.meet, args=(place, arrival(0), LONG))
     leader.start()
-    host, port = place.split(":")
-    for said in (b"GET / HTTP/1.1\r\n\r\n", b"{}\n", json.dumps({"process": 1}).encode() + b"\n"):
-        end = time.monotonic() + LONG
-        while time.monotonic() < end:
-            try:
-                with socket.create_connection((host, int(port))) as other:
-                    other.sendall(said)
-                break
-            except ConnectionRefusedError:
-                time.sleep(0.05)
+    for words in (b"GET / HTTP/1.1\r\n\r\n", b"{}\n", json.dumps({"process": 1}).encode() + b"\n"):
+        send(place, words)
     meeting.meet(place, arrival(1), LONG)
     leader.join(LONG)
     assert not leader.is_alive()

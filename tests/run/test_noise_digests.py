@@ -6,6 +6,7 @@ import adversary
 import numpy as np
 import pytest
 
+from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.aggregation.clip import RowL2
 from dpgen_jax.aggregation.local import LocalMechanism
@@ -174,3 +175,15 @@ def test_a_run_that_draws_the_same_bits_again_is_caught(tmp_path):
         rows = noise_digests.read(path)
         assert len(rows) == 4 and len(noise_digests.repeats(rows)) == repeats
         assert all(bool(row.twice) == inside for row in rows)
+
+
+def test_digests_are_made_while_a_block_is_computed_and_before_it_counts(tmp_path, monkeypatch):
+    order, run_block, settle = [], loop.run_block, Ledger.settle
+    monkeypatch.setattr(loop, "run_block", lambda *args: order.append("block") or run_block(*args))
+    monkeypatch.setattr(Ledger, "settle", lambda *args: order.append("settle") or settle(*args))
+    adversary.train(
+        tmp_path / "ledger", adversary.build(), adversary.neighbours()[0], adversary.layout(),
+        bits=SeededBits(0), steps=2, steps_per_call=1,
+        on_bits=lambda first, secret: order.append("bits"),
+        on_block=lambda state, metrics: order.append("told"))
+    assert order == ["block", "bits", "settle", "told"] * 2

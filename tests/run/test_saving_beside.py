@@ -15,6 +15,7 @@ import small_datalens
 
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.aggregation.bits import SeededBits
+from dpgen_jax.core import hosts
 from dpgen_jax.core.types import UserError, unseal
 from dpgen_jax.methods import datalens
 from dpgen_jax.run import capacity, checkpoint, checkpoint_parts, saved_state
@@ -171,6 +172,17 @@ def test_a_copy_is_made_where_it_fits(monkeypatch, share, fits):
     size = capacity.state_bytes(method)
     monkeypatch.setattr(capacity.reading, "machine_bytes", lambda: size / share)
     assert capacity.copy_fits(method) == fits
+
+
+@pytest.mark.parametrize(("machines", "fits"), [(1, False), (4, True)])
+def test_processes_of_one_machine_share_its_memory(monkeypatch, machines, fits):
+    """Eight processes were taken to have eight times as much, wherever they run."""
+    method = datalens.build(small_datalens.CONFIG, small_datalens.SPEC)
+    size = capacity.state_bytes(method)
+    monkeypatch.setattr(capacity.reading, "machine_bytes", lambda: size)
+    monkeypatch.setattr(hosts.Team, "count", 8)
+    monkeypatch.setattr(hosts.Team, "machines", machines)
+    assert capacity.memory() == machines * size and capacity.copy_fits(method) == fits
 
 
 @pytest.mark.slow

@@ -1,0 +1,94 @@
+"""`--coordinator auto`: a run finds its processes as a batch system started them, and they meet."""
+
+import many_processes as processes
+import pytest
+
+from dpgen_jax.core import batch_system, hosts, meeting
+from dpgen_jax.core.errors import UserError
+
+KNOWN = ("SLURM_JOB_ID", "OMPI_MCA_orte_hnp_uri", "KUBERNETES_SERVICE_HOST", "TPU_WORKER_HOSTNAMES",
+         "JAX_COORDINATOR_ADDRESS", "JAX_COORDINATOR_PORT")
+
+
+@pytest.fixture
+def nowhere(monkeypatch):
+    """A machine without a batch system."""
+    for name in KNOWN:
+        monkeypatch.delenv(name, raising=False)
+
+
+def step(process, count, port="61234"):
+    """The variables that SLURM sets for a process of a step."""
+    return {"SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": str(count),
+            "SLURM_PROCID": str(process), "SLURM_LOCALID": "0", "JAX_COORDINATOR_PORT": port}
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_slurm_says_who_a_process_is(monkeypatch):
+    for name, value in step(2, 4).items():
+        monkeypatch.setenv(name, value)
+    assert batch_system.place(1) == ("localhost:61234", 4, 2)
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_where_nothing_started_it_a_line_says_what_to_type():
+    with pytest.raises(UserError, match="finds no SLURM step.*give --coordinator HOST:PORT"):
+        batch_system.place(1)
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_a_system_that_does_not_answer_is_a_line(monkeypatch):
+    for name, value in step(0, 4).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SLURM_NTASKS", "many")
+    with pytest.raises(UserError, match="does not say which process this is .*'many'"):
+        batch_system.place(1)
+
+
+def test_a_jax_that_does_not_tell_is_asked_for_nothing(monkeypatch):
+    import jax._src.clusters as clusters
+
+    monkeypatch.delattr(clusters, "ClusterEnv")
+    assert batch_system.place(1) is None
+
+
+def test_processes_of_a_batch_system_meet_and_may_be_long_in_coming(monkeypatch):
+    import jax
+
+    met = []
+    monkeypatch.setattr(hosts.batch_system, "place",
+                        lambda seconds: batch_system.Place("host0:1", 2, 1))
+    monkeypatch.setattr(meeting, "meet", lambda *arguments: met.append(arguments))
+    monkeypatch.setattr(jax.config, "update", lambda *_: None)
+
+    def refused(*arguments, **_):
+        raise ValueError(arguments)
+
+    monkeypatch.setattr(jax.distributed, "initialize", refused)
+    with pytest.raises(UserError, match=r"at --coordinator auto: .*host0:1"):
+        hosts.start(hosts.Hosts("auto"), ["dpgan", "--seed=3"])
+    (place, mine, seconds), = met
+    assert (place, mine.process, mine.processes, seconds) == ("host0:1", 1, 2, 300)
+    assert mine.flags == {"": "dpgan", "--seed": "3"}
+
+
+TALK = """
+from dpgen_jax.core import hosts, parting
+hosts.start(hosts.Hosts("auto"), {words})
+with parting.alive():
+    print("gathered", hosts.gather(hosts.Team.index), hosts.count(), hosts.machines())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("second", "codes", "line"), [
+    (["dpgan"], [0, 0], "gathered [0, 1] 2 1"),
+    (["datalens"], [1, 1], "process 1 was started with another method than process 0")])
+def test_two_processes_of_a_step_meet_or_are_told_why_not(tmp_path, second, codes, line):
+    port = processes.coordinator().split(":")[1]
+    commands = [["-c", TALK.format(words=words)] for words in (["dpgan"], second)]
+    # With as many devices as they have: they talk by one of each.
+    started = processes.spawn(commands, 1, tmp_path, change=lambda i: {
+        **step(i, 2, port), "JAX_NUM_CPU_DEVICES": str(1 + i)})
+    ended, words = processes.finish(started, tmp_path)
+    assert ended == codes and words.count(line) == 2, words
