@@ -16,7 +16,7 @@ from dpgen_jax.core import hosts
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.hosts import Hosts
-from dpgen_jax.run import checkpoint, lifecycle, metrics, planning
+from dpgen_jax.run import checkpoint, first_lines, lifecycle, metrics
 
 COMMON = [word for word in runs.FLAGS if not word.startswith(("--devices", "--chunk"))]
 WORDS = ["datalens", "--dataset=npz:noise.npz", *COMMON, "--chunk=1", "--devices={devices}",
@@ -159,9 +159,9 @@ def wait_for(step, started, place):
     (True, ", of 2 processes, each with all records, which with the network")])
 def test_the_summary_says_what_is_trusted_and_what_each_process_has(monkeypatch, sampled, what):
     layout = types.SimpleNamespace(sampled=sampled)
-    assert planning._processes(layout) == ""
+    assert first_lines.processes(layout) == ""
     monkeypatch.setattr(hosts.Team, "count", 2)
-    assert planning._processes(layout).startswith(what)
+    assert first_lines.processes(layout).startswith(what)
 
 
 @pytest.mark.parametrize(("fields", "why"), [

@@ -5,13 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from dpgen_jax.aggregation.moments import (
-    MOST_LEVELS,
-    MOST_SHADES,
-    SHIFT,
-    Moments,
-    entries_rounded,
-)
+from dpgen_jax.aggregation.moment_sums import SHIFT, entries_rounded
+from dpgen_jax.aggregation.moments import MOST_LEVELS, MOST_SHADES, Moments
 from dpgen_jax.aggregation.noise import MAX_SIGMA
 from dpgen_jax.core.terms import Relation
 from dpgen_jax.core.types import UserError
@@ -75,7 +70,7 @@ class PhaseShares:
     @property
     def rounded(self) -> int:
         """The entries of a message that are rounded."""
-        return entries_rounded(self.length, bool(self.square_blocks))
+        return entries_rounded(self.length, self.square_blocks > 0)
 
 
 def alike(phases: tuple[PhaseShares, ...], sigma: float, records: int, relation: Relation
@@ -101,11 +96,12 @@ def alike(phases: tuple[PhaseShares, ...], sigma: float, records: int, relation:
     columns = max(_columns(phase) for phase in phases)
     bounds = []
     for phase in phases:
-        if math.isqrt(phase.rounded) > MOST_ROUNDING * math.isqrt(limit):
+        too_long = math.isqrt(phase.rounded) > MOST_ROUNDING * math.isqrt(limit)
+        first, square, count, tint = phase.on_grid(limit, relation)
+        if too_long or first < 1 or square < min(phase.square_blocks, 1):
             raise UserError(f"sigma is {sigma:g} for {records:,} records: the integers that can be "
                             f"summed and noised are too small for vectors of {phase.length} "
                             "entries; raise --epsilon, or name fewer --frequencies or --dimensions")
-        first, square, count, tint = phase.on_grid(limit, relation)
         bounds.append(Moments(
             blocks=phase.blocks, square_blocks=phase.square_blocks, length=phase.length,
             shades=phase.shades, levels=MOST_LEVELS, first=first, square=square, count=count,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import chex
 import jax
@@ -21,36 +21,16 @@ import numpy as np
 from dpgen_jax.aggregation.bound import assert_message
 from dpgen_jax.aggregation.counts import squares_within
 from dpgen_jax.aggregation.enforce import enforce
+from dpgen_jax.aggregation.moment_sums import SHIFT, Sums, entries_rounded, nearest, with_rounding
 from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Array, UserError
 
-SHIFT = 12
-"""The factors of sums and of products are whole numbers of 2^-12: what is made with them is rounded
-to the nearest integer, in integers, before it is summed."""
 MOST_LEVELS = 2**8 - 1
 MOST_SHADES = 2**12 - 1
 """of the grids; squares of both are below 2^24, so that float32 sums of squares are exact"""
 MOST_PRODUCT = 2**30
 """of a factor and what it multiplies; with C <= sqrt 2 B, v_i v_j <= N / 2 for i < j, and half a
 step for the rounding, all stays below 2^31"""
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Sums:
-    """A noisy sum over records, taken apart, in units of the vectors that records answered with.
-
-    Attributes:
-        shades: float32 [T], sums of shares.
-        count: float32 [blocks].
-        first: float32 [blocks, M].
-        second: float32 [square_blocks, M, M], symmetric; [0, M, M] where none was asked for.
-    """
-
-    shades: Array
-    count: Array
-    first: Array
-    second: Array
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -127,8 +107,8 @@ class Moments:
     def __post_init__(self) -> None:
         if self.relation not in (Relation.REPLACE_ONE, Relation.ZERO_OUT):
             raise UserError(f"relation is '{self.relation}'; use replace-one or zero-out")
-        if min(self.blocks, self.length, self.levels, self.first) < 1 or min(
-                self.shades, self.square, self.count, self.tint) < 0:
+        if (min(self.blocks, self.length, self.levels, self.first) < 1 or self.square < min(
+                self.square_blocks, 1) or min(self.shades, self.count, self.tint) < 0):
             raise UserError(f"{self} has a size below 1")
         if max(self.first * self.levels, self.square * self.levels**2) > MOST_PRODUCT:
             raise UserError(f"factors of {self.first} and {self.square} on a grid of {self.levels} "
@@ -169,7 +149,7 @@ class Moments:
         far = 2 * a * n + 2 * b * n * n
         other = 2 * (self.count << SHIFT)**2 if self.blocks > 1 else 0
         moved = 2 * (self.tint << SHIFT)**2 + far + max(turned, other)
-        return max(_with_rounding(moved, 4 * self.rounded), self.squared_norm)
+        return max(with_rounding(moved, 4 * self.rounded), self.squared_norm)
 
     @property
     def squared_norm(self) -> int:
@@ -177,12 +157,12 @@ class Moments:
         b = self.square**2 if self.square_blocks else 0
         added = (((self.tint << SHIFT)**2 + (self.count << SHIFT)**2)
                  + self.first**2 * self.levels**2 + b * self.levels**4)
-        return _with_rounding(added, self.rounded)
+        return with_rounding(added, self.rounded)
 
     @property
     def rounded(self) -> int:
         """The entries that are rounded, m, of what one record adds."""
-        return entries_rounded(self.length, bool(self.square_blocks))
+        return entries_rounded(self.length, self.square_blocks > 0)
 
     def squared_sensitivity(self) -> int:
         """Returns the declared squared L2 sensitivity, S."""
@@ -192,7 +172,7 @@ class Moments:
     def max_abs(self) -> int:
         """The largest magnitude of an entry of what one record adds."""
         squares = self.square * self.levels**2 if self.square_blocks else 0
-        return max(self.tint, self.count, _nearest(self.first * self.levels), _nearest(squares))
+        return max(self.tint, self.count, nearest(self.first * self.levels), nearest(squares))
 
     @property
     def reach(self) -> float:
@@ -267,19 +247,18 @@ class Moments:
         chex.assert_type(messages, jnp.int32)
         there, block = messages[:, 0, :1], messages[:, 0, 1]
         v, shares = messages[:, 0, 2:2 + self.length], messages[:, 0, 2 + self.length:]
-        counted = jnp.concatenate([self.count * there, _nearest(self.first * v)], 1)
+        counted = jnp.concatenate([self.count * there, nearest(self.first * v)], 1)
         parts = [shares.sum(0), jax.ops.segment_sum(counted, block, self.blocks).reshape(-1)]
         if self.square_blocks:
-            rows, columns = self._triangle
-            products = _nearest(v[:, rows] * v[:, columns] * self._factors)
+            rows, columns, factors = self._triangle
+            products = nearest(v[:, rows] * v[:, columns] * factors)
             parts.append(products.sum(0) if self.square_blocks == 1 else
                          jax.ops.segment_sum(products, block, self.blocks).reshape(-1))
         return total + jnp.pad(jnp.concatenate(parts), (0, self.columns - self.used))
 
     def project(self, key: Array, message: Array) -> Array:
         """Returns what the message of one record adds, int32 [1, D]: what `added` makes of it."""
-        nobody = jnp.zeros((1, self.columns), jnp.int32)
-        return self.added(nobody, self.compact(key, message)[None])
+        return self.added(jnp.zeros((1, self.columns), jnp.int32), self.compact(key, message)[None])
 
     def sums(self, released: Array) -> Sums:
         """Takes a noisy sum apart.
@@ -292,8 +271,9 @@ class Moments:
         end = t + self.blocks * (1 + m)
         counted = released[0, t:end].reshape(self.blocks, 1 + m)
         flat = released[0, end:self.used].reshape(self.square_blocks, m * (m + 1) // 2)
-        unit = self._factors * (self.reach**2 / 2**SHIFT)
-        upper = jnp.zeros((self.square_blocks, m, m)).at[:, *self._triangle].set(flat / unit)
+        rows, columns, factors = self._triangle
+        products = flat / (factors * (self.reach**2 / 2**SHIFT))
+        upper = jnp.zeros((self.square_blocks, m, m)).at[:, rows, columns].set(products)
         second = upper + jnp.swapaxes(jnp.triu(upper, 1), 1, 2)
         return Sums(released[0, :t] / max(self.tint_reach, 1), counted[:, 0] / max(self.count, 1),
                     counted[:, 1:] / (self.first * self.reach / 2**SHIFT), second)
@@ -314,33 +294,7 @@ class Moments:
                 grid * 2**SHIFT / (max(self.product, 1) * self.reach**2))
 
     @property
-    def _triangle(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows and columns of an upper triangle."""
+    def _triangle(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows, columns and factors of an upper triangle."""
         rows, columns = np.triu_indices(self.length)
-        return rows, columns
-
-    @property
-    def _factors(self) -> np.ndarray:
-        rows, columns = self._triangle
-        return np.where(rows == columns, self.square, self.product).astype(np.int32)
-
-
-def entries_rounded(length: int, products: bool) -> int:
-    """Returns how many entries of what a record adds are rounded.
-
-    Args:
-        length: Of the vector.
-        products: Whether products are asked for.
-    """
-    return length + products * (length * (length + 1) // 2)
-
-
-def _nearest(scaled: Any) -> Any:
-    """Returns the integers next to numbers in units of 2^-SHIFT: an int, or int32 of any shape."""
-    return (scaled + (1 << SHIFT - 1)) >> SHIFT
-
-
-def _with_rounding(squared: int, quarters: int) -> int:
-    """Returns an upper bound of (sqrt(squared) / 2^SHIFT + sqrt(quarters) / 2)^2, in integers."""
-    whole = -(-squared >> 2 * SHIFT)
-    return whole + -(-quarters // 4) + math.isqrt(max(whole * quarters - 1, 0)) + 1
+        return rows, columns, np.where(rows == columns, self.square, self.product).astype(np.int32)

@@ -6,14 +6,11 @@ All that can be wrong with a request or its records is found here, before there 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 
 from dpgen_jax import methods
 from dpgen_jax.accountant.events import Events
-from dpgen_jax.aggregation.mechanism import Mechanism
-from dpgen_jax.core import hosts, storage
-from dpgen_jax.core.at_most import at_most
+from dpgen_jax.core import storage
 from dpgen_jax.core.config import Moments, to_json
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.terms import Unit
@@ -23,9 +20,8 @@ from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private import teachers
 from dpgen_jax.private.partition import Partition
-from dpgen_jax.release import guarantee
 from dpgen_jax.release.statement import Protected
-from dpgen_jax.run import capacity, folder, judging, monitor, protection, side_releases
+from dpgen_jax.run import capacity, first_lines, folder, judging, monitor, protection, side_releases
 from dpgen_jax.run.calibrate_config import complete, with_records
 from dpgen_jax.run.folder import RunFolder, read_json
 from dpgen_jax.run.loop import require_32_bits
@@ -137,7 +133,7 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
     protection.refuse_subjects(request.method, request.config, dataset)
     config = with_records(request.config, dataset.count)
     config = complete(request.method, config, spec, request.budget, purchases, dataset.bought_unit)
-    log(headline(request, methods.get(request.method).mechanism(config, spec), dataset))
+    log(first_lines.headline(request, methods.get(request.method).mechanism(config, spec), dataset))
     for line in request.remarks:
         log(f"note: {line}")
     runtime = capacity.fitting(request.method, config, spec, request.runtime, log,
@@ -255,53 +251,3 @@ def public_config(request: Request, config: MethodConfig, dataset: Dataset, prot
     return described | ({"typed": list(request.typed)} if request.typed else {}) | (
         {"bought": list(dataset.bought)} if bought else {}) | (
         {"judged_by": judge} if (judge := judging.identity(request.monitor)) else {})
-
-
-def headline(request: Request, mechanism: Mechanism, dataset: Dataset) -> str:
-    """Returns the first line of a run: what is trained, what it promises to whom, and why so."""
-    budget, real_clients = request.budget, dataset.clients is not None and not dataset.simulated
-    whom = ("all records of a client" if mechanism.unit == "client" and real_clients
-            else "each record, its label included")
-    if dataset.subjects is not None:
-        whom = f"each {guarantee.whom(protection.protected_subjects(dataset.subjects).terms)}"
-    uncovered = tuple(part.what for part in dataset.uncovered)
-    stamp = protection.stamp(budget, request.seed, request.config, Protected(
-        mechanism.unit, {}, (), uncovered, dataset.simulated))
-    numbers = f"epsilon {at_most(budget.epsilon)} at delta {at_most(budget.delta)}"
-    promise = (f"{numbers} for {whom} ({mechanism.relation})"
-               + ", but for what is not covered" * (stamp.kind == "not covered"))
-    if not stamp.holds:
-        promise = ("epsilon inf: nobody is protected"
-                   + f", by noise for {numbers}" * math.isfinite(budget.epsilon))
-    why = f"; {request.why}" * bool(request.why)
-    return f"{request.method}, preset {request.preset}: {promise}{why}"
-
-
-def summary(plan: Plan) -> str:
-    """Returns the line that a terminal shows of a plan."""
-    layout, config, budget = plan.layout, plan.config, plan.request.budget
-    counts = plan.protected.counts
-    size = teachers.unit_bytes(plan.method) * layout.padded / 1e9
-    named = " and ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in counts.items())
-    if plan.protected.unit == Unit.SUBJECT:
-        named += f", unit {guarantee.whom(plan.protected.terms)}"
-    alone = [*counts] in (["records"], ["subjects"])
-    units = named + (f", {layout.n_units:,} units" if alone else "")
-    cohorts = f", 1 in {layout.n_cohorts} a step" if layout.n_cohorts > 1 else ""
-    where = {"device": "", "host": " in host memory", "disk": " on the disk"}[
-        plan.request.runtime.state]
-    sums = (f" and {capacity.sum_bytes(plan.method) / 1e9:.2f} GB of sums" if plan.method.phases
-            else "")
-    return (f"{units} ({size:.2f} GB of state{where}{sums}{cohorts}), "
-            f"{config.steps:,} steps, sigma {config.sigma:g} for epsilon {at_most(budget.epsilon)} "
-            f"at delta {at_most(budget.delta)}; {len(layout.devices)} "
-            f"{layout.devices[0].platform} devices, chunks of {layout.chunk}{_processes(layout)}")
-
-
-def _processes(layout: teachers.Layout) -> str:
-    """Says how many processes there are, and what each has; nothing of one."""
-    if hosts.count() == 1:
-        return ""
-    records = " each with all records," * layout.sampled
-    return (f", of {hosts.count()} processes,{records} which with the network between them lie "
-            "inside the trust boundary")

@@ -13,7 +13,8 @@ from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.presets import results
 from dpgen_jax.run import needs
 from dpgen_jax.run.calibrate_config import complete, with_records
-from dpgen_jax.run.planning import Plan, summary
+from dpgen_jax.run.first_lines import summary
+from dpgen_jax.run.planning import Plan
 from dpgen_jax.run.reading import Supposed
 
 SHOWN = 2

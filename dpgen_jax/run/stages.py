@@ -27,11 +27,12 @@ from dpgen_jax.release.bundle import Release
 from dpgen_jax.run import folder, follower, protection, resume, side_releases, spending
 from dpgen_jax.run.best import Best
 from dpgen_jax.run.finish import finish, leave_where_seconds_count, nothing_released
+from dpgen_jax.run.first_lines import summary
 from dpgen_jax.run.folder import RunFolder
 from dpgen_jax.run.loop import State
 from dpgen_jax.run.monitor import Monitor
 from dpgen_jax.run.needs import memory
-from dpgen_jax.run.planning import Log, Plan, summary
+from dpgen_jax.run.planning import Log, Plan
 from dpgen_jax.run.progress import Notices, Stop, interruptible
 from dpgen_jax.run.training import Training
 

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpgen_jax.aggregation import moments
 from dpgen_jax.aggregation.moment_grids import PhaseShares, alike
+from dpgen_jax.aggregation.moment_sums import SHIFT
 from dpgen_jax.aggregation.moments import Moments
 from dpgen_jax.core.terms import Relation
 from dpgen_jax.core.types import UserError
 
-UNIT = 2**moments.SHIFT
+UNIT = 2**SHIFT
 SMALL = Moments(blocks=2, square_blocks=2, length=2, shades=2, levels=3, first=200 * UNIT,
                 square=250 * UNIT, count=150, tint=100, columns=20, limit=10**9)
 # The term that decides, each in turn: counts, the turn of a vector whose square moves too, its

@@ -16,7 +16,8 @@ from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
 from dpgen_jax.aggregation.histogram import OneHot
 from dpgen_jax.aggregation.local import LocalMechanism
 from dpgen_jax.aggregation.mechanism import SumMechanism
-from dpgen_jax.aggregation.moments import SHIFT, Moments
+from dpgen_jax.aggregation.moment_sums import SHIFT
+from dpgen_jax.aggregation.moments import Moments
 from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.audit import canaries, lowered

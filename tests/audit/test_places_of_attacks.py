@@ -7,7 +7,8 @@ import pytest
 
 from dpgen_jax.aggregation.clip import GradientL2
 from dpgen_jax.aggregation.mechanism import SumMechanism
-from dpgen_jax.aggregation.moments import SHIFT, Moments
+from dpgen_jax.aggregation.moment_sums import SHIFT
+from dpgen_jax.aggregation.moments import Moments
 from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.aggregation.sampling import PoissonSampling
 from dpgen_jax.aggregation.schedule import FullParticipation

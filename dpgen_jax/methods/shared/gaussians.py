@@ -8,7 +8,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from dpgen_jax.aggregation.moments import Sums
+from dpgen_jax.aggregation.moment_sums import Sums
 from dpgen_jax.core.types import Array
 from dpgen_jax.nets.noisy_moments import (
     edge,
