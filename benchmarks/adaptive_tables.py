@@ -237,16 +237,21 @@ def with_a_round(run: Simulation, public: Public, way: Way) -> tuple[Any, graphi
                                ), facts, len(pairs)
 
 
+def of_tree(run: Simulation, public: Public, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return n encoded rows of the tree of a state, float32 [n, F], and their labels int32 [n]."""
+    model = jax.tree.map(np.asarray, jax.jit(run.method.finalize)(None, public))
+    labels = run.rng.choice(run.plan.classes, n, p=model["share"] / model["share"].sum())
+    rows = jax.jit(run.method.sample)(model, jax.random.key(run.seed), labels.astype(np.int32))
+    return np.asarray(rows), labels
+
+
 def ways(run: Simulation, n: int) -> dict[str, dict[str, Any]]:
     """Return the scores of all ways, of n drawn rows each, by name."""
     dataset, spec = run.dataset, run.dataset.spec
     test = dataset.x_test, dataset.y_test
     public = run.first_four()
     last = run.step(public)
-    model = jax.tree.map(np.asarray, jax.jit(run.method.finalize)(None, last))
-    labels = run.rng.choice(run.plan.classes, n, p=model["share"] / model["share"].sum())
-    rows = jax.jit(run.method.sample)(model, jax.random.key(run.seed), labels.astype(np.int32))
-    found = {"today, a tree": measures.measured((np.asarray(rows), labels), test, spec, run.seed)}
+    found = {"today, a tree": measures.measured(of_tree(run, last, n), test, spec, run.seed)}
     if not run.plan.pairs:
         return found
     facts, _ = run.facts(last)

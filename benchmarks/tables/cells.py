@@ -83,7 +83,7 @@ def run(cell: Cell, index: int, places: Places) -> dict[str, Any]:
     dataset = data.load(cell.table, cell.part)
     if cell.method.name == "real":
         order = np.random.default_rng(index).permutation(len(dataset.y_train))
-        rows = order[:_wanted(dataset)]
+        rows = order[:wanted(dataset)]
         return {"scores": _scores((dataset.x_train[rows], dataset.y_train[rows]), dataset, index)}
     folder = places.work / cell.part / cell.name
     shutil.rmtree(folder, ignore_errors=True)
@@ -102,7 +102,7 @@ def _scores(rows: Rows, dataset: Dataset, seed: int) -> dict[str, float]:
     return measures.measured(rows, (dataset.x_test, dataset.y_test), dataset.spec, seed)
 
 
-def _wanted(dataset: Dataset) -> int:
+def wanted(dataset: Dataset) -> int:
     """Return the number of synthetic rows: as many as there are, at most `measures.MOST_ROWS`.
 
     Where a class is rare there is no such limit, so that there are some of it to learn from.
@@ -126,7 +126,7 @@ def _ours(cell: Cell, dataset: Dataset, folder: Path, index: int, places: Places
                    "--delta", str(delta(dataset)), "--test-fraction", "0", "--out", str(out),
                    *flags], folder / "train.log", places.limit, env)
     sample = timed([sys.executable, "-m", "dpgen_jax.sample", str(out), "--n",
-                    str(_wanted(dataset)), "--seed", str(index), "--out",
+                    str(wanted(dataset)), "--seed", str(index), "--out",
                     str(folder / "synthetic.csv")], folder / "sample.log", places.limit, env)
     privacy = json.loads((out / "release" / "privacy.json").read_text())
     promised = {name: privacy[name] for name in ("guarantee", "epsilon", "delta", "relation",
@@ -139,7 +139,7 @@ def _peer(cell: Cell, dataset: Dataset, folder: Path, index: int, places: Places
     """Train and sample in the peer's environment."""
     peer = cell.method.peer
     assert peer is not None
-    job = {"epsilon": cell.epsilon, "delta": delta(dataset), "n": _wanted(dataset), "seed": index,
+    job = {"epsilon": cell.epsilon, "delta": delta(dataset), "n": wanted(dataset), "seed": index,
            "label": dataset.spec.label.name, **peer.options}
     (folder / "job.json").write_text(json.dumps(job))
     spent = timed([str(environments.python(peer)), str(PROGRAMS / f"{peer.program}.py"),

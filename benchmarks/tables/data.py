@@ -110,10 +110,21 @@ def load(name: str, part: str = "test") -> Dataset:
     Returns:
       The data set.
     """
+    return SOURCES[name].load() if part == "test" else validation(name, 0)
+
+
+def validation(name: str, index: int) -> Dataset:
+    """Load one of the validation parts of a table: together they are its training rows.
+
+    Args:
+      name: A name of `SOURCES`.
+      index: Its number, below `VALIDATION_PARTS`.
+
+    Returns:
+      The training rows of the other parts, and those of this one in place of test rows.
+    """
     found = SOURCES[name].load()
-    if part == "test":
-        return found
-    outside = np.array([int.from_bytes(record[:8], "little") % VALIDATION_PARTS == 0
+    outside = np.array([int.from_bytes(record[:8], "little") % VALIDATION_PARTS == index
                         for record in hashes(found.x_train, found.y_train)])
     return dataclasses.replace(
         found, x_train=found.x_train[~outside], y_train=found.y_train[~outside],

@@ -29,10 +29,12 @@ def kept(slope, noise, is_number=True, seed=0):
     return true, np.asarray(found)[:, 1], noisy[:, 1]
 
 
-@pytest.mark.parametrize("is_number", [True, False])
-def test_noise_alone_is_pulled_to_none(is_number):
-    _, found, noisy = kept(0.0, 0.02, is_number)
-    assert (found**2).sum() < 0.05 * (noisy**2).sum()
+@pytest.mark.parametrize(("is_number", "most"), [(True, 0.1), (False, 0.05)])
+def test_noise_alone_is_pulled_to_none(is_number, most):
+    """A number may have shapes beside a smooth ratio, of which some fit noise by chance."""
+    runs = [kept(0.0, 0.02, is_number, seed)[1:] for seed in range(5)]
+    parts = [(found**2).sum() / (noisy**2).sum() for found, noisy in runs]
+    assert np.mean(parts) < most and max(parts) < 2 * most
 
 
 def test_what_stands_out_is_kept_and_comes_closer_than_the_counts_did():
@@ -45,3 +47,30 @@ def test_what_stands_out_is_kept_and_comes_closer_than_the_counts_did():
 def test_without_noise_the_counts_stand(is_number):
     true, found, _ = kept(0.8, 0.0, is_number)
     np.testing.assert_allclose(found, true, atol=1e-4)
+
+
+def beyond_noise(columns, seed, size=0.002, signal=1.6):
+    """How much of a rare class is found in the ends of columns that it keeps to, and of the others.
+
+    In each bin of a column the noise is nearly what the class has there.
+    """
+    rng, bins, d = np.random.default_rng(seed), 16, 24
+    total = np.full((d, bins), 1 / bins, np.float32)
+    end = np.where(rng.random(d) < 0.5, 0, bins - 1)
+    ratio = np.zeros((d, bins))
+    ratio[np.arange(d), end] = np.where(np.arange(d) < columns, 0.8, 0)
+    ratio -= ratio.sum(1, keepdims=True) * total
+    noise = 0.8 * size / signal
+    noisy = ratio * size + noise * rng.normal(size=ratio.shape)
+    found = np.asarray(jax.jit(table_prior.expected)(
+        np.stack([-noisy, noisy], 1).astype(np.float32), np.full((d, 2), noise, np.float32),
+        np.array([1 - size, size], np.float32), total, np.full((d, bins), True)))[:, 1] / size
+    kept = found[np.arange(d), end]
+    return kept[:columns].mean() if columns else 0.0, np.abs(kept[columns:]).mean()
+
+
+def test_a_rare_class_at_the_ends_of_columns_is_found_by_what_they_have_in_common():
+    """No single column tells it from noise; that eight of them have the same shape does."""
+    kept, others = np.mean([beyond_noise(8, seed) for seed in range(4)], 0)
+    assert kept > 0.25 and others < kept / 3
+    assert np.mean([beyond_noise(0, seed)[1] for seed in range(4)]) < 0.1

@@ -2,12 +2,15 @@
 
 Deviations and noise are taken for Gaussian. In a number the ratio of a class's density to that of
 all changes smoothly with the log odds of the rank, which leaves both tails free; each category has
-a ratio of its own. How far ratios lie from 1 is a mixture over a grid of scales. All columns of a
-class share its weights, which are fitted to them: where no column stands out of the noise, all are
-pulled to 1, and a column that does keeps what it says.
+a ratio of its own. How far ratios lie from 1 is a mixture over a grid of scales. Beside these a
+number may have one of the shapes of `table_shapes`: a rare class that keeps to the ends of columns
+is found by them where no smooth ratio stands out. All columns of a class share the weights of
+scales and shapes, which are fitted to them: where no column stands out of the noise, all are pulled
+to 1, and a column that does keeps what it says.
 
 Source: empirical Bayes by a mixture of Gaussians of fixed scales, Stephens, "False discovery rates:
-a new deal" (Biostatistics 2017); here along the principal axes of a Gaussian process.
+a new deal" (Biostatistics 2017); here along the principal axes of a Gaussian process, and beside
+shapes.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpgen_jax.core.types import Array
+from dpgen_jax.methods.shared import table_shapes
 
 SCALES = np.array([0.0, *np.geomspace(0.05, 12.8, 9)], np.float32)
 """Standard deviations of ratios of densities."""
@@ -27,11 +31,15 @@ SLOPE = 0.7
 ODDS = np.pi**2 / 3
 """The variance of the log odds of a rank."""
 SEEN = 1.0
-"""Columns whose scales the mixture is as if told before, evenly over all of them."""
+"""Columns whose scales or shapes the mixture is as if told before."""
 LEAST = 1e-10
 """The least variance along an axis: less than this float32 does not tell from none."""
 ROUNDS = 30
 """Rounds in which the mixture is fitted."""
+SHAPED = 0.5
+"""The share of the columns of a class that are as if told before to have a shape."""
+NEVER = -1e30
+"""The log likelihood of what cannot be."""
 
 
 def alike(total: Array, is_number: Array) -> Array:
@@ -71,17 +79,52 @@ def expected(deviation: Array, noise: Array, size: Array, total: Array, is_numbe
     along = jnp.einsum("dbk,dcb->dck", axes, deviation)
     scales = SCALES.reshape(-1, 1, 1, 1)
     signal = (scales * size[:, None])**2 * jnp.maximum(power, LEAST)[:, None]  # [S, d, C, B]
-    variance = signal + noise[..., None]**2 + 1e-18
-    likely = -0.5 * jnp.sum(along**2 / variance + jnp.log(variance), -1)  # [S, d, C]
+    variance = noise**2 + 1e-18
+    spread = signal + variance[..., None]
+    likely = -0.5 * jnp.sum(along**2 / spread + jnp.log(spread), -1)  # [S, d, C]
+    shaped = table_shapes.deviations(total, is_number)
+    likely_shaped = _likely(deviation, variance, size, shaped)
+    likely_shaped = jnp.where(is_number.any(1)[:, None], likely_shaped, NEVER)
+    shares = _shares(jnp.concatenate([likely, likely_shaped]))
+    smooth, of_shape = jnp.split(shares, [len(SCALES)])
+    part = jnp.sum(smooth[..., None] * signal / spread, 0)
+    return (jnp.einsum("dbk,dck->dcb", axes, part * along)
+            + jnp.einsum("kdc,kdb->dcb", of_shape, shaped) * size[:, None])
 
-    def shares_of_scales(weights: Array) -> Array:
+
+def _likely(deviation: Array, variance: Array, size: Array, shaped: Array) -> Array:
+    """Returns the log likelihoods of noisy deviations of classes that have a shape: [K, d, C].
+
+    Args:
+        deviation: [d, C, B].
+        variance: [d, C], of their noise.
+        size: [C].
+        shaped: [K, d, B], the deviations of the shapes, in parts of a class.
+    """
+    explained = size * jnp.einsum("kdb,dcb->kdc", shaped, deviation)
+    squares = size**2 * jnp.sum(shaped**2, -1, keepdims=True)
+    distance = jnp.sum(deviation**2, -1) - 2 * explained + squares
+    return -0.5 * (distance / variance + deviation.shape[-1] * jnp.log(variance))
+
+
+def _shares(likely: Array) -> Array:
+    """Returns how likely each component is: [M, d, C], of sum 1 over the first axis.
+
+    How often each is met in a class is fitted to all of its columns.
+
+    Args:
+        likely: [M, d, C], log likelihoods given each: of scales, and then of shapes.
+    """
+    scales, shapes = len(SCALES), len(likely) - len(SCALES)
+    even = jnp.asarray(np.repeat([(1 - SHAPED) / scales, SHAPED / shapes], [scales, shapes]),
+                       jnp.float32)
+
+    def given(weights: Array) -> Array:
         return jax.nn.softmax(likely + jnp.log(weights)[:, None], 0)
 
     def fitted(_: int, weights: Array) -> Array:
-        counted = shares_of_scales(weights).sum(1) + SEEN / len(SCALES)
+        counted = given(weights).sum(1) + SEEN * even[:, None]
         return counted / counted.sum(0)
 
-    even = jnp.full((len(SCALES), len(size)), 1 / len(SCALES))
-    weights = jax.lax.fori_loop(0, ROUNDS, fitted, even)
-    part = jnp.sum(shares_of_scales(weights)[..., None] * signal / variance, 0)
-    return jnp.einsum("dbk,dck->dcb", axes, part * along)
+    weights = jnp.repeat(even[:, None], likely.shape[2], 1)
+    return given(jax.lax.fori_loop(0, ROUNDS, fitted, weights))
