@@ -20,7 +20,7 @@ from dpgen_jax.aggregation.bits import OsBits
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.types import Private
 from dpgen_jax.private import partition, records, votes
-from dpgen_jax.run import checkpoint, folder, metrics, resume, side_releases, spending
+from dpgen_jax.run import checkpoint, metrics, opening, resume, side_releases, spending
 from dpgen_jax.run.folder import RunFolder
 
 STEP = GaussianEvent(100.0, 400)
@@ -67,7 +67,7 @@ class World:
         own = files.run_id() if resume_it else ""
         start = spending.Start(BUDGET, True, total, own)
         with spending.before(spending.Identity(sealed), MECHANISM, start, say) as witness:
-            (folder.reopen if resume_it else folder.create)(root, PUBLIC)
+            (opening.reopen if resume_it else opening.create)(root, PUBLIC)
             die("folder")
             resume.identity(files, sealed, dealt or (lambda key: partition.assign(12, 3, key)),
                             resume_it, None)

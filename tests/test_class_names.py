@@ -16,7 +16,7 @@ from dpgen_jax.presets import numbers
 from dpgen_jax.release import contents, export
 from dpgen_jax.release.bundle import Release
 from dpgen_jax.release.statement import Protected
-from dpgen_jax.run import folder, planning
+from dpgen_jax.run import opening, planning
 
 PLAIN = ImageSpec(8, 8, 1, 3)
 NAMED = ImageSpec(8, 8, 1, 3, ("emu", "cat", "dog"))
@@ -102,12 +102,12 @@ def test_public_data_have_their_public_names():
 def test_a_run_of_an_older_version_can_be_resumed(tmp_path):
     old = public(PLAIN)
     del old["class_names"]
-    folder.create(tmp_path / "old", old)
-    folder.reopen(tmp_path / "old", public(NAMED))
-    folder.create(tmp_path / "new", public(NAMED))
-    folder.reopen(tmp_path / "new", public(NAMED))
+    opening.create(tmp_path / "old", old)
+    opening.reopen(tmp_path / "old", public(NAMED))
+    opening.create(tmp_path / "new", public(NAMED))
+    opening.reopen(tmp_path / "new", public(NAMED))
     with pytest.raises(UserError, match="class_names was .*'emu', 'cat', 'dog'.*, now"):
-        folder.reopen(tmp_path / "new", public(PLAIN))
+        opening.reopen(tmp_path / "new", public(PLAIN))
 
 
 def test_any_images_may_be_given_names(tmp_path):

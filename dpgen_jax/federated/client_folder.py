@@ -21,7 +21,7 @@ from dpgen_jax.core.types import Private, Records, UserError
 from dpgen_jax.data import Dataset
 from dpgen_jax.federated.messages import Terms
 from dpgen_jax.private import records as sealing
-from dpgen_jax.run import folder, noise_digests
+from dpgen_jax.run import noise_digests, opening
 from dpgen_jax.run.folder import RunFolder, read_json, write_json
 
 log = logging.getLogger(__name__)
@@ -77,12 +77,12 @@ def open_folder(root: Path, public: Json) -> RunFolder:
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.chmod(root, 0o700)  # mkdir leaves a folder that was there as open as it was
     if not (root / "config.json").is_file():
-        return folder.create(root, public)
+        return opening.create(root, public)
     client = read_json(root / "config.json").get("client")
     if client != public["client"]:
         raise UserError(f"{root} is the folder of client {client}, not of client "
                         f"{public['client']}; give each client a folder of its own")
-    return folder.reopen(root, public)
+    return opening.reopen(root, public)
 
 
 def recognise(files: RunFolder, records: Private[Records]) -> None:

@@ -31,7 +31,7 @@ from dpgen_jax.federated.saved import State
 from dpgen_jax.release import statement
 from dpgen_jax.release.bundle import Release
 from dpgen_jax.release.statement import Protected
-from dpgen_jax.run import folder, metrics, resume, stages
+from dpgen_jax.run import folder, metrics, opening, resume, stages
 from dpgen_jax.run.finish import nothing_released
 from dpgen_jax.run.folder import RunFolder
 from dpgen_jax.run.loop import require_32_bits
@@ -74,7 +74,7 @@ def run(request: Request, spec: Spec, exchange: Exchange, log: Log = tell,
                         f"{method.mechanism.n_units} must")
     root = request.out or folder.default_root(request.method, "federation")
     public = public_config(request, spec)
-    files = (folder.reopen if request.resume else folder.create)(root, public)
+    files = (opening.reopen if request.resume else opening.create)(root, public)
     log(f"run folder: {root.absolute()}")
     with resume.ledger(files, method.mechanism, public, request.resume) as ledger, \
             interruptible() as stop:

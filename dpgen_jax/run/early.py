@@ -23,7 +23,7 @@ from dpgen_jax.core.console import tell
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Private, UserError
-from dpgen_jax.run import folder, side_releases, spending
+from dpgen_jax.run import folder, opening, side_releases, spending
 from dpgen_jax.run.folder import RunFolder, read_json
 
 FIXED = ("method", "data", "budget")
@@ -137,7 +137,7 @@ def answered(purchase: Purchase, resume: bool, draw: Callable[[Events], Answer])
     with spending.before(spending.Identity(None, purchase.content), promised, start,
                          _private) as witness:
         if not going_on:
-            folder.create(purchase.root, purchase.about)
+            opening.create(purchase.root, purchase.about)
         ledger = _ledger(files, purchase, witness) if purchase.events else None
     if ledger is None or read is not None:
         answer = _kept(files, read or draw(()))

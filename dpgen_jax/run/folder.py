@@ -1,4 +1,7 @@
-"""The run folder: what lies where, and what may not be overwritten."""
+"""The run folder: what lies where, and how its files are read and written.
+
+`opening` makes a folder, and goes on with one.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,11 @@ import json
 import os
 import platform
 import re
-import secrets
 import subprocess
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
-from dpgen_jax.core import reading, storage
+from dpgen_jax.core import reading
 from dpgen_jax.core.atomic import sync
 from dpgen_jax.core.console import program
 from dpgen_jax.core.strict_json import Json, parse_json
@@ -23,8 +24,6 @@ from dpgen_jax.version import __version__
 
 # They decide what is computed and what it costs; the ledger's header holds their hash.
 MEANING = ("method", "dataset", "spec", "config", "budget", "records", "unit")
-# What a resume may not change. The seed is one of them: noise of a seeded run has no privacy claim.
-FIXED = (*MEANING, "seed", "data_notes", "judged_by")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +133,7 @@ class RunFolder:
         return identity
 
     def unused(self) -> bool:
-        """Whether there is nothing but what `create` makes before config.json is there."""
+        """Whether there is nothing but what `opening.create` makes before config.json is there."""
         begun = _names(self.root) - {"private", "config.json.tmp"}
         return not begun and not _names(self.private)
 
@@ -171,80 +170,6 @@ def existing(root: Path) -> RunFolder:
     raise UserError(f"{root} is no folder of a run; name the one that the training printed")
 
 
-def refuse_used(root: Path) -> None:
-    """Refuses a folder for a new run that holds anything, or is no folder of a disk.
-
-    Raises:
-        UserError: For such a folder.
-    """
-    storage.refuse_remote(root)
-    if root.exists() and not (root.is_dir() and RunFolder(root).unused()):
-        contents = "a run" if (root / "config.json").exists() else "other files"
-        resumed = f"go on with it: {go_on(root)}, or " * (contents == "a run")
-        raise UserError(f"{root} holds {contents}; {resumed}name another --out")
-
-
-def create(root: Path, config: Json) -> RunFolder:
-    """A new run.
-
-    Raises:
-        UserError: When the folder holds anything, which is left untouched; what another start left
-            that was killed before it wrote config.json is nothing.
-    """
-    folder = RunFolder(root)
-    refuse_used(root)
-    folder.root.mkdir(parents=True, exist_ok=True)
-    sync(folder.root.absolute().parent)
-    folder.private.mkdir(mode=0o700, exist_ok=True)
-    write_json(folder.config, config | {"run": secrets.token_hex(16)} | environment())
-    return folder
-
-
-def opened(root: Path, config: Json, resume: bool) -> RunFolder:
-    """A new run, one to go on with, or one that has begun with a purchase. Raises: as both."""
-    folder = RunFolder(root)
-    if not folder.waiting:
-        return (reopen if resume else create)(root, config)
-    before = read_json(folder.config)
-    write_json(folder.config, config | {"run": folder.run_id(), "purchase": before["purchase"]}
-               | environment())
-    return folder
-
-
-def reopen(root: Path, config: Json) -> RunFolder:
-    """An existing run to go on with.
-
-    Raises:
-        UserError: When there is none, or when a field that decides the meaning of the run differs;
-            the message lists the differences.
-    """
-    folder = RunFolder(root)
-    if not folder.config.is_file():
-        raise UserError(f"{root} holds no run to resume (no config.json); leave out --resume")
-    both = before, config = read_json(folder.config), config
-    changes = [change for name in FIXED for change in _differences(
-        name, before.get(name), config.get(name))]
-    # Speed may change, but not the form in which the checkpoints hold the moments.
-    changes += _differences("runtime.moments", *(
-        row.get("runtime", {}).get("moments") for row in both))
-    # A choice that was made by private records stays made.
-    changes += _differences("not_covered", *(list(row.get("not_covered") or ()) for row in both))
-    if before.get("class_names"):  # older versions wrote none, or not those of public data
-        changes += _differences("class_names", *(row.get("class_names") for row in both))
-    if changes:
-        said = "; ".join(f"{name} was {then}, now {now}" for name, then, now in changes)
-        # Another version may have another default, which --resume alone would take again.
-        fields = [(name.removeprefix("config.").replace("_", "-"), then)
-                  for name, then, _ in changes if name.startswith("config.")]
-        words = [word for name, then in fields for word in (f"--{name}", f"{then}")
-                 if len(fields) == len(changes) and "sigma" not in dict(fields)]
-        raise UserError(f"{root} was started with another configuration: {said}. Go on with it as "
-                        f"it was: {go_on(root, *words)}; or start a new run with another --out")
-    folder.private.mkdir(mode=0o700, exist_ok=True)
-    folder.private.chmod(0o700)  # a copy may be open to others
-    return folder
-
-
 def go_on(root: Path, *words: str) -> str:
     """Returns how a run is gone on with: a command, where it was started by one, with `words`."""
     try:
@@ -253,13 +178,6 @@ def go_on(root: Path, *words: str) -> str:
         typed = None
     return program("train", "--resume", root, *words) if typed else (
         "repeat its first call with resume")
-
-
-def _differences(name: str, before: Any, now: Any) -> list[tuple[str, Any, Any]]:
-    if isinstance(before, dict) and isinstance(now, dict):
-        return [change for key in sorted(before.keys() | now.keys())
-                for change in _differences(f"{name}.{key}", before.get(key), now.get(key))]
-    return [] if before == now else [(name, before, now)]
 
 
 def environment() -> Json:

@@ -24,7 +24,7 @@ from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private.partition import Partition
 from dpgen_jax.release import guarantee, statement
 from dpgen_jax.release.bundle import Release
-from dpgen_jax.run import folder, follower, protection, resume, side_releases, spending
+from dpgen_jax.run import folder, follower, opening, protection, resume, side_releases, spending
 from dpgen_jax.run.best import Best
 from dpgen_jax.run.finish import finish, leave_where_seconds_count, nothing_released
 from dpgen_jax.run.first_lines import summary
@@ -117,7 +117,7 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
                            side_releases.buyers(plan.purchases))
     promise = spending.Promise(mechanism.relation, plan.protected.unit, "")
     with spending.before(identity, promise, start, spent) as witness:
-        folder.opened(files.root, plan.public_config, request.resume)
+        opening.opened(files.root, plan.public_config, request.resume)
         partition = resume.identity(files, plan.records, plan.assign, request.resume, request.seed)
         ledger = resume.ledger(files, mechanism, plan.public_config, request.resume, witness(files))
     log(f"run folder: {files.root}")

@@ -20,7 +20,8 @@ from dpgen_jax.data.base import Dataset, locate, safe_name
 from dpgen_jax.presets import choice
 from dpgen_jax.run import typed
 from dpgen_jax.run.flags import Train
-from dpgen_jax.run.folder import RunFolder, default_root, read_json, refuse_used
+from dpgen_jax.run.folder import RunFolder, default_root, read_json
+from dpgen_jax.run.opening import refuse_used
 from dpgen_jax.run.reading import Reading, Supposed, budget_for
 
 CHANNELS, SIDE, DELTA = 3, 32, 1e-5

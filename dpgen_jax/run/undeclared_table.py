@@ -30,7 +30,8 @@ from dpgen_jax.data.dialect import Dialect, declared, of_header
 from dpgen_jax.data.parsing import Cells
 from dpgen_jax.run import early, folder, side_releases, table_price, table_purchase, typed
 from dpgen_jax.run.flags import Train
-from dpgen_jax.run.folder import RunFolder, refuse_used
+from dpgen_jax.run.folder import RunFolder
+from dpgen_jax.run.opening import refuse_used
 from dpgen_jax.run.reading import Reading, Supposed, budget_for
 
 REMARK = """\

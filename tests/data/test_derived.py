@@ -42,8 +42,12 @@ def test_no_table_is_asked_for_them_and_rows_have_what_their_definitions_say():
     assert [column.name for column in p.spec.columns] == ["net", "tax", "twice", "city", "seen"]
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 3000).astype(np.int32)
-    public = method.init(jax.random.key(0))
-    encoded = np.asarray(jax.jit(method.sample)(Fit(p).model(public), jax.random.key(1), y))
+
+    @jax.jit
+    def sampled(key):
+        return method.sample(Fit(p).model(method.init(key)), jax.random.key(1), y)
+
+    encoded = np.asarray(sampled(jax.random.key(0)))
     assert encoded.shape == (3000, *spec.shape)
     made = finishing.finished(spec, encoded, y)
     net, tax, gross, _, city, land, _ = made.codes.T

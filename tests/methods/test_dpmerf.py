@@ -154,12 +154,13 @@ def test_the_loss_is_unbiased():
 
 def test_a_class_without_records_pulls_at_nothing():
     features = dpmerf.random_features(CONFIG, IMAGE)
-    public = method(IMAGE).init(jax.random.key(0))
-    fakes = jax.random.uniform(jax.random.key(1), (4, 3, 4, 4, 1))
-    noisy = dataclasses.replace(public, embedding=public.embedding.at[1, 0].set(-0.5))
-    for state in (public, noisy):
-        slope = jax.grad(lambda f, s=state: dpmerf.embedding_loss(features, s, f, 0.01))(fakes)
-        assert float(jnp.abs(slope).max()) == 0
+    public = jax.jit(method(IMAGE).init)(jax.random.key(0))
+    fakes = np.random.default_rng(1).random((4, 3, 4, 4, 1), np.float32)
+    embedding = np.array(public.embedding)
+    embedding[1, 0] = -0.5
+    slope = jax.jit(jax.grad(lambda f, s: dpmerf.embedding_loss(features, s, f, 0.01)))
+    for state in (public, dataclasses.replace(public, embedding=embedding)):
+        assert not np.any(slope(fakes, state))
 
 
 def test_the_generator_moves_towards_the_embedding(monkeypatch, tmp_path):

@@ -4,7 +4,7 @@ import pytest
 
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import class_names
-from dpgen_jax.run import folder, typed
+from dpgen_jax.run import opening, typed
 
 MANY = ",".join(f"class-{i:03d}" for i in range(100))
 
@@ -33,20 +33,20 @@ def test_a_hundred_names_are_a_hundred_classes():
 def test_a_default_that_has_changed_is_typed_in_the_advice(now, advice, tmp_path):
     """As `norm` of `mixture` did: --resume alone would take the new one, and be refused again."""
     before = {"method": "mixture", "config": {"norm": 0.6, "noise_share": 2}, "typed": ["mixture"]}
-    folder.create(tmp_path / "run", before)
+    opening.create(tmp_path / "run", before)
     with pytest.raises(UserError, match="config.norm was 0.6, now None") as refusal:
-        folder.reopen(tmp_path / "run", before | now)
+        opening.reopen(tmp_path / "run", before | now)
     assert advice.format(tmp_path / "run") in str(refusal.value)
 
 
 def test_what_was_not_covered_stays_so_on_a_resume(tmp_path):
     """Else a generator that private records chose would be stamped as if they had not."""
     before = {"method": "mixture", "not_covered": ["what --public-dataset tells"], "typed": ["x"]}
-    folder.create(tmp_path / "run", before)
-    folder.reopen(tmp_path / "run", before)
+    opening.create(tmp_path / "run", before)
+    opening.reopen(tmp_path / "run", before)
     with pytest.raises(UserError, match="not_covered was .*, now \\[\\]"):
-        folder.reopen(tmp_path / "run", before | {"not_covered": []})
-    folder.create(tmp_path / "older", {"method": "mixture"})
-    folder.reopen(tmp_path / "older", {"method": "mixture", "not_covered": []})
+        opening.reopen(tmp_path / "run", before | {"not_covered": []})
+    opening.create(tmp_path / "older", {"method": "mixture"})
+    opening.reopen(tmp_path / "older", {"method": "mixture", "not_covered": []})
     with pytest.raises(UserError, match="not_covered was"):
-        folder.reopen(tmp_path / "older", before)
+        opening.reopen(tmp_path / "older", before)

@@ -18,7 +18,7 @@ from dpgen_jax.core.config import Budget, Runtime, to_json
 from dpgen_jax.core.types import Private
 from dpgen_jax.methods import gpate
 from dpgen_jax.private import records, votes
-from dpgen_jax.run import folder, metrics, resume, side_releases
+from dpgen_jax.run import metrics, opening, resume, side_releases
 
 STEPS, TEACHERS = 4, 40
 CONFIG = gpate.Config(teachers=TEACHERS, batch=2, projection=3, bins=4, sigma=20.0,
@@ -40,7 +40,7 @@ def written(root: Path) -> None:
         "method": "gpate", "preset": None, "dataset": "toy", "records": 12,
         "spec": adversary.SPEC, "config": CONFIG, "budget": BUDGET, "runtime": Runtime(),
         "seed": None, "data_notes": (), "not_covered": (), "simulated": ""})
-    files = folder.create(root, public)
+    files = opening.create(root, public)
     sealed = records.seal(*adversary.neighbours()[0], adversary.SPEC)
     resume.identity(files, sealed, lambda key: adversary.dealt(), False, None)
     mechanism, rng = gpate.mechanism(CONFIG, adversary.SPEC), np.random.default_rng(0)
