@@ -98,8 +98,10 @@ def start(hosts: Hosts, words: Sequence[str] = ()) -> None:
             place.process_id, place.processes, jax.__version__, meeting.flags(words)),
             max(seconds, LONGEST_START) if hosts.coordinator == "auto" else seconds)
     try:
-        jax.distributed.initialize(*(place or ()), initialization_timeout=LONGEST_START,
-                                   heartbeat_timeout_seconds=DEAD_AFTER)
+        coordinator, processes, number = place or (None, None, None)
+        jax.distributed.initialize(
+            coordinator, processes, number, initialization_timeout=LONGEST_START,
+            heartbeat_timeout_seconds=DEAD_AFTER)
         Team.count, Team.index = jax.process_count(), jax.process_index()
         # Here all are at the same point: later one may read its data for minutes longer.
         jax.devices()

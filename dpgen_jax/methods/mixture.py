@@ -102,7 +102,7 @@ class Config(RecordUnits):
     sigma: float | None = None
     """noise multiplier: standard deviation of a round's noise over its sensitivity; found from the
     budget and steps if left out; 0: no noise, epsilon is infinite"""
-    steps: int = 6
+    steps: int = 8
     """rounds, each of the same cost: one of classes, one of what is within them, `means` of cells,
     and the rest for cells' covariances"""
 
