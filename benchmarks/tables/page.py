@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -226,6 +227,23 @@ def adaptive() -> str:
     return markdown(("table", "the last step", "mean AUROC", *SHOWN.values(), "further tables"), (
         row(name, way, scores) for name, found in record["results"]["tables"].items()
         for way, scores in found["ways"].items()))
+
+
+def settings() -> str:
+    """Return what constants of `marginals` came to on validation parts, a row for each table."""
+    record = json.loads((common.RESULTS / "table_settings.json").read_text(encoding="utf-8"))
+    tables: dict[str, dict[str, list[dict[str, float]]]] = record["results"]["scores"]
+    names = list(dict.fromkeys(name for found in tables.values() for name in found))
+
+    def cell(runs: list[dict[str, float]]) -> str:
+        aurocs = [statistics.fmean(score for key, score in run.items() if key != "pairs")
+                  for run in runs]
+        pairs = statistics.fmean(run["pairs"] for run in runs)
+        return f"{statistics.fmean(aurocs):.3f}, pairs {pairs:.3f}"
+
+    return markdown(("table", *names), (
+        [table, *(cell(found[name]) if name in found else "" for name in names)]
+        for table, found in tables.items()))
 
 
 def scale(up: str) -> str:
