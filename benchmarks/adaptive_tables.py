@@ -1,17 +1,14 @@
 r"""A simulation: does `marginals` gain from a last round in the manner of AIM? No release is made.
 
     python -m benchmarks.adaptive_tables                       # five tables, three runs each
-    python -m benchmarks.adaptive_tables --tables loans --runs 1 --out found.json
 
 All ways share the releases of the first four of five steps, with the noise that epsilon 1 takes for
 five. They differ in what the last step is spent on: the tables that are asked for today; or tables
 of pairs that no edge of the tree holds, chosen by how far their coarse noisy tables are from the
 first model. The chosen ones are counted as edges are, and fitted with all others by private-PGM in
-any junction tree of at most `MOST_MEGABYTES`. Noise is drawn by NumPy, and sums are of all records
-at once: that is the release's arithmetic, and none of its guarantee.
-
-Classifiers learn from rows that each model draws and are tested on a validation part of the
-training rows; no test row is read. The record is results/adaptive_tables.json.
+any junction tree of at most `MOST_MEGABYTES`. Noise is drawn by NumPy: that is the release's
+arithmetic, and none of its guarantee. Classifiers learn from rows that each model draws and are
+tested on a validation part of the training rows; no test row is read.
 """
 
 from __future__ import annotations
@@ -227,14 +224,13 @@ def with_a_round(run: Simulation, public: Public, way: Way) -> tuple[Any, graphi
     first = graphical.estimated(run.plan, graphical.measurements(
         facts, graphical.second_parents(facts)))
     pairs = chosen(run, facts, first)
-    rest = 1 - way.further - way.again
-    if rest > 0:  # what is left goes to the tables of today
+    if (rest := 1 - way.further - way.again) > 0:  # goes to the tables of today
         weights = np.floor(np.asarray(public.weights) * rest**0.5).astype(np.int32)
         later, _ = run.facts(run.step(dataclasses.replace(public, weights=weights)))
         facts = dataclasses.replace(later, pairs=facts.pairs, pair_noise=facts.pair_noise)
-    measured = graphical.measurements(facts, graphical.second_parents(facts))
-    return graphical.estimated(run.plan, [*measured, *further(run, facts, pairs, way.further)]
-                               ), facts, len(pairs)
+    measured = [*graphical.measurements(facts, graphical.second_parents(facts)),
+                *further(run, facts, pairs, way.further)]
+    return graphical.estimated(run.plan, measured), facts, len(pairs)
 
 
 def of_tree(run: Simulation, public: Public, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -277,10 +273,9 @@ def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--tables", nargs="+", default=TABLES, choices=data.COMPARED)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--out", type=Path, help="the results file")
+    parser.add_argument("--out", type=Path, default=common.RESULTS / "adaptive_tables.json")
     args = parser.parse_args(argv)
-    flags = ["--tables", *args.tables, "--runs", str(args.runs)]
-    path = args.out or common.RESULTS / "adaptive_tables.json"
+    flags, path = ["--tables", *args.tables, "--runs", str(args.runs)], args.out
     where, found = common.machine(), earlier(path, flags)
     for name in (name for name in args.tables if name not in found):
         dataset, scores = data.load(name, "validation"), {}
@@ -297,8 +292,8 @@ def main(argv: list[str]) -> None:
             tell(f"{name}, {way}: " + ", ".join(f"{k} {v['mean']:.3f}" for k, v in of.items()))
         results = {"epsilon": EPSILON, "delta": cells.DELTA, "part": "validation",
                    "measures": measures.ABOUT, "simulated": True, "tables": found}
-        common.write(common.record("adaptive_tables", flags, range(args.runs), results, where),
-                     path)
+        record = common.record("adaptive_tables", flags, range(args.runs), results, where)
+        common.write(record, path)
 
 
 if __name__ == "__main__":
