@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import math
 import stat
+import types
 
 import adversary
 import jax
@@ -160,6 +161,10 @@ def test_a_run_keeps_its_votes_and_goes_on_with_them_after_a_crash(tmp_path, mon
     assert release.privacy["budget_epsilon"] == 40 and release.privacy["steps"] == 6
     seen = data_dependent.reading(root)
     assert seen["votes"]["steps charged without votes"] == 2
+    with pytest.raises(UserError, match="promises nothing"):  # its noise is seeded
+        data_dependent.publish(root)
+    valid = types.SimpleNamespace(holds=True)  # as of a run whose noise is not
+    monkeypatch.setattr(data_dependent.guarantee, "of", lambda statement: valid)
     with pytest.raises(UserError, match="8 steps are charged and the votes of 6"):
         data_dependent.publish(root)
     assert not [p for p in files.release.iterdir() if p.suffix == ".i4"]
