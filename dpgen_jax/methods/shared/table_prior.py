@@ -31,13 +31,13 @@ SLOPE = 0.7
 ODDS = np.pi**2 / 3
 """The variance of the log odds of a rank."""
 SEEN = 1.0
-"""Columns whose scales or shapes the mixture is as if told before."""
+"""How many columns of a class the prior weights of scales and shapes count for."""
 LEAST = 1e-10
 """The least variance along an axis: less than this float32 does not tell from none."""
 ROUNDS = 30
 """Rounds in which the mixture is fitted."""
 SHAPED = 0.5
-"""The share of the columns of a class that are as if told before to have a shape."""
+"""The prior weight of all shapes together; scales have the rest."""
 NEVER = -1e30
 """The log likelihood of what cannot be."""
 
