@@ -45,6 +45,15 @@ def _without_late_writes(report: Callable[[Any], Any]) -> Callable[[Any], None]:
 
 
 sys.unraisablehook = _without_late_writes(sys.unraisablehook)
+
+
+def _no_late_write(record: logging.LogRecord) -> bool:
+    """False of a write of orbax that failed after another one, whose error was raised."""
+    text = record.getMessage()
+    return not ("exception was never retrieved" in text and "orbax-checkpoint-tmp" in text)
+
+
+logging.getLogger("asyncio").addFilter(_no_late_write)
 BYTES = ".safetensors"
 
 

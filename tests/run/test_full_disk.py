@@ -1,5 +1,7 @@
 """The end of a run on a disk that is full."""
 
+import asyncio
+import gc
 import re
 import shutil
 import subprocess
@@ -82,3 +84,13 @@ def test_a_failed_checkpoint_is_one_line(disk):
     assert all("cannot be written (No space left on device)" in line
                for line in done.stdout.splitlines())
     assert not checkpoint.steps(disk / "checkpoints")
+
+
+@pytest.mark.parametrize(("file", "told"), [("0/part.orbax-checkpoint-tmp/d/1", 0), ("other", 1)])
+def test_a_write_that_fails_after_another_is_not_told(caplog, file, told):
+    """When two arrays find no room, orbax raises the one error, and nobody asks for the other."""
+    loop = asyncio.new_event_loop()
+    loop.create_future().set_exception(OSError(f"{file}: No space left on device"))
+    gc.collect()
+    loop.close()
+    assert len([record for record in caplog.records if record.name == "asyncio"]) == told
