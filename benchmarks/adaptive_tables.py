@@ -33,7 +33,8 @@ from dpgen_jax.evaluation.scores import summary
 from dpgen_jax.methods import marginals
 from dpgen_jax.methods.shared import graphical, learned, tree
 from dpgen_jax.methods.shared.table_plan import COARSE, Plan
-from dpgen_jax.methods.shared.tree_fit import Fit, Public
+from dpgen_jax.methods.shared.table_state import Public
+from dpgen_jax.methods.shared.tree_fit import Fit
 from dpgen_jax.run import calibrate_config
 
 TABLES = ("adult", "loans", "dense", "rare", "breast_cancer")

@@ -54,7 +54,8 @@ from dpgen_jax.methods.shared.config import (
     require_positive,
 )
 from dpgen_jax.methods.shared.table_plan import Plan
-from dpgen_jax.methods.shared.tree_fit import Fit, Public
+from dpgen_jax.methods.shared.table_state import Public
+from dpgen_jax.methods.shared.tree_fit import Fit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +83,9 @@ class Config(RecordUnits):
     label_part: float = later(0.0)
     """of the first step, what the histogram of the label gets at least, so that a rare class is
     not lost in noise; below 1"""
+    rare_share: float = later(0.0)
+    """the share of records up to which the rarest classes together get all votes of theirs for
+    columns beside the class, and none for pairs of columns; below 1"""
     model: Literal["tree", "graphical"] = later("tree")
     """what is fitted to the counts: a tree beside the label, in closed form; or a graphical model
     with a second parent for columns, by private-PGM (needs the extra `graphical`)"""
@@ -92,9 +96,10 @@ class Config(RecordUnits):
         super().__post_init__()
         require_positive(cells=self.cells, bins=self.bins - 1, groups=self.groups - 1)
         require_not_negative(weight_label=self.weight_label, label_part=self.label_part,
-                             junction_mb=self.junction_mb)
-        if self.label_part >= 1:
-            raise UserError(f"label_part is {self.label_part:g}; it is a share, below 1")
+                             rare_share=self.rare_share, junction_mb=self.junction_mb)
+        for name in ("label_part", "rare_share"):
+            if (share := getattr(self, name)) >= 1:
+                raise UserError(f"{name} is {share:g}; it is a share, below 1")
 
 
 def plan(config: Config, spec: Spec) -> Plan:
@@ -106,7 +111,8 @@ def plan(config: Config, spec: Spec) -> Plan:
     if not isinstance(spec, TableSpec):
         raise UserError("this method is for tables; for images use dpmerf or dpgan")
     return Plan(learned.learned(spec), config.n_records, config.sigma or 0.0, config.steps or 5,
-                config.cells, config.bins, config.groups, config.weight_label, config.label_part)
+                config.cells, config.bins, config.groups, config.weight_label, config.label_part,
+                config.rare_share)
 
 
 def mechanism(config: Config, spec: Spec) -> SumMechanism:

@@ -110,7 +110,7 @@ def refined(fit: Fit, public: Any, model: Model) -> Model:
 
     Args:
         fit: the estimates of the plan.
-        public: `tree_fit.Public` after the last release, with the tables of pairs; of NumPy.
+        public: `table_state.Public` after the last release, with the tables of pairs; of NumPy.
         model: arrays of `with_second`, of NumPy.
 
     Returns:
@@ -245,7 +245,7 @@ def measurements(facts: Facts, second: np.ndarray) -> list[Any]:
     p, public = facts.fit.plan, facts.public
     joint, edge_noise = (np.maximum(np.asarray(facts.fit.noise(precision), np.float64), LEAST)
                          for precision in (public.joint_precision, public.edge_precision))
-    edge = np.asarray(facts.fit.masses(public.edge, public.edge_precision), np.float64)
+    edge = np.asarray(facts.fit.edge_masses(public, facts.grouped[0].sum(1), facts.edges))
     # The estimates of columns, of histograms too, are surer than their tables beside the class.
     widths = np.array([(np.bincount(row, minlength=p.groups) > 0).sum() for row in public.group_of])
     sure = np.minimum(joint, p.first_noise / p.records + LEAST) * np.sqrt(p.bins / widths)

@@ -36,6 +36,7 @@ class Plan:
         most_groups: the most groups, a side, of an edge of the tree.
         label_weight: what tables with the class weigh beside the others.
         label_part: of the first step, what the histogram of the class gets at least.
+        rare_share: the share of records up to which the rarest classes vote for no pair of columns.
     """
 
     spec: TableSpec
@@ -47,6 +48,7 @@ class Plan:
     most_groups: int
     label_weight: float
     label_part: float = 0.0
+    rare_share: float = 0.0
 
     @property
     def weight_label(self) -> float:
@@ -235,6 +237,19 @@ class Plan:
     def weight(self, share: float, tables: int) -> int:
         """Returns the weight of each of so many tables that have this share of a step."""
         return math.isqrt(int(share * self.limit / tables))
+
+    @property
+    def with_rare(self) -> bool:
+        """Whether classes may be rare, and their records vote for columns beside the class alone.
+
+        The tables of pairs, which hold few of them, say nothing of them that noise would not hide.
+        """
+        return bool(self.rare_share and self.pairs and not self.with_label and self.classes > 1)
+
+    @property
+    def rare_weight(self) -> int:
+        """The weight of each vote of a record of a rare class, once the pairs are asked for."""
+        return math.isqrt(self.limit // self.d)
 
     @property
     def edge_tables(self) -> int:

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from dpgen_jax.core.types import Array
 from dpgen_jax.methods.shared import pieces, tree
 from dpgen_jax.methods.shared.table_plan import COARSE, Plan
-from dpgen_jax.methods.shared.tree_fit import FLOOR, Fit, Public
+from dpgen_jax.methods.shared.table_state import Public
+from dpgen_jax.methods.shared.tree_fit import FLOOR, Fit
 
 EXACT = 1 - 1e-5
 """The factor that keeps squared weights of a message within the bound, whatever float32 does."""
@@ -42,7 +43,7 @@ def start(fit: Fit, keeps_pairs: bool = False) -> Public:
         order=jnp.arange(d, dtype=jnp.int32), beside=jnp.ones(d),
         weights=weights(p, jnp.ones(d), jnp.zeros(d)), joint=jnp.zeros((d, classes, p.bins)),
         joint_precision=jnp.zeros(d), edge=jnp.zeros((d, p.edge_classes, size, size)),
-        edge_precision=jnp.zeros(d),
+        edge_precision=jnp.zeros(d), rare_precision=jnp.float32(0) if p.with_rare else None,
         pairs=jnp.zeros((len(p.couples), COARSE, COARSE)) if keeps_pairs and p.pairs else None)
 
 
@@ -96,18 +97,21 @@ def after_pairs(fit: Fit, public: Public, counts: Array) -> Public:
     number = len(p.couples)
     weight = p.weight(p.pair_share, number)
     tables = counts[:number * COARSE**2].reshape(number, COARSE, COARSE) / weight / p.records
-    if public.pairs is not None:
-        public = dataclasses.replace(public, pairs=tables)
+    voters: Array | float = 1.0
     if not p.with_label:
         public = with_joint(fit, public, counts[number * COARSE**2:],
                             jnp.full(p.d, p.weight(1 - p.pair_share, p.d)))
         share, _, cond = fit.columns(public)
+        share, voters = fit.paired(public, share)
+        tables = tables / voters
         coarse = fit.coarse(public, cond)
         first, second = coarse[p.couples[:, 0]], coarse[p.couples[:, 1]]
         known = jnp.einsum("c,pca,pcb->pab", share, first, second)
     else:
         known = tables.sum(2)[:, :, None] * tables.sum(1)[:, None]
-    spread = fit.noise(jnp.float32(weight**2))**2
+    if public.pairs is not None:
+        public = dataclasses.replace(public, pairs=tables)
+    spread = (fit.noise(jnp.float32(weight**2)) / voters)**2
     score = jnp.sum((tables - known)**2, (1, 2)) - spread * (
         COARSE**2 + DEVIATIONS * (2 * COARSE**2)**0.5)
     nodes = p.d + p.with_label
@@ -134,8 +138,14 @@ def with_joint(fit: Fit, public: Public, counts: Array, weight: Array) -> Public
     """Adds noisy counts of columns beside the class, of votes of these weights, int [d]."""
     tables = counts[:public.joint.size].reshape(public.joint.shape)
     weight = weight.astype(jnp.float32)
-    return dataclasses.replace(public, joint=public.joint + tables * weight[:, None, None],
-                               joint_precision=public.joint_precision + weight**2)
+    of_class, rare_precision = weight[:, None], public.rare_precision
+    if rare_precision is not None:
+        rare = jnp.float32(fit.plan.rare_weight)
+        of_class = jnp.where(fit.rare(public), rare, of_class)
+        rare_precision = rare_precision + rare**2
+    return dataclasses.replace(public, joint=public.joint + tables * of_class[..., None],
+                               joint_precision=public.joint_precision + weight**2,
+                               rare_precision=rare_precision)
 
 
 def after_tables(fit: Fit, public: Public, counts: Array) -> Public:

@@ -10,7 +10,8 @@ import numpy as np
 
 from dpgen_jax.core.types import Array
 from dpgen_jax.methods.shared.table_plan import COARSE, Plan
-from dpgen_jax.methods.shared.tree_fit import Public
+from dpgen_jax.methods.shared.table_state import Public
+from dpgen_jax.methods.shared.tree_fit import Fit
 
 
 def voted(p: Plan, cells: Array, weight: Array) -> Array:
@@ -40,8 +41,14 @@ def of_pairs(p: Plan, code: Array, label: Array, query: Public) -> Array:
     if p.with_label:
         return voted(p, cells, weight)
     joint = number * COARSE**2 + joint_cells(p, code, label, query)
-    return voted(p, jnp.concatenate([cells, joint]), jnp.concatenate(
-        [weight, jnp.full(p.d, p.weight(1 - p.pair_share, p.d))]))
+    weight = jnp.concatenate([weight, jnp.full(p.d, p.weight(1 - p.pair_share, p.d))])
+    return voted(p, jnp.concatenate([cells, joint]), of_class(
+        p, label, query, weight, jnp.where(jnp.arange(len(weight)) < number, 0, p.rare_weight)))
+
+
+def of_class(p: Plan, label: Array, query: Public, weight: Array, rare: Array) -> Array:
+    """Returns the weights of a record: those of its class, if that is rare by the first release."""
+    return jnp.where(Fit(p).rare(query)[label], rare, weight) if p.with_rare else weight
 
 
 def joint_cells(p: Plan, code: Array, label: Array, query: Public) -> Array:
@@ -58,4 +65,5 @@ def of_tables(p: Plan, code: Array, label: Array, query: Public) -> Array:
     group = query.group_of[columns, query.bin_of[columns, code]]
     row = columns * p.edge_classes + (label if p.edge_classes > 1 else 0)
     edges = (row * p.groups + group[query.parent]) * p.groups + group
-    return voted(p, jnp.concatenate([cells, p.d * p.classes * p.bins + edges]), query.weights)
+    return voted(p, jnp.concatenate([cells, p.d * p.classes * p.bins + edges]), of_class(
+        p, label, query, query.weights, jnp.where(np.arange(2 * p.d) < p.d, p.rare_weight, 0)))

@@ -18,55 +18,12 @@ import numpy as np
 from dpgen_jax.core.types import Array
 from dpgen_jax.methods.shared import table_prior
 from dpgen_jax.methods.shared.table_plan import COARSE, Plan
+from dpgen_jax.methods.shared.table_state import Public
 from dpgen_jax.methods.shared.tree import Model, fitted, simplex
 
 FLOOR = 1e-9
 LEAST = 0.02
 """The least mass of a class in a bin, in parts of what it has if it is like all."""
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Public:
-    """The public state: what was released, and what is asked for next.
-
-    Attributes:
-        step: int32 [], releases so far.
-        label: float32 [C], noisy counts of the classes times their precision.
-        label_precision: float32 [], their precision, as below.
-        fine: float32 [d, W], masses of the cells, of sum 1.
-        bin_of: int32 [d, W], the bin of a cell.
-        coarse_of: int32 [d, W], its group in the pairs' tables.
-        label_of: int32 [C], the group of a class in the pairs' tables.
-        group_of: int32 [d, B], the group of a bin.
-        parent: int32 [d], in the tree, or -1.
-        order: int32 [d], columns, each behind its parent.
-        beside: float32 [d], 1 where the table of a column and the class is asked for.
-        weights: int32 [2 d], of the votes for columns beside the class, and for edges.
-        joint: float32 [d, C, B], sums of noisy counts times their precision.
-        joint_precision: float32 [d], the sums of their precisions: squared weights of votes.
-        edge: float32 [d, E, G, G], as `joint`, of the parent's and the column's groups.
-        edge_precision: float32 [d].
-        pairs: float32 [P, 4, 4], noisy masses of all pairs, for a graphical model; None: not kept.
-    """
-
-    step: Array
-    label: Array
-    label_precision: Array
-    fine: Array
-    bin_of: Array
-    coarse_of: Array
-    label_of: Array
-    group_of: Array
-    parent: Array
-    order: Array
-    beside: Array
-    weights: Array
-    joint: Array
-    joint_precision: Array
-    edge: Array
-    edge_precision: Array
-    pairs: Array | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,16 +101,44 @@ class Fit:
         first = jnp.full((len(masses), self.plan.bins), self.plan.groups - 1)
         return first.at[rows, bin_of].min(jnp.where(real, least, self.plan.groups - 1))
 
+    def rare(self, public: Public) -> Array:
+        """Whether a class is rare, bool [C], by the histogram of the first step alone.
+
+        They are the rarest ones, of together at most `rare_share` of the records.
+        """
+        label = simplex(self.masses(public.label, public.label_precision))
+        order = jnp.argsort(label)
+        return (jnp.cumsum(label[order]) <= self.plan.rare_share)[jnp.argsort(order)]
+
+    def paired(self, public: Public, share: Array) -> tuple[Array, Array | float]:
+        """Returns the shares of classes in the tables of pairs, [C], and the share that is in them.
+
+        Args:
+            public: the public state.
+            share: [C], the shares of the classes.
+        """
+        if not self.plan.with_rare:
+            return share, 1.0
+        share = jnp.where(self.rare(public), 0, share)
+        return share / share.sum(), share.sum()
+
+    def precision(self, public: Public) -> Array:
+        """Returns the precisions of the tables beside the classes, [d, C]."""
+        precision = jnp.broadcast_to(public.joint_precision[:, None], public.joint.shape[:2])
+        if public.rare_precision is None:
+            return precision
+        return jnp.where(self.rare(public), public.rare_precision, precision)
+
     def shares(self, public: Public) -> Array:
         """Returns the shares of the classes, [C], none of them below half a record."""
-        plan = self.plan
-        masses, noise = self.masses(public.joint, public.joint_precision), self.noise(
-            public.joint_precision)
-        precision = 1 / (plan.bins * noise**2 + FLOOR)
+        plan, of_joint = self.plan, self.precision(public)
+        precision = 1 / (plan.bins * self.noise(of_joint)**2 + FLOOR)
         of_label = 1 / (self.noise(public.label_precision)**2 + FLOOR)
         label = self.masses(public.label, public.label_precision)
-        total = of_label * label + (precision[:, None] * masses.sum(2)).sum(0)
-        share = jnp.maximum(simplex(total / (of_label + precision.sum())), 0.5 / plan.records)
+        masses = self.masses(public.joint, of_joint).sum(2)
+        total = of_label * label + (precision * masses).sum(0)
+        share = simplex(total / (of_label + precision.sum(0)))
+        share = jnp.maximum(share, 0.5 / plan.records)
         return share / share.sum()
 
     def columns(self, public: Public) -> tuple[Array, Array, Array]:
@@ -162,8 +147,9 @@ class Fit:
         The last are conditional on the class, and agree with both others.
         """
         plan = self.plan
-        share, masses = self.shares(public), self.masses(public.joint, public.joint_precision)
-        noise = self.noise(public.joint_precision)
+        precision = self.precision(public)
+        share, masses = self.shares(public), self.masses(public.joint, precision)
+        noise = self.noise(precision)
         total = self._totals(public, masses, noise)
 
         base = share[:, None] * total[:, None]
@@ -182,7 +168,7 @@ class Fit:
             first, second = self._precisions(public, noise)
             total = (total * first + masses.sum(1) * second) / (first + second)
         else:
-            total = jnp.where((noise < 100)[:, None], masses.sum(1), total)
+            total = jnp.where((noise < 100).all(1, keepdims=True), masses.sum(1), total)
         exists = self.binned(jnp.asarray(plan.grid.real, jnp.float32), public.bin_of, plan.bins) > 0
         total = simplex(jnp.where(exists, total, -jnp.inf)) + FLOOR * exists
         return total / total.sum(1, keepdims=True)
@@ -193,7 +179,7 @@ class Fit:
         cells = self.binned(jnp.asarray(plan.grid.real, jnp.float32), public.bin_of, plan.bins)
         unit = plan.first_noise / plan.records
         return (1 / (jnp.maximum(cells, 1) * unit**2 + FLOOR**2),
-                1 / (plan.classes * noise**2 + FLOOR**2)[:, None])
+                1 / (jnp.sum(noise**2, 1, keepdims=True) + FLOOR**2))
 
     def _spread(self, public: Public, noise: Array, share: Array) -> Array:
         """Standard deviation of a mass of a class less its share of all, [d, C].
@@ -204,9 +190,9 @@ class Fit:
         if self.plan.histograms:
             first, second = self._precisions(public, noise)
             part = jnp.mean(second / (first + second), 1, keepdims=True)
-        taken = share * part
-        others = (self.plan.classes - 1) * taken**2
-        return noise[:, None] * jnp.sqrt((1 - taken)**2 + others)
+        taken, variance = share * part, noise**2
+        others = taken**2 * (variance.sum(1, keepdims=True) - variance)
+        return jnp.sqrt((1 - taken)**2 * variance + others)
 
     def _is_number(self, public: Public) -> Array:
         """Whether a bin is a part of a range, bool [d, B]: no category, null or special value."""
@@ -223,14 +209,16 @@ class Fit:
         grouped = jax.vmap(lambda c: self.binned(c, public.group_of, size), 1, 1)(cond)
         rows = grouped[public.parent]
         free = rows[..., None] * grouped[:, :, None]  # independent, given the class
-        counted = self.masses(public.edge, public.edge_precision)
-        noise = self.noise(public.edge_precision)[:, None, None, None]
-        pooled = self._pooled(counted, free, share, noise[:, 0], rows, grouped)
+        paired, voters = self.paired(public, share)
+        counted = self.masses(public.edge, public.edge_precision) / voters
+        noise = self.noise(public.edge_precision)[:, None, None, None] / voters
+        pooled = self._pooled(counted, free, paired, noise[:, 0], rows, grouped)
         if plan.edge_classes > 1:
-            wide = share[:, None, None]
+            wide = jnp.maximum(paired, FLOOR)[:, None, None]
             sized = counted / wide
             spread = (noise / wide)**2 * size**2
             factor = shrunk(jnp.sum((sized - pooled)**2, (2, 3), keepdims=True), spread)
+            factor = jnp.where(paired[:, None, None] > 0, factor, 0)
             flat = jax.vmap(jax.vmap(simplex))(sized.reshape(*sized.shape[:2], -1))
             pooled = factor * flat.reshape(sized.shape) + (1 - factor) * pooled
         t = fitted(0.99 * pooled + 0.01 * free + FLOOR, rows, grouped)
@@ -241,6 +229,21 @@ class Fit:
         table = jnp.take_along_axis(t, place, 3) * within[:, :, None]
         alone = jnp.broadcast_to(cond[:, :, None], table.shape)
         return jnp.where((public.parent < 0)[:, None, None, None], alone, table)
+
+    def edge_masses(self, public: Public, share: Array, expected: Array) -> Array:
+        """Returns noisy masses of the tree's edges, [d, E, G, G], of all records.
+
+        Args:
+            public: the public state.
+            share: [C], the shares of the classes.
+            expected: [d, C, G, G], masses in parts of a class: they stand for those of rare
+                classes, which do not vote for edges.
+        """
+        counted = self.masses(public.edge, public.edge_precision)
+        paired, voters = self.paired(public, share)
+        if self.plan.edge_classes == 1:
+            return counted / voters
+        return jnp.where(paired[:, None, None] > 0, counted, share[:, None, None] * expected)
 
     def _pooled(self, counted: Array, free: Array, share: Array, noise: Array, rows: Array,
                 grouped: Array) -> Array:
