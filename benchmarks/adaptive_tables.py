@@ -72,12 +72,13 @@ class Simulation:
     Args:
       dataset: Training rows and a held-out part.
       seed: Of the noise, and of all draws.
+      changed: What the configuration has otherwise than the preset `table`.
     """
 
-    def __init__(self, dataset: Any, seed: int) -> None:
+    def __init__(self, dataset: Any, seed: int, **changed: Any) -> None:
         config = calibrate_config.with_records(
             presets.get("marginals", "table")[1].config, len(dataset.y_train))
-        config = dataclasses.replace(config, model="graphical")
+        config = dataclasses.replace(config, model="graphical", **changed)
         self.config = calibrate_config.complete("marginals", config, dataset.spec,
                                                 Budget(EPSILON, cells.DELTA))
         self.dataset, self.seed, self.rng = dataset, seed, np.random.default_rng(seed)
