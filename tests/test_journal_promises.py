@@ -10,9 +10,11 @@ from test_newcomer import QUICK
 
 from dpgen_jax import schema, train
 from dpgen_jax.accountant.journal import Journal
+from dpgen_jax.accountant.journal_entry import Run
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.audit import run_folder
 from dpgen_jax.audit.findings import Verdict
+from dpgen_jax.core.config import Budget
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.types import BudgetExceeded, UserError
 from dpgen_jax.private import records
@@ -215,3 +217,13 @@ def test_where_the_journal_cannot_be_written_nothing_is_bought(loans, monkeypatc
     with pytest.raises(UserError, match="nothing may be drawn"):
         entries_bought(loans)
     assert not (loans / "paid.yaml").exists()
+
+
+def test_numbers_are_added_as_they_are_written():
+    """Three runs of 0.1 fit a total of 0.3, though their floats add up to more; not one of 0.30001
+    beside two of them."""
+    earlier = [Run("", "", True, "record", "replace-one", 1e-5, "", 1, 0.1, 0.1, "", False)] * 2
+    promise = spending.Promise("replace-one", "record", "")
+    spending._require(earlier, promise, Budget(0.1, 1e-5), 0.3)
+    with pytest.raises(BudgetExceeded, match="would be epsilon 0.30001 at delta 3e-05, beyond"):
+        spending._require(earlier, promise, Budget(0.10001, 1e-5), 0.3)

@@ -26,6 +26,18 @@ def round_up(exact: Fraction) -> float:
     return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
 
+def as_written(value: float) -> Fraction:
+    """The decimal number that a person reads and types for a float: three of 0.1 make 0.3.
+
+    Args:
+        value: A finite number.
+
+    Returns:
+        The number, to be added and compared without rounding.
+    """
+    return Fraction(repr(float(value)))
+
+
 def add_up(terms: Terms) -> float:
     """The sum of value * count, rounded up.
 

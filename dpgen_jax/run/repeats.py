@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dpgen_jax.accountant.rounding import add_up
+from dpgen_jax.accountant.rounding import add_up, as_written
 from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import UserError
@@ -69,7 +69,8 @@ def repeat(n: int, method: Any, x: Any = None, y: Any = None, *, out: str | Path
         raise UserError(f"{n!r} trainings; give a whole number from 2 on, as in "
                         "dg.repeat(3, 'mixture', x, y)")
     epsilon, most = options.get("epsilon"), options.get("total_epsilon")
-    if epsilon is not None and most is not None and n * epsilon > most:
+    if epsilon is not None and most is not None and (
+            math.isinf(epsilon) or n * as_written(epsilon) > as_written(most)):
         raise UserError(f"{n} trainings of epsilon {epsilon:g} spend {n * epsilon:g} on the same "
                         f"records, more than total_epsilon={most:g}; lower one of them")
     each = "its own epsilon" if epsilon is None else f"epsilon {epsilon:g}"

@@ -13,6 +13,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from dpgen_jax.accountant import journal
 from dpgen_jax.accountant.journal import Journal, Unusable
 from dpgen_jax.accountant.journal_entry import Run
 from dpgen_jax.accountant.ledger import NOBODY
+from dpgen_jax.accountant.rounding import add_up, as_written, round_up
 from dpgen_jax.accountant.witness import Witness
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core.at_most import at_most
@@ -209,15 +211,15 @@ def _counts(run: Run, promise: Promise) -> bool:
     """
     covers = {"record": ("record", "client"), "client": ("client",), "subject": ("subject",)}
     same = not promise.subjects or run.subjects == promise.subjects
-    return (run.guarantee and run.relation == promise.relation and same
+    return (run.guarantee and run.target < math.inf and run.relation == promise.relation and same
             and run.unit in covers.get(promise.unit, ()))
 
 
-def _sum(earlier: list[Run], promise: Promise, budget: Budget) -> tuple[float, float]:
-    """Epsilon and delta of the runs that count and of this one."""
+def _sum(earlier: list[Run], promise: Promise, budget: Budget) -> tuple[Fraction, Fraction]:
+    """Epsilon and delta of the runs that count and of this one, without rounding."""
     counted = [run for run in earlier if _counts(run, promise)]
-    return (budget.epsilon + math.fsum(run.target for run in counted),
-            budget.delta + math.fsum(run.delta for run in counted))
+    return (sum((as_written(run.target) for run in counted), as_written(budget.epsilon)),
+            sum((as_written(run.delta) for run in counted), as_written(budget.delta)))
 
 
 def _summary(earlier: list[Run], promise: Promise, start: Start) -> str:
@@ -226,14 +228,14 @@ def _summary(earlier: list[Run], promise: Promise, start: Start) -> str:
     others = [run for run in earlier if not _counts(run, promise)]
     parts = []
     if counted:
-        epsilon, delta = _sum(earlier, promise, start.budget)
-        spent, targets = (at_most(math.fsum(getattr(run, part) for run in counted), 4)
+        spent, targets = (at_most(add_up((getattr(run, part), 1) for run in counted), 4)
                           for part in ("spent", "target"))
-        parts.append(f"{_number(counted)} spent epsilon {spent} of budgets of {targets}; " + (
-            f"with this run's {at_most(start.budget.epsilon)} that is epsilon "
-            f"{at_most(epsilon, 4)} at delta {at_most(delta, 4)} by basic composition"
-            if start.guarantee else
-            "this run gives no guarantee, so no sum with it bounds anything"))
+        total = "this run gives no guarantee, so no sum with it bounds anything"
+        if start.guarantee:
+            epsilon, delta = map(round_up, _sum(earlier, promise, start.budget))
+            total = (f"with this run's {at_most(start.budget.epsilon)} that is epsilon "
+                     f"{at_most(epsilon, 4)} at delta {at_most(delta, 4)} by basic composition")
+        parts.append(f"{_number(counted)} spent epsilon {spent} of budgets of {targets}; {total}")
     if others:
         parts.append(f"{_number(others)} gave them no guarantee that could be added "
                      f"({_folders(others)})")
@@ -247,12 +249,13 @@ def _require(earlier: list[Run], promise: Promise, budget: Budget, total: float)
             f"--total-epsilon {total:g} cannot be promised: {_number(others)} on these records "
             f"gave no guarantee that could be added ({_folders(others)})")
     epsilon, delta = _sum(earlier, promise, budget)
-    if epsilon > total:
+    if epsilon > as_written(total):
+        before = round_up(epsilon - as_written(budget.epsilon))
         raise BudgetExceeded(
-            f"the sum over all runs on these records would be epsilon {at_most(epsilon)} at delta "
-            f"{at_most(delta, 4)}, beyond --total-epsilon {total:g}: {_number(earlier)} before "
-            f"this one, of budgets of {epsilon - budget.epsilon:.6g} in all ({_folders(earlier)}); "
-            "give this one less")
+            f"the sum over all runs on these records would be epsilon {at_most(round_up(epsilon))} "
+            f"at delta {at_most(round_up(delta), 4)}, beyond --total-epsilon {total:g}: "
+            f"{_number(earlier)} before this one, of budgets of {at_most(before)} in all "
+            f"({_folders(earlier)}); give this one less")
 
 
 def _number(runs: list[Run]) -> str:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import people_table
 import pytest
+from test_graphical import needs_mbi
 from test_marginals_method import CONFIG, SPEC, N, counts, everybody, verbs
 
 from dpgen_jax.core.types import UserError
@@ -15,6 +16,7 @@ from dpgen_jax.methods import marginals
 from dpgen_jax.methods.shared.tree_fit import Fit
 
 RARE = dataclasses.replace(CONFIG, rare_share=0.05)
+GRAPHICAL = dataclasses.replace(RARE, model="graphical")
 
 
 def records():
@@ -29,8 +31,8 @@ def records():
 
 @pytest.fixture(scope="module")
 def states():
-    """The public state before each step, and after the last one."""
-    p, method, answers, absorb, _ = verbs(RARE)
+    """The public state before each step, and after the last one, with the tables of pairs."""
+    p, method, answers, absorb, _ = verbs(GRAPHICAL)
     x, y = records()
     rng, public = np.random.default_rng(0), jax.jit(method.init)(jax.random.key(0))
     found = [public]
@@ -92,6 +94,21 @@ def test_the_precision_of_a_rare_class_is_that_of_its_votes(states):
     at = int(np.argmax(np.asarray(last.parent) >= 0))
     assert float(mean[at].sum()) == pytest.approx(1 if p.edge_classes == 1 else true[:2].sum(),
                                                   abs=0.02)
+
+
+@needs_mbi
+@pytest.mark.slow
+def test_a_graphical_model_knows_a_rare_class_by_its_own_votes(states):
+    """Its edges, of which a rare class says nothing, do not make it like the others."""
+    p, method, _, _, finalize = verbs(GRAPHICAL)
+    last = jax.device_get(states[-1])
+    model = method.refinement.apply(last, jax.device_get(finalize(last)))
+    x, y = records()
+    np.testing.assert_allclose(model["share"], np.bincount(y, minlength=3) / N, atol=0.01)
+    for label in range(3):
+        rows = np.asarray(jax.jit(method.sample)(model, jax.random.key(1), np.full(2000, label)))
+        ages, true = (transform.decode(SPEC, some)[:, 0] for some in (rows, x[y == label]))
+        assert np.median(ages) == pytest.approx(np.median(true), abs=15)
 
 
 def test_a_share_is_below_one_and_needs_pairs_and_a_label():

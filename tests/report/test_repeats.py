@@ -64,7 +64,11 @@ def test_a_number_of_trainings_that_is_none(trainings, n):
 def test_a_total_is_refused_before_the_first_training(trainings):
     with pytest.raises(UserError, match="3 trainings of epsilon 1 spend 3 .*total_epsilon=2"):
         repeats.repeat(3, "dpmerf", [1], [0], epsilon=1.0, total_epsilon=2.0)
+    with pytest.raises(UserError, match="3 trainings of epsilon inf spend inf"):
+        repeats.repeat(3, "dpmerf", [1], [0], epsilon=math.inf, total_epsilon=2.0)
     assert trainings == []
+    repeats.repeat(3, "dpmerf", [1], [0], epsilon=0.1, total_epsilon=0.3, log=lambda line: None)
+    assert len(trainings) == 3  # as 0.1 and 0.3 are written, and not as floats add up
 
 
 def test_scores_over_trainings_are_their_means_and_deviations():
