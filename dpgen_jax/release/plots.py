@@ -121,9 +121,12 @@ def curves(rows: Sequence[Json] | str | Path, path: str | Path) -> Path:
         if title != SAMPLES and spans_decades(group.values()):
             axes.set_yscale("log")
         axes.set_ylabel(title)
-    below.plot(steps, series(rows, "epsilon"), color=BUDGET_COLOUR, **style)
+    promised = any(metrics.EPSILON in row for row in rows)
+    below.plot(steps, series(rows, metrics.EPSILON if promised else metrics.BUDGET_EPSILON),
+               color=BUDGET_COLOUR, **style)
     below.set_ylim(bottom=0)
-    below.set(xlabel="step", ylabel="epsilon spent", xlim=(0, 1.02 * max(1, *steps)))
+    below.set(xlabel="step", ylabel="epsilon spent" if promised else "of the budget; none promised",
+              xlim=(0, 1.02 * max(1, *steps)))
     below.xaxis.set_major_locator(MaxNLocator(integer=True))
     for axes in (*panels, below):
         axes.grid(alpha=0.3)

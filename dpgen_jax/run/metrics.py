@@ -23,7 +23,9 @@ from dpgen_jax.core.types import UserError
 OF_SAMPLES = ("nearest_mean_accuracy", "synthetic_accuracy", "public_accuracy", "contrast",
               "spread")
 """measures of samples, between 0 and 1, which the monitor takes now and then"""
-NO_METRICS = ("step", "charged", "epsilon", "seconds")
+EPSILON, BUDGET_EPSILON = "epsilon", "budget_epsilon"
+"""what was charged so far: of a run that promises it, and of one that promises nothing"""
+NO_METRICS = ("step", "charged", EPSILON, BUDGET_EPSILON, "seconds")
 """columns that are no metric of the method"""
 
 

@@ -30,6 +30,7 @@ from dpgen_jax.run.finish import finish, leave_where_seconds_count, nothing_rele
 from dpgen_jax.run.first_lines import summary
 from dpgen_jax.run.folder import RunFolder
 from dpgen_jax.run.loop import State
+from dpgen_jax.run.metrics import BUDGET_EPSILON, EPSILON
 from dpgen_jax.run.monitor import Monitor
 from dpgen_jax.run.needs import memory
 from dpgen_jax.run.planning import Log, Plan
@@ -46,12 +47,14 @@ class Begun:
         ledger: The run's open ledger.
         stop: Whether the run was asked to stop.
         notices: Tells the data holder what concerns nobody else, and what failed.
+        guaranteed: Whether the run promises something.
     """
 
     partition: Partition
     ledger: Ledger
     stop: Stop
     notices: Notices
+    guaranteed: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,7 +128,7 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
         log(missing)
     with ledger, interruptible(request.runtime.max_minutes) as stop:
         follower.require_shared(files)
-        yield Begun(partition, ledger, stop, notices)
+        yield Begun(partition, ledger, stop, notices, stamp.kind == "valid")
 
 
 def deal(plan: Plan, begun: Begun, log: Log) -> Dealt:
@@ -188,7 +191,8 @@ def train(plan: Plan, begun: Begun, dealt: Dealt, log: Log) -> Trained:
     monitor = Monitor(plan.request.monitor, planned + post_steps, generator, plan.public_rows,
                       best=best)
     training = Training(plan.method, plan.files, plan.layout, begun.ledger, plan.request.runtime,
-                        monitor, begun.stop, begun.notices)
+                        monitor, begun.stop, begun.notices,
+                        EPSILON if begun.guaranteed else BUDGET_EPSILON)
     state, fault = _steps(plan, training, dealt, log)
     if not state.step:
         raise nothing_released(plan.files, begun.stop)

@@ -24,7 +24,7 @@ from dpgen_jax.private.pretraining import pretrain
 from dpgen_jax.run import checkpoint, compiling, loop, noise_digests, saved_state
 from dpgen_jax.run.folder import RunFolder, read_json
 from dpgen_jax.run.loop import State
-from dpgen_jax.run.metrics import MetricsWriter
+from dpgen_jax.run.metrics import EPSILON, MetricsWriter
 from dpgen_jax.run.monitor import Monitor
 from dpgen_jax.run.progress import Bar, Notices, Stop, clock, public_seconds
 
@@ -42,6 +42,7 @@ class Training:
         monitor: Shows the generator as it stands.
         stop: Whether the run was asked to stop.
         notices: Tells what failed and did not stop the run.
+        charged: The name under which the epsilon that was charged is shown.
         elapsed: Seconds since the training began, over all of its parts.
         saving: The checkpoint that is being written beside the training, if any.
     """
@@ -54,6 +55,7 @@ class Training:
     monitor: Monitor
     stop: Stop
     notices: Notices
+    charged: str = EPSILON
     elapsed: Callable[[], float] = dataclasses.field(default_factory=clock)
     saving: list[checkpoint.Saving] = dataclasses.field(default_factory=list)
 
@@ -259,9 +261,9 @@ class Recorder:
             if self._writer:
                 seconds = public_seconds(training.elapsed())
                 self._writer.write(
-                    {"step": now.done, "epsilon": epsilon, "seconds": seconds, **values,
+                    {"step": now.done, training.charged: epsilon, "seconds": seconds, **values,
                      "charged": training.ledger.steps_charged})
-        self._bar.advance(steps, {"epsilon": at_most(epsilon, 4)})
+        self._bar.advance(steps, {training.charged: at_most(epsilon, 4)})
         training.saved(wait=False)
         if now.units is not None and training.elapsed() > self._next_save:
             training.save(now)

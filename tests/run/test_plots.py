@@ -73,9 +73,11 @@ def test_malformed_grids_are_refused(tmp_path, images, rows):
     assert not (tmp_path / "g.png").exists()
 
 
-@pytest.mark.parametrize("n", [1, 100])
-def test_curves_draw_metrics_and_epsilon(tmp_path, n):
-    picture = opened(plots.curves(ticks(n), tmp_path / "c.png"))
+@pytest.mark.parametrize(("n", "name"), [(1, "epsilon"), (100, "epsilon"), (100, "budget_epsilon")])
+def test_curves_draw_metrics_and_epsilon(tmp_path, n, name):
+    rows = [{name if key == "epsilon" else key: value for key, value in row.items()}
+            for row in ticks(n)]
+    picture = opened(plots.curves(rows, tmp_path / "c.png"))
     assert picture.shape == (720, 960, 3)
     orange = np.abs(picture.astype(int) - [0xC1, 0x44, 0x0E]).sum(-1) < 30
     blue = np.abs(picture.astype(int) - [0x1F, 0x77, 0xB4]).sum(-1) < 30

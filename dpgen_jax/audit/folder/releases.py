@@ -147,15 +147,16 @@ def _rows(folder: Folder) -> tuple[str, str]:
                     f"were charged; the ledger charges {account.steps}"), ""
         if charged not in spent_at:
             return f"line {number}: the ledger never charged {charged} rounds", ""
-    with_epsilon = [(i, row) for i, row in enumerate(rows, 1)
-                    if isinstance(row.get("epsilon"), float)]
+    with_epsilon = [(i, row, row[name]) for i, row in enumerate(rows, 1)
+                    for name in (metrics.EPSILON, metrics.BUDGET_EPSILON)
+                    if isinstance(row.get(name), float)]
     looked = with_epsilon if quick(account.spent()) else with_epsilon[:-1][
         ::max(1, len(with_epsilon) // MOST_ROWS)] + with_epsilon[-1:]
-    for number, row in looked:
+    for number, row, said in looked:
         charged = _charged(row, account.steps)
         known = [_epsilon(spent, account) for spent in spent_at[charged]]
-        if not any(math.isclose(row["epsilon"], value, rel_tol=1e-9) for value in known):
-            return (f"line {number} says epsilon {row['epsilon']:.6g} for {charged} rounds; "
+        if not any(math.isclose(said, value, rel_tol=1e-9) for value in known):
+            return (f"line {number} says epsilon {said:.6g} for {charged} rounds; "
                     f"the ledger's is {known[-1]:.6g}"), ""
     return "", (f"{len(rows)} rows, at most {max(steps, default=0)} steps; epsilon computed anew "
                 f"for {len(looked)} of {len(with_epsilon)}")
