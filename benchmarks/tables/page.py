@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import common
+from benchmarks import common, table_settings
 from benchmarks.results_tables import markdown
 from benchmarks.tables import measures
 from benchmarks.tables.methods import OURS as OF_THIS_LIBRARY
@@ -233,7 +233,8 @@ def settings() -> str:
     """Return what constants of `marginals` came to on validation parts, a row for each table."""
     record = json.loads((common.RESULTS / "table_settings.json").read_text(encoding="utf-8"))
     tables: dict[str, dict[str, list[dict[str, float]]]] = record["results"]["scores"]
-    names = list(dict.fromkeys(name for found in tables.values() for name in found))
+    names = sorted({name for found in tables.values() for name in found},
+                   key=list(table_settings.SETTINGS).index)
 
     def cell(runs: list[dict[str, float]]) -> str:
         aurocs = [statistics.fmean(score for key, score in run.items() if key != "pairs")
