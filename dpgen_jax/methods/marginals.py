@@ -5,7 +5,8 @@ every table that is asked for. The first step asks for the histogram of each col
 of equal noisy mass are made; the second for coarse tables of all pairs of columns, and for each
 column beside the class; from them a tree is chosen, by what pairs hold beyond what the model knows
 so far. All later steps ask for each column beside the class, and for the edges of the tree. What
-noise would drown is not asked for: a decision of public numbers. All else reads released counts.
+noise would drown is not asked for: a decision of public numbers. All else reads released counts,
+also which classes are rare: their records vote for columns beside the class, and for no pair.
 
 Source: the select, measure, generate of McKenna, Miklau and Sheldon, "Winning the NIST Contest"
 (2021, arXiv 2108.04978), whose tree is chosen so; Friedman, Geiger and Goldszmidt, "Bayesian

@@ -111,6 +111,15 @@ def test_a_graphical_model_knows_a_rare_class_by_its_own_votes(states):
         assert np.median(ages) == pytest.approx(np.median(true), abs=15)
 
 
+@pytest.mark.slow
+def test_the_list_of_tables_says_that_rare_classes_are_in_no_pair(states):
+    p, method, _, _, finalize = verbs(RARE)
+    model = jax.device_get(finalize(states[-1]))
+    of_pairs = [table.name for table in method.tables(model, p.steps) if "but rare" in table.name]
+    assert of_pairs[0].startswith("all 6 pairs of columns")
+    assert len(of_pairs) == 1 + (model["parent"] >= 0).sum()
+
+
 def test_a_share_is_below_one_and_needs_pairs_and_a_label():
     with pytest.raises(UserError, match="rare_share is 1; it is a share, below 1"):
         dataclasses.replace(CONFIG, rare_share=1.0)
