@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,9 +24,25 @@ def _of_file(place: str) -> str:
     return content_of(locate(place))
 
 
+def _of_folder(place: str) -> str:
+    """Returns a digest of the names and sizes of all files in a folder."""
+    root, digest = locate(place), hashlib.sha256()
+    for folder, below, names in os.walk(root):
+        below.sort()  # the order in which they are walked through
+        for path in (Path(folder, name) for name in sorted(names)):
+            digest.update(repr((str(path.relative_to(root)), path.stat().st_size)).encode())
+    return digest.hexdigest()
+
+
+def _of_name(name: str) -> str:
+    """Returns a digest of the name of a data set, whatever its version."""
+    return hashlib.sha256(f"tfds:{name.partition(':')[0]}".encode()).hexdigest()
+
+
 CONTENTS: dict[str, Callable[[str], str]] = {
     "csv": _of_file, "parquet": _of_file, "npz": _of_file, "femnist": _of_file,
-    "folder": folders.content, "idx": images.content}
+    "folder": folders.content, "idx": images.content, "tfds": _of_name,
+    **dict.fromkeys(("adult", "celeba", "cifar10", "places365"), _of_folder)}
 """The function from a path to a digest of what lies there, by the kind of data set."""
 
 

@@ -107,7 +107,8 @@ def from_frame(frame: pd.DataFrame, schema: Source, column: str, rows: int) -> D
         UserError: As `csv`.
     """
     cells = frames.cells("frame", frame, without(schema, column)[0].spec)
-    return table("frame", schema, [cells], None, column, rows)
+    data = table("frame", schema, [cells], None, column, rows)
+    return dataclasses.replace(data, content=frames.content(frame))
 
 
 def table(name: str, schema: Source, train: Iterable[Cells], test: Iterable[Cells] | None,

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from dpgen_jax.core.types import EMPTY, ImageSpec, UserError
-from dpgen_jax.data import load
+from dpgen_jax.data import content, load
 
 NAMES = ["5_o_Clock_Shadow", "Black_Hair", "Blond_Hair", "Brown_Hair", "Male", "Young"]
 # image -> partition, black, blond, brown, male; its colour is its number times 20
@@ -39,6 +39,15 @@ def root(tmp_path):
 def numbers(x):
     """Which images these are, by their colour."""
     return np.rint(x.mean((1, 2, 3)) / 20).astype(int).tolist()
+
+
+def test_the_same_folder_is_known_whatever_is_learned_from_it(root):
+    """For the journal: another attribute, size or split of CelebA is of the same people."""
+    known = {load(f"celeba:{root}", **options).content
+             for options in ({}, {"attribute": "hair", "skip_bad": True}, {"image_size": 32})}
+    assert known == {content(f"celeba:{root}")} and known != {""}
+    (root / "img_align_celeba" / name(1)).write_bytes(b"")
+    assert content(f"celeba:{root}") not in known
 
 
 def test_gender(root):

@@ -125,3 +125,4 @@ def test_the_same_files_are_known_however_they_are_read(folder, tmp_path):
     one, other = (load(f"npz:{tmp_path / 'a.npz'}", image_size=size) for size in (None, 8))
     assert one.content == other.content == content(f"npz:{tmp_path / 'a.npz'}")
     assert content("glyphs") == load("glyphs").content == ""
+    assert content("tfds:mnist") == content("tfds:mnist:3.0.1") != content("tfds:emnist")

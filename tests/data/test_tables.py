@@ -200,6 +200,9 @@ def test_a_pandas_frame_there_and_back(declared, read):
     data = frames.from_frame(frame, declared, frame.iloc[:2])
     np.testing.assert_array_equal(data.x_train, read(TEXT).x_train)
     assert data.y_train.tolist() == [0, 1, 0, 1] and data.y_test.tolist() == [0, 1]
+    # For the journal: the same rows under another schema, and other rows under this one.
+    assert data.content == frames.content(frame.copy()) != ""
+    assert data.content != frames.content(frame.assign(pay=0.5)) != frames.content(frame.iloc[:2])
 
     back = frames.frame(data.spec, decode(data.spec, data.x_train), data.y_train)
     assert list(back.columns) == ["age", "Class", "pay", "job", "size"]
