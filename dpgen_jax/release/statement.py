@@ -10,6 +10,7 @@ from dpgen_jax.accountant.events import (
     Events,
     LaplaceEvent,
     PoissonGaussianEvent,
+    RenyiEvent,
     SampledGaussianEvent,
 )
 from dpgen_jax.core.strict_json import Json
@@ -68,11 +69,14 @@ def accountant(events: Events) -> str:
     Returns:
         The name, as a statement has it.
     """
+    name = "exact Gaussian differential privacy; basic composition with pure releases"
     if any(isinstance(event, PoissonGaussianEvent | LaplaceEvent) for event, _ in events):
-        return "privacy loss distributions; basic composition with pure releases"
-    if any(isinstance(event, SampledGaussianEvent) for event, _ in events):
-        return "Renyi differential privacy, with secret draws without replacement"
-    return "exact Gaussian differential privacy; basic composition with pure releases"
+        name = "privacy loss distributions; basic composition with pure releases"
+    elif any(isinstance(event, SampledGaussianEvent) for event, _ in events):
+        name = "Renyi differential privacy, with secret draws without replacement"
+    if any(isinstance(event, RenyiEvent) for event, _ in events):
+        name += "; Renyi differential privacy of releases that state it at one order"
+    return name
 
 
 def events_of(spent: Events) -> list[dict[str, Any]]:

@@ -12,7 +12,12 @@ import small_datalens
 from benchmarks.sweep import jobs
 from benchmarks.sweep.published import SWEEPS
 from dpgen_jax import compare, evaluate, sample
-from dpgen_jax.accountant.events import EpsilonDeltaEvent, GaussianEvent, PoissonGaussianEvent
+from dpgen_jax.accountant.events import (
+    EpsilonDeltaEvent,
+    GaussianEvent,
+    PoissonGaussianEvent,
+    RenyiEvent,
+)
 from dpgen_jax.core.config import Budget, MonitorOptions, Runtime
 from dpgen_jax.core.types import Column, ImageSpec, TableSpec, UserError
 from dpgen_jax.data import Dataset
@@ -189,6 +194,10 @@ def test_the_statement_names_how_poisson_draws_are_counted():
     for events in ((sampled, 3),), ((sure, 1), (sampled, 2)), ((sampled, 2), (pure, 1)):
         assert "privacy loss distributions" in statement.accountant(events)
     assert "exact Gaussian" in statement.accountant(((sure, 1),))
+    assert "Renyi" not in statement.accountant(((sure, 1), (pure, 1)))
+    for event in (sampled, sure):
+        name = statement.accountant(((event, 1), (RenyiEvent(8.0, 0.1), 1)))
+        assert name.endswith("; Renyi differential privacy of releases that state it at one order")
 
 
 def test_the_variants_of_the_published_sweep_have_the_noise_that_their_names_promise():
