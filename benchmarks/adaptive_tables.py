@@ -1,4 +1,4 @@
-r"""A simulation: does `marginals` gain from a last round in the manner of AIM? No release is made.
+r"""Does `marginals` gain from a last round in the manner of AIM? A simulation, without a release.
 
     python -m benchmarks.adaptive_tables                       # five tables, three runs each
 
@@ -6,9 +6,9 @@ All ways share the releases of the first four of five steps, with the noise that
 five. They differ in what the last step is spent on: the tables that are asked for today; or tables
 of pairs that no edge of the tree holds, chosen by how far their coarse noisy tables are from the
 first model. The chosen ones are counted as edges are, and fitted with all others by private-PGM in
-any junction tree of at most `MOST_MEGABYTES`. Noise is drawn by NumPy: that is the release's
-arithmetic, and none of its guarantee. Classifiers learn from rows that each model draws and are
-tested on a validation part of the training rows; no test row is read.
+any junction tree of at most `MOST_MEGABYTES`. NumPy's noise is a release's in its spread alone.
+Classifiers learn from rows that each model draws, and are tested on a validation part of the
+training rows; no test row is read.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Simulation:
     Args:
       dataset: Training rows and a held-out part.
       seed: Of the noise, and of all draws.
-      changed: What the configuration has otherwise than the preset `table`.
+      changed: Fields that are not those of the preset `table`.
     """
 
     def __init__(self, dataset: Any, seed: int, **changed: Any) -> None:

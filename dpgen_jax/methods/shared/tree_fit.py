@@ -230,7 +230,7 @@ class Fit:
         alone = jnp.broadcast_to(cond[:, :, None], table.shape)
         return jnp.where((public.parent < 0)[:, None, None, None], alone, table)
 
-    def edge_masses(self, public: Public, share: Array, expected: Array) -> Array:
+    def edge_masses(self, public: Public, share: np.ndarray, expected: np.ndarray) -> Array:
         """Returns noisy masses of the tree's edges, [d, E, G, G], of all records.
 
         Args:
@@ -240,7 +240,7 @@ class Fit:
                 classes, which do not vote for edges.
         """
         counted = self.masses(public.edge, public.edge_precision)
-        paired, voters = self.paired(public, share)
+        paired, voters = self.paired(public, jnp.asarray(share))
         if self.plan.edge_classes == 1:
             return counted / voters
         return jnp.where(paired[:, None, None] > 0, counted, share[:, None, None] * expected)
