@@ -17,10 +17,12 @@ from importlib.metadata import version
 from pathlib import Path
 
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
-# Tests compile much and compute little: LLVM does not optimise, and kernels come from XLA's older
-# emitters, which together makes compiling five times cheaper. What is copied and kept in memory is
-# as in a run; tests of memory compile as a run does nevertheless (`small_datalens.AS_IN_A_RUN`).
+# Tests compile much and compute little: LLVM does not optimise, takes a program as one module, and
+# kernels come from XLA's older emitters, which together makes compiling more than five times
+# cheaper. What is copied and kept in memory is as in a run; tests of memory compile as a run does
+# nevertheless (`small_datalens.AS_IN_A_RUN`).
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0" + (
+    " --xla_cpu_parallel_codegen_split_count=1"
     " --xla_cpu_use_fusion_emitters=false"  # which later versions do not know
     if tuple(map(int, version("jax").split(".")[:2])) < (0, 12) else ""))
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")  # nobody reads where code came from
