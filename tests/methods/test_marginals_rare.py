@@ -74,6 +74,17 @@ def test_rare_records_vote_for_columns_beside_the_class_alone(states):
     assert np.asarray(answers(x, y, nobody))[y == 2][:, 1, p.d:].any()
 
 
+def test_the_largest_class_is_never_rare():
+    """Whatever the share, and how sums of shares are rounded: somebody votes for pairs."""
+    fit = Fit(dataclasses.replace(verbs(RARE)[0], rare_share=1 - 1e-12))
+    start = jax.jit(verbs(RARE)[1].init)(jax.random.key(0))
+    for label in ([1e9, 0, 0], [1e9, 1e9, 1e9], [0, 0, 0]):
+        state = dataclasses.replace(start, label=jnp.float32(label))
+        assert 0 < np.asarray(fit.rare(state)).sum() < 3
+        share, voters = fit.paired(state, jnp.full(3, 1 / 3))
+        assert np.isfinite(share).all() and voters > 0.3
+
+
 @pytest.mark.slow
 def test_the_precision_of_a_rare_class_is_that_of_its_votes(states):
     p, method, answers, _, finalize = verbs(RARE)

@@ -104,11 +104,12 @@ class Fit:
     def rare(self, public: Public) -> Array:
         """Whether a class is rare, bool [C], by the histogram of the first step alone.
 
-        They are the rarest ones, of together at most `rare_share` of the records.
+        They are the rarest ones, of together at most `rare_share` of the records, and never all.
         """
         label = simplex(self.masses(public.label, public.label_precision))
         order = jnp.argsort(label)
-        return (jnp.cumsum(label[order]) <= self.plan.rare_share)[jnp.argsort(order)]
+        among = jnp.cumsum(label[order]) <= self.plan.rare_share
+        return among.at[-1].set(False)[jnp.argsort(order)]
 
     def paired(self, public: Public, share: Array) -> tuple[Array, Array | float]:
         """Returns the shares of classes in the tables of pairs, [C], and the share that is in them.
