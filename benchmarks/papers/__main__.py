@@ -38,6 +38,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--state", default="device", choices=get_args(State),
                         help="where the state of teachers and critics lies, as in train: device, "
                         "or disk where memory is too small")
+    parser.add_argument("--as-it-stands", action="store_true",
+                        help="evaluate the last release of a training that was stopped, which goes "
+                        "on when its row is run without this")
     parser.add_argument("--inception-weights", type=Path, help="for FID, as in evaluate")
     parser.add_argument("--page", action="store_true",
                         help="write docs/papers.md from the results, and run nothing")
@@ -95,7 +98,8 @@ def main(argv: list[str]) -> None:
     matching = [row for name, row in registry.ROWS.items() if named in name
                 and args.paper in (None, name.partition(":")[0])]
     if named in registry.ROWS or (named and not matching):
-        print(runner.run(registry.find(args.row), args.out, args.inception_weights, args.state))
+        print(runner.run(registry.find(args.row), args.out, args.inception_weights, args.state,
+                         args.as_it_stands))
         return None
     print(listed(matching))
     print("variants of rows that train a preset: " + "; ".join(

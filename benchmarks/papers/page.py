@@ -106,7 +106,8 @@ def spent(row: Row) -> tuple[str, str, str]:
     text = f"{epsilon:g}" if isinstance(epsilon, int | float) else f"{epsilon} (no guarantee)"
     if published:
         text += f", as published {published:g}"
-    return text, f"{privacy['steps']:,}", hours_text(row.trained_seconds() or 0.0)
+    steps = f"{privacy['steps']:,}" + " (stopped)" * record.get("stopped", False)
+    return text, steps, hours_text(row.trained_seconds() or 0.0)
 
 
 def hours_text(seconds: float) -> str:

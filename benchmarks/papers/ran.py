@@ -53,8 +53,9 @@ def runs(system: str) -> Iterator[Row]:
 
 def done(row: Row) -> str:
     """Return what came out of a row that has run, beside its paper, in a cell of a table."""
-    epsilon = page.spent(row)[0]
+    epsilon, steps, _ = page.spent(row)
     at = f" at epsilon {epsilon}" if epsilon else ""
+    at += f" after {steps} steps" if "stopped" in steps else ""
     printed = page.cell_text(dict(row.paper))
     return (f"`{row.name}`: {page.cell_text(page.here(row)) or 'measured'}{at}"
             f"{f' (the paper: {printed})' if printed else ''}")

@@ -28,7 +28,8 @@ WITH_STATE = ("images", "sweep", "topagg_bound")
 """Benchmarks that pass --state on to their trainings."""
 
 
-def run(row: Row, out: Path, weights: Path | None = None, state: str = "device") -> Path:
+def run(row: Row, out: Path, weights: Path | None = None, state: str = "device",
+        as_it_stands: bool = False) -> Path:
     """Run a row, or go on with it where it stopped.
 
     Args:
@@ -36,6 +37,8 @@ def run(row: Row, out: Path, weights: Path | None = None, state: str = "device")
       out: The folder of run folders.
       weights: A file of Inception-v3 weights, for FID.
       state: Where the state of teachers and critics lies, as `train --state` takes it.
+      as_it_stands: Whether the last release of a training that was stopped is evaluated, and the
+        training does not go on.
 
     Returns:
       The file of its results.
@@ -51,8 +54,11 @@ def run(row: Row, out: Path, weights: Path | None = None, state: str = "device")
     if absent:
         raise UserError(f"{row.name} needs data. {absent}")
     if isinstance(row.work, Command):
+        if as_it_stands:
+            raise UserError(f"{row.name} is no single training; leave out --as-it-stands")
         return _command(row.name, row.work, state)
-    return _training(row.name, row.work, out / row.work.name(), weights, state)
+    folder = out / row.work.name()
+    return _training(row, row.work, folder, weights, None if as_it_stands else state)
 
 
 def _command(row: str, work: Command, state: str) -> Path:
@@ -65,27 +71,33 @@ def _command(row: str, work: Command, state: str) -> Path:
     return work.result()
 
 
-def _training(row: str, work: Training, folder: Path, weights: Path | None, state: str) -> Path:
+def _training(row: Row, work: Training, folder: Path, weights: Path | None, state: str | None
+              ) -> Path:
+    """Run a row that is one training; without a state that goes no further."""
     cli.use_all_cores()
     where = common.machine()
     config, budget = work.request()
-    tell(f"{row}: {work.method} {work.preset} in {folder}")
+    tell(f"{row.name}: {work.method} {work.preset} in {folder}")
     name, preset = presets.get(work.method, work.preset)
     dataset = preset_data.load(name, preset, SOURCES[work.data].spec)
-    release = images.train(lifecycle.Request(
-        work.method, work.preset, config, budget,
-        Runtime(moments=needs.MOMENTS, state=state, checkpoint_minutes=20, keep_checkpoints=1),
-        folder,
-        accept_uncovered=True), dataset)
     parts = folder / "benchmark"
+    if state is None:
+        release = lifecycle.load(folder)
+        parts /= f"at-{release.privacy['steps']}"
+    else:
+        release = images.train(lifecycle.Request(
+            work.method, work.preset, config, budget,
+            Runtime(moments=needs.MOMENTS, state=state, checkpoint_minutes=20, keep_checkpoints=1),
+            folder, accept_uncovered=True), dataset)
     # Other tables have the same training: what was measured for them stays in its results.
     papers, ours = (each.with_measured(parts) for each in (PAPERS[work.protocol], OURS))
     outcome = images.results(release, dataset, folder) | {
-        "row": row, "request": {"config": to_json(config), "budget": to_json(budget)},
+        "row": row.name, "request": {"config": to_json(config), "budget": to_json(budget)},
+        "stopped": state is None,
         "evaluation": usefulness(release, dataset, parts, papers),
         "as_systems": usefulness(release, dataset, parts, ours),
         "fidelity": likeness(release, dataset, parts, weights)}
     if shares := images.votes(folder):
         outcome["votes"] = shares
-    return images.write("papers", [row], work.result().stem, outcome,
-                        papers.seeds, folder, where)
+    flags = [row.name, *["--as-it-stands"] * outcome["stopped"]]
+    return images.write("papers", flags, work.result().stem, outcome, papers.seeds, folder, where)

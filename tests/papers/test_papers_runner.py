@@ -9,7 +9,7 @@ import toy_rows
 
 from benchmarks import common, image_evaluation
 from benchmarks.papers import __main__ as command
-from benchmarks.papers import runner
+from benchmarks.papers import page, ran, runner
 from benchmarks.papers.rows import Command, Nothing, Row, Training
 from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation import assess
@@ -88,8 +88,20 @@ def test_a_training_that_was_stopped_goes_on(measured, tmp_path, monkeypatch):
     with pytest.raises(SystemExit):
         runner.run(row, tmp_path / "runs")
     assert not row.measured() and measured == []
+    path = runner.run(row, tmp_path / "runs", as_it_stands=True)
+    assert resumed == [False] and json.loads(path.read_text())["results"]["stopped"] is True
+    assert page.spent(row)[1] == "2 (stopped)" and "after 2 (stopped) steps" in ran.done(row)
+    evaluated = len(measured)
     runner.run(row, tmp_path / "runs")
-    assert resumed == [False, True] and row.measured()
+    assert resumed == [False, True] and row.measured() and page.spent(row)[1] == "2"
+    assert len(measured) == 2 * evaluated  # no part of it stands for the whole training
+
+
+def test_what_cannot_be_evaluated_as_it_stands(tmp_path):
+    with pytest.raises(UserError, match="no single training; leave out --as-it-stands"):
+        runner.run(Row("a:b:c", Command("sweep", ("x",), "x")), tmp_path, as_it_stands=True)
+    with pytest.raises(UserError, match="neither a run nor a release"):
+        runner.run(toy("datalens", "mnist-eps1"), tmp_path / "runs", as_it_stands=True)
 
 
 def test_an_evaluation_that_was_stopped_goes_on(measured, tmp_path, monkeypatch):
