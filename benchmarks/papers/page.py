@@ -106,7 +106,10 @@ def spent(row: Row) -> tuple[str, str, str]:
     text = f"{epsilon:g}" if isinstance(epsilon, int | float) else f"{epsilon} (no guarantee)"
     if published:
         text += f", as published {published:g}"
-    steps = f"{privacy['steps']:,}" + " (stopped)" * record.get("stopped", False)
+    steps = f"{privacy['steps']:,}"
+    if record.get("stopped"):
+        steps += " (stopped)"
+        text += f", of which {record['charged_epsilon']:.3f} is spent"
     return text, steps, hours_text(row.trained_seconds() or 0.0)
 
 

@@ -15,7 +15,7 @@ from dpgen_jax.core.config import Runtime, to_json
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.types import UserError
 from dpgen_jax.evaluation import utility
-from dpgen_jax.run import lifecycle, preset_data
+from dpgen_jax.run import lifecycle, metrics, preset_data
 
 PAPERS = {name: Protocol(classifiers=classifiers, samples=66_667) for name, classifiers in (
     ("cnn", ("cnn",)), ("both", ("cnn", "mlp")), ("all", utility.CLASSIFIERS))}
@@ -94,6 +94,7 @@ def _training(row: Row, work: Training, folder: Path, weights: Path | None, stat
     outcome = images.results(release, dataset, folder) | {
         "row": row.name, "request": {"config": to_json(config), "budget": to_json(budget)},
         "stopped": state is None,
+        "charged_epsilon": metrics.read(folder / "metrics.jsonl")[-1].get("epsilon"),
         "evaluation": usefulness(release, dataset, parts, papers),
         "as_systems": usefulness(release, dataset, parts, ours),
         "fidelity": likeness(release, dataset, parts, weights)}
