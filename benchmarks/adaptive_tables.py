@@ -7,8 +7,7 @@ five. They differ in what the last step is spent on: the tables that are asked f
 of pairs that no edge of the tree holds, chosen by how far their coarse noisy tables are from the
 first model. The chosen ones are counted as edges are, and fitted with all others by private-PGM in
 any junction tree of at most `MOST_MEGABYTES`. NumPy's noise is a release's in its spread alone.
-Classifiers learn from rows that each model draws, and are tested on a validation part of the
-training rows; no test row is read.
+Classifiers learn from drawn rows, and are tested on a validation part of the training rows.
 """
 
 from __future__ import annotations
@@ -294,8 +293,7 @@ def main(argv: list[str]) -> None:
             tell(f"{name}, {way}: " + ", ".join(f"{k} {v['mean']:.3f}" for k, v in of.items()))
         results = {"epsilon": EPSILON, "delta": cells.DELTA, "part": "validation",
                    "measures": measures.ABOUT, "simulated": True, "tables": found}
-        record = common.record("adaptive_tables", flags, range(args.runs), results, where)
-        common.write(record, path)
+        common.write(common.record("adaptive_tables", flags, range(args.runs), results, where), path)
 
 
 if __name__ == "__main__":

@@ -245,8 +245,7 @@ def measurements(facts: Facts, second: np.ndarray) -> list[Any]:
     p, public = facts.fit.plan, facts.public
     joint, edge_noise = (np.maximum(np.asarray(facts.fit.noise(precision), np.float64), LEAST)
                          for precision in (public.joint_precision, public.edge_precision))
-    masses = facts.fit.edge_masses(public, facts.grouped[0].sum(1), facts.edges)
-    edge = np.asarray(masses, np.float64)
+    edge = np.asarray(facts.fit.edge_masses(public, facts.grouped[0].sum(1), facts.edges), float)
     # The estimates of columns, of histograms too, are surer than their tables beside the class.
     widths = np.array([(np.bincount(row, minlength=p.groups) > 0).sum() for row in public.group_of])
     sure = np.minimum(joint, p.first_noise / p.records + LEAST) * np.sqrt(p.bins / widths)
