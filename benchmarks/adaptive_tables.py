@@ -291,9 +291,9 @@ def main(argv: list[str]) -> None:
                            for way, of in scores.items()}}
         for way, of in found[name]["ways"].items():
             tell(f"{name}, {way}: " + ", ".join(f"{k} {v['mean']:.3f}" for k, v in of.items()))
-        results = {"epsilon": EPSILON, "delta": cells.DELTA, "part": "validation",
-                   "measures": measures.ABOUT, "simulated": True, "tables": found}
-        common.write(common.record("adaptive_tables", flags, range(args.runs), results, where), path)
+        made = {"epsilon": EPSILON, "delta": cells.DELTA, "part": "validation",
+                "measures": measures.ABOUT, "simulated": True, "tables": found}
+        common.write(common.record("adaptive_tables", flags, range(args.runs), made, where), path)
 
 
 if __name__ == "__main__":
