@@ -36,11 +36,10 @@ def trained(case, folder, *runs):
     return done.stdout.splitlines()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("case", "moves"), [
     ("datalens images", ["device,disk,device"]),
-    *(pytest.param(case, ["device,disk,device", "host,disk,disk"], marks=pytest.mark.long)
-      for case in FIELDS)])
+    *((case, ["device,disk,device", "host,disk,disk"]) for case in FIELDS)])
 def test_a_run_that_moves_to_the_disk_and_back_has_the_release_of_one_that_stays(
         tmp_path, case, moves):
     stays, *moved = trained(case, tmp_path, "device,device,device", *moves)

@@ -55,7 +55,8 @@ def test_all_records_of_a_client_are_its_canary():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "preset"), [("fedavg_gan", None), ("gswgan", "federated")])
+@pytest.mark.parametrize(("name", "preset"), [
+    pytest.param("fedavg_gan", None, marks=pytest.mark.long), ("gswgan", "federated")])
 def test_records_that_name_no_client_are_dealt_to_clients(name, preset):
     """By the auditor: of records that a run deals by its key none would be known for a canary's."""
     stated = presets.get(name, preset)[1]

@@ -53,7 +53,7 @@ def middles(x, labels):
 
 @pytest.mark.parametrize(("n", "classes", "epsilon", "least"), [
     (500, 2, 1.0, 0.3), pytest.param(500, 2, 10.0, 0.8, marks=pytest.mark.long),
-    (2000, 100, 10.0, 0.5)])
+    pytest.param(2000, 100, 10.0, 0.5, marks=pytest.mark.long)])
 def test_classes_have_their_colours_and_images_are_neither_black_nor_white(
         n, classes, epsilon, least):
     x, labels = made(n, classes, epsilon, 200 // classes)
