@@ -25,12 +25,12 @@ def _of_file(place: str) -> str:
 
 
 def _of_folder(place: str) -> str:
-    """Returns a digest of the names and sizes of all files in a folder."""
+    """Returns a digest of the names and sizes of all files in a folder, of links as they are."""
     root, digest = locate(place), hashlib.sha256()
     for folder, below, names in os.walk(root):
         below.sort()  # the order in which they are walked through
         for path in (Path(folder, name) for name in sorted(names)):
-            digest.update(repr((str(path.relative_to(root)), path.stat().st_size)).encode())
+            digest.update(repr((str(path.relative_to(root)), path.lstat().st_size)).encode())
     return digest.hexdigest()
 
 
