@@ -125,8 +125,8 @@ def curves(rows: Sequence[Json] | str | Path, path: str | Path) -> Path:
     below.plot(steps, series(rows, metrics.EPSILON if promised else metrics.BUDGET_EPSILON),
                color=BUDGET_COLOUR, **style)
     below.set_ylim(bottom=0)
-    below.set(xlabel="step", ylabel="epsilon spent" if promised else "of the budget; none promised",
-              xlim=(0, 1.02 * max(1, *steps)))
+    spent = "epsilon spent" if promised else "spent of the budget (no guarantee)"
+    below.set(xlabel="step", ylabel=spent, xlim=(0, 1.02 * max(1, *steps)))
     below.xaxis.set_major_locator(MaxNLocator(integer=True))
     for axes in (*panels, below):
         axes.grid(alpha=0.3)

@@ -48,7 +48,7 @@ sys.unraisablehook = _without_late_writes(sys.unraisablehook)
 
 
 def _no_late_write(record: logging.LogRecord) -> bool:
-    """False of a write of orbax that failed after another one, whose error was raised."""
+    """Returns False for the report of a write that failed after another, whose error was raised."""
     text = record.getMessage()
     return not ("exception was never retrieved" in text and "orbax-checkpoint-tmp" in text)
 

@@ -24,7 +24,7 @@ from dpgen_jax.private.pretraining import pretrain
 from dpgen_jax.run import checkpoint, compiling, loop, noise_digests, saved_state
 from dpgen_jax.run.folder import RunFolder, read_json
 from dpgen_jax.run.loop import State
-from dpgen_jax.run.metrics import EPSILON, MetricsWriter
+from dpgen_jax.run.metrics import MetricsWriter
 from dpgen_jax.run.monitor import Monitor
 from dpgen_jax.run.progress import Bar, Notices, Stop, clock, public_seconds
 
@@ -55,7 +55,7 @@ class Training:
     monitor: Monitor
     stop: Stop
     notices: Notices
-    charged: str = EPSILON
+    charged: str
     elapsed: Callable[[], float] = dataclasses.field(default_factory=clock)
     saving: list[checkpoint.Saving] = dataclasses.field(default_factory=list)
 

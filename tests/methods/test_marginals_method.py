@@ -49,10 +49,10 @@ def counts(method, pairs) -> np.ndarray:
 
 
 @functools.cache
-def states(config=CONFIG, seed=0):
+def states(config=CONFIG, seed=0, records=lambda: people_table.table(N, spec=SPEC)):
     """The public state before each step, and after the last one, on noisy sums."""
     p, method, answers, absorb, _ = verbs(config)
-    x, y = people_table.table(N, spec=SPEC)
+    x, y = records()
     rng, public = np.random.default_rng(seed), jax.jit(method.init)(jax.random.key(0))
     found = [public]
     for _ in range(p.steps):

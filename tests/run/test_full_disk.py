@@ -86,11 +86,11 @@ def test_a_failed_checkpoint_is_one_line(disk):
     assert not checkpoint.steps(disk / "checkpoints")
 
 
-@pytest.mark.parametrize(("file", "told"), [("0/part.orbax-checkpoint-tmp/d/1", 0), ("other", 1)])
-def test_a_write_that_fails_after_another_is_not_told(caplog, file, told):
+@pytest.mark.parametrize(("file", "logged"), [("0/part.orbax-checkpoint-tmp/d/1", 0), ("other", 1)])
+def test_a_write_that_fails_after_another_is_not_logged(caplog, file, logged):
     """When two arrays find no room, orbax raises the one error, and nobody asks for the other."""
     loop = asyncio.new_event_loop()
     loop.create_future().set_exception(OSError(f"{file}: No space left on device"))
     gc.collect()
     loop.close()
-    assert len([record for record in caplog.records if record.name == "asyncio"]) == told
+    assert len([record for record in caplog.records if record.name == "asyncio"]) == logged

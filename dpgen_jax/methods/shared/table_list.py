@@ -33,7 +33,7 @@ def count_tables(plan: Plan, model: Mapping[str, Any], steps: int) -> tuple[Coun
 def _listed(plan: Plan, parent: np.ndarray, kinds: tuple[int, ...]) -> Iterator[CountTable]:
     """Yields the tables, in the order of the steps."""
     names = [column.name for column in plan.spec.columns]
-    some = ", but rare classes" if plan.with_rare else ""
+    without = ", without rare classes" if plan.with_rare else ""
     label = [plan.spec.label.name] if plan.spec.labelled else []
     unit, sizes = math.sqrt(2 * plan.limit) * plan.sigma, plan.grid.sizes.tolist()
     if 0 in kinds:
@@ -44,7 +44,7 @@ def _listed(plan: Plan, parent: np.ndarray, kinds: tuple[int, ...]) -> Iterator[
     precision = np.zeros(2 * plan.d)
     if 1 in kinds:
         number = len(plan.couples)
-        yield CountTable(f"all {number:,} pairs of columns, coarse{some}", COARSE**2, 1,
+        yield CountTable(f"all {number:,} pairs of columns, coarse{without}", COARSE**2, 1,
                          unit / plan.weight(plan.pair_share, number))
         if not plan.with_label:
             precision[:plan.d] = plan.weight(1 - plan.pair_share, plan.d)**2
@@ -65,5 +65,5 @@ def _listed(plan: Plan, parent: np.ndarray, kinds: tuple[int, ...]) -> Iterator[
                          rounds + earlier, noise[i])
     for i in np.flatnonzero(edges & (precision[plan.d:] > 0)):
         apart = label if plan.edge_classes > 1 else []
-        yield CountTable(", ".join([names[parent[i]], names[i], *apart]) + some,
+        yield CountTable(", ".join([names[parent[i]], names[i], *apart]) + without,
                          plan.edge_classes * plan.groups**2, rounds, noise[plan.d + i])
