@@ -104,6 +104,14 @@ class Plan:
     grouping: Callable[[bytes], str]
     content: Private[str]
 
+    @property
+    def is_open_ended(self) -> bool:
+        """Whether queries without an answer leave budget for more steps than are planned.
+
+        They do not where the user named the number of steps.
+        """
+        return self.method.mechanism.cost_depends_on_answers and not self.request.config.steps
+
 
 def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
     """Completes the configuration from the budget and builds the method.

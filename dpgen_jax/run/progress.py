@@ -172,12 +172,12 @@ class Bar:
     time is estimated, and it counts for no estimate. `compiling.Waiting` says that it still runs.
     """
 
-    def __init__(self, total: int, start: int, unit: str = "step", shown: bool = True,
+    def __init__(self, total: int | None, start: int, unit: str = "step", shown: bool = True,
                  program: str = ""):
         """Begins a bar.
 
         Args:
-            total: The steps at its end.
+            total: The steps at its end; None: nobody can tell, as the answers decide.
             start: The steps at its beginning.
             unit: The name of a step.
             shown: Whether anything is shown.
@@ -188,7 +188,7 @@ class Bar:
         self._bar: tqdm | None = None
         self._timed_from: tuple[float, int] | None = None
         self._waiting = (compiling.Waiting(unit, program, self._live)
-                         if start < total and shown else None)
+                         if shown and (total is None or start < total) else None)
 
     def advance(self, steps: int, shown: Json) -> None:
         """Moves the bar by some steps, and shows values by name beside it."""
@@ -199,7 +199,8 @@ class Bar:
             self._timed_from = time.time(), self._n
             values = "".join(f", {name}={value}" for name, value in shown.items())
             start = "\r" * (self._live and not in_notebook())
-            tell(f"{start}{self._n}/{self._total} {self._unit}s, {self._waiting.end(True):.0f} s "
+            total = "?" if self._total is None else self._total
+            tell(f"{start}{self._n}/{total} {self._unit}s, {self._waiting.end(True):.0f} s "
                  f"with compiling{values}", sys.stderr)
             return
         if self._bar is None:
@@ -220,7 +221,8 @@ class Bar:
         return bar
 
     def reach(self, share: float) -> None:
-        """Moves the bar up to this share of the whole."""
+        """Moves the bar up to this share of the whole, which is known."""
+        assert self._total is not None
         self.advance(int(share * self._total) - self._n, {})
 
     def close(self) -> None:

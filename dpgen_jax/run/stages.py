@@ -196,10 +196,12 @@ def train(plan: Plan, begun: Begun, dealt: Dealt, log: Log) -> Trained:
     state, fault = _steps(plan, training, dealt, log)
     if not state.step:
         raise nothing_released(plan.files, begun.stop)
+    why = "it cannot go on" if fault else begun.stop.reason
     if state.step < planned:
-        why = "it cannot go on" if fault else (
-            begun.stop.reason or "the budget allows no further step")
+        why = why or "the budget allows no further step"
         log(f"stopped at step {state.step} of {planned}: {why}")
+    elif why and plan.is_open_ended:
+        log(f"stopped at step {state.step}, and the budget may allow more: {why}")
     leave_where_seconds_count(training, state)
     state = training.post_train(state, last_key(state, plan.config))
     leave_where_seconds_count(training, state)
@@ -282,13 +284,11 @@ def _steps(plan: Plan, training: Training, dealt: Dealt, log: Log
     method, request = plan.method, plan.request
     state = resume.start(plan.files, method, plan.layout, training.ledger, request.resume,
                          request.seed)
-    # Queries without an answer leave budget for more steps, unless the user named their number.
-    open_ended = method.mechanism.cost_depends_on_answers and not request.config.steps
     if method.pretraining and not state.step:
         state = training.pretrain(state, dealt.records)
     training.monitor.last = state.step
     steps = plan.config.planned_steps
-    if state.step >= steps and not open_ended:
+    if state.step >= steps and not plan.is_open_ended:
         log(f"all {steps:,} steps were done before: none is trained, and none is charged")
     return training.train(state, dealt.records, dealt.bits, steps,
-                          sys.maxsize if open_ended else steps)
+                          sys.maxsize if plan.is_open_ended else steps)

@@ -118,7 +118,9 @@ class Training:
         writer = MetricsWriter(self.files.metrics, state.step, self._board)
         program = compiling.program(state, self.layout.chunk, self.layout.padded,
                                     self.layout.slab, self.runtime.steps_per_call)
-        bar = Bar(planned, state.step, "step", self.monitor.options.progress, program)
+        shown = self.monitor.options.progress and loop.affordable(self.method, self.ledger, 1) > 0
+        total = planned if state.step < planned or limit <= planned else None
+        bar = Bar(total, state.step, "step", shown, program)
         with self._recorded(state, bar, writer) as record:
             try:
                 job = loop.Job(self.method, self.layout, self.ledger, bits,
