@@ -7,7 +7,7 @@ nothing private.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import jax
 
@@ -28,7 +28,7 @@ from dpgen_jax.federated.rounds import (
     train,
 )
 from dpgen_jax.federated.saved import State
-from dpgen_jax.release import statement
+from dpgen_jax.release import guarantee, statement
 from dpgen_jax.release.bundle import Release
 from dpgen_jax.release.statement import Protected
 from dpgen_jax.run import folder, metrics, opening, resume, stages
@@ -131,8 +131,12 @@ class Session:
         elapsed, steps = clock(), self.request.config.planned_steps
 
         def on_round(state: State, values: Metrics) -> None:
+            # One client whose noise is no noise is enough: the run then states no epsilon.
+            promised = not guarantee.faults(self.ledger.target, sources(state.noise),
+                                            self.request.config.accounting)
+            name = metrics.EPSILON if promised else metrics.BUDGET_EPSILON
             with self.notices.attempt(f"writing {self.files.metrics}"):
-                writer.write({"step": state.step, "epsilon": self.ledger.epsilon(),
+                writer.write({"step": state.step, name: self.ledger.epsilon(),
                               "seconds": public_seconds(elapsed()), **values})
             saved.keep(self.files, state, self.ledger, self.notices)
             self.log(f"round {values['turn']}: step {state.step} of {steps}, "
@@ -157,7 +161,8 @@ class Session:
         """
         mechanism, request = self.method.mechanism, self.request
         facts = statement.Facts(method=request.method, preset=request.preset, steps=state.step,
-                                noise_source="; ".join(sorted(state.noise)))
+                                noise_source=sources(state.noise),
+                                accounting=request.config.accounting)
         privacy = statement.statement(facts, self.ledger, mechanism.relation,
                                       protected(mechanism))
         key = stages.last_key(state, request.config)
@@ -167,6 +172,11 @@ class Session:
             self.files, result,
             lambda: saved.keep(self.files, state, self.ledger, self.notices),
             self.notices, self.log)
+
+
+def sources(labels: Iterable[str]) -> str:
+    """Returns the clients' sources of noise bits as a statement names them."""
+    return "; ".join(sorted(labels))
 
 
 def protected(mechanism: Mechanism) -> Protected:

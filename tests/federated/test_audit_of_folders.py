@@ -15,6 +15,7 @@ from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.federated import server
 from dpgen_jax.federated.client import Seat, open_client
 from dpgen_jax.federated.messages import Terms
+from dpgen_jax.run import metrics
 
 STEPS = 2
 pytestmark = pytest.mark.slow
@@ -58,3 +59,6 @@ def test_a_server_names_what_the_folders_of_clients_tell(folders, journal):
     report, open_ones = audit(folders / "server")
     assert not any(f.verdict == Verdict.FAILS for f in open_ones.values()), open_ones
     assert any("each client's own folder" in limit for limit in report.limits)
+    rows = metrics.read(folders / "server/metrics.jsonl")
+    assert [set(row) & {metrics.EPSILON, metrics.BUDGET_EPSILON} for row in rows] == [
+        {metrics.EPSILON}] * STEPS

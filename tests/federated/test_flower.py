@@ -156,6 +156,7 @@ def test_a_federation_of_processes_survives_its_clients(tmp_path):
     assert [row["asked"] for row in rows] == [3, 3, 2]
     assert "round 1: the answer of client 1 holds float32, expected int32; dropped" in said
     assert "release: run/release (3 steps; none: the noise was made from a seed" in said
+    assert all("epsilon" not in row and row[metrics.BUDGET_EPSILON] > 0 for row in rows)
     release = lifecycle.load(tmp_path / "run")
     assert fed.same(release.model, twin.model)
     assert release.privacy == to_json(twin.privacy) | {"noise_source": "seeded: no privacy claim"}
