@@ -14,6 +14,7 @@ import numpy as np
 from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image, ImageDraw, ImageFont
@@ -194,7 +195,7 @@ def marginal(axes: Axes, column: Column, values: np.ndarray) -> None:
         names = _numbers(column, transform.from_unit(column, places))
     counts = np.histogram(known, edges)[0] * 100 / len(values)
     widths = np.diff(edges) * (0.9 if column.categories else 1)
-    axes.bar((edges[:-1] + edges[1:]) / 2, counts, widths)
+    _bars(axes, (edges[:-1] + edges[1:]) / 2, counts, widths)
     apart = dict(zip(_numbers(column, np.array(column.special)),
                      [values == value for value in column.special], strict=True))
     span = edges[-1] - edges[0]
@@ -205,10 +206,19 @@ def marginal(axes: Axes, column: Column, values: np.ndarray) -> None:
         places, names = np.append(places, place), [*names, name]
     crowded = len(column.categories) > 0 and max(map(len, names)) * len(names) > 26
     axes.set_xticks(places, names, rotation=90 if crowded else 0, fontsize=7)
+    axes.set_ylim(bottom=0)
     axes.yaxis.set_major_locator(MaxNLocator(3))
     axes.tick_params(axis="y", labelsize=7)
     axes.set_title(short(column.name, 24), fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _bars(axes: Axes, places: np.ndarray, heights: np.ndarray, widths: np.ndarray) -> None:
+    """Draws bars [n] as one collection: as many artists of their own take twice the time."""
+    left, right, ground = places - widths / 2, places + widths / 2, np.zeros_like(heights)
+    corners = [(left, ground), (left, heights), (right, heights), (right, ground)]
+    axes.add_collection(PolyCollection(np.transpose(corners, (2, 0, 1))))
+    axes.autoscale_view()
 
 
 def _numbers(column: Column, values: np.ndarray) -> list[str]:
