@@ -35,10 +35,10 @@ def root(tmp_path):
     return tmp_path / "run"
 
 
-def looked_up(said, *, clients=None, unit="record", guarantee=True, total=None, paid=()):
+def looked_up(said, *, clients=None, unit="record", guarantee=True, total=None):
     """The lines that a run says which would start now."""
     identity = spending.Identity(RECORDS, grouping=lambda key: records.grouping(clients, key))
-    start = spending.Start(BUDGET, guarantee, total, paid=frozenset(paid))
+    start = spending.Start(BUDGET, guarantee, total)
     with spending.before(identity, spending.Promise("replace-one", unit, ""), start, said.append):
         pass
     return said
@@ -195,6 +195,17 @@ def test_and_are_part_of_the_budget_of_a_run_that_charges_them(loans, capsys):
     assert "on these records" not in capsys.readouterr().err
     with pytest.raises(BudgetExceeded, match="would be epsilon 10 at"):
         train.command([*words, "--schema=paid.yaml", "--out=again", "--total-epsilon=9"])
+
+
+def test_a_part_of_a_purchase_is_not_the_purchase(loans, capsys):
+    """Who took a row off `bought` was charged for the others, and no sum had that row."""
+    entries_bought(loans)
+    document = yaml.safe_load((loans / "paid.yaml").read_text())
+    document["bought"][0]["epsilon"] /= 2
+    (loans / "paid.yaml").write_text(yaml.safe_dump(document))
+    words = [word for word in WORDS if not word.startswith("--label")]
+    with pytest.raises(BudgetExceeded, match="would be epsilon 5.5 at"):
+        train.command([*words, "--schema=paid.yaml", "--out=run", "--total-epsilon=5"])
 
 
 def test_so_they_are_where_the_run_buys_the_rest(loans, capsys):

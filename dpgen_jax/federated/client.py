@@ -235,7 +235,8 @@ def open_client(root: Path, terms: Terms, data: Dataset, budget: Budget, *, seat
     # once, the second one learns of the first.
     start = spending.Start(budget, guarantee, None, RunFolder(root).run_id())
     of_one = np.zeros(sealing.count(records), np.int32)  # all belong to this client
-    identity = spending.Identity(records, grouping=lambda key: sealing.grouping(of_one, key))
+    identity = spending.Identity(records, Private(data.content),
+                                 lambda key: sealing.grouping(of_one, key))
     with spending.before(identity, mechanism, start, log.warning) as witness:
         files = client_folder.open_folder(root, {
             "method": terms.method, "dataset": data.name, "spec": to_json(terms.spec),

@@ -45,7 +45,7 @@ class Purchase:
         content: A digest of the data, for the journal; sealed.
         total: The value of --total-epsilon, or None.
         typed: The words of the command, the method first.
-        paid: Names of purchases that the run will charge beside it.
+        paid: Events of purchases that the run will charge beside it.
     """
 
     root: Path
@@ -57,7 +57,7 @@ class Purchase:
     content: Private[str]
     total: float | None
     typed: tuple[str, ...]
-    paid: frozenset[str] = frozenset()
+    paid: Events = ()
 
     @property
     def about(self) -> Json:

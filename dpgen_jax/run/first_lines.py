@@ -40,6 +40,15 @@ def headline(request: Request, mechanism: Mechanism, dataset: Dataset) -> str:
     return f"{request.method}, preset {request.preset}: {promise}{why}"
 
 
+def unprotected_clients(request: Request, dataset: Dataset) -> tuple[str, ...]:
+    """Returns a line where the data name clients and the method protects records one by one."""
+    if dataset.clients is None or dataset.simulated or request.config.protects_clients:
+        return ()
+    return (f"the data name clients, and {request.method} as asked for protects each record by "
+            "itself, not all records of a client; those do fedavg_gan, and gswgan and dpac with "
+            "--federated",)
+
+
 def summary(plan: Plan) -> str:
     """Returns the line that a terminal shows of a plan."""
     layout, config, budget = plan.layout, plan.config, plan.request.budget

@@ -142,7 +142,7 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
     config = with_records(request.config, dataset.count)
     config = complete(request.method, config, spec, request.budget, purchases, dataset.bought_unit)
     log(first_lines.headline(request, methods.get(request.method).mechanism(config, spec), dataset))
-    for line in request.remarks:
+    for line in (*first_lines.unprotected_clients(request, dataset), *request.remarks):
         log(f"note: {line}")
     runtime = capacity.fitting(request.method, config, spec, request.runtime, log,
                                _moments(request) if request.resume else None)

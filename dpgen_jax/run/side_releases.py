@@ -14,9 +14,11 @@ from dpgen_jax.accountant import events
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.accountant.rounding import add_up
 from dpgen_jax.accountant.totals import larger_counts
 from dpgen_jax.aggregation import discrete_laplace
 from dpgen_jax.aggregation.bits import BitSource
+from dpgen_jax.core.config import Budget
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Method, Private, Records, Spec, UserError
 from dpgen_jax.private import records as sealing
@@ -72,6 +74,19 @@ def buyers(bought: Events) -> frozenset[str]:
     """Returns the names of who bought; purchases of earlier versions have none."""
     return frozenset(event.mechanism.partition(BY)[2].removesuffix(")")
                      for event, _ in bought if BY in event.mechanism)
+
+
+def cost(bought: Events, name: str) -> Budget:
+    """Returns what one purchase costs, as far as these events are its own.
+
+    Args:
+        bought: Events of purchases, and others.
+        name: Who bought, as `shorter` returns it.
+    """
+    own = [(event, count) for event, count in events.of_kind(events.EpsilonDeltaEvent, bought)
+           if name in buyers(((event, count),))]
+    return Budget(add_up((event.epsilon, count) for event, count in own),
+                  add_up((event.delta, count) for event, count in own))
 
 
 def with_those_of(files: RunFolder, bought: Events) -> Events:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dpgen_jax.accountant import journal
+from dpgen_jax.accountant.events import Events
 from dpgen_jax.accountant.journal import Journal, Unusable
 from dpgen_jax.accountant.journal_entry import Run
 from dpgen_jax.accountant.ledger import NOBODY
@@ -28,8 +29,8 @@ from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.types import BudgetExceeded, Private, Records, UserError
 from dpgen_jax.private.records import fingerprint, keyed
+from dpgen_jax.run import side_releases
 from dpgen_jax.run.folder import RunFolder
-from dpgen_jax.run.side_releases import shorter
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,14 +111,14 @@ class Start:
         guarantee: Whether the run has a guarantee without an exception.
         total: The value of `--total-epsilon`, or None.
         run_id: The id of the run that is resumed, or nothing.
-        paid: Names of purchases that are part of this run's own budget.
+        paid: Events of purchases that are part of this run's own budget.
     """
 
     budget: Budget
     guarantee: bool
     total: float | None = None
     run_id: str = ""
-    paid: frozenset[str] = frozenset()
+    paid: Events = ()
 
 
 @contextmanager
@@ -153,7 +154,7 @@ def before(identity: Identity, mechanism: Mechanism | Promise, start: Start,
     with known_runs.locked():
         earlier = [run for run in known_runs.on(records_print, content_print)
                    if run.run != start.run_id and (run.spent > 0 or run.in_use)
-                   and not (run.purchase and shorter(run.run) in start.paid)]
+                   and not _is_paid(run, start)]
         if earlier:
             log(_summary(earlier, promise, start))
         if total is not None:
@@ -199,6 +200,14 @@ def opened(log: Callable[[str], None], needed: bool = False) -> Journal | None:
             raise
         log(f"{error}; until then nobody notices a copy or an older state of a run folder")
         return None
+
+
+def _is_paid(run: Run, start: Start) -> bool:
+    """Whether a run is a purchase which the run that starts charges whole: part of it is not it."""
+    if not run.purchase:
+        return False
+    own = side_releases.cost(start.paid, side_releases.shorter(run.run))
+    return own.epsilon >= run.target and own.delta >= run.delta
 
 
 def _counts(run: Run, promise: Promise) -> bool:

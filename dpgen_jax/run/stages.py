@@ -117,7 +117,7 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
     spent: Log = (lambda line: None) if announced else notices.private
     identity = spending.Identity(plan.records, plan.content, plan.grouping)
     start = spending.Start(request.budget, stamp.kind == "valid", request.total_epsilon, run_id,
-                           side_releases.buyers(plan.purchases))
+                           plan.purchases)
     promise = spending.Promise(mechanism.relation, plan.protected.unit, "")
     with spending.before(identity, promise, start, spent) as witness:
         opening.opened(files.root, plan.public_config, request.resume)

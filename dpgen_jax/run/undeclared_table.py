@@ -130,8 +130,8 @@ def _answer(reading: Reading, method: str, args: Train[Any], path: Path, dialect
     purchase = early.Purchase(
         root, method, f"csv:{path.resolve()}", relation, budget, (), Private(content_of(path)),
         args.total_epsilon,
-        typed.kept(method, typed.merged(reading.words, flags[2:])), side_releases.buyers(
-            side_releases.purchases(schema.purchases(wanted.declared.get("bought", [])))))
+        typed.kept(method, typed.merged(reading.words, flags[2:])),
+        side_releases.purchases(schema.purchases(wanted.declared.get("bought", []))))
     if _is_promised(args):
         return _bought(purchase, args, path, cells, wanted, flags)
     return early.answered(purchase, args.resume,
