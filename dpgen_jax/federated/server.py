@@ -132,8 +132,10 @@ class Session:
 
         def on_round(state: State, values: Metrics) -> None:
             # One client whose noise is no noise is enough: the run then states no epsilon.
-            promised = not guarantee.faults(self.ledger.target, sources(state.noise),
-                                            self.request.config.accounting)
+            # While nobody has answered there is no noise that could be at fault.
+            promised = not guarantee.faults(
+                self.ledger.target, sources(state.noise) or guarantee.SOUND_NOISE,
+                self.request.config.accounting)
             name = metrics.EPSILON if promised else metrics.BUDGET_EPSILON
             with self.notices.attempt(f"writing {self.files.metrics}"):
                 writer.write({"step": state.step, name: self.ledger.epsilon(),
@@ -198,7 +200,7 @@ def public_config(request: Request, spec: Spec) -> Json:
         spec: The public schema of the clients' records.
     """
     described: Json = to_json({
-        "method": request.method, "preset": request.preset, "dataset": "federation",
+        "method": request.method, "preset": request.preset, "dataset": folder.FEDERATION,
         "records": None, "spec": spec, "config": request.config, "budget": request.budget,
         "runtime": request.runtime, "seed": request.seed, "data_notes": ()})
     return described

@@ -121,9 +121,10 @@ def curves(rows: Sequence[Json] | str | Path, path: str | Path) -> Path:
         if title != SAMPLES and spans_decades(group.values()):
             axes.set_yscale("log")
         axes.set_ylabel(title)
-    promised = any(metrics.EPSILON in row for row in rows)
-    below.plot(steps, series(rows, metrics.EPSILON if promised else metrics.BUDGET_EPSILON),
-               color=BUDGET_COLOUR, **style)
+    # One row that promises nothing is enough: a client's seed came late, or an older version began.
+    promised = not any(metrics.BUDGET_EPSILON in row for row in rows)
+    charged = np.fmax(series(rows, metrics.EPSILON), series(rows, metrics.BUDGET_EPSILON))
+    below.plot(steps, charged, color=BUDGET_COLOUR, **style)
     below.set_ylim(bottom=0)
     below.set(xlabel="step", ylabel="epsilon spent" if promised else "of the budget; none promised",
               xlim=(0, 1.02 * max(1, *steps)))

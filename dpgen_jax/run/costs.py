@@ -19,9 +19,9 @@ from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.methods.shared.config import MethodConfig, RecordUnits
 from dpgen_jax.release import contents, guarantee, statement
-from dpgen_jax.run import side_releases
+from dpgen_jax.run import checkpoint, side_releases
 from dpgen_jax.run.calibrate_config import complete, with_records
-from dpgen_jax.run.folder import RunFolder, existing, read_json
+from dpgen_jax.run.folder import FEDERATION, RunFolder, existing, read_json
 
 
 def of_configuration(method: str, preset: str, config: MethodConfig, epsilon: float | None,
@@ -150,15 +150,26 @@ def stamped(root: Path, totals: Account) -> Stamp:
         return Stamp("nothing is released: a purchase was made, and nothing was trained yet",
                      guarantee.whom(totals.header), totals.claim())
     config = contents.described(files.config)
-    seeded = config.get("seed") is not None
     faults = guarantee.faults(
-        max(totals.target, totals.epsilon()), "seeded" if seeded else guarantee.SOUND_NOISE,
+        max(totals.target, totals.epsilon()), _noise_source(files, config),
         config["config"].get("accounting", "proven"), config.get("simulated", ""))
     stamp = guarantee.stamped(totals.header["relation"], faults, config.get("not_covered") or ())
     # The clients of a run whose number of records is public are simulated: a record is protected.
     terms = totals.header | ({"unit": Unit.RECORD} if config.get("records") is not None else {})
     return Stamp(f"{stamp.text} (of a release that is not there yet)", guarantee.whom(terms),
                  totals.claim() if stamp.holds else math.inf)
+
+
+def _noise_source(files: RunFolder, config: Json) -> str:
+    """Where the noise of a run without a release came from; that of a federation, its clients say.
+
+    The seed of a server makes no noise.
+    """
+    if config.get("dataset") != FEDERATION:
+        return "seeded" if config.get("seed") is not None else guarantee.SOUND_NOISE
+    if rounds := checkpoint.steps(files.checkpoints):
+        return "; ".join(checkpoint.note(files.checkpoints, rounds[-1], "noise")["noise"])
+    return "clients of whom none has answered yet"
 
 
 def cross_check(root: Path) -> Json:

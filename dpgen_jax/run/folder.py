@@ -25,6 +25,9 @@ from dpgen_jax.version import __version__
 # They decide what is computed and what it costs; the ledger's header holds their hash.
 MEANING = ("method", "dataset", "spec", "config", "budget", "records", "unit")
 
+FEDERATION = "federation"
+"""The data set that the config.json of a federation's server names: it has none itself."""
+
 
 @dataclasses.dataclass(frozen=True)
 class RunFolder:

@@ -47,7 +47,7 @@ class Begun:
         ledger: The run's open ledger.
         stop: Whether the run was asked to stop.
         notices: Tells the data holder what concerns nobody else, and what failed.
-        guaranteed: Whether the run promises something.
+        guaranteed: Whether the run promises something, be it with an exception.
     """
 
     partition: Partition
@@ -128,7 +128,7 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
         log(missing)
     with ledger, interruptible(request.runtime.max_minutes) as stop:
         follower.require_shared(files)
-        yield Begun(partition, ledger, stop, notices, stamp.kind == "valid")
+        yield Begun(partition, ledger, stop, notices, stamp.holds)
 
 
 def deal(plan: Plan, begun: Begun, log: Log) -> Dealt:

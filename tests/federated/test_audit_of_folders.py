@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import math
 import shutil
 
 import federation as fed
@@ -15,7 +16,7 @@ from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.federated import server
 from dpgen_jax.federated.client import Seat, open_client
 from dpgen_jax.federated.messages import Terms
-from dpgen_jax.run import metrics
+from dpgen_jax.run import costs, metrics
 
 STEPS = 2
 pytestmark = pytest.mark.slow
@@ -34,6 +35,24 @@ def folders(tmp_path_factory):
             for i in range(fed.CLIENTS)]
         server.run(request, fed.SPEC, fed.Together(clients), lambda line: None)
     return root
+
+
+def test_a_server_without_a_release_promises_what_its_clients_noise_allows(folders, tmp_path):
+    """It promised an epsilon whatever the clients' noise was, and none where a server had a seed,
+    from which no noise is made."""
+    root = tmp_path / "server"
+    shutil.copytree(folders / "server", root)
+    shutil.rmtree(root / "release")
+    config = json.loads((root / "config.json").read_text()) | {"seed": 1}
+    (root / "config.json").write_text(json.dumps(config))
+    assert costs.of_run(root)["claimed"]["epsilon"] == fed.BUDGET.epsilon
+    note, = (root / "private/checkpoints").glob(f"{STEPS}/note.json")
+    note.write_text(note.read_text().replace("os-entropy", "seeded: no privacy claim"))
+    told = costs.of_run(root)
+    assert told["claimed"]["epsilon"] == math.inf
+    assert told["guarantee"].startswith("none: the noise was made from a seed")
+    shutil.rmtree(root / "private/checkpoints")
+    assert costs.of_run(root)["claimed"]["epsilon"] == math.inf  # nobody knows
 
 
 def audit(root):

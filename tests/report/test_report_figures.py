@@ -58,6 +58,8 @@ def test_long_runs_are_thinned_and_keep_their_ends(drawings):
     rows = [{"step": i, "epsilon": i / 9e4, "loss": float(i)} for i in range(90_000)]
     checked(figures.learning_curves(rows), from_real=False)
     checked(figures.epsilon_curve(rows, {"epsilon": 1.0}), from_real=False)
+    assert "not from records" in figures.learning_curves(rows).caption
+    assert "not from records" not in figures.learning_curves(rows, not_covered=True).caption
     x, y = drawings[0].axes[0].lines[0].get_data()
     assert len(x) == figures.MAX_POINTS and (x[0], x[-1]) == (0, 89_999) and y[-1] == 89_999
     assert [line.get_ydata()[0] for line in drawings[1].axes[0].lines] == [0, 1.0]
@@ -72,6 +74,9 @@ def test_many_metrics_are_capped_and_said():
 def test_nothing_to_draw_is_no_figure(rows):
     assert figures.learning_curves(rows) is None
     assert figures.epsilon_curve(rows, {"epsilon": math.inf}) is None
+    steps = examples.steps(5)
+    assert figures.epsilon_curve(steps, {"epsilon": 1.0}) is not None
+    assert figures.epsilon_curve(steps, {"epsilon": math.inf}) is None  # of an older version's rows
     assert figures.utility_bars({}) is None and figures.attacks({}) is None
 
 

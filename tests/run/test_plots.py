@@ -85,6 +85,19 @@ def test_curves_draw_metrics_and_epsilon(tmp_path, n, name):
     assert blue[:400].any() and not blue[415:].any()  # the first metric, above
 
 
+def test_one_row_without_a_promise_takes_it_from_the_curve(tmp_path):
+    """A client's seed came in the third round: "epsilon spent", said the curve, and stopped there."""
+    def renamed(rows):
+        return [{"budget_epsilon" if key == "epsilon" else key: value for key, value in row.items()}
+                for row in rows]
+
+    rows = ticks(6)
+    mixed, none, all_of_it = (opened(plots.curves(some, tmp_path / "c.png")) for some in (
+        rows[:2] + renamed(rows[2:]), renamed(rows), rows))
+    np.testing.assert_array_equal(mixed, none)
+    assert not np.array_equal(mixed, all_of_it)
+
+
 def test_curves_leave_gaps_and_read_the_file(tmp_path):
     (tmp_path / "m.jsonl").write_text('{"step": 1, "epsilon": 0.1, "loss": null}\n'
                                       '{"step": 2, "epsilon": 0.2, "loss": 0.5}\n{"st')

@@ -17,7 +17,7 @@ from dpgen_jax.core.errors import one_line
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.release import contents
-from dpgen_jax.run.folder import RunFolder, read_json
+from dpgen_jax.run.folder import FEDERATION, RunFolder, read_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,7 +164,7 @@ class Folder:
     @property
     def of_server(self) -> bool:
         """Whether it is the folder of the server of a federation."""
-        return self.config.get("dataset") == "federation" and not self.of_client
+        return self.config.get("dataset") == FEDERATION and not self.of_client
 
     @property
     def version(self) -> str:

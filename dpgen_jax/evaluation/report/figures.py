@@ -47,11 +47,13 @@ def _thinned(rows: Sequence[Json]) -> list[Json]:
     return [rows[i] for i in picked] if len(rows) > MAX_POINTS else list(rows)
 
 
-def learning_curves(rows: Sequence[Json]) -> Figure | None:
+def learning_curves(rows: Sequence[Json], not_covered: bool = False) -> Figure | None:
     """Draw the public metrics of metrics.jsonl, a panel each.
 
     Args:
       rows: The rows of metrics.jsonl.
+      not_covered: Whether the statement names something that epsilon does not cover: records of the
+        run's own may have judged it.
 
     Returns:
       The figure; None where there are no metrics.
@@ -76,8 +78,10 @@ def learning_curves(rows: Sequence[Json]) -> Figure | None:
             axes.set_xlabel("step")
 
     rest = f" {len(shown)} of {len(names)} are drawn." if len(shown) < len(names) else ""
+    source = ("but for what the statement names as not covered" if not_covered
+              else "and not from records")
     return Figure("Learning curves", "Public metrics of the training over its steps, computed from "
-                  f"what had been released, and not from records.{rest}",
+                  f"what had been released, {source}.{rest}",
                   svg(0.4 + 1.7 * math.ceil(len(shown) / 2), draw))
 
 
@@ -89,20 +93,19 @@ def epsilon_curve(rows: Sequence[Json], privacy: Json) -> Figure | None:
       privacy: A statement that `explain.checked` returned.
 
     Returns:
-      The figure; None where no finite epsilon was recorded.
+      The figure; None where none is promised, and where no finite epsilon was recorded.
     """
     rows = _thinned([row for row in rows if "step" in row and "epsilon" in row])
     promised = float(privacy["epsilon"])
     spent = plots.series(rows, "epsilon")
-    if not np.isfinite(spent).any():
+    if not (math.isfinite(promised) and np.isfinite(spent).any()):
         return None
 
     def draw(drawing: Drawing) -> None:
         axes = drawing.subplots()
         axes.plot([row["step"] for row in rows], spent, color=SYNTHETIC, label="spent",
                   drawstyle="steps-post")
-        if math.isfinite(promised):
-            axes.axhline(promised, color=LIMIT, linestyle="--", linewidth=1, label="promised")
+        axes.axhline(promised, color=LIMIT, linestyle="--", linewidth=1, label="promised")
         axes.set_ylim(bottom=0)
         axes.set(xlabel="step", ylabel="epsilon")
         axes.legend(frameon=False, loc="lower right")

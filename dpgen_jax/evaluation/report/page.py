@@ -70,7 +70,7 @@ def page(report: Report) -> str:
         statement=statement(privacy, metrics, report.config),
         verdict=verdict.sentence(metrics), numbers=verdict.numbers(metrics),
         samples=_samples(report.samples, class_names(report.config)),
-        curves=figures.learning_curves(report.rows),
+        curves=figures.learning_curves(report.rows, bool(explain.gaps(privacy))),
         spent=figures.epsilon_curve(report.rows, privacy),
         utility=tables.utility(metrics), bars=figures.utility_bars(metrics),
         targets=table_parts.targets(metrics),
