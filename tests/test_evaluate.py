@@ -97,6 +97,8 @@ def test_every_number_from_real_records_is_named(found):
     assert "gen2real.mlp.validation_accuracy" not in named  # of synthetic images alone
     assert {"fidelity.fid_features", "fidelity.judge", "gen2real.mlp.calibrated_accuracy",
             "membership.attacks.density.auroc"} <= named
+    assert {"n_test", "membership.sentence", "membership.n_members"} <= named
+    assert "n_samples" not in named and "membership.allowed" not in named
 
 
 def test_the_report_is_one_file_that_asks_for_nothing(written):

@@ -219,10 +219,20 @@ def _membership(release: Release, draws: Sequence[Images], dataset: Dataset, log
     return {"membership": part, "not_covered_by_epsilon": keys}
 
 
+BESIDE_SCORES = ("n_test", "n_real", "notes")
+OF_MEMBERSHIP = ("sentence", "exceeds_guarantee", "n_members", "n_non_members", "n_reference")
+"""What is said beside the scores, and follows from real records as they do: how many there are,
+which classes they lack."""
+
+
 def _merged(parts: list[Json]) -> Json:
     """Merge the parts; their notes, their uncovered keys and their seconds are concatenated."""
-    lists = {name: [line for part in parts for line in part.get(name, [])]
-             for name in ("notes", "not_covered_by_epsilon")}
+    notes, uncovered = ([line for part in parts for line in part.get(name, [])]
+                        for name in ("notes", "not_covered_by_epsilon"))
     seconds = {name: spent for part in parts for name, spent in part["seconds"].items()}
-    return {key: value for part in parts for key, value in part.items()} | lists | {
-        "seconds": seconds}
+    merged = {key: value for part in parts for key, value in part.items()} | {
+        "notes": notes, "seconds": seconds}
+    uncovered += [name for name in BESIDE_SCORES if merged.get(name)]
+    uncovered += [f"membership.{name}" for name in OF_MEMBERSHIP
+                  if name in merged.get("membership", {})]
+    return merged | {"not_covered_by_epsilon": uncovered}

@@ -96,8 +96,9 @@ def utility(synthetic: Callable[[int, int], Rows], test: Rows, real: Rows | None
     seconds = {"sampling": time.monotonic() - started}
     pairs = _pairs(parts, options)
     scores = _tasks(pairs, spec.classes, options.classifiers or tuple(CLASSIFIERS), seconds, log)
-    keys = [f"{task}.{name}.{metric}" for task, by_name in scores.items()
-            for name, metrics in by_name.items() for metric in metrics]
+    keys = ["setting.text", *(  # which says how many real rows there are
+        f"{task}.{name}.{metric}" for task, by_name in scores.items()
+        for name, metrics in by_name.items() for metric in metrics)]
     notes = _notes(pairs, spec)
     if goals and "gen2real" in options.metrics:
         real_too = parts.real if "real2real" in options.metrics else None

@@ -167,6 +167,11 @@ def test_numbers_from_real_records_are_marked(read):
     assert read["images"].row("gen2real.cnn.accuracy")[0].endswith("\u2020")
     assert not read["images"].row("gen2real.cnn.validation_accuracy")[0].endswith("\u2020")
     assert read["images"].row("fidelity.judge.test_accuracy")[0].endswith("\u2020")
+    metrics = examples.image_metrics() | {"n_test": 123_456, "notes": ["no test image has class 3"]}
+    metrics["not_covered_by_epsilon"] = [*metrics["not_covered_by_epsilon"], "n_test", "notes"]
+    text = Reading(page(Report(metrics, examples.privacy(), {}))).text
+    assert "123,456 held-out real records\u2020" in text  # also what is no score
+    assert "no test image has class 3\u2020" in text
     unsaid = {k: v for k, v in examples.image_metrics().items() if k != "not_covered_by_epsilon"}
     result = Reading(page(Report(unsaid, examples.privacy(), {})))
     assert result.row("gen2real.cnn.validation_accuracy")[0].endswith("\u2020")

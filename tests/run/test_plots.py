@@ -86,7 +86,7 @@ def test_curves_draw_metrics_and_epsilon(tmp_path, n, name):
 
 
 def test_one_row_without_a_promise_takes_it_from_the_curve(tmp_path):
-    """A client's seed came in the third round: "epsilon spent", said the curve, and stopped there."""
+    """A client's seed came in the third round: "epsilon spent", said the curve, and ended there."""
     def renamed(rows):
         return [{"budget_epsilon" if key == "epsilon" else key: value for key, value in row.items()}
                 for row in rows]

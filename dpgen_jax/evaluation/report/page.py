@@ -70,6 +70,7 @@ def page(report: Report) -> str:
         statement=statement(privacy, metrics, report.config),
         verdict=verdict.sentence(metrics), numbers=verdict.numbers(metrics),
         samples=_samples(report.samples, class_names(report.config)),
+        real=tables.from_real(metrics),
         curves=figures.learning_curves(report.rows, bool(explain.gaps(privacy))),
         spent=figures.epsilon_curve(report.rows, privacy),
         utility=tables.utility(metrics), bars=figures.utility_bars(metrics),

@@ -178,8 +178,8 @@ def judge(metrics: Json) -> list[tuple[str, Cell]]:
 
 
 def plain(path: str, value: object, real: Callable[[str], bool]) -> Cell:
-    """Return the cell of a value that is no score; a measurement from real records is marked."""
-    return Cell(number(value), isinstance(value, float) and real(path))
+    """Return the cell of a value that is no score; what real records tell is marked."""
+    return Cell(number(value), real(path))
 
 
 def settings(config: Json, first: str = "run") -> list[Table]:
