@@ -132,6 +132,16 @@ def test_federations_that_are_none_are_refused_before_anything_is_written(tmp_pa
     assert "\n" not in str(caught.value) and not (tmp_path / "run").exists()
 
 
+def test_a_method_that_protects_records_says_so_where_the_data_name_clients():
+    """A hospital that wrote whose record each is took its patients for protected."""
+    lines = []
+    data = dataclasses.replace(runs.dataset(), clients=np.arange(runs.N) % 4)
+    for some in (data, runs.dataset()):
+        planning.declare(runs.request(None), some, lines.append)
+    notes = [line for line in lines if "protects each record by itself" in line]
+    assert len(notes) == 1 and "datalens" in notes[0] and "fedavg_gan" in notes[0]
+
+
 def test_a_central_run_has_no_clients(tmp_path):
     data = dataclasses.replace(sized(60), clients=None)
     for split in ({"clients": 3}, {"alpha": 1.0}):

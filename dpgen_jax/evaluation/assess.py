@@ -221,7 +221,7 @@ def _membership(release: Release, draws: Sequence[Images], dataset: Dataset, log
 
 BESIDE_SCORES = ("n_test", "n_real", "notes")
 OF_MEMBERSHIP = ("sentence", "exceeds_guarantee", "n_members", "n_non_members", "n_reference")
-"""What is said beside the scores, and follows from real records as they do: how many there are,
+"""Names of parts that are no scores and follow from real records as they do: how many there are,
 which classes they lack."""
 
 

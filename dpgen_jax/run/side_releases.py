@@ -83,10 +83,10 @@ def cost(bought: Events, name: str) -> Budget:
         bought: Events of purchases, and others.
         name: Who bought, as `shorter` returns it.
     """
-    own = [(event, count) for event, count in events.of_kind(events.EpsilonDeltaEvent, bought)
+    pairs = [(event, count) for event, count in events.of_kind(events.EpsilonDeltaEvent, bought)
            if name in buyers(((event, count),))]
-    return Budget(add_up((event.epsilon, count) for event, count in own),
-                  add_up((event.delta, count) for event, count in own))
+    return Budget(add_up((event.epsilon, count) for event, count in pairs),
+                  add_up((event.delta, count) for event, count in pairs))
 
 
 def with_those_of(files: RunFolder, bought: Events) -> Events:

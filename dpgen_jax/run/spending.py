@@ -206,8 +206,8 @@ def _is_paid(run: Run, start: Start) -> bool:
     """Whether a run is a purchase which the run that starts charges whole: part of it is not it."""
     if not run.purchase:
         return False
-    own = side_releases.cost(start.paid, side_releases.shorter(run.run))
-    return own.epsilon >= run.target and own.delta >= run.delta
+    charged = side_releases.cost(start.paid, side_releases.shorter(run.run))
+    return charged.epsilon >= run.target and charged.delta >= run.delta
 
 
 def _counts(run: Run, promise: Promise) -> bool:
