@@ -84,7 +84,7 @@ def cost(bought: Events, name: str) -> Budget:
         name: Who bought, as `shorter` returns it.
     """
     pairs = [(event, count) for event, count in events.of_kind(events.EpsilonDeltaEvent, bought)
-           if name in buyers(((event, count),))]
+             if name in buyers(((event, count),))]
     return Budget(add_up((event.epsilon, count) for event, count in pairs),
                   add_up((event.delta, count) for event, count in pairs))
 
