@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
+import itertools
 import json
 import os
 import platform
@@ -188,6 +189,17 @@ def command(*args: Any) -> None:
         kind = BudgetExceeded if code == BudgetExceeded.exit_code else UserError
         raise kind(f"{' '.join(map(str, args))} ended with exit code {code}; mend it and start "
                    "this script again: it continues")
+
+
+def training_seconds(rows: Sequence[Mapping[str, Any]]) -> float:
+    """Return the seconds of a training: each start of a run that was resumed counts from 0 again.
+
+    Args:
+      rows: The rows of metrics.jsonl.
+    """
+    seconds = [row["seconds"] for row in rows]
+    ended = [before for before, now in itertools.pairwise(seconds) if now < before]
+    return float(sum(ended) + seconds[-1])
 
 
 def timing(seconds: Sequence[float]) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def results(release: lifecycle.Release, dataset: data.Dataset, run: Path) -> dic
     """Return what a record has on a run, but for its evaluation."""
     rows = metrics.read(run / "metrics.jsonl")
     return {"dataset": dataset.name, "run": read_json(run / "config.json"),
-            "privacy": release.privacy, "training_seconds": rows[-1]["seconds"],
+            "privacy": release.privacy, "training_seconds": common.training_seconds(rows),
             "randomness_of_training": release.privacy["noise_source"]}
 
 

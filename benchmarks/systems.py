@@ -185,7 +185,7 @@ def row(args: argparse.Namespace, method: str, data: str, epsilon: float, train:
     return result | {
         "unit": privacy["unit"], "relation": privacy["relation"], "steps": privacy["steps"],
         "proven_epsilon": privacy["epsilon"], "noise_source": privacy["noise_source"],
-        "training_seconds": metrics.read(run / "metrics.jsonl")[-1]["seconds"],
+        "training_seconds": common.training_seconds(metrics.read(run / "metrics.jsonl")),
         "trained_with": {name: config.get(name) for name in ("versions", "git")},
         "setting": measured["setting"], "gen2real": measured["gen2real"],
         "fidelity": measured["fidelity"]}

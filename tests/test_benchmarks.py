@@ -42,6 +42,13 @@ def test_claimed_epsilons_are_what_is_recorded():
         assert row["claimed"] < row["claimed_classic"]
 
 
+def test_a_training_that_was_resumed_took_all_its_starts():
+    """G-PATE's four hours were shown as the two of its second start."""
+    rows = [{"seconds": at} for at in (60.0, 80.0, 100.0, 50.0, 90.0, 5.0)]
+    assert common.training_seconds(rows) == 100 + 90 + 5
+    assert common.training_seconds(rows[:1]) == 60
+
+
 def test_fewer_records_than_the_batch_cost_less():
     config = dataclasses.replace(mnist().config, batch=30)
     macs = flops.published_macs(config.discriminator, mnist().spec)

@@ -162,9 +162,10 @@ def measured(args: argparse.Namespace, one: Job, names: list[str], number: int, 
     document = evaluated(one, run, sweep_metrics.words(args, one.method, names, first))
     rows = metrics.read(run / "metrics.jsonl")
     privacy = read_json(run / "release" / "privacy.json")
+    seconds = common.training_seconds(rows)
     steps = rows[-1]["step"] - rows[0]["step"]  # the first block also compiles
-    return {"steps": privacy["steps"], "training_seconds": rows[-1]["seconds"],
-            "seconds_per_step": (rows[-1]["seconds"] - rows[0]["seconds"]) / max(1, steps),
+    return {"steps": privacy["steps"], "training_seconds": seconds,
+            "seconds_per_step": (seconds - rows[0]["seconds"]) / max(1, steps),
             "privacy": privacy,
             "metrics": {name: sweep_metrics.leaf(document, name) for name in names}}, document
 
