@@ -67,11 +67,20 @@ def test_processes_that_differ_are_told_how(other, line):
 
 
 def test_of_two_with_one_number_one_is_refused():
-    told = met(arrival(0, 3), arrival(1, 3), arrival(1, 3), arrival(2, 3))
-    # The second may come when all others have, and then finds nobody who waits.
-    assert sorted(map(bool, told[1:3])) == [False, True] and not told[0] and not told[3]
-    assert any(why in "".join(told) for why in (
-        "another process 1 has come", "has begun without", "nobody answers"))
+    """While the others wait for process 2: one that comes when all have met finds nobody."""
+    place, told = many_processes.coordinator(), []
+    threads = [threading.Thread(target=lambda i=i: told.extend(met(arrival(i, 3), place=place)))
+               for i in (0, 1, 1)]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + LONG
+    while not told and time.monotonic() < end:
+        time.sleep(0.01)
+    assert len(told) == 1 and "another process 1 has come" in told[0]
+    assert met(arrival(2, 3), place=place) == [""]
+    for thread in threads:
+        thread.join(LONG)
+    assert told[1:] == ["", ""]
 
 
 def come_and_die(place, process, processes):
