@@ -43,7 +43,7 @@ def test_claimed_epsilons_are_what_is_recorded():
 
 
 def test_a_training_that_was_resumed_took_all_its_starts():
-    """G-PATE's four hours were shown as the two of its second start."""
+    """A training of 3.5 hours in two starts was shown as the 1.7 hours of its second."""
     rows = [{"seconds": at} for at in (60.0, 80.0, 100.0, 50.0, 90.0, 5.0)]
     assert common.training_seconds(rows) == 100 + 90 + 5
     assert common.training_seconds(rows[:1]) == 60

@@ -7,7 +7,7 @@ nothing private.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import jax
 
@@ -134,7 +134,7 @@ class Session:
             # One client whose noise is no noise is enough: the run then states no epsilon.
             # While nobody has answered there is no noise that could be at fault.
             promised = not guarantee.faults(
-                self.ledger.target, sources(state.noise) or guarantee.SOUND_NOISE,
+                self.ledger.target, guarantee.sources(state.noise) or guarantee.SOUND_NOISE,
                 self.request.config.accounting)
             name = metrics.EPSILON if promised else metrics.BUDGET_EPSILON
             with self.notices.attempt(f"writing {self.files.metrics}"):
@@ -163,7 +163,7 @@ class Session:
         """
         mechanism, request = self.method.mechanism, self.request
         facts = statement.Facts(method=request.method, preset=request.preset, steps=state.step,
-                                noise_source=sources(state.noise),
+                                noise_source=guarantee.sources(state.noise),
                                 accounting=request.config.accounting)
         privacy = statement.statement(facts, self.ledger, mechanism.relation,
                                       protected(mechanism))
@@ -174,11 +174,6 @@ class Session:
             self.files, result,
             lambda: saved.keep(self.files, state, self.ledger, self.notices),
             self.notices, self.log)
-
-
-def sources(labels: Iterable[str]) -> str:
-    """Returns the clients' sources of noise bits as a statement names them."""
-    return "; ".join(sorted(labels))
 
 
 def protected(mechanism: Mechanism) -> Protected:

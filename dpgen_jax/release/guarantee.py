@@ -72,6 +72,15 @@ def stamped(relation: str, faults: Iterable[str], uncovered: Iterable[str] = ())
     return Guarantee("valid", TERMS + relation)
 
 
+def sources(labels: Iterable[str]) -> str:
+    """Returns the sources of noise bits of several clients, as a statement names them.
+
+    Args:
+        labels: Those of the clients, each once.
+    """
+    return "; ".join(sorted(labels))
+
+
 def faults(epsilon: float, noise_source: str, accounting: str = "proven", simulated: str = ""
            ) -> tuple[str, ...]:
     """The reasons why nothing is guaranteed; none where a guarantee holds.

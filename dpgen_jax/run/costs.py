@@ -161,14 +161,14 @@ def stamped(root: Path, totals: Account) -> Stamp:
 
 
 def _noise_source(files: RunFolder, config: Json) -> str:
-    """Where the noise of a run without a release came from; that of a federation, its clients say.
+    """Returns where the noise of a run without a release came from.
 
-    The seed of a server makes no noise.
+    That of a federation is the clients' own; the seed of its server makes no noise.
     """
     if config.get("dataset") != FEDERATION:
         return "seeded" if config.get("seed") is not None else guarantee.SOUND_NOISE
     if rounds := checkpoint.steps(files.checkpoints):
-        return "; ".join(checkpoint.note(files.checkpoints, rounds[-1], "noise")["noise"])
+        return guarantee.sources(checkpoint.note(files.checkpoints, rounds[-1], "noise")["noise"])
     return "clients of whom none has answered yet"
 
 

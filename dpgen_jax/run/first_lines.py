@@ -44,9 +44,9 @@ def unprotected_clients(request: Request, dataset: Dataset) -> tuple[str, ...]:
     """Returns a line where the data name clients and the method protects records one by one."""
     if dataset.clients is None or dataset.simulated or request.config.protects_clients:
         return ()
-    return (f"the data name clients, and {request.method} as asked for protects each record by "
-            "itself, not all records of a client; those do fedavg_gan, and gswgan and dpac with "
-            "--federated",)
+    return (f"the data name clients, and {request.method} with these flags protects each record by "
+            "itself, not all records of a client together; fedavg_gan does, and gswgan and dpac do "
+            "with --federated",)
 
 
 def summary(plan: Plan) -> str:

@@ -203,7 +203,7 @@ def opened(log: Callable[[str], None], needed: bool = False) -> Journal | None:
 
 
 def _is_paid(run: Run, start: Start) -> bool:
-    """Whether a run is a purchase which the run that starts charges whole: part of it is not it."""
+    """Whether a run is a purchase that the run which starts charges whole; a part is not enough."""
     if not run.purchase:
         return False
     charged = side_releases.cost(start.paid, side_releases.shorter(run.run))

@@ -118,8 +118,10 @@ class Training:
         writer = MetricsWriter(self.files.metrics, state.step, self._board)
         program = compiling.program(state, self.layout.chunk, self.layout.padded,
                                     self.layout.slab, self.runtime.steps_per_call)
-        shown = self.monitor.options.progress and loop.affordable(self.method, self.ledger, 1) > 0
         total = planned if state.step < planned or limit <= planned else None
+        # Beyond the plan the budget alone says whether there is a step to wait for.
+        shown = self.monitor.options.progress and (
+            total is not None or loop.affordable(self.method, self.ledger, 1) > 0)
         bar = Bar(total, state.step, "step", shown, program)
         with self._recorded(state, bar, writer) as record:
             try:

@@ -48,9 +48,9 @@ def test_a_server_without_a_release_promises_what_its_clients_noise_allows(folde
     assert costs.of_run(root)["claimed"]["epsilon"] == fed.BUDGET.epsilon
     note, = (root / "private/checkpoints").glob(f"{STEPS}/note.json")
     note.write_text(note.read_text().replace("os-entropy", "seeded: no privacy claim"))
-    told = costs.of_run(root)
-    assert told["claimed"]["epsilon"] == math.inf
-    assert told["guarantee"].startswith("none: the noise was made from a seed")
+    account = costs.of_run(root)
+    assert account["claimed"]["epsilon"] == math.inf
+    assert account["guarantee"].startswith("none: the noise was made from a seed")
     shutil.rmtree(root / "private/checkpoints")
     assert costs.of_run(root)["claimed"]["epsilon"] == math.inf  # nobody knows
 
