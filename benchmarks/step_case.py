@@ -24,7 +24,7 @@ from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.core.types import ImageSpec, Method, Private, Records
 from dpgen_jax.methods.datalens import Config
 from dpgen_jax.private import teachers
-from dpgen_jax.private.teachers import Layout
+from dpgen_jax.private.layout import Layout, on_devices
 from dpgen_jax.run import loop
 from dpgen_jax.run.calibrate_config import complete
 
@@ -202,7 +202,7 @@ def generator_alone(p: Problem, layout: Layout, public: Any):
         query = p.method.ask(key, public)
         return query, *p.method.absorb(key, public, query, released)
 
-    call = teachers.on_devices(local, layout, (False,) * 3, (False,) * 3, donate=())
+    call = on_devices(local, layout, (False,) * 3, (False,) * 3, donate=())
     released = np.random.default_rng(p.seed).integers(-1, 2, p.method.mechanism.shape)
     released = jax.device_put(released.astype(np.float32), layout.replicated)
     return lambda: call(p.key, public, released)

@@ -31,7 +31,7 @@ from dpgen_jax.aggregation.sketch import CountSketch, SketchedSigns
 from dpgen_jax.aggregation.topk_sign import TopKSign
 from dpgen_jax.core.types import Method, Private, Records, Spec
 from dpgen_jax.private import teachers
-from dpgen_jax.private.teachers import Layout
+from dpgen_jax.private.layout import Layout, on_devices
 from dpgen_jax.run import loop
 
 RECORDS = 6
@@ -160,7 +160,7 @@ def summed(method: Method, where: Layout):
         this = teachers.Round(query, jnp.int32(3), jnp.int32(0))
         return teachers.bounded_sum(method, where, units, own, secrets, this)[1]
 
-    compiled = teachers.on_devices(local, where, (True, not where.sampled, True, False), False, ())
+    compiled = on_devices(local, where, (True, not where.sampled, True, False), False, ())
     return lambda *args: np.asarray(jax.tree.leaves(compiled(*args))[0], np.int64)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from dpgen_jax import methods
-from dpgen_jax.private import pretraining
+from dpgen_jax.private import pretraining, teachers
 from dpgen_jax.run import loop
 
 
@@ -26,5 +26,6 @@ def once() -> Iterator[None]:
         for method in map(methods.get, methods.NAMES):
             patched.setattr(method, "build", _once(method.build))
         patched.setattr(loop, "compile_block", _once(loop.compile_block))
+        patched.setattr(teachers, "compile_stack", _once(teachers.compile_stack))
         patched.setattr(pretraining, "compile_call", _once(pretraining.compile_call))
         yield

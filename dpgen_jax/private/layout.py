@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -158,3 +159,34 @@ def put(array: np.ndarray, sharding: NamedSharding, first: int = 0,
         return array[start - first:stop - first]
 
     return jax.make_array_from_callback(shape, sharding, part)
+
+
+def on_devices(local: Callable, layout: Layout, by_unit: tuple[bool, ...],
+               out_by_unit: PyTree, donate: tuple[int, ...]) -> Callable:
+    """Compiles a per-device function that calls `teachers.bounded_sum`.
+
+    Args:
+        local: The per-device function.
+        layout: How units lie on devices.
+        by_unit: For each argument, True where its leading axis is the unit axis, False where it is
+            replicated.
+        out_by_unit: Likewise for the (tuple of) results.
+        donate: Arguments that are updated in place.
+    """
+    if layout.parallel == "pmap":
+        return jax.pmap(local, axis_name=AXIS, devices=layout.devices, donate_argnums=donate,
+                        in_axes=jax.tree.map(lambda f: 0 if f else None, by_unit),
+                        out_axes=jax.tree.map(lambda f: 0 if f else None, out_by_unit))
+    return jax.jit(sharded(local, layout, by_unit, out_by_unit), donate_argnums=donate)
+
+
+def sharded(local: Callable, layout: Layout, by_unit: tuple[bool, ...], out_by_unit: PyTree
+               ) -> Callable:
+    """Returns a per-device function as one of arrays that are sharded by unit or replicated."""
+    def spec(flags: PyTree) -> PyTree:
+        return jax.tree.map(lambda f: PartitionSpec(AXIS) if f else PartitionSpec(), flags)
+
+    # check_vma=False: under the default, the gradient with respect to a replicated input (the
+    # query images) is silently summed over devices, which would mix the teachers' answers.
+    return jax.shard_map(local, mesh=layout.mesh, in_specs=spec(by_unit),
+                         out_specs=spec(out_by_unit), check_vma=False)

@@ -23,9 +23,9 @@ from jax import lax
 from dpgen_jax.core import hosts
 from dpgen_jax.core.types import Array, Method, Pretraining, Private, PyTree, Records, unseal
 from dpgen_jax.private import streaming
-from dpgen_jax.private.layout import Layout, spread
+from dpgen_jax.private.layout import Layout, on_devices, spread
 from dpgen_jax.private.packing import warmed
-from dpgen_jax.private.teachers import Units, on_devices, vmapped
+from dpgen_jax.private.teachers import Units, vmapped
 
 CALL_SECONDS = 1.0
 """Seconds that one call should take."""

@@ -19,16 +19,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from dpgen_jax.core.types import Array, Method, Private, PyTree, Records, UserError, unseal
-from dpgen_jax.private.layout import Layout, put, spread
+from dpgen_jax.private.layout import Layout, on_devices, put, spread
 from dpgen_jax.private.teachers import (
     Round,
     Units,
     bounded_sum,
-    on_devices,
-    one_unit,
+    compile_stack,
+    key_data,
     unit_shapes,
 )
 
@@ -164,13 +163,10 @@ def stack(method: Method, key: Array, layout: Layout) -> Private[Units]:
         key: Random key of all units.
         layout: How units lie on devices.
     """
-    def local(ids: Array) -> Private[Units]:
-        return Private(lax.map(lambda unit_id: one_unit(method, key, unit_id), ids))
-
-    make, units = on_devices(local, layout, (True,), True, ()), empty(method, layout)
+    make, data, units = compile_stack(method, layout), key_data(key, layout), empty(method, layout)
     for rows, _ in _slabs(dataclasses.replace(layout, n_cohorts=1), 0, layout.padded):
         ids = np.arange(rows.start, rows.stop, dtype=np.int32)
-        write(units, rows, make(put(ids, layout.by_unit)))
+        write(units, rows, Private(make(data, put(ids, layout.by_unit))))
     return units
 
 

@@ -7,6 +7,7 @@ each array with a leading unit axis, and is written back in place; [U, B, D] is 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -14,11 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import PartitionSpec
 
 from dpgen_jax.core.types import EMPTY, Array, Method, Private, PyTree, Records, unseal
 from dpgen_jax.private.checks import check_contribution, check_message, check_unit
-from dpgen_jax.private.layout import AXIS, Layout, put
+from dpgen_jax.private.layout import AXIS, Layout, put, sharded
 
 
 @jax.tree_util.register_dataclass
@@ -60,13 +60,36 @@ def stack(method: Method, key: Array, layout: Layout) -> Private[Units]:
         layout: How units lie on devices.
     """
     ids = put(np.arange(layout.padded, dtype=np.int32), layout.by_unit)
+    return Private(layout.fold(compile_stack(method, layout)(key_data(key, layout), ids)))
 
-    def local(ids: Array) -> Units:
+
+def key_data(key: Array, layout: Layout) -> Array:
+    """Returns the data of a random key, which every device has as a whole.
+
+    Args:
+        key: A random key, which the compiled function takes as an argument and never holds.
+        layout: How units lie on devices.
+    """
+    return put(np.asarray(jax.random.key_data(key)), layout.replicated)
+
+
+def compile_stack(method: Method, layout: Layout) -> Callable[[Array, Array], Units]:
+    """Compiles the initialisation of units: a function of the key's data and of unit ids int32 [n].
+
+    The key is an argument: JAX may keep what it compiles on a disk, which is no place for a secret.
+
+    Args:
+        method: The method.
+        layout: How units lie on devices.
+    """
+    def local(data: Array, ids: Array) -> Units:
+        key = jax.random.wrap_key_data(data)
         return lax.map(lambda unit_id: one_unit(method, key, unit_id), ids)
 
-    return Private(layout.fold(jax.jit(_shard_map(local, layout, (True,), True))(ids)))
+    return jax.jit(sharded(local, layout, (False, True), True))
 
 
+@functools.lru_cache(maxsize=64)
 def unit_shapes(method: Method) -> Units:
     """Returns the shapes of one unit, leaves without a unit axis.
 
@@ -122,7 +145,7 @@ def meet(layout: Layout) -> None:
         layout: How units lie on devices.
     """
     ones = put(np.ones(len(layout.devices), np.int32), layout.by_unit)
-    jax.block_until_ready(jax.jit(_shard_map(
+    jax.block_until_ready(jax.jit(sharded(
         lambda one: lax.psum(one, AXIS), layout, (True,), False))(ones))
 
 
@@ -178,8 +201,8 @@ def bounded_sum(method: Method, layout: Layout, units: Private[Units], records: 
                 private_inputs: Array, this: Round) -> tuple[Private[Units], Private[Array]]:
     """Queries every unit of the cohort on this device, and adds up what they contribute.
 
-    It is called per device, inside `on_devices`. One chunk of messages [chunk, B, D] is in memory
-    at a time. Integer sums do not depend on order, so the layout cannot change the total.
+    It is called per device, inside `layout.on_devices`. One chunk of messages [chunk, B, D] is in
+    memory at a time. Integer sums do not depend on order, so the layout cannot change the total.
 
     Args:
         method: The method.
@@ -256,34 +279,3 @@ def vmapped(one: Callable, chunk: int) -> Callable:
         return jax.tree.map(lambda a: a[None], out)
 
     return alone
-
-
-def on_devices(local: Callable, layout: Layout, by_unit: tuple[bool, ...],
-               out_by_unit: PyTree, donate: tuple[int, ...]) -> Callable:
-    """Compiles a per-device function that calls `bounded_sum`.
-
-    Args:
-        local: The per-device function.
-        layout: How units lie on devices.
-        by_unit: For each argument, True where its leading axis is the unit axis, False where it is
-            replicated.
-        out_by_unit: Likewise for the (tuple of) results.
-        donate: Arguments that are updated in place.
-    """
-    if layout.parallel == "pmap":
-        return jax.pmap(local, axis_name=AXIS, devices=layout.devices, donate_argnums=donate,
-                        in_axes=jax.tree.map(lambda f: 0 if f else None, by_unit),
-                        out_axes=jax.tree.map(lambda f: 0 if f else None, out_by_unit))
-    return jax.jit(_shard_map(local, layout, by_unit, out_by_unit), donate_argnums=donate)
-
-
-def _shard_map(local: Callable, layout: Layout, by_unit: tuple[bool, ...], out_by_unit: PyTree
-               ) -> Callable:
-    """Returns a per-device function as one of arrays that are sharded by unit or replicated."""
-    def spec(flags: PyTree) -> PyTree:
-        return jax.tree.map(lambda f: PartitionSpec(AXIS) if f else PartitionSpec(), flags)
-
-    # check_vma=False: under the default, the gradient with respect to a replicated input (the
-    # query images) is silently summed over devices, which would mix the teachers' answers.
-    return jax.shard_map(local, mesh=layout.mesh, in_specs=spec(by_unit),
-                         out_specs=spec(out_by_unit), check_vma=False)

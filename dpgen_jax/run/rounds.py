@@ -15,8 +15,8 @@ from dpgen_jax.aggregation.mechanism import kept, release
 from dpgen_jax.core.types import Array, Method, Metrics, Private, PyTree, Records
 from dpgen_jax.private import streaming
 from dpgen_jax.private.checks import check_public, check_query
-from dpgen_jax.private.layout import Layout, spread
-from dpgen_jax.private.teachers import Round, Units, bounded_sum, on_devices
+from dpgen_jax.private.layout import Layout, on_devices, spread
+from dpgen_jax.private.teachers import Round, Units, bounded_sum
 
 Block: TypeAlias = Callable[..., tuple[PyTree, Private[Units], Metrics, Array, Private[Array]]]
 """A compiled block of rounds, see `compile_block`."""
