@@ -1,4 +1,4 @@
-"""What JAX compiles holds no secret and no record.
+"""Compiled programs hold no secret and no record.
 
 JAX keeps compiled programs on a disk where the environment names a folder, which other runs and
 other people may share. So keys and records are arguments of programs and never constants in them:
@@ -16,14 +16,9 @@ from jax.experimental.compilation_cache import compilation_cache
 from dpgen_jax import methods
 from dpgen_jax.run import lifecycle
 
-CASES = [
-    ("datalens images", {}),
-    pytest.param("datalens images", {"state": "host"}, marks=pytest.mark.slow),
-    pytest.param("gswgan images warm", {}, marks=pytest.mark.slow),
-    pytest.param("dpgan table", {}, marks=pytest.mark.slow),
-    pytest.param("marginals table", {}, marks=pytest.mark.long),
-    pytest.param("mixture images", {}, marks=pytest.mark.long),
-]
+CASES = [("datalens images", {}), *(pytest.param(*case, marks=pytest.mark.long) for case in [
+    ("datalens images", {"state": "host"}), ("gswgan images warm", {}), ("dpgan table", {}),
+    ("marginals table", {}), ("mixture images", {})])]
 
 
 @pytest.fixture
@@ -51,6 +46,7 @@ def run(name, root, turn, **runtime):
         seeded.RUNTIME, **runtime), root), data, log=lambda line: None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "runtime"), CASES)
 def test_a_run_with_other_keys_and_records_compiles_nothing_new(name, runtime, tmp_path, programs):
     run(name, tmp_path / "first", 0, **runtime)

@@ -37,6 +37,8 @@ def blocks(place, process=0):
     return [line for line in lines if line.startswith("block ")]
 
 
+@pytest.mark.long  # of the slow tests, test_hosts compares two processes with one
+@pytest.mark.slow
 def test_two_processes_release_what_one_does_in_seconds(tmp_path):
     name = "topagg_sgd table"
     one, two = (made(tmp_path / str(n), [name], n, 2 // n) for n in (1, 2))

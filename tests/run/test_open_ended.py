@@ -21,6 +21,7 @@ CONFIG = gpate.Config(teachers=10, batch=2, projection=2, bins=3, sigma=12.0, si
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("compiled_once")
 def test_a_run_beyond_its_planned_steps_says_where_it_stands(tmp_path, monkeypatch, capsys):
     draw, draws = OsBits.draw, []
 
