@@ -21,6 +21,7 @@ def test_tables_that_are_done_are_not_simulated_again(tmp_path):
     assert adaptive_tables.earlier(path, [*flags[:-1], "2"]) == {}
 
 
+@pytest.mark.long  # of a benchmark alone
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("mbi") is None,
                     reason='pip install "dpgen_jax[graphical]"')
