@@ -141,8 +141,7 @@ def _checked(part: str, x: np.ndarray, y: np.ndarray, classes: int,
              image_size: int | None) -> Arrays:
     """Checks one part, resizes and freezes it."""
     if x.dtype != np.uint8:
-        raise UserError(f"{part}: images are {x.dtype}, expected uint8 in 0..255, or "
-                        "floats in [0, 1]")
+        raise UserError(f"{part}: images are {x.dtype}, expected uint8 or floats in [0, 1]")
     x = checks.images(part, x)
     if not len(x):
         raise UserError(f"{part}: no records; at least 1 is needed")
