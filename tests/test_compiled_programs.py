@@ -22,7 +22,7 @@ CASES = [("datalens images", {}), *(pytest.param(*case, marks=pytest.mark.long) 
 
 
 @pytest.fixture
-def programs(tmp_path, monkeypatch):
+def programs(tmp_path):
     """The names of the programs that JAX has kept, in a folder of this test."""
     names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
     before = {name: getattr(jax.config, name) for name in names}

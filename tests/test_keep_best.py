@@ -100,7 +100,6 @@ def test_a_file_that_is_damaged_costs_the_choice_and_not_the_release(tmp_path, m
 
 
 @functools.cache
-@functools.cache
 def muted(config, spec, runtime=None):
     """DataLens whose generator hears zeros, whatever was sent."""
     method = BUILD(config, spec)

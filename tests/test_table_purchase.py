@@ -204,7 +204,7 @@ def test_a_rehearsal_names_price_questions_and_noise(bare, tmp_path, capsys, mon
 
 @pytest.mark.parametrize(("flags", "message"), [
     (["--label=defaulted"], r"--label defaulted: .*no such column, did you mean 'default'.*amount"),
-    (["--label=default", "--epsilon=0.1"], "rows share can be told.*there are.*declare.*nothing"),
+    (["--label=default", "--epsilon=0.1"], "rows share can be learnt.*there are.*declare.*nothing"),
     (["--label=default", "--unit=id", "--rows-per-unit=2"], "single rows.*--unit id --out"),
     (["--label=default", "--schema-share=1"], "it is a part of epsilon"),
     (["--label=default", "--delta=0.1"], "no protection for 500 records")])

@@ -166,7 +166,7 @@ def stack(method: Method, key: Array, layout: Layout) -> Private[Units]:
     make, data, units = compile_stack(method, layout), key_data(key, layout), empty(method, layout)
     for rows, _ in _slabs(dataclasses.replace(layout, n_cohorts=1), 0, layout.padded):
         ids = np.arange(rows.start, rows.stop, dtype=np.int32)
-        write(units, rows, Private(make(data, put(ids, layout.by_unit))))
+        write(units, rows, make(data, put(ids, layout.by_unit)))
     return units
 
 

@@ -60,7 +60,7 @@ def stack(method: Method, key: Array, layout: Layout) -> Private[Units]:
         layout: How units lie on devices.
     """
     ids = put(np.arange(layout.padded, dtype=np.int32), layout.by_unit)
-    return Private(layout.fold(compile_stack(method, layout)(key_data(key, layout), ids)))
+    return layout.fold(compile_stack(method, layout)(key_data(key, layout), ids))
 
 
 def key_data(key: Array, layout: Layout) -> Array:
@@ -73,7 +73,7 @@ def key_data(key: Array, layout: Layout) -> Array:
     return put(np.asarray(jax.random.key_data(key)), layout.replicated)
 
 
-def compile_stack(method: Method, layout: Layout) -> Callable[[Array, Array], Units]:
+def compile_stack(method: Method, layout: Layout) -> Callable[[Array, Array], Private[Units]]:
     """Compiles the initialisation of units: a function of the key's data and of unit ids int32 [n].
 
     The key is an argument: JAX may keep what it compiles on a disk, which is no place for a secret.
@@ -82,9 +82,9 @@ def compile_stack(method: Method, layout: Layout) -> Callable[[Array, Array], Un
         method: The method.
         layout: How units lie on devices.
     """
-    def local(data: Array, ids: Array) -> Units:
+    def local(data: Array, ids: Array) -> Private[Units]:
         key = jax.random.wrap_key_data(data)
-        return lax.map(lambda unit_id: one_unit(method, key, unit_id), ids)
+        return Private(lax.map(lambda unit_id: one_unit(method, key, unit_id), ids))
 
     return jax.jit(sharded(local, layout, (False, True), True))
 

@@ -78,7 +78,7 @@ def hopeless(columns: int, n: int, epsilon: float, count: float) -> UserError:
     """Returns the error of a purchase that would tell nothing."""
     return UserError(
         f"{columns:,} {'column is' if columns == 1 else 'columns are'} not declared, and at "
-        f"epsilon {epsilon:g} only what some {count:,.0f} rows share can be told of each, and "
+        f"epsilon {epsilon:g} only what some {count:,.0f} rows share can be learnt of each, and "
         f"there are {n:,}; declare them, or most of them, by --schema FILE, which "
         f"{program('schema', 'CSV', '--label', 'COLUMN', '--out', 'FILE')} "
         "drafts for you to edit, or raise --epsilon or --schema-share (nothing was spent)")

@@ -21,21 +21,21 @@ def arrival(process, processes=2, version="1", **flags):
 
 def met(*arrivals, seconds=LONG, place=None):
     """Returns what each is told, in order: nothing, or its error."""
-    place, told = place or many_processes.coordinator(), [None] * len(arrivals)
+    place, errors = place or many_processes.coordinator(), [None] * len(arrivals)
 
     def come(i):
         try:
             meeting.meet(place, arrivals[i], seconds)
-            told[i] = ""
+            errors[i] = ""
         except UserError as error:
-            told[i] = str(error)
+            errors[i] = str(error)
 
     threads = [threading.Thread(target=come, args=(i,)) for i in range(len(arrivals))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(2 * LONG)
-    return told
+    return errors
 
 
 def test_all_come_in_any_order():
@@ -51,8 +51,8 @@ def test_process_0_names_who_does_not_come():
 
 def test_nobody_answers():
     began = time.monotonic()
-    (told,) = met(arrival(1), seconds=0.5)
-    assert told.startswith("nobody answers at --coordinator 127.0.0.1:")
+    (errors,) = met(arrival(1), seconds=0.5)
+    assert errors.startswith("nobody answers at --coordinator 127.0.0.1:")
     assert time.monotonic() - began < LONG
 
 
@@ -68,19 +68,19 @@ def test_processes_that_differ_are_told_how(other, line):
 
 def test_of_two_with_one_number_one_is_refused():
     """While the others wait for process 2: one that comes when all have met finds nobody."""
-    place, told = many_processes.coordinator(), []
-    threads = [threading.Thread(target=lambda i=i: told.extend(met(arrival(i, 3), place=place)))
+    place, errors = many_processes.coordinator(), []
+    threads = [threading.Thread(target=lambda i=i: errors.extend(met(arrival(i, 3), place=place)))
                for i in (0, 1, 1)]
     for thread in threads:
         thread.start()
     end = time.monotonic() + LONG
-    while not told and time.monotonic() < end:
+    while not errors and time.monotonic() < end:
         time.sleep(0.01)
-    assert len(told) == 1 and "another process 1 has come" in told[0]
+    assert len(errors) == 1 and "another process 1 has come" in errors[0]
     assert met(arrival(2, 3), place=place) == [""]
     for thread in threads:
         thread.join(LONG)
-    assert told[1:] == ["", ""]
+    assert errors[1:] == ["", ""]
 
 
 def come_and_die(place, process, processes):
@@ -106,21 +106,21 @@ def test_a_process_that_is_started_again_takes_the_place_of_the_dead_one():
     leader = threading.Thread(target=meeting.meet, args=(place, arrival(0, 3), LONG))
     leader.start()
     come_and_die(place, 1, 3)
-    told = met(arrival(2, 3), arrival(1, 3), place=place)
+    errors = met(arrival(2, 3), arrival(1, 3), place=place)
     leader.join(LONG)
-    assert told == ["", ""] and not leader.is_alive()
+    assert errors == ["", ""] and not leader.is_alive()
 
 
 def test_a_process_that_died_is_one_that_did_not_come():
-    place, told = many_processes.coordinator(), []
-    leader = threading.Thread(target=lambda: told.extend(met(arrival(0, 3), place=place,
-                                                             seconds=3)))
+    place, errors = many_processes.coordinator(), []
+    leader = threading.Thread(target=lambda: errors.extend(met(arrival(0, 3), place=place,
+                                                               seconds=3)))
     leader.start()
     come_and_die(place, 1, 3)  # before process 2 comes: later on all would have met
     met(arrival(2, 3), place=place, seconds=3)
     leader.join(LONG)
-    assert told[0].startswith("process 1 of 3 did not come to port") or (
-        told[0].startswith("process 1, 2 of 3"))
+    assert errors[0].startswith("process 1 of 3 did not come to port") or (
+        errors[0].startswith("process 1, 2 of 3"))
 
 
 @pytest.mark.parametrize("answer", [b"", b"\0\0\x12\4\0\0\0\0\0", b"[]\n"])
@@ -134,9 +134,9 @@ def test_who_comes_late_is_told_so(answer):
 
         thread = threading.Thread(target=serve)
         thread.start()
-        (told,) = met(arrival(1), place=f"127.0.0.1:{server.getsockname()[1]}")
+        (errors,) = met(arrival(1), place=f"127.0.0.1:{server.getsockname()[1]}")
         thread.join(LONG)
-    assert "the run has begun without it" in told
+    assert "the run has begun without it" in errors
 
 
 def test_what_is_no_process_of_a_run_is_left_alone():
@@ -153,8 +153,8 @@ def test_what_is_no_process_of_a_run_is_left_alone():
 
 def test_a_port_that_is_used_and_a_place_that_is_none_are_named():
     with socket.create_server(("127.0.0.1", 0)) as server:
-        (told,) = met(arrival(0), place=f"127.0.0.1:{server.getsockname()[1]}")
-    assert "cannot be used here" in told
+        (errors,) = met(arrival(0), place=f"127.0.0.1:{server.getsockname()[1]}")
+    assert "cannot be used here" in errors
     assert met(arrival(0), place="host0") == ["--coordinator host0 is no HOST:PORT, as host0:1234"]
 
 
