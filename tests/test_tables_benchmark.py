@@ -50,7 +50,8 @@ def test_the_measures_tell_good_rows_from_bad(loans):
     one_class = measures.measured((train[0], np.zeros_like(train[1])), test, loans.spec, 0)
     for name in measures.CLASSIFIERS:
         assert good[name] > 0.65 and good[name] > bad[name] + 0.1 and one_class[name] == 0.5
-    assert good["pairs"] < bad["pairs"]
+    assert good["pairs"] < bad["pairs"] and good["queries"] < bad["queries"]
+    assert good["f1"] > bad["f1"] + 0.05 > one_class["f1"]
 
 
 def test_classifiers_learn_from_all_rows_of_a_rare_class():

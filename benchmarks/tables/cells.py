@@ -155,7 +155,8 @@ def about(cell: Cell) -> dict[str, Any]:
     facts = {"table": cell.table, "about": data.SOURCES[cell.table].about, "part": cell.part,
              "rows": len(dataset.y_train), "test_rows": len(dataset.y_test),
              "columns": len(dataset.spec.columns), "classes": dataset.spec.classes,
-             "method": cell.method.name, "measures": measures.ABOUT}
+             "method": cell.method.name, "measures": measures.ABOUT,
+             "further_measures": measures.FURTHER}
     if measures.with_rare_class(dataset.y_train):
         facts["learned_from"] = (f"of as many rows as the training rows, all of classes below "
                                  f"{measures.RARE:.0%} and at most {measures.MOST_ROWS:,} in all")
@@ -176,9 +177,10 @@ def known(cell: Cell, places: Places) -> dict[str, Any]:
     if not path.exists():
         return {"runs": []}
     results: dict[str, Any] = json.loads(path.read_text())["results"]
-    same = json.loads(json.dumps(about(cell))) == {
-        name: value for name, value in results.items() if name not in ("runs", "scores")}
-    return results if same else {"runs": []}
+    facts = json.loads(json.dumps(about(cell)))
+    before = {name: value for name, value in results.items() if name not in ("runs", "scores")}
+    # Runs that were made before a measure was added lack it, and are what they were.
+    return results if {"further_measures": measures.FURTHER} | before == facts else {"runs": []}
 
 
 def write(cell: Cell, runs: list[dict[str, Any]], places: Places, where: dict[str, Any]) -> Path:
@@ -194,7 +196,8 @@ def write(cell: Cell, runs: list[dict[str, Any]], places: Places, where: dict[st
       The file.
     """
     scores = [made["scores"] for made in runs if "scores" in made]
-    merged = {name: summary([score[name] for score in scores]) for name in (scores or [{}])[0]}
+    merged = {name: summary([score[name] for score in scores if name in score])
+              for name in dict.fromkeys(name for score in scores for name in score)}
     flags = ["--tables", cell.table, "--methods", repr(cell.method.name), "--epsilon",
              f"{cell.epsilon:g}", "--runs", str(len(runs)), "--part", cell.part]
     rec = common.record("tables", flags, range(len(runs)),

@@ -5,11 +5,14 @@ All of it reads real rows, and none of it is covered by an epsilon: it belongs t
 
 from __future__ import annotations
 
+import statistics
+
 import numpy as np
 
 from dpgen_jax.core.types import TableSpec
 from dpgen_jax.evaluation import marginals, table_models
 from dpgen_jax.evaluation.marginals import Rows
+from dpgen_jax.evaluation.queries import query_error
 
 MOST_ROWS = 10_000
 """The most rows, synthetic or real, that a classifier learns from."""
@@ -21,6 +24,9 @@ CLASSIFIERS = tuple(table_models.COMMON)
 ABOUT = ("AUROC of logistic regression, a forest with 5 rows a leaf and gradient boosting of "
          "histograms; mean total variation distance of pairs of columns, 20 bins of a number")
 """The description of the scores: results of other measures are measured anew."""
+FURTHER = ("F1, the mean over classes and these classifiers; mean error of random queries of three "
+           "columns")
+"""The description of scores that were added later: runs that lack them are kept, and stay so."""
 
 
 def with_rare_class(y: np.ndarray) -> bool:
@@ -56,11 +62,15 @@ def measured(rows: Rows, test: Rows, spec: TableSpec, seed: int) -> dict[str, fl
       seed: Of the classifiers, and of that choice.
 
     Returns:
-      The AUROC of each classifier on the test rows (of more than two classes the mean over them),
-      and `pairs`, the mean total variation distance of pairs of columns from the test rows.
+      The AUROC of each classifier on the test rows (of more than two classes the mean over them);
+      `pairs`, the mean total variation distance of pairs of columns from the test rows; `f1`, the
+      mean F1 of the classifiers; and `queries`, the error of random queries.
     """
-    distance = marginals.two_way_tvd(marginals.cells(spec, rows), marginals.cells(spec, test),
-                                     marginals.columns(spec))
+    tables = marginals.cells(spec, rows), marginals.cells(spec, test), marginals.columns(spec)
     chosen = learned(rows, seed)
-    return {name: table_models.score(name, chosen, test, spec.classes, seed).auroc
-            for name in CLASSIFIERS} | {"pairs": distance}
+    scores = {name: table_models.score(name, chosen, test, spec.classes, seed)
+              for name in CLASSIFIERS}
+    return {name: score.auroc for name, score in scores.items()} | {
+        "pairs": marginals.two_way_tvd(*tables),
+        "f1": statistics.fmean(score.f1 for score in scores.values()),
+        "queries": query_error(*tables)}

@@ -15,6 +15,7 @@ import numpy as np
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Column, TableSpec
 from dpgen_jax.data import transform
+from dpgen_jax.evaluation.queries import query_error
 from dpgen_jax.evaluation.scores import summary
 
 Rows = tuple[np.ndarray, np.ndarray]
@@ -57,8 +58,9 @@ def fidelity(draws: Sequence[Rows], test: Rows, real: Rows | None, spec: TableSp
       spec: The schema.
 
     Returns:
-      {`one_way_tvd`, `two_way_tvd`, `correlation_difference`}, each a `summary` over the draws with
-      `floor`, the distance of `real` from `test`, or None.
+      {`one_way_tvd`, `two_way_tvd`, `query_error` (see `queries.query_error`),
+      `correlation_difference`}, each a `summary` over the draws with `floor`, the distance of
+      `real` from `test`, or None.
     """
     k = len(columns(spec))
     distances = column_distances(draws, test, real, spec)
@@ -66,7 +68,15 @@ def fidelity(draws: Sequence[Rows], test: Rows, real: Rows | None, spec: TableSp
         distances["two_way_tvd"] |= {"pairs": len(_pairs(k)), "all_pairs": k * (k - 1) // 2}
     floor = None if real is None else correlation_difference(real[0], test[0])
     correlation = summary([correlation_difference(x, test[0]) for x, _ in draws])
-    return distances | {"correlation_difference": correlation | {"floor": floor}}
+    return distances | {"query_error": query_errors(draws, test, real, spec),
+                        "correlation_difference": correlation | {"floor": floor}}
+
+
+def query_errors(draws: Sequence[Rows], test: Rows, real: Rows | None, spec: TableSpec) -> Json:
+    """Compute `query_error`, as `fidelity` does and with its arguments."""
+    truth, named = cells(spec, test), columns(spec)
+    return summary([query_error(cells(spec, draw), truth, named) for draw in draws]) | {
+        "floor": None if real is None else query_error(cells(spec, real), truth, named)}
 
 
 def column_distances(draws: Sequence[Rows], test: Rows, real: Rows | None, spec: TableSpec) -> Json:

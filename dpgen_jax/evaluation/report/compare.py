@@ -13,9 +13,10 @@ from dpgen_jax.evaluation.scores import over_runs
 from dpgen_jax.release import explain, guarantee, render
 from dpgen_jax.release.render import Cell, Figure, Table, bound, is_leaf, leaves, number, score
 
-HIGHER = ("auroc", "auprc", "accuracy", "r2", "inception_score", "precision", "recall", "coverage")
-LOWER = ("fid", "fid_features", "one_way_tvd", "two_way_tvd", "correlation_difference", "pmse",
-         "detection_auroc", "schema_violations")
+HIGHER = ("auroc", "auprc", "accuracy", "f1", "r2", "inception_score", "precision", "recall",
+          "coverage")
+LOWER = ("fid", "fid_features", "one_way_tvd", "two_way_tvd", "query_error",
+         "correlation_difference", "pmse", "detection_auroc", "schema_violations")
 """Metrics of which a higher or a lower value is better; others have no best."""
 SAME = {"dataset": "data set", "kind": "the kind of records",
         "setting": "the setting of the evaluation", "schedule": "the schedule of the evaluation",

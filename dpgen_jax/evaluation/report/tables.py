@@ -22,7 +22,7 @@ from dpgen_jax.release.render import (
 TASKS = {"gen2real": "synthetic \u2192 real", "real2real": "real \u2192 real",
          "real2gen": "real \u2192 synthetic"}
 """Labels of the tasks: trained on the first, tested on the second."""
-BASES = ("auroc", "auprc", "balanced_accuracy", "accuracy", "r2")
+BASES = ("auroc", "auprc", "balanced_accuracy", "accuracy", "f1", "r2")
 """Kinds of scores; names of metrics end with one of them."""
 
 
