@@ -253,6 +253,8 @@ class Method:
         phases: Of a method whose rounds differ: the i-th of these makes the i-th round, the last
             all further ones. They differ in `ask`, `answer`, `absorb` and bounds, and cost alike.
         decomposes: Whether the public side decomposes matrices, which takes a CPU's one device.
+        at_once: Of units without a network, how many records a device answers for at once where
+            nobody says (`--chunk`); a matter of speed and memory alone.
 
     Raises:
         ValueError: Phases whose mechanisms differ in cost, units or shape.
@@ -276,6 +278,7 @@ class Method:
     refinement: Refinement | None = None
     phases: tuple[Method, ...] = ()
     decomposes: bool = False
+    at_once: int = 256
 
     def __post_init__(self) -> None:
         mechanisms = [self.mechanism, *(phase.mechanism for phase in self.phases)]

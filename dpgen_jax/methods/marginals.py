@@ -201,7 +201,7 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
 
     return Method(mechanism=mechanism(config, spec), init=init, ask=ask, answer=answer,
                   absorb=absorb, finalize=finalize, sample=sample,
-                  decomposes=True, refinement=refinement if is_graphical else None,
+                  decomposes=True, at_once=1024, refinement=refinement if is_graphical else None,
                   class_shares=lambda model: model["share"],
                   conditional=lambda model, wanted: tree.conditional(p.grid, model, wanted),
                   tables=lambda model, steps: table_list.count_tables(p, model, steps))

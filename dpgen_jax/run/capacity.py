@@ -255,7 +255,7 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path =
     on_cpu = devices[0].platform == "cpu"
     # A unit without a network of its own is one row of a product, of which many are taken at once.
     small = teachers.unit_bytes(method) < 2**10 and mechanism.unit == "record"
-    best = min(max(1, 256 // rows) if small else 1 if on_cpu else 64, mechanism.n_units)
+    best = min(max(1, method.at_once // rows) if small else 1 if on_cpu else 64, mechanism.n_units)
     if batch_capacity:
         # Of messages as long as a network, as many as a cache, or a device's memory, holds.
         message_bytes = 4 * mechanism.shape[0] * mechanism.shape[1]

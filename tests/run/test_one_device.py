@@ -27,3 +27,11 @@ def test_a_method_that_multiplies_only_takes_all():
     method = methods.get("datalens").build(small_datalens.CONFIG, small_datalens.SPEC)
     assert not method.decomposes
     assert len(capacity.choose_layout(method, Runtime()).devices) == len(jax.devices())
+
+
+def test_as_many_small_units_are_answered_at_once_as_the_method_says():
+    config = with_records(presets.get("marginals")[1].config, 5000)
+    method = methods.get("marginals").build(config, people_table.THREE)
+    assert capacity.choose_layout(method, Runtime()).chunk == method.at_once > 256
+    assert capacity.choose_layout(method, Runtime(), rows=4).chunk == method.at_once // 4
+    assert capacity.choose_layout(method, Runtime(chunk=7)).chunk == 7
