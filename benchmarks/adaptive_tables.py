@@ -31,6 +31,7 @@ from dpgen_jax.core.types import Records
 from dpgen_jax.evaluation.scores import summary
 from dpgen_jax.methods import marginals
 from dpgen_jax.methods.shared import graphical, learned, tree
+from dpgen_jax.methods.shared.table_facts import LEAST, Facts
 from dpgen_jax.methods.shared.table_plan import COARSE, Plan
 from dpgen_jax.methods.shared.table_state import Public
 from dpgen_jax.methods.shared.tree_fit import Fit
@@ -110,11 +111,11 @@ class Simulation:
             public = self.step(public)
         return public
 
-    def facts(self, public: Public) -> tuple[graphical.Facts, dict[str, Any]]:
+    def facts(self, public: Public) -> tuple[Facts, dict[str, Any]]:
         """Return what a fit of private-PGM reads, and the model of a tree."""
         model = jax.jit(self.method.finalize)(None, public)
         public, model = jax.tree.map(np.asarray, (public, model))
-        return graphical.Facts.of(self.fit, public, model), model
+        return Facts.of(self.fit, public, model), model
 
     def table(self, columns: list[tuple[np.ndarray, int]], tables: float) -> np.ndarray:
         """Return the noisy masses of one of so many tables that share a step, of any axes."""
@@ -123,7 +124,7 @@ class Simulation:
         noisy = counts + self.rng.normal(0, self.plan.noise(tables), len(counts))
         return noisy.reshape(sizes) / self.plan.records
 
-    def pairs_again(self, facts: graphical.Facts, share: float) -> graphical.Facts:
+    def pairs_again(self, facts: Facts, share: float) -> Facts:
         """Return the facts with all coarse tables of pairs released once more."""
         p, public = self.plan, facts.public
         coarse = np.take_along_axis(public.coarse_of.T, self.codes, 0)
@@ -135,7 +136,7 @@ class Simulation:
         return dataclasses.replace(facts, pairs=pairs, pair_noise=(before + now)**-0.5)
 
 
-def drawn(run: Simulation, facts: graphical.Facts, model: Any, n: int) -> tuple[np.ndarray, ...]:
+def drawn(run: Simulation, facts: Facts, model: Any, n: int) -> tuple[np.ndarray, ...]:
     """Return n rows of a model of mbi: groups by it, bins and cells as the tree has them.
 
     They are encoded rows float32 [n, F], their labels int32 [n], and their cells int32 [n, d].
@@ -158,7 +159,7 @@ def drawn(run: Simulation, facts: graphical.Facts, model: Any, n: int) -> tuple[
     return np.asarray(learned.whole(run.dataset.spec, rows)), y, found[0].astype(np.int32)
 
 
-def chosen(run: Simulation, facts: graphical.Facts, first: Any) -> list[tuple[int, int]]:
+def chosen(run: Simulation, facts: Facts, first: Any) -> list[tuple[int, int]]:
     """Return the pairs whose noisy coarse tables are furthest from a first model, beyond noise.
 
     The first model is one of mbi; rows that are drawn from it stand for its tables.
@@ -188,7 +189,7 @@ def chosen(run: Simulation, facts: graphical.Facts, first: Any) -> list[tuple[in
     return found
 
 
-def further(run: Simulation, facts: graphical.Facts, pairs: list[tuple[int, int]], share: float
+def further(run: Simulation, facts: Facts, pairs: list[tuple[int, int]], share: float
             ) -> list[Any]:
     """Return the measurements of further tables, which have this share of a step together."""
     import mbi
@@ -204,11 +205,11 @@ def further(run: Simulation, facts: graphical.Facts, pairs: list[tuple[int, int]
             clique = (p.d, *pair) if p.edge_classes > 1 else pair
             measured.append(mbi.LinearMeasurement(
                 run.table(axes, tables).ravel(), clique,
-                max(p.noise(tables) / p.records, graphical.LEAST)))
+                max(p.noise(tables) / p.records, LEAST)))
     return measured
 
 
-def with_a_round(run: Simulation, public: Public, way: Way) -> tuple[Any, graphical.Facts, int]:
+def with_a_round(run: Simulation, public: Public, way: Way) -> tuple[Any, Facts, int]:
     """Return a model with a further round in place of a part of the last step.
 
     Args:

@@ -26,6 +26,7 @@ import numpy as np
 from dpgen_jax.core.types import UserError
 from dpgen_jax.methods.shared import junction
 from dpgen_jax.methods.shared.junction import Structure
+from dpgen_jax.methods.shared.table_facts import Facts
 from dpgen_jax.methods.shared.table_plan import COARSE, Plan
 from dpgen_jax.methods.shared.tree import Model
 from dpgen_jax.methods.shared.tree_fit import Fit
@@ -34,8 +35,6 @@ DEVIATIONS = 3.0
 """Standard deviations of noise that a pair must stand out by for a second parent."""
 STEPS, PRECISE = 1000, 1e-5
 """Steps of mirror descent, at most, and the relative gain below which it ends."""
-LEAST = 3e-4
-"""The least standard deviation of a mass in a fit: groups of bins are no more exact."""
 COPIES = 8
 """Copies of the junction tree's tables, float64, while it is fitted."""
 SECONDS_A_CELL, SECONDS_A_COLUMN = 3e-8, 0.5
@@ -133,67 +132,6 @@ def refined(fit: Fit, public: Any, model: Model) -> Model:
             model["table"].shape)}
 
 
-@dataclasses.dataclass(frozen=True)
-class Facts:
-    """The released counts, and the tree's estimates, as arrays of NumPy.
-
-    Attributes:
-        fit: the estimates of the plan.
-        public: the public state, of NumPy.
-        grouped: [d, C, G], P(class, group).
-        within: [d, C, B], P(bin | class, group).
-        edges: [d, C, G, G], P(group of the parent, group of the column | class), of the tree.
-        coarse: [d, G, 4], the share of a group in the groups of the pairs' tables.
-        pairs: (i, j) -> [4, 4], the noisy masses of a pair.
-        pair_noise: standard deviation of each.
-    """
-
-    fit: Fit
-    public: Any
-    grouped: np.ndarray
-    within: np.ndarray
-    edges: np.ndarray
-    coarse: np.ndarray
-    pairs: dict[tuple[int, int], np.ndarray]
-    pair_noise: float
-
-    @classmethod
-    def of(cls, fit: Fit, public: Any, model: Model) -> Facts:
-        """Returns the facts of a public state and its tree."""
-        p, rows = fit.plan, np.arange(fit.plan.d)[:, None]
-        share, _, cond = map(np.asarray, jax.jit(fit.columns)(public))
-        grouped = np.zeros((p.d, p.classes, p.groups))
-        np.add.at(grouped, (rows[..., None], np.arange(p.classes)[:, None],
-                            public.group_of[:, None]), cond)
-        inside = np.take_along_axis(grouped, public.group_of[:, None].repeat(p.classes, 1), 2)
-        group = np.take_along_axis(public.group_of, public.bin_of, 1)
-        coarse = np.full((p.d, p.groups, COARSE), 1e-12)
-        np.add.at(coarse, (rows, group, public.coarse_of), public.fine)
-        table = junction.split(np.asarray(model["table"], np.float64), model)[:, :, :, 0]
-        below = np.zeros((*table.shape[:3], p.groups))  # P(group | class, parent's group)
-        np.add.at(below.transpose(0, 3, 1, 2), (rows, public.group_of), table.transpose(0, 3, 1, 2))
-        noise = fit.noise(jax.numpy.float32(p.weight(p.pair_share, len(p.couples))**2))
-        both = zip(map(tuple, p.couples.tolist()), np.asarray(public.pairs), strict=True)
-        return cls(fit, public, grouped * share[:, None], cond / np.maximum(inside, 1e-12),
-                   grouped[public.parent][..., None] * below,
-                   coarse / coarse.sum(-1, keepdims=True), dict(both), max(float(noise), LEAST))
-
-    def pair(self, i: int, j: int) -> np.ndarray:
-        """Returns the noisy masses of a pair, [4, 4]."""
-        return self.pairs[i, j] if i < j else self.pairs[j, i].T
-
-    def expected(self, node: int, other: int) -> np.ndarray:
-        """Returns the masses of a column and a neighbour of its parent, by the tree: [4, 4]."""
-        parent = self.public.parent[node]
-        near = self.edges[node]  # [C, parent, node]
-        far = (self.edges[parent].swapaxes(1, 2) if self.public.parent[parent] == other
-               else self.edges[other])  # [C, parent, other]
-        middle = np.maximum(near.sum(2), 1e-12)
-        share = self.grouped[node].sum(1)
-        both = np.einsum("c,cpo,cpn->on", share, far / middle[..., None], near)
-        return self.coarse[other].T @ both @ self.coarse[node]
-
-
 def second_parents(facts: Facts) -> np.ndarray:
     """Returns the second parent of each column, int [d], or -1.
 
@@ -243,12 +181,7 @@ def measurements(facts: Facts, second: np.ndarray) -> list[Any]:
     import mbi
 
     p, public = facts.fit.plan, facts.public
-    joint, edge_noise = (np.maximum(np.asarray(facts.fit.noise(precision), np.float64), LEAST)
-                         for precision in (public.joint_precision, public.edge_precision))
-    edge = np.asarray(facts.fit.edge_masses(public, facts.grouped[0].sum(1), facts.edges), float)
-    # The estimates of columns, of histograms too, are surer than their tables beside the class.
-    widths = np.array([(np.bincount(row, minlength=p.groups) > 0).sum() for row in public.group_of])
-    sure = np.minimum(joint, p.first_noise / p.records + LEAST) * np.sqrt(p.bins / widths)
+    edge, edge_noise, sure = facts.edge_masses, facts.edge_noise, facts.grouped_noise
     # A column without a table beside the class is modelled alone: nothing is known of the two.
     measured = [mbi.LinearMeasurement(table.ravel(), (p.d, i), float(sure[i])) if beside else
                 mbi.LinearMeasurement(table.sum(0), (i,), float(sure[i]))
