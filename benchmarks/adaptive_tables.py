@@ -189,8 +189,7 @@ def chosen(run: Simulation, facts: Facts, first: Any) -> list[tuple[int, int]]:
     return found
 
 
-def further(run: Simulation, facts: Facts, pairs: list[tuple[int, int]], share: float
-            ) -> list[Any]:
+def further(run: Simulation, facts: Facts, pairs: list[tuple[int, int]], share: float) -> list[Any]:
     """Return the measurements of further tables, which have this share of a step together."""
     import mbi
 

@@ -20,6 +20,7 @@ CHOICES = common.RESULTS / "tables-validation"
 """The folder of what was compared on validation rows, to choose by."""
 OURS = "marginals"
 SHOWN = dict(zip((*measures.CLASSIFIERS, "pairs"), ("LR", "RF", "GB", "pairs"), strict=True))
+LATER = {"f1": "F1", "queries": "queries"}
 Results = dict[str, Any]
 
 
@@ -82,12 +83,20 @@ def table(name: str, epsilon: float, up: str) -> str:
         seconds = [run["cpu_seconds"] for run in cell["runs"] if "cpu_seconds" in run]
         link = f"[{cell['method']}]({up}/benchmarks/results/tables/{cell['stem']}.json)"
         return [link, *(with_range(cell["scores"][key], 3 if key == "pairs" else 2)
-                        for key in SHOWN), len(cell["scores"]["pairs"]["values"]),
+                        for key in SHOWN), *(later(cell, key) for key in LATER),
+                len(cell["scores"]["pairs"]["values"]),
                 f"{sum(seconds) / len(seconds):.0f}" if seconds else "", relation(cell),
                 cell.get("reads", "")]
 
-    return markdown(("method", *SHOWN.values(), "runs", "CPU s", "epsilon is for", "not paid for"),
-                    map(row, of(name, epsilon)))
+    head = ("method", *SHOWN.values(), *LATER.values(), "runs", "CPU s", "epsilon is for",
+            "not paid for")
+    return markdown(head, map(row, of(name, epsilon)))
+
+
+def later(cell: Results, key: str) -> str:
+    """Return the mean of a score that early runs lack, and over how many runs it is."""
+    score = cell["scores"].get(key)
+    return f"{score['mean']:.3f} ({len(score['values'])})" if score else ""
 
 
 def about(name: str) -> str:

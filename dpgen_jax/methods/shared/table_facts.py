@@ -1,4 +1,4 @@
-"""What released counts say, as arrays of NumPy: what a model beyond a tree is fitted to."""
+"""The released counts as arrays of NumPy: what a model beyond a tree is fitted to."""
 
 from __future__ import annotations
 
