@@ -112,7 +112,7 @@ def test_each_task_trains_and_tests_on_its_own_rows_and_trains_once(monkeypatch)
 
     def judge(model, test, classes):
         judged.append((model, test[0].tobytes()))
-        return models.Scores(0.5, 0.5, 0.5, 0.5)
+        return models.Scores(0.5, 0.5, 0.5, 0.5, 0.5)
 
     monkeypatch.setattr(t, "fit", fit)
     monkeypatch.setattr(t, "judge", judge)
@@ -158,8 +158,9 @@ def test_no_warning_reaches_the_user_and_scores_repeat():
 def test_metrics_are_json_and_say_what_epsilon_does_not_cover(result):
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     seen = result["not_covered_by_epsilon"]
-    assert "gen2real.lr.auprc" in seen and "fidelity.two_way_tvd" in seen
-    assert len(seen) == 1 + 3 * 7 * 4 + 6 + 1 and not any("schema" in name for name in seen)
+    assert {"gen2real.lr.auprc", "gen2real.lr.f1", "fidelity.two_way_tvd",
+            "fidelity.query_error"} <= set(seen)
+    assert len(seen) == 1 + 3 * 7 * 5 + 7 + 1 and not any("schema" in name for name in seen)
     sizes = [result[name] for name in ("n_samples", "n_test", "n_real", "seeds")]
     assert sizes == [300, 300, 300, 2] and result["setting"]["name"] == "full"
     assert set(result["seconds"]) == {"sampling", *models.CLASSIFIERS, "fidelity"}
