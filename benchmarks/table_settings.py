@@ -3,7 +3,7 @@ r"""Constants of `marginals` on validation parts of training rows: no test row i
     python -m benchmarks.table_settings                          # what is missing of all tables
     python -m benchmarks.table_settings --tables credit --runs 4
 
-Each run is a simulation as in `benchmarks.adaptive_tables`: the method's own steps at epsilon 1, on
+Each run is a simulation (`benchmarks.tables.simulation`): the method's own steps at epsilon 1, on
 exact counts and NumPy's noise. Run i trains on three quarters of the training rows and is tested on
 the others, which are other ones for each of four runs; the same run of all settings has one noise.
 Where a class is below 1 %, classifiers learn from all synthetic rows of it.
@@ -24,8 +24,9 @@ from typing import Any
 
 import jax
 
-from benchmarks import adaptive_tables, common
+from benchmarks import common
 from benchmarks.tables import cells, data, measures
+from benchmarks.tables.simulation import EPSILON, Simulation, rows_of
 from dpgen_jax.core import cli
 from dpgen_jax.core.console import tell
 from dpgen_jax.methods.shared import pieces, table_prior, table_rounds
@@ -67,9 +68,9 @@ def run(table: str, setting: str, index: int) -> dict[str, float]:
     dataset = data.validation(table, index % data.VALIDATION_PARTS)
     config, changed = SETTINGS[setting]
     with constants(changed):
-        simulation = adaptive_tables.Simulation(dataset, index, **config)
+        simulation = Simulation(dataset, index, **config)
         public = simulation.step(simulation.first_four())
-        rows = adaptive_tables.of_tree(simulation, public, cells.wanted(dataset))
+        rows = rows_of(simulation, public, cells.wanted(dataset))
     return measures.measured(rows, (dataset.x_test, dataset.y_test), dataset.spec, index)
 
 
@@ -98,7 +99,7 @@ def main(argv: list[str]) -> None:
                 made.append(run(table, setting, index))
                 tell(f"{table}, {setting}, run {index + 1}: "
                      + ", ".join(f"{name} {value:.3f}" for name, value in made[-1].items()))
-                results: dict[str, Any] = {"epsilon": adaptive_tables.EPSILON, "part": "validation",
+                results: dict[str, Any] = {"epsilon": EPSILON, "part": "validation",
                                            "delta": cells.DELTA, "measures": measures.ABOUT,
                                            "simulated": True, "scores": found}
                 common.write(common.record("table_settings", flags, range(args.runs), results,

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import adaptive_tables
 from benchmarks.tables import data
+from benchmarks.tables.simulation import Simulation
 from dpgen_jax.methods.shared import graphical
 
 
@@ -26,9 +27,8 @@ def test_tables_that_are_done_are_not_simulated_again(tmp_path):
 @pytest.mark.skipif(importlib.util.find_spec("mbi") is None,
                     reason='pip install "dpgen_jax[graphical]"')
 def test_the_pair_that_a_model_lacks_is_chosen_and_counted(monkeypatch):
-    monkeypatch.setattr(adaptive_tables, "EPSILON", 20.0)
     monkeypatch.setattr(adaptive_tables, "DRAWN", 5000)
-    run = adaptive_tables.Simulation(data._of_a_law("loans", 1000), 0)
+    run = Simulation(data._of_a_law("loans", 1000), 0, epsilon=20.0)
     facts, _ = run.facts(run.first_four())
     p, parent = run.plan, facts.public.parent
     first = graphical.estimated(p, graphical.measurements(facts, np.full(p.d, -1)))

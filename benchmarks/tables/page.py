@@ -246,8 +246,7 @@ def settings() -> str:
                    key=list(table_settings.SETTINGS).index)
 
     def cell(runs: list[dict[str, float]]) -> str:
-        aurocs = [statistics.fmean(score for key, score in run.items() if key != "pairs")
-                  for run in runs]
+        aurocs = [statistics.fmean(run[key] for key in measures.CLASSIFIERS) for run in runs]
         pairs = statistics.fmean(run["pairs"] for run in runs)
         return f"{statistics.fmean(aurocs):.3f}, pairs {pairs:.3f}"
 

@@ -21,6 +21,7 @@ replace-one relation.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Literal
 
 import jax
@@ -44,6 +45,8 @@ from dpgen_jax.core.types import (
 from dpgen_jax.methods.shared import (
     graphical,
     learned,
+    network,
+    products,
     table_list,
     table_rounds,
     table_votes,
@@ -87,9 +90,10 @@ class Config(RecordUnits):
     rare_share: float = later(0.0)
     """the share of records up to which the rarest classes together get all votes of theirs for
     columns beside the class, and none for pairs of columns; below 1"""
-    model: Literal["tree", "graphical"] = later("tree")
-    """what is fitted to the counts: a tree beside the label, in closed form; or a graphical model
-    with a second parent for columns, by private-PGM (needs the extra `graphical`)"""
+    model: Literal["tree", "graphical", "network"] = later("tree")
+    """what is fitted to the counts: a tree beside the label, in closed form; a graphical model
+    with a second parent for columns, by private-PGM (needs the extra `graphical`); or a mixture
+    that a small network makes, for columns that all hang together"""
     junction_mb: float = later(256.0)
     """megabytes that the junction tree of a graphical model may take"""
 
@@ -152,11 +156,11 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     p = plan(config, spec)
     assert isinstance(spec, TableSpec)
     fit = Fit(p)
-    kinds, is_graphical = jnp.array(p.kinds), config.model == "graphical"
+    kinds, fitted = jnp.array(p.kinds), _model(config, fit)
 
     def init(key: Array) -> Public:
         del key
-        return table_rounds.start(fit, keeps_pairs=is_graphical)
+        return table_rounds.start(fit, keeps_pairs=fitted.refinement is not None)
 
     def ask(key: Array, public: Public) -> Public:
         del key
@@ -190,18 +194,46 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
 
     def finalize(key: Array, public: Public) -> tree.Model:
         del key
-        model = fit.model(public)
-        return graphical.with_second(p, model) if is_graphical else model
-
-    refinement = Refinement(check=lambda: graphical.check(p, config.junction_mb),
-                            apply=lambda public, model: graphical.refined(fit, public, model))
+        return fitted.finalize(public)
 
     def sample(model: tree.Model, key: Array, labels: Array) -> Array:
-        return learned.whole(spec, tree.sample(p.grid, model, key, labels))
+        return learned.whole(spec, fitted.sample(p.grid, model, key, labels))
 
     return Method(mechanism=mechanism(config, spec), init=init, ask=ask, answer=answer,
                   absorb=absorb, finalize=finalize, sample=sample,
-                  decomposes=True, at_once=1024, refinement=refinement if is_graphical else None,
+                  decomposes=True, at_once=1024, refinement=fitted.refinement,
                   class_shares=lambda model: model["share"],
-                  conditional=lambda model, wanted: tree.conditional(p.grid, model, wanted),
+                  conditional=lambda model, wanted: fitted.conditional(p.grid, model, wanted),
                   tables=lambda model, steps: table_list.count_tables(p, model, steps))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Model:
+    """What is fitted to the counts.
+
+    Attributes:
+        finalize: from the public state to the model's arrays.
+        refinement: what goes on from there on the host, or None.
+        sample: as `tree.sample`.
+        conditional: as `tree.conditional`.
+    """
+
+    finalize: Callable[[Public], tree.Model]
+    refinement: Refinement | None = None
+    sample: Callable[..., Array] = tree.sample
+    conditional: Callable[..., tuple[tree.Model, float]] = tree.conditional
+
+
+def _model(config: Config, fit: Fit) -> _Model:
+    """Returns the model of a configuration."""
+    p = fit.plan
+    if config.model == "graphical":
+        return _Model(lambda public: graphical.with_second(p, fit.model(public)), Refinement(
+            check=lambda: graphical.check(p, config.junction_mb),
+            apply=lambda public, model: graphical.refined(fit, public, model)))
+    if config.model == "network":
+        return _Model(lambda public: network.independent(fit, public), Refinement(
+            check=lambda: network.check(p),
+            apply=lambda public, model: network.refined(fit, public, model)),
+            products.sample, products.conditional)
+    return _Model(fit.model)

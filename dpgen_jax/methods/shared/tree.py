@@ -50,15 +50,31 @@ def sample(grid: Grid, model: Model, key: Array, labels: Array) -> Array:
         of_bin, of_cell, within = jax.random.uniform(key, (3, n))
         above = _above(model, node, bins)
         here = sampled_places(jnp.cumsum(model["table"][node], -1)[labels, above], of_bin)
-        inside = model["bin_of"][node] == jnp.arange(model["group_of"].shape[1])[:, None]
-        cell = sampled_places(jnp.cumsum(inside * model["fine"][node], -1)[here], of_cell)
-        value = model["start"][node, cell] + within * model["width"][node, cell]
-        return bins.at[:, node].set(here), (cell, value)
+        return bins.at[:, node].set(here), inside(model, node, here, of_cell, within)
 
     nodes = model["order"], jax.random.split(key, columns)
     _, (cells, values) = jax.lax.scan(column, jnp.zeros((n, columns), jnp.int32), nodes)
     back = jnp.argsort(model["order"])
     return grid.rows(cells[back].T, values[back].T)
+
+
+def inside(model: Model, node: Array, bins: Array, of_cell: Array, within: Array
+           ) -> tuple[Array, Array]:
+    """Draws the cells of a column and the values in them.
+
+    Args:
+        model: arrays as above.
+        node: the column.
+        bins: int32 [N], the bins that were drawn.
+        of_cell: [N], uniform, for the cells.
+        within: [N], uniform, for the places in the cells.
+
+    Returns:
+        int32 [N] and float32 [N].
+    """
+    among = model["bin_of"][node] == jnp.arange(model["group_of"].shape[1])[:, None]
+    cell = sampled_places(jnp.cumsum(among * model["fine"][node], -1)[bins], of_cell)
+    return cell, model["start"][node, cell] + within * model["width"][node, cell]
 
 
 def _above(model: Model, node: Array, bins: Array) -> Array:
@@ -143,6 +159,27 @@ def conditional(grid: Grid, model: Model, wanted: Mapping[str, Wanted]) -> tuple
     Raises:
         UserError: for a name that is no column, and for a condition that the model rules out.
     """
+    model, share, weight = narrowed(grid, model, wanted)
+    upward, model["table"], model["fine"] = _upward(model, weight)
+    return given(model, share, upward, wanted)
+
+
+def narrowed(grid: Grid, model: Model, wanted: Mapping[str, Wanted]
+             ) -> tuple[Model, np.ndarray, np.ndarray]:
+    """Returns a model whose cells are narrowed to a condition, and the shares that meet it.
+
+    Args:
+        grid: the cells of the columns.
+        model: arrays of NumPy or JAX, `start` and `width` among them.
+        wanted: what columns or the label may be, by their names.
+
+    Returns:
+        The arrays, copied to NumPy; float64 [C], shares of the classes that are wanted; and
+        float64 [d, W], the share of each cell that is wanted.
+
+    Raises:
+        UserError: for a name that is no column.
+    """
     model = {name: np.array(array) for name, array in model.items()}
     spec = grid.spec
     names = [column.name for column in spec.columns]
@@ -157,14 +194,46 @@ def conditional(grid: Grid, model: Model, wanted: Mapping[str, Wanted]) -> tuple
         else:
             raise UserError(f"{name!r} is no column; use one of {', '.join(names)} or the label "
                             f"{spec.label.name}")
-    upward, model["table"], model["fine"] = _upward(model, weight)
-    probability = float(share @ upward / max(share.sum(), 1e-300) * share.sum()
-                        / max(model["share"].sum(), 1e-300))
+    return model, share, weight
+
+
+def given(model: Model, share: np.ndarray, upward: np.ndarray, wanted: Mapping[str, Wanted]
+          ) -> tuple[Model, float]:
+    """Returns a conditional model with its shares of classes, and the condition's probability.
+
+    Args:
+        model: arrays, conditional on the columns given the class.
+        share: float64 [C], shares of the classes that are wanted, as they were.
+        upward: float64 [C], P(condition on the columns | class).
+        wanted: the condition, for the message.
+
+    Raises:
+        UserError: where the condition has no probability.
+    """
+    probability = float(share @ upward / max(model["share"].sum(), 1e-300))
     if not probability > 0:
         raise UserError("the generator makes no record with "
                         f"{' and '.join(map(str, wanted))} as given; loosen the condition")
-    model["share"] = (share * upward / (share @ upward)).astype(np.float32)
-    return model, probability
+    return model | {"share": (share * upward / (share @ upward)).astype(np.float32)}, probability
+
+
+def kept(model: Model, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the share of each bin that is wanted, and what is left of the cells.
+
+    Args:
+        model: arrays of NumPy.
+        weight: [d, W], the share of each cell that is wanted.
+
+    Returns:
+        float64 [d, B], and float32 [d, W].
+    """
+    bins = model["group_of"].shape[1]
+    fine = model["fine"] * weight
+    shares = np.zeros((len(fine), bins))
+    for node, bin_of in enumerate(model["bin_of"]):
+        mass, left = (np.bincount(bin_of, of[node], bins) for of in (model["fine"], fine))
+        shares[node] = left / np.maximum(mass, 1e-30)
+    return shares, fine.astype(np.float32)
 
 
 def _upward(model: Model, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -178,10 +247,6 @@ def _upward(model: Model, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
         P(evidence | class) [C], and `table` and `fine` given the evidence.
     """
     table = split(model["table"].astype(np.float64), model)
-    fine = model["fine"] * weight
-    for node, bin_of in enumerate(model["bin_of"]):
-        mass, kept = (np.bincount(bin_of, of[node], table.shape[-1])
-                      for of in (model["fine"], fine))
-        table[node] *= kept / np.maximum(mass, 1e-30)
-    upward, table = passed_up(structure(model), table)
-    return upward, table.reshape(model["table"].shape).astype(np.float32), fine.astype(np.float32)
+    shares, fine = kept(model, weight)
+    upward, table = passed_up(structure(model), table * shares[:, None, None, None])
+    return upward, table.reshape(model["table"].shape).astype(np.float32), fine
