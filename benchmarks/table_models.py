@@ -29,7 +29,7 @@ from dpgen_jax.core import cli
 from dpgen_jax.core.console import tell
 from dpgen_jax.methods import marginals
 
-TABLES = ("loans", "adult", "dense", "rare", "diabetes", "wine", "digits", "credit")
+TABLES = ("loans", "adult", "dense", "rare", "diabetes", "wine", "credit")
 MODELS = get_args(get_type_hints(marginals.Config)["model"])
 Scores = dict[str, dict[str, dict[str, list[dict[str, float]]]]]
 

@@ -1,15 +1,15 @@
 """A mixture of products made by a small network, fitted to all released counts of a table.
 
 Public, on released counts alone: it asks for no table of its own. Fixed random points go through a
-network, which makes of each the distributions of a component: of the class, and of the groups of
-every column. All tables that were released (columns beside the class, the tree's edges, and the
-coarse tables of all pairs, of which a tree uses its edges' alone) are fitted by weighted least
-squares, until what is left is what noise would leave.
+network, which makes a component of each, for every class: distributions of the groups of columns.
+All tables that were released (columns beside the class, the tree's edges, and the coarse tables of
+all pairs, of which a tree uses its edges' alone) are fitted by least squares in parts of their
+noise, with a price on what the components tell of the columns.
 
 Source: "MargNet" (2025, arXiv 2511.13893), a network fitted to marginals chosen as AIM does; and
 Aydore et al., "Differentially Private Query Release Through Adaptive Projection" (2021, arXiv
 2103.06641), mixtures of products fitted to noisy answers. Departures: the tables are those that
-`marginals` asks for, and the fit ends by the noise's size.
+`marginals` asks for, each class has components of its own, and information has a price.
 """
 
 from __future__ import annotations
@@ -26,29 +26,30 @@ import optax
 
 from dpgen_jax.core.types import Array, UserError
 from dpgen_jax.methods.shared.graphical import MOST_SECONDS
-from dpgen_jax.methods.shared.products import masses
 from dpgen_jax.methods.shared.table_facts import Facts
 from dpgen_jax.methods.shared.table_plan import COARSE, Plan
 from dpgen_jax.methods.shared.table_state import Public
 from dpgen_jax.methods.shared.tree import Model
 from dpgen_jax.methods.shared.tree_fit import Fit
 
-COMPONENTS = 512
-"""Components of a mixture, which are as many as classes where there are more of these."""
+COMPONENTS, FEWEST = 512, 16
+"""Components of all classes together, and the fewest of a class."""
 POINT, WIDTH = 32, 256
 """Numbers of a point, and units of each of the network's two hidden layers."""
+START = 0.1
+"""The variance of the weights of the last layer at the start, in parts of the usual one."""
 RATE, STEPS = 3e-3, 2000
-"""Learning rate of Adam, and steps at most."""
-ENOUGH = 0.75
-"""The mean squared misfit, in variances of the noise, at which a fit ends."""
-RAKED = 30
-"""Rounds in which a rare class is scaled to the estimates of its columns."""
-SECONDS_A_PRODUCT = 1e-10
+"""Learning rate of Adam at the start, which falls to 0 by a cosine, and steps."""
+PRICE = 0.3
+"""The price of a nat that components tell of a column, in mean squared misfits."""
+TINY = 1e-9
+"""A mass that is told from none."""
+SECONDS_A_PRODUCT = 1e-9
 """CPU seconds of a step for a product of a cell and a component, as measured on one core."""
 
 
 class Network(nn.Module):
-    """Logits of the groups of each column, and of the class, of every component.
+    """Logits of the groups of each column, for every component of each class.
 
     Attributes:
         columns: d.
@@ -61,13 +62,14 @@ class Network(nn.Module):
     classes: int
 
     @nn.compact
-    def __call__(self, points: Array) -> tuple[Array, Array]:
-        """Returns float32 [K, d, G] and [K, C] of points [K, POINT]."""
-        hidden = points
-        for _ in range(2):
-            hidden = nn.gelu(nn.Dense(WIDTH)(hidden))
-        groups = nn.Dense(self.columns * self.groups)(hidden)
-        return groups.reshape(-1, self.columns, self.groups), nn.Dense(self.classes)(hidden)
+    def __call__(self, points: Array) -> Array:
+        """Returns float32 [d, C, K, G] of points [K, POINT], which all classes share."""
+        of_class = nn.Embed(self.classes, WIDTH)(jnp.arange(self.classes))
+        hidden = nn.gelu(nn.Dense(WIDTH)(points) + of_class[:, None])
+        hidden = nn.gelu(nn.Dense(WIDTH)(hidden))
+        last = nn.Dense(self.columns * self.groups, kernel_init=nn.initializers.variance_scaling(
+            START, "fan_in", "truncated_normal"))
+        return jnp.stack(jnp.split(last(hidden), self.columns, -1))
 
 
 @jax.tree_util.register_dataclass
@@ -123,41 +125,41 @@ class Targets:
             "coarse": coarse, "paired": paired}
         return cls(**{name: _narrow(array) for name, array in made.items()})
 
-    def misfit(self, table: Array, label: Array) -> Array:
+    def misfit(self, table: Array) -> Array:
         """Returns the mean squared misfit, in variances of the noise.
 
         Args:
-            table: [d, K, G], P(group | component).
-            label: [K, C], P(class | component); components are equally frequent.
+            table: [d, C, K, G], P(group | component); those of a class are equally frequent.
         """
-        weighted = label / len(label)
-        grouped = jnp.einsum("kc,dkg->dcg", weighted, table) - self.grouped
-        beside = self.beside[:, None, None] * grouped**2
-        alone = (1 - self.beside)[:, None] * grouped.sum(1)**2
-        of_columns = (beside.sum((1, 2)) + alone.sum(1)) / self.grouped_noise**2
+        share = self.grouped[0].sum(1)
+        grouped = share[:, None] * table.mean(2) - self.grouped
+        beside = jnp.where(self.beside > 0, jnp.sum(grouped**2, (1, 2)),
+                           jnp.sum(grouped.sum(1)**2, 1))
         measured = jnp.sum(jnp.where(self.beside > 0, grouped[0].size, grouped.shape[2]))
-        total = of_columns.sum() + self._of_edges(table, weighted) + self._of_pairs(table, label)
-        return total / (measured + self.edges.size + self.pairs.size)
+        total = jnp.sum(beside / self.grouped_noise**2) + self._of_edges(table, share)
+        return (total + self._of_pairs(table, share)) / (
+            measured + self.edges.size + self.pairs.size)
 
-    def _of_edges(self, table: Array, weighted: Array) -> Array:
-        of_class = weighted if self.edges.shape[1] > 1 else weighted.sum(1, keepdims=True)
-
+    def _of_edges(self, table: Array, share: Array) -> Array:
         @jax.checkpoint
         def one(total: Array, edge: tuple[Array, ...]) -> tuple[Array, None]:
             parent, child, counted, noise = edge
-            above = (of_class.T[:, :, None] * table[parent]).swapaxes(1, 2)  # [E, G, K]
-            return total + jnp.sum((above @ table[child] - counted)**2) / noise**2, None
+            of_class = table[parent].swapaxes(1, 2) @ table[child] / table.shape[2]  # [C, G, G]
+            masses = of_class * share[:, None, None]
+            made = masses if len(counted) == len(masses) else masses.sum(0, keepdims=True)
+            return total + jnp.sum((made - counted)**2) / noise**2, None
 
         edges = self.parent, self.child, self.edges, self.edge_noise
         return jax.lax.scan(one, jnp.float32(0), edges)[0]
 
-    def _of_pairs(self, table: Array, label: Array) -> Array:
-        nodes = len(table)
-        coarse = jnp.einsum("dkg,dgs->dsk", table, self.coarse[:nodes, :table.shape[2]])
-        last = (label @ self.coarse[nodes, :label.shape[1]]).T[None]
-        flat = jnp.concatenate([coarse, last]).reshape(-1, len(label))
-        voters = label @ self.paired
-        both = (flat * (voters / voters.sum())) @ flat.T
+    def _of_pairs(self, table: Array, share: Array) -> Array:
+        nodes, classes, size, groups = table.shape
+        coarse = jnp.einsum("dckg,dgs->dsck", table, self.coarse[:nodes, :groups])
+        last = jnp.broadcast_to(self.coarse[nodes, :classes].T[None, :, :, None],
+                                (1, COARSE, classes, size))
+        flat = jnp.concatenate([coarse, last]).reshape((nodes + 1) * COARSE, -1)
+        voters = share * self.paired
+        both = (flat * jnp.repeat(voters / voters.sum() / size, size)) @ flat.T
         blocks = both.reshape(nodes + 1, COARSE, nodes + 1, COARSE).swapaxes(1, 2)
         first, second = self.couples.T
         return jnp.sum((blocks[first, second] - self.pairs)**2) / self.pair_noise**2
@@ -171,14 +173,13 @@ def _narrow(array: Any) -> Array:
 
 def seconds(plan: Plan) -> float:
     """Returns the seconds of one core that a fit takes at most, by the plan alone."""
-    cells = plan.d * (plan.classes * plan.groups + plan.edge_classes * plan.groups**2 + WIDTH
-                      * plan.groups) + (COARSE * (plan.d + 1))**2
-    return SECONDS_A_PRODUCT * STEPS * components(plan) * cells
+    cells = plan.d * plan.groups * (plan.groups + WIDTH) + (COARSE * (plan.d + 1))**2
+    return SECONDS_A_PRODUCT * STEPS * plan.classes * components(plan) * cells
 
 
 def components(plan: Plan) -> int:
-    """Returns K."""
-    return max(COMPONENTS, plan.classes)
+    """Returns K, the components of a class."""
+    return max(COMPONENTS // plan.classes, FEWEST)
 
 
 def check(plan: Plan) -> str:
@@ -204,11 +205,10 @@ def independent(fit: Fit, public: Public) -> Model:
     share, _, cond = fit.columns(public)
     grouped = jax.vmap(lambda of: fit.binned(of, public.group_of, p.groups), 1, 1)(cond)
     place = jnp.broadcast_to(public.group_of[:, None], cond.shape)
-    class_of = np.arange(components(p)) % p.classes
-    chosen = jnp.asarray(class_of == np.arange(p.classes)[:, None], jnp.float32)
     start, width = map(jnp.asarray, p.grid.ends)
-    return {"share": share, "mix": chosen / chosen.sum(1, keepdims=True),
-            "table": grouped[:, class_of],
+    size = components(p)
+    return {"share": share, "mix": jnp.full((p.classes, size), 1 / size, jnp.float32),
+            "table": jnp.repeat(grouped[:, :, None], size, 2),
             "within": cond / jnp.maximum(jnp.take_along_axis(grouped, place, 2), 1e-12),
             "bin_of": public.bin_of, "group_of": public.group_of, "fine": public.fine,
             "start": start, "width": width}
@@ -228,71 +228,45 @@ def refined(fit: Fit, public: Any, model: Model) -> Model:
     if public.pairs is None:
         return model
     facts = Facts.of(fit, public, jax.tree.map(np.asarray, jax.jit(fit.model)(public)))
-    table, label = map(np.asarray, fitted(Targets.of(facts), components(fit.plan)))
-    mix = label.T / label.sum(0)[:, None]
-    new = model | {"table": table, "mix": mix.astype(np.float32)}
-    rare = np.asarray(fit.rare(public)) & fit.plan.with_rare
-    return new | {"within": raked(new, np.flatnonzero(rare), facts.grouped)}
+    table = fitted(Targets.of(facts), components(fit.plan))
+    return model | {"table": np.asarray(table)}
 
 
 @functools.partial(jax.jit, static_argnums=1)
-def fitted(targets: Targets, size: int) -> tuple[Array, Array]:
-    """Returns the mixture that is fitted to targets.
+def fitted(targets: Targets, size: int) -> Array:
+    """Returns the mixture that is fitted to targets, [d, C, K, G].
+
+    It starts near columns that are independent given the class. What noisy tables leave open, as
+    how the rare values of two columns go together, would be anything without a price on it.
 
     Args:
         targets: what is fitted.
         size: K.
-
-    Returns:
-        [d, K, G], P(group | component); and [K, C], P(class | component).
     """
     columns, classes, groups = targets.grouped.shape
+    share = targets.grouped[0].sum(1)
     network = Network(columns, groups, classes)
     of_points, of_weights = jax.random.split(jax.random.key(0))
     points = jax.random.normal(of_points, (size, POINT))
-    alone = jnp.log(targets.grouped.sum(1)), jnp.log(targets.grouped[0].sum(1))
+    alone = jnp.log(targets.grouped / share[:, None])[:, :, None]
 
-    def logits(weights: Any) -> tuple[Array, Array]:
-        made: Any = network.apply(weights, points)
-        return made
+    def mixture(weights: Any) -> Array:
+        logits: Any = network.apply(weights, points)
+        return jax.nn.softmax(logits + alone)
 
-    def mixture(weights: Any) -> tuple[Array, Array]:
-        of_columns, of_class = logits(weights)
-        table = jax.nn.softmax(of_columns.swapaxes(0, 1) + alone[0][:, None])
-        return table, jax.nn.softmax(of_class + alone[1])
+    def loss(weights: Any) -> Array:
+        table = mixture(weights)
+        beyond = jnp.log(table + TINY) - jnp.log(jnp.exp(alone) + TINY)
+        information = jnp.einsum("c,dckg,dckg->", share, table, beyond) / size
+        return targets.misfit(table) + PRICE * information
 
-    optimiser = optax.adam(RATE)
+    optimiser = optax.adam(optax.cosine_decay_schedule(RATE, STEPS))
 
-    def step(state: tuple[Any, ...]) -> tuple[Any, ...]:
-        weights, moments, done, _ = state
-        misfit, slope = jax.value_and_grad(lambda w: targets.misfit(*mixture(w)))(weights)
-        change, moments = optimiser.update(slope, moments)
-        return optax.apply_updates(weights, change), moments, done + 1, misfit
+    def step(state: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], None]:
+        weights, moments = state
+        change, moments = optimiser.update(jax.grad(loss)(weights), moments)
+        return (optax.apply_updates(weights, change), moments), None
 
     weights = network.init(of_weights, points)
-    weights, *_ = jax.lax.while_loop(
-        lambda state: (state[2] < STEPS) & (state[3] > ENOUGH), step,
-        (weights, optimiser.init(weights), 0, jnp.float32(jnp.inf)))
-    return mixture(weights)
-
-
-def raked(model: Model, classes: np.ndarray, grouped: np.ndarray) -> np.ndarray:
-    """Returns `within` with the columns of classes scaled to what is estimated of them.
-
-    Args:
-        model: arrays of `methods.shared.products`, of NumPy.
-        classes: int [r], the classes.
-        grouped: [d, C, G], their masses.
-    """
-    within = model["within"].astype(np.float64)
-    for node, group in enumerate(model["group_of"]):
-        wanted = grouped[node] / grouped[node].sum(1, keepdims=True)
-        for _ in range(RAKED if len(classes) else 0):
-            # Of each class and group, what the mixture has of it with `within` as it is so far.
-            total = np.maximum(masses(model, node, within), 1e-300)
-            inside = np.zeros_like(wanted)
-            np.add.at(inside.T, group, within[node].T)
-            found = inside * ((model["mix"] / total) @ model["table"][node])
-            factor = np.where(found > 0, wanted / np.maximum(found, 1e-300), 1)
-            within[node, classes] *= factor[classes][:, group]
-    return within.astype(np.float32)
+    state, _ = jax.lax.scan(step, (weights, optimiser.init(weights)), length=STEPS)
+    return mixture(state[0])

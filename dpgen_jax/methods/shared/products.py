@@ -1,13 +1,14 @@
 """A mixture of products over columns and a class, as arrays: sampled, conditioned.
 
-A record's component is drawn given its class, and then each column by itself. Within a group of
-bins the bins are those of the class, and inside a bin the histogram of its cells:
-P(bin | class, component) is proportional to `table` of the bin's group times `within` of the bin.
+Each class has components of its own. A record's component is drawn given its class, and then each
+column by itself: the group of its bin by the component, the bin in the group by the class, and
+inside the bin by the histogram of its cells.
 
-  share     float32 [C]        of the classes
-  mix       float32 [C, K]     P(component | class)
-  table     float32 [d, K, G]  P(group | component)
-  within    float32 [d, C, B]  P(bin | class, group), times what a rare class is scaled by
+  share     float32 [C]           of the classes
+  mix       float32 [C, K]        P(component | class)
+  table     float32 [d, C, K, G]  P(group | component)
+  within    float32 [d, C, B]     P(bin | class, group); only the shares of a column's bins in
+                                  `table` of their group times `within` count
   bin_of, group_of, fine, start, width: as `methods.shared.tree` has them
 """
 
@@ -46,7 +47,7 @@ def sample(grid: Grid, model: Model, key: Array, labels: Array) -> Array:
         node, key = at
         of_bin, of_cell, place = jax.random.uniform(key, (3, n))
         group = model["group_of"][node]
-        mass = model["table"][node][component][:, group] * model["within"][node][labels]
+        mass = model["table"][node][labels, component][:, group] * model["within"][node][labels]
         bins = tree.sampled_places(jnp.cumsum(mass, -1), of_bin)
         return None, tree.inside(model, node, bins, of_cell, place)
 
@@ -89,6 +90,6 @@ def masses(model: Model, node: int, within: np.ndarray) -> np.ndarray:
         node: the column.
         within: [d, C, B], in place of the model's.
     """
-    grouped = np.zeros((within.shape[1], model["table"].shape[2]))
+    grouped = np.zeros((within.shape[1], model["table"].shape[3]))
     np.add.at(grouped.T, model["group_of"][node], within[node].T.astype(np.float64))
-    return grouped @ model["table"][node].T.astype(np.float64)
+    return np.einsum("ckg,cg->ck", model["table"][node], grouped)
