@@ -91,7 +91,7 @@ class Config(RecordUnits):
     """the share of records up to which the rarest classes together get all votes of theirs for
     columns beside the class, and none for pairs of columns; below 1"""
     model: Literal["tree", "graphical", "network"] = later("tree")
-    """what is fitted to the counts: a tree beside the label, in closed form; a graphical model
+    """the model of the counts: a tree beside the label, in closed form; a graphical model
     with a second parent for columns, by private-PGM (needs the extra `graphical`); or a mixture
     that a small network makes, for columns that all hang together"""
     junction_mb: float = later(256.0)
@@ -209,7 +209,7 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
 
 @dataclasses.dataclass(frozen=True)
 class _Model:
-    """What is fitted to the counts.
+    """A model of the counts: how it is made, sampled and given conditions.
 
     Attributes:
         finalize: from the public state to the model's arrays.

@@ -1,4 +1,7 @@
-"""Columns with two parents, against enumeration; and the fit of private-PGM, if it is there."""
+"""Columns with two parents, against enumeration; and the fit of private-PGM, if it is there.
+
+What holds of every model beyond a tree is tested here of the network's too.
+"""
 
 import dataclasses
 import functools
@@ -128,41 +131,47 @@ def test_the_size_is_at_least_that_of_the_junction_tree():
 
 
 TREE = seeded.SLOW["marginals table"]
-GRAPHICAL = dataclasses.replace(TREE, fields=TREE.fields | {"model": "graphical"})
+GRAPHICAL, NETWORK = (dataclasses.replace(TREE, fields=TREE.fields | {"model": name})
+                      for name in ("graphical", "network"))
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory):
-    """The same seeded run with a tree and with a graphical model: folders and releases."""
-    root = tmp_path_factory.mktemp("runs")
-    return {name: (root / name, seeded.train(case, root / name))
-            for name, case in (("tree", TREE), ("graphical", GRAPHICAL))}
+def of_tree(tmp_path_factory):
+    """The folder and the release of a seeded run with a tree."""
+    root = tmp_path_factory.mktemp("tree") / "run"
+    return root, seeded.train(TREE, root)
 
 
-@needs_mbi
+@pytest.fixture(scope="module", params=[pytest.param(GRAPHICAL, marks=needs_mbi), NETWORK],
+                ids=["graphical", "network"])
+def beyond(request, tmp_path_factory):
+    """The same of the same run with a model beyond a tree."""
+    root = tmp_path_factory.mktemp("beyond") / "run"
+    return root, seeded.train(request.param, root)
+
+
 @pytest.mark.slow
-def test_the_ledger_and_the_released_counts_are_those_of_a_tree(both):
+def test_the_ledger_and_the_released_counts_are_those_of_a_tree(beyond, of_tree):
     """The model is made after the release: nothing that is charged or drawn moves."""
     def charged(root):
         lines = map(json.loads, (root / "ledger.jsonl").read_text().splitlines())
         return [{name: line[name] for name in ("events", "actual", "count") if name in line}
                 for line in lines]
 
-    (ours, new), (theirs, old) = both["graphical"], both["tree"]
+    (ours, new), (theirs, old) = beyond, of_tree
     assert charged(ours) == charged(theirs) and any(charged(ours))
     for name in ("epsilon", "delta", "steps", "events"):
         assert new.privacy[name] == old.privacy[name]
-    for name in ("share", "fine", "parent", "order", "bin_of", "group_of"):
+    for name in ("share", "fine", "parent", "bin_of", "group_of"):
         np.testing.assert_array_equal(new.model[name], old.model[name])
     assert new.model["table"].shape != old.model["table"].shape
     np.testing.assert_allclose(new.model["table"].sum(-1), 1, atol=1e-4)
 
 
-@needs_mbi
 @pytest.mark.slow
-def test_its_release_is_conditioned_and_exported(both):
+def test_its_release_is_conditioned_and_exported(beyond):
     """Without the package: a condition is met by the model, and NumPy alone draws the records."""
-    _, release = both["graphical"]
+    _, release = beyond
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(sys.modules, "mbi", None)
         sampler = release.stream(300, seed=1, where="age>=60")

@@ -75,7 +75,7 @@ class Network(nn.Module):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Targets:
-    """What is fitted: released masses and their noise, arrays of float32.
+    """The released masses that are fitted, and their noise, as arrays.
 
     Attributes:
         grouped: [d, C, G], masses of a column's groups and the class.
@@ -211,7 +211,7 @@ def independent(fit: Fit, public: Public) -> Model:
             "table": jnp.repeat(grouped[:, :, None], size, 2),
             "within": cond / jnp.maximum(jnp.take_along_axis(grouped, place, 2), 1e-12),
             "bin_of": public.bin_of, "group_of": public.group_of, "fine": public.fine,
-            "start": start, "width": width}
+            "start": start, "width": width, "parent": public.parent}
 
 
 def refined(fit: Fit, public: Any, model: Model) -> Model:
@@ -228,12 +228,12 @@ def refined(fit: Fit, public: Any, model: Model) -> Model:
     if public.pairs is None:
         return model
     facts = Facts.of(fit, public, jax.tree.map(np.asarray, jax.jit(fit.model)(public)))
-    table = fitted(Targets.of(facts), components(fit.plan))
+    table = fitted(Targets.of(facts), components(fit.plan), STEPS)
     return model | {"table": np.asarray(table)}
 
 
-@functools.partial(jax.jit, static_argnums=1)
-def fitted(targets: Targets, size: int) -> Array:
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def fitted(targets: Targets, size: int, steps: int) -> Array:
     """Returns the mixture that is fitted to targets, [d, C, K, G].
 
     It starts near columns that are independent given the class. What noisy tables leave open, as
@@ -242,6 +242,7 @@ def fitted(targets: Targets, size: int) -> Array:
     Args:
         targets: what is fitted.
         size: K.
+        steps: of the optimiser.
     """
     columns, classes, groups = targets.grouped.shape
     share = targets.grouped[0].sum(1)
@@ -260,7 +261,7 @@ def fitted(targets: Targets, size: int) -> Array:
         information = jnp.einsum("c,dckg,dckg->", share, table, beyond) / size
         return targets.misfit(table) + PRICE * information
 
-    optimiser = optax.adam(optax.cosine_decay_schedule(RATE, STEPS))
+    optimiser = optax.adam(optax.cosine_decay_schedule(RATE, steps))
 
     def step(state: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], None]:
         weights, moments = state
@@ -268,5 +269,5 @@ def fitted(targets: Targets, size: int) -> Array:
         return (optax.apply_updates(weights, change), moments), None
 
     weights = network.init(of_weights, points)
-    state, _ = jax.lax.scan(step, (weights, optimiser.init(weights)), length=STEPS)
+    state, _ = jax.lax.scan(step, (weights, optimiser.init(weights)), length=steps)
     return mixture(state[0])

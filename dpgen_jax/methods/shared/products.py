@@ -9,7 +9,8 @@ inside the bin by the histogram of its cells.
   table     float32 [d, C, K, G]  P(group | component)
   within    float32 [d, C, B]     P(bin | class, group); only the shares of a column's bins in
                                   `table` of their group times `within` count
-  bin_of, group_of, fine, start, width: as `methods.shared.tree` has them
+  bin_of, group_of, fine, start, width, parent: as `methods.shared.tree` has them; the last says
+                                  which tables were released
 """
 
 from __future__ import annotations
