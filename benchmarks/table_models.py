@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -34,15 +35,18 @@ MODELS = get_args(get_type_hints(marginals.Config)["model"])
 Scores = dict[str, dict[str, dict[str, list[dict[str, float]]]]]
 
 
-def run(table: str, epsilon: float, index: int) -> dict[str, dict[str, float]]:
-    """Return the scores of all models on the same releases, and the seconds of fit and drawing."""
+def run(table: str, epsilon: float, index: int, models: Sequence[str]
+        ) -> dict[str, dict[str, float]]:
+    """Return the scores of models on the same releases, and their CPU seconds.
+
+    These are of the fit and the drawing, compilation included.
+    """
     jax.clear_caches()  # each run compiles programs of its own, which stay in memory
     dataset = data.validation(table, index % data.VALIDATION_PARTS)
-    # The two models beyond a tree read the same state, which a tree's keeps a part of.
     simulation = Simulation(dataset, index, epsilon)
     public = simulation.step(simulation.first_four())
     test, found = (dataset.x_test, dataset.y_test), {}
-    for model in MODELS:
+    for model in models:
         before = time.process_time()
         rows = rows_of(simulation, public, cells.wanted(dataset), model)
         seconds = time.process_time() - before
@@ -70,9 +74,10 @@ def main(argv: list[str]) -> None:
             for table in args.tables]
     for index, epsilon, table in todo:
         of_table = found.setdefault(f"{epsilon:g}", {}).setdefault(table, {})
-        if len(of_table.get(MODELS[0], ())) > index:
+        missing = [model for model in MODELS if len(of_table.get(model, ())) <= index]
+        if not missing:
             continue
-        for model, scores in run(table, epsilon, index).items():
+        for model, scores in run(table, epsilon, index, missing).items():
             of_table.setdefault(model, []).append(scores)
             tell(f"epsilon {epsilon:g}, {table}, run {index + 1}, {model}: "
                  + ", ".join(f"{name} {value:.3f}" for name, value in scores.items()))

@@ -16,8 +16,6 @@ from benchmarks.tables.methods import OURS as OF_THIS_LIBRARY
 from benchmarks.tables.peer_list import PEERS, UNTRIED
 
 FOLDER = common.RESULTS / "tables"
-CHOICES = common.RESULTS / "tables-validation"
-"""The folder of what was compared on validation rows, to choose by."""
 OURS = "marginals"
 SHOWN = dict(zip((*measures.CLASSIFIERS, "pairs"), ("LR", "RF", "GB", "pairs"), strict=True))
 LATER = {"f1": "F1", "queries": "queries"}
@@ -201,26 +199,6 @@ def _found(folder: Path, pattern: str) -> list[Results]:
             for path in sorted(folder.glob(pattern))]
 
 
-def choices(up: str) -> str:
-    """Return what was compared on validation rows, or nothing if there is none.
-
-    Args:
-      up: What leads from the page to the root.
-    """
-    found = _found(CHOICES, "*.json")
-
-    def row(cell: Results) -> list[object]:
-        link = f"[{cell['method']}]({up}/benchmarks/results/{CHOICES.name}/{cell['stem']}.json)"
-        seconds = [run["cpu_seconds"] for run in cell["runs"] if "cpu_seconds" in run]
-        return [cell["table"], f"{cell['epsilon']:g}", link, f"{mean_auroc(cell):.3f}",
-                *(with_range(cell["scores"][key], 3) for key in SHOWN),
-                len(cell["scores"]["pairs"]["values"]), f"{sum(seconds) / len(seconds):.0f}"]
-
-    return "" if not found else markdown(
-        ("table", "epsilon", "method", "mean AUROC", *SHOWN.values(), "runs", "CPU s"),
-        (row(cell) for cell in found if cell["scores"]))
-
-
 def adaptive() -> str:
     """Return what a simulation of a further round of tables came to, a row for each table and way.
 
@@ -236,6 +214,23 @@ def adaptive() -> str:
     return markdown(("table", "the last step", "mean AUROC", *SHOWN.values(), "further tables"), (
         row(name, way, scores) for name, found in record["results"]["tables"].items()
         for way, scores in found["ways"].items()))
+
+
+def models() -> str:
+    """Return what the models of `marginals` came to on the same releases, on validation parts."""
+    record = json.loads((common.RESULTS / "table_models.json").read_text(encoding="utf-8"))
+    shown = SHOWN | LATER | {"cpu_seconds": "CPU s"}
+
+    def row(epsilon: str, table: str, model: str, runs: list[dict[str, float]]) -> list[object]:
+        mean = {key: statistics.fmean(run[key] for run in runs) for key in shown}
+        auroc = statistics.fmean(mean[key] for key in measures.CLASSIFIERS)
+        return [epsilon, table, model, f"{auroc:.3f}",
+                *(f"{mean[key]:.{0 if key == 'cpu_seconds' else 3}f}" for key in shown), len(runs)]
+
+    return markdown(("epsilon", "table", "model", "mean AUROC", *shown.values(), "runs"), (
+        row(epsilon, table, model, runs)
+        for epsilon, tables in record["results"]["scores"].items()
+        for table, found in tables.items() for model, runs in found.items()))
 
 
 def settings() -> str:

@@ -38,6 +38,7 @@ class Simulation:
     def __init__(self, dataset: Any, seed: int, epsilon: float = EPSILON, **changed: Any) -> None:
         config = calibrate_config.with_records(
             presets.get("marginals", "table")[1].config, len(dataset.y_train))
+        # The models beyond a tree read the tables of pairs, which a tree's state does not keep.
         config = dataclasses.replace(config, model="graphical", **changed)
         self.config = calibrate_config.complete("marginals", config, dataset.spec,
                                                 Budget(epsilon, cells.DELTA))

@@ -1,4 +1,4 @@
-"""A public estimate that no compiled program makes, after a method's `finalize`."""
+"""A public estimate after a method's `finalize`: another package's, or one that takes long."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Refinement:
     It reads released values alone and costs no privacy.
 
     Attributes:
-        check: ``check() -> str``, a line that says how much memory and time it takes; raises
+        check: ``check() -> str``, a line that says what it takes at most; raises
             UserError where it cannot be made here. It is called before anything is spent.
         apply: ``apply(public, model) -> model``, from arrays of NumPy to such arrays of the same
             names, shapes and types.

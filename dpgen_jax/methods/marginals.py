@@ -14,8 +14,8 @@ Network Classifiers" (1997), for a tree beside the class; McKenna et al., "AIM" 
 2201.12677), for rounds that ask for what the model so far gets wrong.
 
 Departures from both: no exponential mechanism, as pairs are chosen by noisy tables that are
-released; a closed form in place of a fitted graphical model, unless that is wanted; and the
-replace-one relation.
+released; a closed form in place of a fitted graphical model or network, unless one is wanted;
+and the replace-one relation.
 """
 
 from __future__ import annotations
@@ -156,11 +156,11 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     p = plan(config, spec)
     assert isinstance(spec, TableSpec)
     fit = Fit(p)
-    kinds, fitted = jnp.array(p.kinds), _model(config, fit)
+    kinds, counts_model = jnp.array(p.kinds), _model(config, fit)
 
     def init(key: Array) -> Public:
         del key
-        return table_rounds.start(fit, keeps_pairs=fitted.refinement is not None)
+        return table_rounds.start(fit, keeps_pairs=counts_model.refinement is not None)
 
     def ask(key: Array, public: Public) -> Public:
         del key
@@ -194,16 +194,16 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
 
     def finalize(key: Array, public: Public) -> tree.Model:
         del key
-        return fitted.finalize(public)
+        return counts_model.finalize(public)
 
     def sample(model: tree.Model, key: Array, labels: Array) -> Array:
-        return learned.whole(spec, fitted.sample(p.grid, model, key, labels))
+        return learned.whole(spec, counts_model.sample(p.grid, model, key, labels))
 
     return Method(mechanism=mechanism(config, spec), init=init, ask=ask, answer=answer,
                   absorb=absorb, finalize=finalize, sample=sample,
-                  decomposes=True, at_once=1024, refinement=fitted.refinement,
+                  decomposes=True, at_once=1024, refinement=counts_model.refinement,
                   class_shares=lambda model: model["share"],
-                  conditional=lambda model, wanted: fitted.conditional(p.grid, model, wanted),
+                  conditional=lambda model, wanted: counts_model.conditional(p.grid, model, wanted),
                   tables=lambda model, steps: table_list.count_tables(p, model, steps))
 
 

@@ -18,7 +18,7 @@ from dpgen_jax.methods.shared import network
 from dpgen_jax.methods.shared.tree_fit import Fit
 
 RARE = dataclasses.replace(CONFIG, rare_share=0.05)
-GRAPHICAL = dataclasses.replace(RARE, model="graphical")
+KEEPS_PAIRS = dataclasses.replace(RARE, model="graphical")
 
 
 def records():
@@ -34,7 +34,7 @@ def records():
 @pytest.fixture(scope="module")
 def states():
     """The public state before each step, and after the last one, with the tables of pairs."""
-    return states_of(GRAPHICAL, records=records)
+    return states_of(KEEPS_PAIRS, records=records)
 
 
 @pytest.mark.slow

@@ -7,9 +7,11 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import people_table
 import pytest
 from test_graphical import chained
 from test_marginals_method import CONFIG, SPEC, N, counts, states, verbs
+from test_marginals_rare import records as with_rare
 
 from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.methods import marginals
@@ -86,44 +88,60 @@ def test_samples_are_of_the_distribution_that_is_enumerated():
     np.testing.assert_allclose(made, expected, atol=0.015)
 
 
-@functools.cache
-def targets(weight_label=1.0):
+def targets(config, records):
     """The targets of a release without noise to speak of, and its facts."""
-    config = dataclasses.replace(NETWORK, weight_label=weight_label)
-    p, last = marginals.plan(config, SPEC), jax.device_get(states(config)[-1])
-    fit = Fit(p)
+    fit, last = Fit(marginals.plan(config, SPEC)), jax.device_get(states(config, 0, records)[-1])
     facts = Facts.of(fit, last, jax.device_get(jax.jit(fit.model)(last)))
     return network.Targets.of(facts), facts
 
 
+def everyone():
+    """Records of whom none is of a rare class."""
+    return people_table.table(N, spec=SPEC)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("weight_label", [0.0, 1.0])
-def test_the_misfit_is_that_of_all_tables_one_by_one(weight_label):
+@pytest.mark.parametrize(("fields", "records"), [
+    ({"weight_label": 0.0}, everyone), ({}, everyone), ({"rare_share": 0.05}, with_rare),
+    ({"rare_share": 0.05, "groups": 2}, with_rare)],
+    ids=["the class is a column", "edges by class", "rare", "rare, edges of all classes"])
+def test_the_misfit_is_that_of_all_tables_one_by_one(fields, records):
     """With loops in place of products of matrices, of a random mixture."""
-    of, facts = targets(weight_label)
+    of, facts = targets(dataclasses.replace(NETWORK, **fields), records)
     p, rng = facts.fit.plan, np.random.default_rng(0)
     table = rng.dirichlet(np.ones(p.groups), (p.d, p.classes, 5))
     share, total, terms = facts.grouped[0].sum(1), 0.0, 0
-    rows = [np.einsum("c,ckg->ckg", share / 5, table[i]) for i in range(p.d)]
+    votes = np.where(np.asarray(facts.fit.rare(facts.public)) & p.with_rare, 0, share)
+    assert (votes.sum() < 0.999) == p.with_rare and (p.edge_classes == 1) == (
+        "groups" in fields or p.with_label)
+    votes /= votes.sum()
     for i in range(p.d):
-        off = rows[i].sum(1) - facts.grouped[i]
+        off = np.einsum("c,ckg->cg", share / 5, table[i]) - facts.grouped[i]
         off = off if facts.public.joint_precision[i] > 0 else off.sum(0)
         total += (off**2).sum() / facts.grouped_noise[i]**2
         terms += off.size
         if (above := int(facts.public.parent[i])) >= 0:
-            both = np.einsum("ckg,ckh->cgh", rows[above], table[i])
-            both = both if p.edge_classes > 1 else both.sum(0, keepdims=True)
+            both = np.einsum("ckg,ckh->cgh", table[above], table[i]) / 5
+            both = (share[:, None, None] * both if p.edge_classes > 1 else
+                    np.einsum("c,cgh->gh", votes, both)[None])
             total += ((both - facts.edge_masses[i])**2).sum() / facts.edge_noise[i]**2
             terms += both.size
     for (i, j), counted in facts.pairs.items():
-        left = rows[i] @ facts.coarse[i]
         right = (np.eye(4)[facts.public.label_of][:, None].repeat(5, 1) if j == p.d
                  else table[j] @ facts.coarse[j])
-        total += ((np.einsum("cka,ckb->ab", left, right) - counted)**2).sum() / (
-            facts.pair_noise**2)
+        both = np.einsum("c,cka,ckb->ab", votes / 5, table[i] @ facts.coarse[i], right)
+        total += ((both - counted)**2).sum() / facts.pair_noise**2
         terms += counted.size
-    assert (p.d in np.unique(p.couples)) == (weight_label == 0)
+    assert (p.d in np.unique(p.couples)) == p.with_label
     assert float(of.misfit(jnp.float32(table))) == pytest.approx(total / terms, rel=1e-3)
+
+
+def test_a_run_that_ended_before_pairs_were_released_fits_none():
+    """Zeros stand in their place, which are no counts."""
+    method = verbs(NETWORK)[1]
+    for public in jax.device_get(states(NETWORK)[:2]):
+        model = jax.device_get(jax.jit(method.finalize)(None, public))
+        assert method.refinement.apply(public, model) is model
 
 
 @functools.cache
@@ -163,7 +181,7 @@ def test_the_pair_that_a_tree_misses_comes_closer_and_no_other_goes_far(monkeypa
 def test_where_no_pair_is_asked_for_columns_are_independent_given_the_class():
     config = dataclasses.replace(NETWORK, sigma=8.0, records=300)
     p, method, *_ = verbs(config)
-    assert not p.pairs
+    assert not p.pairs and "no network is fitted" in network.check(p)
     public = jax.device_get(jax.jit(method.init)(jax.random.key(0)))
     assert all(leaf.size for leaf in jax.tree.leaves(public))
     model = jax.device_get(jax.jit(method.finalize)(None, public))

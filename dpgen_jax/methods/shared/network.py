@@ -6,7 +6,7 @@ All tables that were released (columns beside the class, the tree's edges, and t
 all pairs, of which a tree uses its edges' alone) are fitted by least squares in parts of their
 noise, with a price on what the components tell of the columns.
 
-Source: "MargNet" (2025, arXiv 2511.13893), a network fitted to marginals chosen as AIM does; and
+Source: MargNet (2025, arXiv 2511.13893), a network fitted to marginals chosen as AIM does; and
 Aydore et al., "Differentially Private Query Release Through Adaptive Projection" (2021, arXiv
 2103.06641), mixtures of products fitted to noisy answers. Departures: the tables are those that
 `marginals` asks for, each class has components of its own, and information has a price.
@@ -41,11 +41,13 @@ START = 0.1
 RATE, STEPS = 3e-3, 2000
 """Learning rate of Adam at the start, which falls to 0 by a cosine, and steps."""
 PRICE = 0.3
-"""The price of a nat that components tell of a column, in mean squared misfits."""
+"""The price of a nat that components tell of the columns, in mean squared misfits; the mean is over
+all places of the tables, those of groups that a column lacks among them."""
 TINY = 1e-9
 """A mass that is told from none."""
-SECONDS_A_PRODUCT = 1e-9
-"""CPU seconds of a step for a product of a cell and a component, as measured on one core."""
+SECONDS_AT_START, SECONDS_A_PRODUCT = 10.0, 6e-10
+"""CPU seconds of compilation, and of a product of two numbers in a step, as measured on one core
+and rounded up."""
 
 
 class Network(nn.Module):
@@ -80,8 +82,8 @@ class Targets:
     Attributes:
         grouped: [d, C, G], masses of a column's groups and the class.
         grouped_noise: [d].
-        beside: bool [d], whether the table of a column and the class was released, or the column
-            alone is known.
+        beside: [d], 1 where the table of a column and the class was released; else the column alone
+            is known.
         parent: int32 [e], of each edge of the tree, and
         child: int32 [e], the column.
         edges: [e, E, G, G], masses of an edge, for each class or all together.
@@ -123,7 +125,7 @@ class Targets:
             "edges": facts.edge_masses[child], "edge_noise": facts.edge_noise[child],
             "couples": p.couples, "pairs": public.pairs, "pair_noise": facts.pair_noise,
             "coarse": coarse, "paired": paired}
-        return cls(**{name: _narrow(array) for name, array in made.items()})
+        return cls(**{name: _in_32_bits(array) for name, array in made.items()})
 
     def misfit(self, table: Array) -> Array:
         """Returns the mean squared misfit, in variances of the noise.
@@ -140,13 +142,18 @@ class Targets:
         return (total + self._of_pairs(table, share)) / (
             measured + self.edges.size + self.pairs.size)
 
+    def _voters(self, share: Array) -> Array:
+        """Returns the shares of the classes among the records that vote for pairs."""
+        return share * self.paired / jnp.sum(share * self.paired)
+
     def _of_edges(self, table: Array, share: Array) -> Array:
         @jax.checkpoint
         def one(total: Array, edge: tuple[Array, ...]) -> tuple[Array, None]:
             parent, child, counted, noise = edge
             of_class = table[parent].swapaxes(1, 2) @ table[child] / table.shape[2]  # [C, G, G]
-            masses = of_class * share[:, None, None]
-            made = masses if len(counted) == len(masses) else masses.sum(0, keepdims=True)
+            made = of_class * share[:, None, None]
+            if len(counted) < len(made):  # of all classes that vote for pairs together
+                made = jnp.einsum("c,cgh->gh", self._voters(share), of_class)[None]
             return total + jnp.sum((made - counted)**2) / noise**2, None
 
         edges = self.parent, self.child, self.edges, self.edge_noise
@@ -158,14 +165,13 @@ class Targets:
         last = jnp.broadcast_to(self.coarse[nodes, :classes].T[None, :, :, None],
                                 (1, COARSE, classes, size))
         flat = jnp.concatenate([coarse, last]).reshape((nodes + 1) * COARSE, -1)
-        voters = share * self.paired
-        both = (flat * jnp.repeat(voters / voters.sum() / size, size)) @ flat.T
+        both = (flat * jnp.repeat(self._voters(share) / size, size)) @ flat.T
         blocks = both.reshape(nodes + 1, COARSE, nodes + 1, COARSE).swapaxes(1, 2)
         first, second = self.couples.T
         return jnp.sum((blocks[first, second] - self.pairs)**2) / self.pair_noise**2
 
 
-def _narrow(array: Any) -> Array:
+def _in_32_bits(array: Any) -> Array:
     """Returns an array as int32, if it holds whole numbers, or else as float32."""
     of = np.asarray(array)
     return jnp.asarray(of, np.int32 if of.dtype.kind == "i" else np.float32)
@@ -174,12 +180,13 @@ def _narrow(array: Any) -> Array:
 def seconds(plan: Plan) -> float:
     """Returns the seconds of one core that a fit takes at most, by the plan alone."""
     cells = plan.d * plan.groups * (plan.groups + WIDTH) + (COARSE * (plan.d + 1))**2
-    return SECONDS_A_PRODUCT * STEPS * plan.classes * components(plan) * cells
+    products = plan.classes * components(plan) * (WIDTH**2 + cells)
+    return SECONDS_AT_START + SECONDS_A_PRODUCT * STEPS * products
 
 
 def components(plan: Plan) -> int:
-    """Returns K, the components of a class."""
-    return max(COMPONENTS // plan.classes, FEWEST)
+    """Returns K, the components of a class; where no network is fitted all would be the same."""
+    return max(COMPONENTS // plan.classes, FEWEST) if plan.pairs else 1
 
 
 def check(plan: Plan) -> str:
@@ -189,8 +196,11 @@ def check(plan: Plan) -> str:
         plan: the plan of the tables.
 
     Raises:
-        UserError: where it takes too long.
+        UserError: where it takes longer than `MOST_SECONDS`.
     """
+    if not plan.pairs:
+        return ("no table of two columns is asked for (too few records, columns or steps, or too "
+                "many columns): no network is fitted, columns are independent given the class")
     taken = (f"a network of {plan.d:,} columns is fitted to the released counts in up to "
              f"{seconds(plan):,.0f} s of one core")
     if seconds(plan) > MOST_SECONDS:
@@ -225,7 +235,8 @@ def refined(fit: Fit, public: Any, model: Model) -> Model:
     Returns:
         Arrays of the same names and shapes.
     """
-    if public.pairs is None:
+    # After a run that ended before the pairs were released, zeros stand in their place.
+    if public.pairs is None or int(public.step) <= fit.plan.kinds.index(1):
         return model
     facts = Facts.of(fit, public, jax.tree.map(np.asarray, jax.jit(fit.model)(public)))
     table = fitted(Targets.of(facts), components(fit.plan), STEPS)

@@ -7,8 +7,8 @@ inside the bin by the histogram of its cells.
   share     float32 [C]           of the classes
   mix       float32 [C, K]        P(component | class)
   table     float32 [d, C, K, G]  P(group | component)
-  within    float32 [d, C, B]     P(bin | class, group); only the shares of a column's bins in
-                                  `table` of their group times `within` count
+  within    float32 [d, C, B]     P(bin | class, group); P(bin | component) is proportional to the
+                                  `table` of its group times it, also where a condition scaled it
   bin_of, group_of, fine, start, width, parent: as `methods.shared.tree` has them; the last says
                                   which tables were released
 """
@@ -40,9 +40,9 @@ def sample(grid: Grid, model: Model, key: Array, labels: Array) -> Array:
         float32 [N, F].
     """
     columns, n = len(grid.sizes), len(labels)
-    first, *others = jax.random.split(key, columns + 1)
+    keys = jax.random.split(key, columns + 1)
     component = tree.sampled_places(jnp.cumsum(model["mix"], -1)[labels],
-                                    jax.random.uniform(first, (n,)))
+                                    jax.random.uniform(keys[0], (n,)))
 
     def column(_: None, at: tuple[Array, Array]) -> tuple[None, tuple[Array, Array]]:
         node, key = at
@@ -52,7 +52,7 @@ def sample(grid: Grid, model: Model, key: Array, labels: Array) -> Array:
         bins = tree.sampled_places(jnp.cumsum(mass, -1), of_bin)
         return None, tree.inside(model, node, bins, of_cell, place)
 
-    _, (cells, values) = jax.lax.scan(column, None, (jnp.arange(columns), jnp.stack(others)))
+    _, (cells, values) = jax.lax.scan(column, None, (jnp.arange(columns), keys[1:]))
     return grid.rows(cells.T, values.T)
 
 
@@ -84,7 +84,7 @@ def conditional(grid: Grid, model: Model, wanted: Mapping[str, Wanted]) -> tuple
 
 
 def masses(model: Model, node: int, within: np.ndarray) -> np.ndarray:
-    """Returns the sums over the bins of a column, [C, K] of float64.
+    """Returns the sums over the bins of a column of `table` times `within`, [C, K] of float64.
 
     Args:
         model: arrays as above, of NumPy.

@@ -24,7 +24,7 @@ def count_tables(plan: Plan, model: Mapping[str, Any], steps: int) -> tuple[Coun
 
     Args:
         plan: the plan of the run.
-        model: the released arrays of `methods.shared.tree`.
+        model: the released arrays, of which `parent` is read.
         steps: releases that were made.
     """
     return tuple(_listed(plan, np.asarray(model["parent"]), plan.kinds[:steps]))

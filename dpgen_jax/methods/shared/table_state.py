@@ -33,7 +33,8 @@ class Public:
         edge_precision: float32 [d].
         rare_precision: float32 [], in place of `joint_precision` for rare classes; None: no class
             is treated as rare.
-        pairs: float32 [P, 4, 4], noisy masses of all pairs, for a graphical model; None: not kept.
+        pairs: float32 [P, 4, 4], noisy masses of all pairs, for models beyond a tree; None: not
+            kept.
     """
 
     step: Array

@@ -248,5 +248,6 @@ def _upward(model: Model, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
     """
     table = split(model["table"].astype(np.float64), model)
     shares, fine = kept(model, weight)
-    upward, table = passed_up(structure(model), table * shares[:, None, None, None])
+    table *= shares[:, None, None, None]  # in place: it may take hundreds of megabytes
+    upward, table = passed_up(structure(model), table)
     return upward, table.reshape(model["table"].shape).astype(np.float32), fine
