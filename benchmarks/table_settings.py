@@ -38,6 +38,9 @@ ALIKE = {"rare_share": 0.0}
 """Records of all classes vote for the same tables, as they did when the constants were chosen."""
 SETTINGS: dict[str, tuple[Mapping[str, float], Constants]] = {
     "as it is": ({}, {}),
+    "weight_label 0": ({"weight_label": 0.0}, {}),
+    "weight_label 0.3": ({"weight_label": 0.3}, {}),
+    "weight_label 3": ({"weight_label": 3.0}, {}),
     "rare_share 0.1": ({"rare_share": 0.1}, {}),
     "rare_share 0": (ALIKE, {}),
     "rare_share 0, no shapes of classes": (ALIKE, {(table_prior, "SHAPED"): 0.0}),

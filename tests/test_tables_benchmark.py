@@ -134,6 +134,11 @@ def test_the_page_says_where_ours_is_behind(monkeypatch):
     monkeypatch.setattr(page, "cells", lambda: shown)
     assert page.behind(1.0).splitlines()[-1] == "| t | pairs | 0.100 | 0.055 | other | r | yes |"
     assert page.behind(1.0).count("\n| t |") == 1
+    queries = [{"mean": mean, "values": [mean] * 2} for mean in (0.02, 0.01)]
+    with_queries = [one | {"scores": one["scores"] | {"queries": score}}
+                    for one, score in zip(shown, queries, strict=True)]
+    monkeypatch.setattr(page, "cells", lambda: (*with_queries, cell("third", [0.1], [0.2])))
+    assert page.behind(1.0).endswith("| t | queries | 0.020 | 0.010 | other | r | yes |")
     monkeypatch.setattr(page, "cells", lambda: (shown[0], cell("other", [0.9], [0.2])))
     assert page.behind(1.0).endswith("| t | LR | 0.850 | 0.900 | other | r | single runs |")
     monkeypatch.setattr(page, "cells", lambda: (shown[0], cell("other", [0.8], [0.2])))

@@ -24,7 +24,7 @@ columns:
 SMALL = ["--devices=1", "--generator.latent=3", "--generator.hidden=8"]
 TEACHERS = ["--teachers=8", "--batch=4", "--steps=2", "--chunk=8", *SMALL]
 FLAGS = {"dpmerf": ["--generator-steps=2", "--batch=8", *SMALL], "gpate": TEACHERS,
-         "pategan": TEACHERS}
+         "pategan": TEACHERS, "marginals": []}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,8 @@ def place(tmp_path_factory):
 
 
 @pytest.mark.parametrize("method", [
-    "dpmerf", *(pytest.param(name, marks=pytest.mark.long) for name in ("gpate", "pategan"))])
+    "dpmerf", "marginals",
+    *(pytest.param(name, marks=pytest.mark.long) for name in ("gpate", "pategan"))])
 def test_it_is_trained_and_sampled(place, method):
     said, out = io.StringIO(), place / method
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
@@ -61,17 +62,18 @@ def test_it_is_trained_and_sampled(place, method):
     assert runs.snapshot(out)["release/marginals.png"][:4] == b"\x89PNG"
 
 
-def test_it_is_evaluated(place, capsys):
-    if not (place / "dpmerf").exists():
-        test_it_is_trained_and_sampled(place, "dpmerf")
-    evaluate.command([str(place / "dpmerf"), "--dataset", f"csv:{place / 'train.csv'}", "--schema",
+@pytest.mark.parametrize("method", ["dpmerf", "marginals"])
+def test_it_is_evaluated(place, method, capsys):
+    if not (place / method).exists():
+        test_it_is_trained_and_sampled(place, method)
+    evaluate.command([str(place / method), "--dataset", f"csv:{place / 'train.csv'}", "--schema",
                       str(place / "s.yaml"), "--test-csv", str(place / "test.csv"), "--samples",
                       "60", "--seeds", "1", "--by", "job"])
     printed = capsys.readouterr().out
     assert "verdict: Keeps" in printed and "(pay from the other columns, best model)" in printed
-    result = json.loads((place / "dpmerf/evaluation/metrics.json").read_text())
+    result = json.loads((place / method / "evaluation/metrics.json").read_text())
     assert result["dataset"] == "a-town" and "gen2real" not in result
     assert {"pmse", "two_way_tvd", "detection_auroc"} <= {*result["fidelity"]}
     assert result["membership"]["allowed"]["auroc"] == pytest.approx(0.731, abs=1e-2)
     assert "Report on synthetic data: a-town" in (
-        place / "dpmerf/evaluation/report.html").read_text()
+        place / method / "evaluation/report.html").read_text()

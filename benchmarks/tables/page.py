@@ -19,6 +19,8 @@ FOLDER = common.RESULTS / "tables"
 OURS = "marginals"
 SHOWN = dict(zip((*measures.CLASSIFIERS, "pairs"), ("LR", "RF", "GB", "pairs"), strict=True))
 LATER = {"f1": "F1", "queries": "queries"}
+DISTANCES = ("pairs", "queries")
+"""Scores of which less is better."""
 Results = dict[str, Any]
 
 
@@ -133,21 +135,21 @@ def behind(epsilon: float) -> str:
         if ours is None or not chosen:
             continue
         measured.append(name)
-        rows += [(name, SHOWN[key], *line) for key in SHOWN
-                 if (line := _behind(key, ours, chosen.values()))]
+        rows += [(name, shown, *line) for key, shown in (SHOWN | LATER).items()
+                 if key in ours["scores"] and (line := _behind(key, ours, chosen.values()))]
     if not measured:
         return f"`{OURS}` and another method are not measured on one table at this epsilon yet."
     head = ("table", "measure", OURS, "the best other", "which", "its epsilon is for", "runs apart")
-    where = f"Measured on {', '.join(measured)}, four measures each."
+    where = f"Measured on {', '.join(measured)}, {len(SHOWN | LATER)} measures each."
     return f"{where}\n\n{markdown(head, rows)}" if rows else f"{where} There is none."
 
 
 def _behind(key: str, ours: Results, others: Iterable[Results]) -> tuple[str, ...]:
     """Return the cells of a row of `behind`, or nothing where no other is better."""
-    ahead = [other for other in others if better(key, other, ours)]
+    ahead = [other for other in others if key in other["scores"] and better(key, other, ours)]
     if not ahead:
         return ()
-    best = (min if key == "pairs" else max)(ahead, key=lambda cell: cell["scores"][key]["mean"])
+    best = (min if key in DISTANCES else max)(ahead, key=lambda cell: cell["scores"][key]["mean"])
     means = (f"{cell['scores'][key]['mean']:.3f}" for cell in (ours, best))
     return *means, best["method"], relation(best), apart(key, best, ours)
 
@@ -155,7 +157,7 @@ def _behind(key: str, ours: Results, others: Iterable[Results]) -> tuple[str, ..
 def better(key: str, one: Results, other: Results) -> bool:
     """Return whether the mean of one cell is better than another's, to the digits shown."""
     a, b = (round(cell["scores"][key]["mean"], 3) for cell in (one, other))
-    return a < b if key == "pairs" else a > b
+    return a < b if key in DISTANCES else a > b
 
 
 def apart(key: str, one: Results, other: Results) -> str:
@@ -163,7 +165,7 @@ def apart(key: str, one: Results, other: Results) -> str:
     a, b = (cell["scores"][key]["values"] for cell in (one, other))
     if len(a) == 1 or len(b) == 1:
         return "single runs"
-    return "yes" if (max(a) < min(b) if key == "pairs" else min(a) > max(b)) else "no"
+    return "yes" if (max(a) < min(b) if key in DISTANCES else min(a) > max(b)) else "no"
 
 
 def overview(epsilon: float) -> str:

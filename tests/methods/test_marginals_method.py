@@ -90,11 +90,11 @@ def test_the_furthest_record_moves_what_is_declared(step, tight):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("weight_label", [0.0, 1.0])
-def test_the_next_query_reads_no_record(weight_label):
+@pytest.mark.parametrize("fields", [{}, {"weight_label": 0.0}, {"rare_share": 0.4}])
+def test_the_next_query_reads_no_record(fields):
     """With the mechanism muted all queries are the same bytes whatever the records are; what a
     record changes comes through the released sum alone."""
-    config = dataclasses.replace(CONFIG, weight_label=weight_label)
+    config = dataclasses.replace(CONFIG, **fields)
     p, method, answers, absorb, final = verbs(config)
     queries = []
     for seed in (0, 1):
