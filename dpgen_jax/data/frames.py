@@ -1,4 +1,7 @@
-"""Tables as pandas frames, and back: the types that came in are those that come out."""
+"""Tables as pandas frames, and back, in the types that the schema declares.
+
+Numbers come out as float64 or int64, whatever their width was, and categories are of texts.
+"""
 
 from __future__ import annotations
 

@@ -83,7 +83,8 @@ def subgroups(groupings: Sequence[Grouping], draws: Sequence[Rows], test: Rows, 
 
     Returns:
       For each group {"by", "group", "n_test", "n_synthetic", "synthetic_share", "real_share"}, with
-      "one_way_tvd" and "two_way_tvd" as `marginals.fidelity` gives them, of equal numbers of rows;
+      "one_way_tvd", "two_way_tvd" and "query_error" as `marginals.fidelity` gives them, of equal
+      numbers of rows;
       "metric", "gen2real" and "real2real", the score on the group's held-out rows of `MODEL`
       trained on all rows, and "n_rarest", how many of them are of the rarest class; and "note"
       where something is left out, and why.
@@ -210,7 +211,8 @@ def _measured(grouping: Grouping, group: _Group, draws: Sequence[Rows], test: Ro
     n = min(result["n_synthetic"], len(held_out[1] if training is None else training[1]))
     cut = [(x[:n], y[:n]) for x, y in parts]
     floor = None if training is None else (training[0][:n], training[1][:n])
-    return result | marginals.column_distances(cut, held_out, floor, grouping.spec)
+    return (result | marginals.column_distances(cut, held_out, floor, grouping.spec)
+            | {"query_error": marginals.query_errors(cut, held_out, floor, grouping.spec)})
 
 
 def _only(rows: Rows, kept: np.ndarray) -> Rows:

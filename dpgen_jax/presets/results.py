@@ -37,8 +37,9 @@ def on_tables(method: str) -> list[str]:
                                subsequent_indent="    ")
     if not shown:
         return [f"on tables {method} has no result here; for them there is {BEST_ON_TABLES}"]
-    beside = f"; in brackets what {BEST_ON_TABLES} reached" * (method != BEST_ON_TABLES)
-    return [f"on tables, mean AUROC of classifiers that learnt from its rows{beside}:", *shown]
+    beside = f"; in brackets {BEST_ON_TABLES}" * (method != BEST_ON_TABLES)
+    head = f"on tables, mean AUROC of classifiers (runs, settings: docs/tables.md){beside}:"
+    return [head, *shown]
 
 
 def _beside(rows: dict[tuple[str, float, str], float], method: str, epsilon: float, table: str

@@ -83,6 +83,8 @@ def test_subgroups_are_those_that_were_named_and_small_ones_are_not_judged():
     assert by_name["f"]["gen2real"]["mean"] > 0.95 < by_name["f"]["real2real"]["mean"]
     floor = by_name["f"]["two_way_tvd"]["floor"]
     assert by_name["f"]["two_way_tvd"]["mean"] == pytest.approx(floor, rel=0.4)
+    error = by_name["f"]["query_error"]
+    assert 0 < error["mean"] < 3 * error["floor"] and "query_error" not in by_name["m"]
     assert "too few synthetic rows" in by_name["m"]["note"] and "two_way_tvd" not in by_name["m"]
     assert "subgroups" not in verdict.sentence({})
     assert "the subgroups" in verdict.sentence({"subgroups": groups, "fidelity": {}})

@@ -42,6 +42,7 @@ def _grouped(by: str, groups: Sequence[Json]) -> Table:
     tasks = ("gen2real", "real2real") if metric else ()
     heads = ["held-out rows", *["of the rarest class"] * (metric == "auroc"), "share of real rows",
              "share of synthetic rows", "columns, TVD", "real", "pairs, TVD", "real",
+             "queries, error", "real",
              *(f"{label(metric)}, {TASKS[task]}" for task in tasks)]
     rows = []
     for group in groups:
@@ -49,7 +50,7 @@ def _grouped(by: str, groups: Sequence[Json]) -> Table:
         cells += [Cell(number(group.get("n_rarest")), True)] * (metric == "auroc")
         cells += [_share(group.get("real_share"), True),
                   _share(group.get("synthetic_share", {}).get("mean"), False)]
-        for name in ("one_way_tvd", "two_way_tvd"):
+        for name in ("one_way_tvd", "two_way_tvd", "query_error"):
             leaf = group.get(name)
             cells += [Cell(score(leaf), True), floor_cell(leaf)] if leaf else [NOTHING] * 2
         cells += [Cell(score(group[task]), True) if task in group else NOTHING for task in tasks]
