@@ -14,6 +14,8 @@ from dpgen_jax.run.planning import Plan
 
 SMALLEST = 5e4
 """The fewest bytes of a part that is named: what is shown as 0.0 MB tells nobody anything."""
+BESIDE = "a gigabyte or so of programs, reading and writing"
+"""What no shape tells: of `marginals` 0.6 to 1.5 GB, by `benchmarks.large_table`."""
 
 
 def memory(plan: Plan) -> str:
@@ -36,7 +38,8 @@ def memory(plan: Plan) -> str:
         parts["records"] = _records(spec, counts["records"])
     listed = ", ".join(f"{_size(count)} for {name}" for name, count in parts.items()
                        if count >= SMALLEST or name == "records")
-    return f"memory: {listed or 'less than 0.1 MB'}, of {_size(capacity.memory())}{_saved(plan)}"
+    return (f"memory: {listed or 'less than 0.1 MB'}, beside {BESIDE}, of "
+            f"{_size(capacity.memory())}{_saved(plan)}")
 
 
 def supposed(method: Method, spec: Spec, records: int) -> str:

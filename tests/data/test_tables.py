@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import json
 import os
 from pathlib import Path
 
@@ -284,3 +285,15 @@ def test_credit_card_real():
     assert spread.min() > 0.05 and np.median(spread) > 0.2  # no column in a thin slice
     clipped = ((data.x_train == 0) | (data.x_train == 1))[:, :28].mean()
     assert 0 < clipped < 0.003
+
+
+def test_a_category_may_hold_a_line_break(tmp_path):
+    """In quotes it is one cell, wherever a block of the file ends."""
+    lines = {"label": "y", "columns": {
+        "x": {"kind": "categorical", "categories": ["one\ntwo", "three"]},
+        "y": {"kind": "categorical", "categories": ["p", "q"]}}}
+    (tmp_path / "s.yaml").write_text(json.dumps(lines))
+    (tmp_path / "t.csv").write_text('x,y\n"one\ntwo",p\nthree,q\n', newline="")
+    data = load(f"csv:{tmp_path / 't.csv'}", schema=str(tmp_path / "s.yaml"))
+    header, rows = writing.cells(data.spec, decode(data.spec, data.x_train), data.y_train)
+    assert sorted(rows) == [["one\ntwo", "p"], ["three", "q"]] and header == ["x", "y"]
