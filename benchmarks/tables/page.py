@@ -235,12 +235,15 @@ def models() -> str:
         for table, found in tables.items() for model, runs in found.items()))
 
 
-def settings() -> str:
-    """Return what constants of `marginals` came to on validation parts, a row for each table."""
+def settings(kind: str) -> str:
+    """Return what settings of `marginals` came to on validation parts, a row for each table.
+
+    Args:
+      kind: How the names of the settings begin that stand beside the settings as they are.
+    """
     record = json.loads((common.RESULTS / "table_settings.json").read_text(encoding="utf-8"))
     tables: dict[str, dict[str, list[dict[str, float]]]] = record["results"]["scores"]
-    names = sorted({name for found in tables.values() for name in found},
-                   key=list(table_settings.SETTINGS).index)
+    names = ["as it is", *(name for name in table_settings.SETTINGS if name.startswith(kind))]
 
     def cell(runs: list[dict[str, float]]) -> str:
         aurocs = [statistics.fmean(run[key] for key in measures.CLASSIFIERS) for run in runs]
@@ -249,7 +252,7 @@ def settings() -> str:
 
     return markdown(("table", *names), (
         [table, *(cell(found[name]) if name in found else "" for name in names)]
-        for table, found in tables.items()))
+        for table, found in tables.items() if not found.keys().isdisjoint(names[1:])))
 
 
 def scale(up: str) -> str:
