@@ -14,8 +14,8 @@ class Refinement:
     It reads released values alone and costs no privacy.
 
     Attributes:
-        check: ``check() -> str``, a line that says what it takes at most; raises
-            UserError where it cannot be made here. It is called before anything is spent.
+        check: ``check() -> str``, a line that says what it takes at most; raises UserError where
+            it cannot be made here. It is called before anything is spent.
         apply: ``apply(public, model) -> model``, from arrays of NumPy to such arrays of the same
             names, shapes and types.
     """

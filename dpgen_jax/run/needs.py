@@ -15,7 +15,7 @@ from dpgen_jax.run.planning import Plan
 SMALLEST = 5e4
 """The fewest bytes of a part that is named: what is shown as 0.0 MB tells nobody anything."""
 BESIDE = "a gigabyte or so of programs, reading and writing"
-"""The memory that no shape tells: of `marginals` 0.6 to 1.5 GB, by `benchmarks.large_table`."""
+"""The memory that shapes do not say; `benchmarks.large_table` measures it for `marginals`."""
 
 
 def memory(plan: Plan) -> str:

@@ -45,12 +45,12 @@ def placed(where, x, y):
 @pytest.mark.parametrize("step", [0, 1, 2])
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_no_record_moves_the_sum_of_the_loop_further_than_declared(setting, step):
-    """The queries are those after the releases so far; then nothing is heard of the sum."""
+    """The queries are those after the releases so far; the public side does not read this sum."""
     built = compiled(setting)
     x, y = (rows[::2] for rows in everybody())
     if step:
-        heard, _ = built.run(placed(built.layout, x[0], y[0]), 1.0, steps=step)
-        built = dataclasses.replace(built, public=heard)
+        public, _ = built.run(placed(built.layout, x[0], y[0]), 1.0, steps=step)
+        built = dataclasses.replace(built, public=public)
     sums = np.stack([built.run(placed(built.layout, *record), 0.0, steps=1)[0].total.ravel()
                      for record in zip(x, y, strict=True)]).astype(np.int64)
     apart = ((sums[:, None] - sums)**2).sum(-1)

@@ -4,12 +4,12 @@ Public, on released counts alone: it asks for no table of its own. Fixed random 
 network, which makes a component of each, for every class: distributions of the groups of columns.
 All tables that were released (columns beside the class, the tree's edges, and the coarse tables of
 all pairs, of which a tree uses its edges' alone) are fitted by least squares in parts of their
-noise, with a price on what the components tell of the columns.
+noise, with a penalty on the mutual information of components and columns.
 
 Source: MargNet (2025, arXiv 2511.13893), a network fitted to marginals chosen as AIM does; and
 Aydore et al., "Differentially Private Query Release Through Adaptive Projection" (2021, arXiv
 2103.06641), mixtures of products fitted to noisy answers. Departures: the tables are those that
-`marginals` asks for, each class has components of its own, and information has a price.
+`marginals` asks for, each class has components of its own, and information is penalised.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ START = 0.1
 """The variance of the weights of the last layer at the start, in parts of the usual one."""
 RATE, STEPS = 3e-3, 2000
 """Learning rate of Adam at the start, which falls to 0 by a cosine, and steps."""
-PRICE = 0.3
-"""The price of a nat that components tell of the columns, in mean squared misfits; the mean is over
-all places of the tables, those of groups that a column lacks among them."""
+PENALTY = 0.3
+"""The penalty of a nat of mutual information, in mean squared misfits; the mean is over all places
+of the tables, those of groups that a column lacks among them."""
 TINY = 1e-9
-"""A mass that is told from none."""
+"""A mass that keeps logarithms finite."""
 SECONDS_AT_START, SECONDS_A_PRODUCT = 10.0, 6e-10
 """CPU seconds of compilation, and of a product of two numbers in a step, as measured on one core
 and rounded up."""
@@ -81,16 +81,16 @@ class Targets:
 
     Attributes:
         grouped: [d, C, G], masses of a column's groups and the class.
-        grouped_noise: [d].
+        grouped_noise: [d], standard deviations of the noise of these masses.
         beside: [d], 1 where the table of a column and the class was released; else the column alone
             is known.
-        parent: int32 [e], of each edge of the tree, and
-        child: int32 [e], the column.
+        parent: int32 [e], the parent in each edge of the tree.
+        child: int32 [e], its column.
         edges: [e, E, G, G], masses of an edge, for each class or all together.
-        edge_noise: [e].
+        edge_noise: [e], standard deviations of theirs.
         couples: int32 [P, 2], pairs of columns; the class is column d.
         pairs: [P, 4, 4], masses of a pair.
-        pair_noise: [].
+        pair_noise: [], the standard deviation of theirs.
         coarse: [d + 1, max(G, C), 4], the share of a group, or a class, in each coarse group.
         paired: [C], 1 where a class votes for pairs.
     """
@@ -247,8 +247,8 @@ def refined(fit: Fit, public: Any, model: Model) -> Model:
 def fitted(targets: Targets, size: int, steps: int) -> Array:
     """Returns the mixture that is fitted to targets, [d, C, K, G].
 
-    It starts near columns that are independent given the class. What noisy tables leave open, as
-    how the rare values of two columns go together, would be anything without a price on it.
+    It starts near columns that are independent given the class. Without the penalty, whatever the
+    noisy tables leave open, as how rare values of two columns go together, comes out at random.
 
     Args:
         targets: what is fitted.
@@ -270,7 +270,7 @@ def fitted(targets: Targets, size: int, steps: int) -> Array:
         table = mixture(weights)
         beyond = jnp.log(table + TINY) - jnp.log(jnp.exp(alone) + TINY)
         information = jnp.einsum("c,dckg,dckg->", share, table, beyond) / size
-        return targets.misfit(table) + PRICE * information
+        return targets.misfit(table) + PENALTY * information
 
     optimiser = optax.adam(optax.cosine_decay_schedule(RATE, steps))
 
