@@ -25,7 +25,10 @@ a line beside its cells."""
 Numbered = tuple[int, list[str]]
 """The number of a line, and the cells of the row that ends there."""
 BLOCK_CELLS = 2**19
-"""The cells of a block, which take some 50 MB as texts."""
+"""The cells of a block, at most, which take some 50 MB as texts."""
+BLOCK_ROWS = 1000
+"""The rows of a block of a CSV file, at most: of more, its lists leave the processor's cache, and
+Python looks for garbage among them, which takes as long again as reading them."""
 
 
 def blocks(path: Path, header: Sequence[str] | None = None, remark: str | None = None,
@@ -58,7 +61,7 @@ def blocks(path: Path, header: Sequence[str] | None = None, remark: str | None =
     elif first:
         rows = itertools.chain([first], rows)
     rows = _filled(path, rows, len(header))
-    size = max(1, BLOCK_CELLS // len(header))
+    size = max(1, min(BLOCK_ROWS, BLOCK_CELLS // len(header)))
     block = list(itertools.islice(rows, size))
     while True:
         yield _cells(path, header, block, dialect)
