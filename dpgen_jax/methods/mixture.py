@@ -5,9 +5,11 @@ The first round releases, together, how often each shade occurs, and the size an
 class. The second is about these means, from which no image is as far as from grey: the covariance
 within classes, all together, and how wide each class is. By it there are principal directions, and
 cells of each class, which are found on samples of what was released. The next rounds release the
-size and the mean of each cell (a step of Lloyd's algorithm); all further ones its size, mean and
+size and the mean of each cell (a step of Lloyd's algorithm); further ones its size, mean and
 covariance, of which the average is taken. What is left is public: eigenvalues that noise alone
-could make are cut, cells' covariances leaning on their class's, and these on all together.
+could make are cut, cells' covariances leaning on their class's, and these on all together. The last
+rounds, if any are asked for, release gradients of a classifier that starts on samples of this
+(`sample_classifier`); samples are then kept if it gives them their label.
 
 A record is in one class and one cell, so what it adds is zero but in one block (`moments`). Every
 round costs the same, so one that a crash lost costs one round of averaging.
@@ -22,7 +24,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
 from typing import Any, Literal
 
 import jax.numpy as jnp
@@ -38,22 +39,27 @@ from dpgen_jax.core.types import (
     Array,
     ImageSpec,
     Method,
-    Metrics,
     PyTree,
     Spec,
     UserError,
 )
-from dpgen_jax.methods.shared import gaussian_images, gaussians
+from dpgen_jax.methods.shared import (
+    gaussian_images,
+    gaussian_rounds,
+    gaussians,
+    sample_classifier,
+)
 from dpgen_jax.methods.shared.config import RecordUnits, require_not_negative, require_positive
-from dpgen_jax.methods.shared.gaussian_answers import Query, about_mean, in_cell, of_class
 from dpgen_jax.methods.shared.gaussians import LEAST, Public, Sizes
 from dpgen_jax.nets.frequencies import n_frequencies
+from dpgen_jax.nets.oriented import n_features
 
 SHADES = 32
 CLASSES: dict[str, Any] = {"first": 0.8, "count": 0.1, "tint": 0.1}
 SPREAD: dict[str, Any] = {"first": 0.2, "second": 0.78, "count": 0.02}
 MEANS: dict[str, Any] = {"first": 0.9, "count": 0.1}
 CELLS: dict[str, Any] = {"first": 0.15, "second": 0.78, "count": 0.07}
+CLASSIFIER: dict[str, Any] = {"first": 1.0}
 """Shares of the squared norm of a message, in each kind of round."""
 RADIUS = 1.2
 """Longest distance to a cell that counts in full, over the expected root of its mean square."""
@@ -104,7 +110,9 @@ class Config(RecordUnits):
     budget and steps if left out; 0: no noise, epsilon is infinite"""
     steps: int = 8
     """rounds, each of the same cost: one of classes, one of what is within them, `means` of cells,
-    and the rest for cells' covariances"""
+    `classifier` of gradients, and the rest for cells' covariances"""
+    classifier: int = 0
+    """rounds that release gradients of a classifier, by which samples are kept; 0: all are kept"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -112,12 +120,12 @@ class Config(RecordUnits):
                   if (value := getattr(self, name)) is not None}
         require_positive(trust=self.trust, spread=self.spread, **chosen)
         require_not_negative(whitening=self.whitening, prune=self.prune, warp=self.warp,
-                             means=self.means)
+                             means=self.means, classifier=self.classifier)
         if self.warp >= 1:
             raise UserError(f"warp is {self.warp}; it must lie in 0 <= warp < 1")
-        if self.steps < self.means + 3:
-            raise UserError(f"steps is {self.steps}; with {self.means} for means of cells at least "
-                            f"{self.means + 3} are needed")
+        if self.steps < (least := self.means + self.classifier + 3):
+            raise UserError(f"steps is {self.steps}; with {self.means} for means of cells and "
+                            f"{self.classifier} for a classifier at least {least} are needed")
 
 
 def sizes(config: Config, spec: Spec) -> Sizes:
@@ -156,15 +164,19 @@ def sizes(config: Config, spec: Spec) -> Sizes:
 
 
 def bounds(config: Config, spec: Spec) -> tuple[Moments, ...]:
-    """Returns the bounds of the four kinds of rounds."""
+    """Returns the bounds of the four kinds of rounds, or five with those of a classifier."""
     s = sizes(config, spec)
+    assert isinstance(spec, ImageSpec)
     all_cells, k = s.classes * s.cells, s.dimensions
     phases = (PhaseShares(blocks=s.classes, square_blocks=0, length=s.length, shades=s.shades,
                           **CLASSES),
               PhaseShares(blocks=s.classes, square_blocks=1, length=s.length + 1, **SPREAD),
               PhaseShares(blocks=all_cells, square_blocks=0, length=k, **MEANS),
-              PhaseShares(blocks=all_cells, square_blocks=all_cells, length=k, **CELLS))
-    return alike(phases, config.sigma or 0.0, s.records, Relation(config.relation))
+              PhaseShares(blocks=all_cells, square_blocks=all_cells, length=k, **CELLS),
+              PhaseShares(blocks=1, square_blocks=0, length=n_features(spec) * spec.classes,
+                          **CLASSIFIER))
+    return alike(phases if config.classifier else phases[:-1], config.sigma or 0.0, s.records,
+                 Relation(config.relation))
 
 
 def mechanisms(config: Config, spec: Spec) -> tuple[SumMechanism, ...]:
@@ -182,7 +194,7 @@ def mechanism(config: Config, spec: Spec) -> SumMechanism:
         Unit: a record. Relation: replace-one, or zero-out. What a record adds moves by at most the
         square root of the bound's declared squared sensitivity (`moments.Moments`), and the noise
         has sigma times that for each entry: one round is one Gaussian release with mu = 1 / sigma,
-        whichever of the four it is.
+        whichever kind it is.
 
     Source:
         `dpgen_jax.aggregation.moments` has the proof.
@@ -204,69 +216,27 @@ def raw(noised: Array, n_units: float) -> Array:
 def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     """Returns the method for images of this schema."""
     del runtime
-    s = sizes(config, spec)
-    first, second, third, last = (
-        Method(mechanism=mechanism, init=lambda key: gaussians.nothing(s), **verbs)
-        for mechanism, verbs in zip(mechanisms(config, spec), verbs_of(config, spec), strict=True))
-    return dataclasses.replace(first, phases=(first, second, *[third] * s.means, last),
-                               decomposes=True, **generator(config, spec))
-
-
-def verbs_of(config: Config, spec: Spec) -> tuple[dict[str, Any], ...]:
-    """Returns `ask`, `answer` and `absorb` of each kind of round."""
-    s, sigma = sizes(config, spec), config.sigma or 0.0
-    classes, spread, means, cells = bounds(config, spec)
+    s, sigma, found = sizes(config, spec), config.sigma or 0.0, bounds(config, spec)
     assert isinstance(spec, ImageSpec)
-
-    def absorb_classes(key: Array, public: Public, query: PyTree, released: Array
-                       ) -> tuple[Public, Metrics]:
-        del key, query
-        return logged(gaussians.begun(s, public, classes.sums(released), classes.noise(sigma)))
-
-    def absorb_spread(key: Array, public: Public, query: PyTree, released: Array
-                      ) -> tuple[Public, Metrics]:
-        del query
-        return logged(gaussians.spread(s, key, public, spread.sums(released), spread.noise(sigma)))
-
-    def absorb_means(key: Array, public: Public, query: Query, released: Array
-                     ) -> tuple[Public, Metrics]:
-        del key
-        sums, noise = means.sums(released), means.noise(sigma)
-        return logged(gaussians.moved(s, public, sums, noise, query.scale))
-
-    def absorb_cells(key: Array, public: Public, query: Query, released: Array
-                     ) -> tuple[Public, Metrics]:
-        del key, query
-        return logged(gaussians.added(public, cells.sums(released)))
-
-    def answer(way: Callable[..., Array]) -> Callable[..., Array]:
-        return functools.partial(way, s, spec)
-
-    return (
-        {"ask": lambda key, public: jnp.zeros((), jnp.int32), "answer": answer(of_class),
-         "absorb": absorb_classes},
-        {"ask": lambda key, public: public.means, "answer": answer(about_mean),
-         "absorb": absorb_spread},
-        {"ask": cell_query(s, 0.0), "answer": answer(in_cell), "absorb": absorb_means},
-        {"ask": cell_query(s, s.whitening), "answer": answer(in_cell), "absorb": absorb_cells})
+    plain = generator(config, spec)
+    verbs = [*gaussian_rounds.of_mixture(s, spec, found[:4], sigma),
+             *(gaussian_rounds.of_classifier(s.records, spec, bound, sigma, config.classifier,
+                                             plain) for bound in found[4:])]
+    none = sample_classifier.nothing(spec)
+    first, second, third, fourth, *last = (
+        Method(mechanism=mechanism, init=lambda key: gaussians.nothing(s, none), **verb)
+        for mechanism, verb in zip(mechanisms(config, spec), verbs, strict=True))
+    cells = config.steps - 2 - s.means - config.classifier if last else 1
+    made = with_classifier(plain) if last else plain
+    return dataclasses.replace(
+        first, phases=(first, second, *[third] * s.means, *[fourth] * cells, *last),
+        decomposes=True, class_shares=lambda model: model["share"], **made)
 
 
-def cell_query(s: Sizes, white: float) -> Callable[[Array, Public], Query]:
-    """Returns the `ask` of the rounds of cells.
-
-    Args:
-        s: The sizes.
-        white: As in `gaussians.scale`.
-    """
-    return lambda key, public: Query(public.centre, public.basis, public.centres,
-                                     gaussians.scale(s, public, white))
-
-
-def generator(config: Config, spec: Spec) -> dict[str, Any]:
-    """Returns `finalize`, `sample` and `class_shares`."""
+def generator(config: Config, spec: ImageSpec) -> dict[str, Any]:
+    """Returns `finalize` and `sample` of the mixture."""
     s, sigma = sizes(config, spec), config.sigma or 0.0
-    classes, _, _, cells = bounds(config, spec)
-    assert isinstance(spec, ImageSpec)
+    classes, _, _, cells, *_ = bounds(config, spec)
 
     def finalize(key: Array, public: Public) -> PyTree:
         parts = gaussians.mixture(s, public, cells.noise(sigma))
@@ -275,10 +245,21 @@ def generator(config: Config, spec: Spec) -> dict[str, Any]:
     def sample(model: PyTree, key: Array, labels: Array) -> Array:
         return gaussian_images.sample(s, model, key, labels, spec, config.warp)
 
-    return {"finalize": finalize, "sample": sample, "class_shares": lambda model: model["share"]}
+    return {"finalize": finalize, "sample": sample}
 
 
-def logged(public: Public) -> tuple[Public, Metrics]:
-    """Returns the public state with what is logged of it."""
-    return public, {"directions": jnp.sum(public.spectrum > 0).astype(jnp.float32),
-                    "released_norm": jnp.linalg.norm(public.first)}
+def with_classifier(plain: dict[str, Any]) -> dict[str, Any]:
+    """Returns `finalize` and `sample` of a mixture whose samples a classifier keeps.
+
+    Args:
+        plain: As `generator` returns them.
+    """
+    def finalize(key: Array, public: Public) -> PyTree:
+        return plain["finalize"](key, public) | {
+            "features": public.classifier.mean, "classifier": public.classifier.weights}
+
+    def sample(model: PyTree, key: Array, labels: Array) -> Array:
+        return sample_classifier.kept(model["features"], model["classifier"], key, labels,
+                                      functools.partial(plain["sample"], model))
+
+    return {"finalize": finalize, "sample": sample}

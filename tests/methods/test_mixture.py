@@ -25,7 +25,8 @@ from dpgen_jax.run.loop import initial_state
 
 N, SPEC = 12, ImageSpec(4, 4, 1, 2)
 CONFIG = mixture.Config(records=N, cells=2, frequencies=3, dimensions=4, sigma=0.0)
-PHASES = ("classes", "spread", "means", "cells")
+WITH_CLASSIFIER = dataclasses.replace(CONFIG, classifier=1, steps=5)
+PHASES = ("classes", "spread", "means", "cells", "classifier")
 compile_block = loop.compile_block
 
 
@@ -33,7 +34,7 @@ compile_block = loop.compile_block
 
 @functools.cache
 def method():
-    return mixture.build(CONFIG, SPEC)
+    return mixture.build(WITH_CLASSIFIER, SPEC)
 
 
 @functools.cache
@@ -103,12 +104,12 @@ def test_a_replaced_record_moves_the_sum_by_no_more_than_is_declared(tmp_path, p
 
 def test_a_record_that_is_left_out_moves_the_sum_by_no_more_than_its_own_relation_allows():
     """Zero-out: all that a record adds is gone; what it may add is half of replace-one, or less."""
-    built = mixture.build(dataclasses.replace(CONFIG, relation="zero-out"), SPEC)
+    built = mixture.build(dataclasses.replace(WITH_CLASSIFIER, relation="zero-out"), SPEC)
     x, y = (np.stack(part) for part in zip(*extremes(), strict=True))
 
     def added(x, y):
         sums = []
-        for phase in (built.phases[0], built.phases[1], built.phases[2], built.phases[-1]):
+        for phase in built.phases:
             query = phase.ask(jax.random.key(0), jax.tree.map(jnp.asarray, started()))
             sent = phase.mechanism.contribution(jax.random.key(0), phase.answer(
                 jax.random.key(0), None, Records(x[None], y[None]), query), jnp.zeros(0))
@@ -141,6 +142,10 @@ def test_every_phase_costs_the_same_and_the_last_goes_on():
     assert count == 9 and event.mu_squared == pytest.approx(1.0, rel=1e-6)
     kinds = [built.phases.index(built.at(step)[0]) for step in range(9)]
     assert kinds == [0, 1, 2, 2] + [4] * 5
+    asks = mixture.build(dataclasses.replace(CONFIG, sigma=1.0, classifier=2), SPEC)
+    assert len({phase.mechanism.events(1) for phase in asks.phases} | events) == 1
+    kinds = [asks.phases.index(asks.at(step)[0]) for step in range(9)]
+    assert kinds == [0, 1, 2] + [3] * 3 + [6] * 3  # five of cells less two
     with pytest.raises(ValueError, match="phases"):
         dearer = mixture.build(dataclasses.replace(CONFIG, sigma=0.5), SPEC)
         dataclasses.replace(built, phases=(built.phases[0], dearer.phases[1]))
@@ -211,6 +216,7 @@ def test_the_budget_is_spent(relation):
     ({"spread": 0.0}, "spread"), ({"dimensions": 0}, "dimensions"), ({"trust": 0.0}, "trust"),
     ({"whitening": -1.0}, "whiten"),
     ({"prune": -0.1}, "prune"), ({"warp": 1.0}, "warp"), ({"steps": 3}, "steps is 3"),
+    ({"classifier": 5}, "5 for a classifier at least 9"), ({"classifier": -1}, "classifier"),
     ({"means": -1}, "means"), ({"records": 0}, "records"), ({"sigma": -1.0}, "sigma")])
 def test_settings_that_mean_nothing_are_named(fields, said):
     with pytest.raises(UserError, match=said):

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from dpgen_jax.aggregation.moment_sums import Sums
 from dpgen_jax.core.types import Array
+from dpgen_jax.methods.shared.sample_classifier import Classifier
 from dpgen_jax.nets.noisy_moments import (
     edge,
     kmeans,
@@ -79,6 +80,8 @@ class Public:
 
     Attributes:
         step: int32 [], rounds so far.
+        rounds: int32 [], of cells' covariances among them.
+        classifier: The classifier so far.
         shades: float32 [T], noisy shares.
         size: float32 [C], shares of the classes.
         means: float32 [C, M], of the classes.
@@ -95,6 +98,8 @@ class Public:
     """
 
     step: Array
+    rounds: Array
+    classifier: Classifier
     shades: Array
     size: Array
     means: Array
@@ -109,12 +114,18 @@ class Public:
     second: Array
 
 
-def nothing(s: Sizes) -> Public:
-    """Returns the public state before the first round."""
+def nothing(s: Sizes, classifier: Classifier) -> Public:
+    """Returns the public state before the first round.
+
+    Args:
+        s: The sizes.
+        classifier: Before its first round.
+    """
     c, cells, m, k = s.classes, s.cells, s.length, s.dimensions
     shapes = ((s.shades,), (c,), (c, m), (m,), (m, k), (k,), (k, k), (c,), (c, cells, k),
               (c, cells), (c, cells, k), (c, cells, k, k))
-    return Public(jnp.zeros((), jnp.int32), *(jnp.zeros(shape) for shape in shapes))
+    none = jnp.zeros((), jnp.int32)
+    return Public(none, none, classifier, *(jnp.zeros(shape) for shape in shapes))
 
 
 def begun(s: Sizes, public: Public, sums: Sums, noise: Noise) -> Public:
@@ -217,7 +228,7 @@ def moved(s: Sizes, public: Public, sums: Sums, noise: Noise, stretch: Array) ->
 def added(public: Public, sums: Sums) -> Public:
     """Returns the state after a round of cells."""
     return dataclasses.replace(
-        public, step=public.step + 1,
+        public, step=public.step + 1, rounds=public.rounds + 1,
         count=public.count + sums.count.reshape(public.count.shape),
         first=public.first + sums.first.reshape(public.first.shape),
         second=public.second + sums.second.reshape(public.second.shape))
@@ -229,7 +240,7 @@ def mixture(s: Sizes, public: Public, noise: Noise) -> tuple[Array, Array, Array
     A covariance is that of all cells, moved towards that of its class's and then towards its own,
     each by what stands out of the noise.
     """
-    rounds = jnp.maximum(public.step - 2 - s.means, 0)
+    rounds = public.rounds
     some = jnp.maximum(rounds, 1).astype(jnp.float32)
     _, n_count, n_first, n_second = (std / jnp.sqrt(some) for std in noise)
     stretch, mask = scale(s, public, s.whitening), public.spectrum > 0

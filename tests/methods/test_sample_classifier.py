@@ -1,0 +1,136 @@
+"""The classifier by which a mixture's samples are kept: its gradients, its steps, what it keeps."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import small_mixture
+
+from dpgen_jax.core.types import ImageSpec, Records
+from dpgen_jax.methods import mixture
+from dpgen_jax.methods.shared import sample_classifier
+from dpgen_jax.nets.oriented import n_features, oriented
+
+SPEC = ImageSpec(8, 8, 1, 2)
+N = 400
+
+
+def bars(rng, n, blur=0.0):
+    """Images of an upright bar or one that lies, at any place: classes of one mean."""
+    y = np.arange(n, dtype=np.int32) % 2
+    x = np.zeros((n, 8, 8, 1), np.float32)
+    for image, label, at in zip(x, y, rng.integers(1, 6, n), strict=True):
+        (image if label else image.transpose(1, 0, 2))[at:at + 2] = 1
+    return np.clip(x + blur * rng.random(x.shape), 0, 1).astype(np.float32), y
+
+
+def accuracy(classifier, x, y):
+    at = sample_classifier._placed(oriented(x), classifier.mean)
+    return float((np.asarray(at @ classifier.weights).argmax(1) == y).mean())
+
+
+def gradients(classifier, x, y):
+    def one(x, y):
+        return sample_classifier.gradient(SPEC, None, None, Records(x[None], y[None]), classifier)
+
+    return jax.jit(jax.vmap(one))(np.uint8(np.rint(x * 255)), y)
+
+
+@pytest.mark.parametrize("shape", [(8, 8, 1), (28, 28, 1), (5, 9, 3), (1, 1, 1)])
+def test_features_are_as_many_as_is_said_and_know_directions(shape):
+    spec = ImageSpec(*shape, 2)
+    images = np.random.default_rng(0).random((3, *shape), np.float32)
+    features = np.asarray(oriented(images))
+    assert features.shape == (3, n_features(spec)) and (features >= 0).all()
+    np.testing.assert_allclose(oriented(images[1:2])[0], features[1], rtol=1e-5)
+    assert not np.asarray(oriented(np.zeros((1, *shape), np.float32))).any()
+
+
+def test_a_gradient_is_that_of_the_loss_and_no_longer_than_1():
+    x, y = bars(np.random.default_rng(1), 6, 0.3)
+    images = np.rint(x * 255) / 255
+    start = jax.jit(lambda x, y: sample_classifier.started(SPEC, x, y))(*bars(
+        np.random.default_rng(2), 60, 0.3))
+    messages = np.asarray(gradients(start, x, y))
+    assert (messages[:, 0, 0] == 0).all()
+
+    def loss(weights, image, label):
+        at = sample_classifier._placed(oriented(image[None]), start.mean)[0]
+        return -jax.nn.log_softmax(at @ weights)[label]
+
+    for image, label, message in zip(images, y, messages[:, 0, 1:], strict=True):
+        true = np.asarray(jax.grad(loss)(start.weights, image, label)).ravel()
+        np.testing.assert_allclose(message, true, atol=1e-4)
+    wrong = dataclasses.replace(start, weights=-100 * start.weights)
+    longest = np.linalg.norm(gradients(wrong, x, y), axis=(1, 2))
+    assert 0.99 < longest.max() <= 1 + 1e-6  # the loss has a gradient of length sqrt 2 there
+
+
+def test_few_gradients_move_the_classifier_from_public_images_to_the_records():
+    """It starts with most of them the wrong way round."""
+    rng = np.random.default_rng(3)
+    x, y = bars(rng, N, 0.5)
+    public, labels = bars(rng, N, 0.5)
+    classifier = jax.jit(lambda x, y: sample_classifier.started(SPEC, x, y))(
+        public, np.where(rng.random(N) < 0.45, 1 - labels, labels))
+    wrong = dataclasses.replace(classifier, weights=-classifier.weights)
+    before = accuracy(wrong, x, y)
+    move = jax.jit(lambda query, mean: sample_classifier.moved(query, public, mean, 1e-3, 6))
+    after = wrong
+    for _ in range(6):
+        after = move(after, gradients(after, x, y)[:, 0, 1:].mean(0))
+    assert before < 0.4 and accuracy(after, x, y) > 0.95
+    beyond = move(after, jnp.ones(after.weights.size))  # after the last round no step is taken
+    np.testing.assert_array_equal(beyond.weights, after.weights)
+
+
+def test_what_is_kept_is_classified_as_its_label_or_nearest_to_it():
+    weights = jnp.zeros((n_features(SPEC), 2))
+    upright, lying = (bars(np.random.default_rng(4), 2)[0][i] for i in (1, 0))
+    both = np.asarray(oriented(np.stack([upright, lying])))
+    mean = both.mean(0)
+    weights = weights.at[:, 1].set(both[0] - both[1])
+
+    def draw(key, labels):
+        """One in two is upright, whatever its label."""
+        coins = jax.random.bernoulli(key, 0.5, (len(labels), 1, 1, 1))
+        return jnp.where(coins, upright, lying)
+
+    labels = np.arange(2000, dtype=np.int32) % 2
+    images = np.asarray(jax.jit(lambda key: sample_classifier.kept(
+        mean, weights, key, labels, draw))(jax.random.key(0)))
+    right = (images == np.where(labels[:, None, None, None], upright, lying)).all((1, 2, 3))
+    assert right.mean() == pytest.approx(1 - 0.5**sample_classifier.CANDIDATES, abs=0.02)
+    none = np.asarray(sample_classifier.kept(mean, 0 * weights, jax.random.key(0), labels, draw))
+    first = draw(jax.random.fold_in(jax.random.key(0), 0), labels)
+    np.testing.assert_array_equal(none, first)  # a classifier that knows nothing keeps the first
+
+
+def test_samples_of_a_mixture_with_a_classifier_are_more_like_their_class():
+    """Two classes of one mean and covariance, which Gaussians alone cannot tell apart."""
+    x, y = bars(np.random.default_rng(5), N, 0.2)
+    config = mixture.Config(records=N, cells=1, frequencies=8, dimensions=40, sigma=0.0, warp=0)
+    labels = np.arange(300) % 2
+    judge = jax.jit(lambda x, y: sample_classifier.started(SPEC, x, y))(x, y)
+    alike = []
+    for chosen in (config, dataclasses.replace(config, steps=12, classifier=4)):
+        images = small_mixture.fitted(chosen, SPEC)(np.uint8(np.rint(255 * x)), y, labels)
+        assert images.shape == (300, 8, 8, 1) and np.isfinite(images).all()
+        alike.append(accuracy(judge, images, labels))
+    assert alike[1] > alike[0] + 0.02 or alike[0] > 0.98
+    assert alike[1] > 0.9
+
+
+def test_a_run_that_ends_before_its_classifier_has_samples():
+    config = mixture.Config(records=N, cells=2, frequencies=3, dimensions=4, sigma=1.0, steps=9,
+                            classifier=3)
+    built = mixture.build(config, SPEC)
+
+    @jax.jit
+    def images(key):
+        model = built.finalize(key, built.init(key))
+        return built.sample(model, key, jnp.arange(6) % 2)
+
+    assert np.isfinite(np.asarray(images(jax.random.key(0)))).all()
