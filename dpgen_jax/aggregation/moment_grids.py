@@ -28,6 +28,7 @@ class PhaseShares:
         second: Share of the products.
         count: Share of the count, at least.
         tint: Share of the shades.
+        mend: The advice to a user whose messages are too long.
     """
 
     blocks: int
@@ -38,6 +39,7 @@ class PhaseShares:
     count: float = 0.0
     shades: int = 0
     tint: float = 0.0
+    mend: str = "name fewer --frequencies or --dimensions"
 
     def in_real_numbers(self, relation: Relation) -> float:
         """Returns `Moments.exact` in real numbers, where the shares are the squared norms."""
@@ -101,7 +103,7 @@ def alike(phases: tuple[PhaseShares, ...], sigma: float, records: int, relation:
         if too_long or first < 1 or square < min(phase.square_blocks, 1):
             raise UserError(f"sigma is {sigma:g} for {records:,} records: the integers that can be "
                             f"summed and noised are too small for vectors of {phase.length} "
-                            "entries; raise --epsilon, or name fewer --frequencies or --dimensions")
+                            f"entries; raise --epsilon, or {phase.mend}")
         bounds.append(Moments(
             blocks=phase.blocks, square_blocks=phase.square_blocks, length=phase.length,
             shades=phase.shades, levels=MOST_LEVELS, first=first, square=square, count=count,

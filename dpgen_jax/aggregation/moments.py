@@ -270,11 +270,12 @@ class Moments:
         t, m = self.shades, self.length
         end = t + self.blocks * (1 + m)
         counted = released[0, t:end].reshape(self.blocks, 1 + m)
-        flat = released[0, end:self.used].reshape(self.square_blocks, m * (m + 1) // 2)
-        rows, columns, factors = self._triangle
-        products = flat / (factors * (self.reach**2 / 2**SHIFT))
-        upper = jnp.zeros((self.square_blocks, m, m)).at[:, rows, columns].set(products)
-        second = upper + jnp.swapaxes(jnp.triu(upper, 1), 1, 2)
+        second = jnp.zeros((self.square_blocks, m, m))
+        if self.square_blocks:  # the triangle of a long vector would fill the memory
+            flat = released[0, end:self.used].reshape(self.square_blocks, m * (m + 1) // 2)
+            rows, columns, factors = self._triangle
+            upper = second.at[:, rows, columns].set(flat / (factors * self.reach**2 / 2**SHIFT))
+            second = upper + jnp.swapaxes(jnp.triu(upper, 1), 1, 2)
         return Sums(released[0, :t] / max(self.tint_reach, 1), counted[:, 0] / max(self.count, 1),
                     counted[:, 1:] / (self.first * self.reach / 2**SHIFT), second)
 

@@ -19,7 +19,7 @@ from dpgen_jax.data.dialect import DEFAULT, LONGEST_LINE, SEPARATORS, Dialect, d
 from dpgen_jax.data.parsing import Cells, each_once, joined
 
 TEXT_SHARE = 4  # of what is allowed, a quarter may be the text of a file that is read as a whole
-CELL_BYTES, LINE_BYTES = 100, 300
+CELL_BYTES, LINE_BYTES = 100, 150
 """The bytes of a cell beside its letters, as a text in the lists of its row and its column, and of
 a line beside its cells."""
 Numbered = tuple[int, list[str]]

@@ -35,7 +35,8 @@ ABOUT = {
         'McKenna, Miklau and Sheldon, "Winning the NIST Contest: A Scalable and General '
         'Approach to Differentially Private Synthetic Data", 2021'),
     "mixture": About(
-        "images", "every record: its image in its class, then in a cell of the class",
+        "images", "every record: its image in its class, then in a cell of the class; with "
+        "--classifier its gradient too",
         'this library; its noisy moments are those of Dwork, Talwar, Thakurta and Zhang, '
         '"Analyze Gauss: Optimal Bounds for Privacy-Preserving Principal Component Analysis", '
         'STOC 2014'),

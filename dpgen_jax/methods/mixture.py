@@ -12,7 +12,7 @@ rounds, if any are asked for, release gradients of a classifier that starts on s
 (`sample_classifier`); samples are then kept if it gives them their label.
 
 A record is in one class and one cell, so what it adds is zero but in one block (`moments`). Every
-round costs the same, so one that a crash lost costs one round of averaging.
+round costs the same; one that a crash lost is one less to average, or the classifier's last step.
 
 Source: this library's. Analyze Gauss (Dwork, Talwar, Thakurta and Zhang, STOC 2014) releases a
 covariance so; Lloyd's steps with noise are in Su, Cao, Li, Bertino and Jin, "Differentially Private
@@ -59,7 +59,7 @@ CLASSES: dict[str, Any] = {"first": 0.8, "count": 0.1, "tint": 0.1}
 SPREAD: dict[str, Any] = {"first": 0.2, "second": 0.78, "count": 0.02}
 MEANS: dict[str, Any] = {"first": 0.9, "count": 0.1}
 CELLS: dict[str, Any] = {"first": 0.15, "second": 0.78, "count": 0.07}
-CLASSIFIER: dict[str, Any] = {"first": 1.0}
+CLASSIFIER: dict[str, Any] = {"first": 1.0, "mend": "leave --classifier out"}
 """Shares of the squared norm of a message, in each kind of round."""
 RADIUS = 1.2
 """Longest distance to a cell that counts in full, over the expected root of its mean square."""

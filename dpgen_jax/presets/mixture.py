@@ -15,7 +15,8 @@ from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods.mixture import Config
 from dpgen_jax.presets import Preset
 
-OURS = "this library: warp, trust, whitening, dimensions chosen on 10,000 training images"
+OURS = ("this library: warp, trust, whitening, dimensions and rounds chosen on 10,000 training "
+        "images")
 MNIST = ImageSpec(28, 28, 1, 10)
 
 GENERAL = "this library: sizes by formula; nothing chosen on these images"

@@ -276,16 +276,19 @@ def other_notes(privacy: Json) -> tuple[str, ...]:
 
 
 def by_hand(config: Json) -> tuple[str, ...]:
-    """Return what of the generator is knowledge that was put in, and not learnt from records.
+    """Return what a reader must know of how samples are made, such as knowledge put in by hand.
 
     Args:
       config: The content of config.json.
     """
     settings = config.get("config") or {}
     warp = settings.get("warp") or (settings.get("generator") or {}).get("warp")
-    return (f"synthetic images are turned, sheared, scaled and moved at random, by up to "
-            f"{number(warp)} of their half (warp): knowledge about such images that was put in by "
-            "hand, not read from records",) if warp else ()
+    moved = (f"synthetic images are turned, sheared, scaled and moved at random, by up to "
+             f"{number(warp or 0)} of their half (warp): knowledge about such images that was put "
+             "in by hand, not read from records")
+    kept = ("of several synthetic images one is kept that a released classifier gives its label: "
+            "images between two classes are rarer than they are among the records")
+    return (moved,) * bool(warp) + (kept,) * bool(settings.get("classifier"))
 
 
 def data_notes(privacy: Json) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ def test_a_draft_tells_how_the_file_is_written(read, encoding):
 @pytest.mark.parametrize(("content", "form", "match"), [
     (TEXT.encode("cp1252"), "", r"a.csv, line 1, cell 1: byte 0xe9 is no utf-8; save it as UTF-8, "
      r"or declare file: \{encoding: cp1252\}"),
-    (b"a,b,y\n" + b"1,w,p\n" * 5000 + b"2,\xfc,q\n", "",
+    ("caf\u00e9,b,y\n".encode() + b"1,w,p\n" * 5000 + b"2,\xfc,q\n", "",
      "line 5002, cell 2: byte 0xfc is no utf-8"),
     (TEXT.encode("utf-16"), "", r"line 1, cell 1: byte 0xff.*\{encoding: utf-16\}"),
     (TEXT.replace("\u00e9", "e").encode("utf-16-le"), "", r"\{encoding: utf-16-le\}"),

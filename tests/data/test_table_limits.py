@@ -50,9 +50,9 @@ def refused(match, call, *args, **options):
 # --- memory
 
 def test_a_gz_bomb_is_stopped_while_it_is_read(place):
-    """2,000 bytes that unpack to 2 MB: never more are kept than allowed."""
-    (place / "bomb.csv.gz").write_bytes(gzip.compress(b"a,y\n" + b"1,p\n" * 2**19))
-    (place / "adult.data.gz").write_bytes(gzip.compress(b"1,p\n" * 2**19))
+    """4,000 bytes that unpack to 4 MB: never more are kept than allowed."""
+    (place / "bomb.csv.gz").write_bytes(gzip.compress(b"a,y\n" + b"1,p\n" * 2**20))
+    (place / "adult.data.gz").write_bytes(gzip.compress(b"1,p\n" * 2**20))
     with reading.limited(1e-3):
         refused("adult.data.gz holds more than the .* GB that are allowed; .*--max-gb", load,
                 "adult:.")
@@ -65,7 +65,7 @@ def test_a_gz_bomb_is_stopped_while_it_is_read(place):
 
 
 def test_the_held_out_part_is_counted_too(place):
-    (place / "b.csv.gz").write_bytes(gzip.compress(b"a,y\n" + b"1,p\n" * 2**19))
+    (place / "b.csv.gz").write_bytes(gzip.compress(b"a,y\n" + b"1,p\n" * 2**20))
     with reading.limited(4e-3):
         refused("rows of 1 encoded values takes", load, "csv:a.csv", schema="s.yaml",
                 test_csv="b.csv.gz")

@@ -53,7 +53,7 @@ def test_mnist_is_recognised_by_what_a_run_made(tmp_path):
 def usual():
     """A fit of 96 images of 8 x 8 pixels, of three classes."""
     return small_mixture.fitted(
-        mixture.Config(records=96, cells=2, frequencies=4, dimensions=6, sigma=2.0),
+        mixture.Config(records=96, cells=2, frequencies=4, dimensions=6, sigma=2.0, classifier=2),
         ImageSpec(8, 8, 1, 3))
 
 

@@ -16,6 +16,7 @@ from dpgen_jax.methods.shared import gaussians, sample_classifier
 from dpgen_jax.methods.shared.gaussian_answers import Query, about_mean, in_cell, of_class
 from dpgen_jax.methods.shared.gaussians import Public, Sizes
 from dpgen_jax.methods.shared.sample_classifier import Classifier
+from dpgen_jax.nets.oriented import oriented
 
 Verbs = dict[str, Any]
 """`ask`, `answer` and `absorb` of a kind of round."""
@@ -89,25 +90,28 @@ def of_classifier(records: int, spec: ImageSpec, bound: Moments, sigma: float, r
         rounds: How many there are.
         generator: `finalize` and `sample` of the mixture, which keeps all samples.
     """
-    def drawn(key: Array, public: Public) -> tuple[Array, Array]:
-        """Images of the mixture and their labels, as frequent as they are among the records."""
+    def described(key: Array, public: Public) -> tuple[Array, Array]:
+        """Features of the mixture's images, and their labels, as frequent as among the records."""
         k_model, k_labels, k_draw = jax.random.split(key, 3)
-        labels = jax.random.choice(k_labels, spec.classes, (sample_classifier.SAMPLES,),
-                                   p=public.size)
+        at_once, calls = sample_classifier.shares(spec)
+        labels = jax.random.choice(k_labels, spec.classes, (calls, at_once), p=public.size)
         model = generator["finalize"](k_model, public)
-        return generator["sample"](model, k_draw, labels), labels
+        features = jax.lax.map(lambda call: oriented(generator["sample"](model, *call)),
+                               (jax.random.split(k_draw, calls), labels))
+        return features.reshape(calls * at_once, -1), labels.reshape(-1)
 
     def ask(key: Array, public: Public) -> Classifier:
         return jax.lax.cond(public.classifier.rounds == 0,
-                            lambda: sample_classifier.started(spec, *drawn(key, public)),
+                            lambda: sample_classifier.started(spec, *described(key, public)),
                             lambda: public.classifier)
 
     def absorb(key: Array, public: Public, query: Classifier, released: Array
                ) -> tuple[Public, Metrics]:
-        after = sample_classifier.moved(query, drawn(key, public)[0],
+        after = sample_classifier.moved(query, described(key, public)[0],
                                         bound.sums(released).first[0] / records,
                                         bound.noise(sigma)[2] / records, rounds)
-        return logged(dataclasses.replace(public, step=public.step + 1, classifier=after))
+        new, metrics = logged(dataclasses.replace(public, step=public.step + 1, classifier=after))
+        return new, metrics | {"released_norm": jnp.linalg.norm(after.weights)}
 
     return {"ask": ask, "answer": functools.partial(sample_classifier.gradient, spec),
             "absorb": absorb}

@@ -9,6 +9,7 @@ loss is: both are public, and of the records only few gradients are needed, each
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 import jax
@@ -20,6 +21,8 @@ from dpgen_jax.nets.oriented import n_features, oriented
 
 SAMPLES = 5000
 """Images of the mixture that the classifier starts on, and that curvature is measured on."""
+MOST_NUMBERS = 10**6
+"""Numbers of the images that are made at once, at most."""
 START_STEPS, START_DAMPING = 12, 1e-4
 START_RATE, RATE = 0.5, 0.7
 """The parts of a Newton step that are taken, on public images and at first on noisy gradients."""
@@ -54,16 +57,25 @@ def nothing(spec: ImageSpec) -> Classifier:
     return Classifier(jnp.zeros((), jnp.int32), weights[:, 0], weights)
 
 
-def started(spec: ImageSpec, images: Array, labels: Array) -> Classifier:
+def shares(spec: ImageSpec) -> tuple[int, int]:
+    """Returns how many public images are made at once, and how often.
+
+    Args:
+        spec: The schema of the images.
+    """
+    at_once = max(1, min(SAMPLES, MOST_NUMBERS // math.prod(spec.shape)))
+    return at_once, -(-SAMPLES // at_once)
+
+
+def started(spec: ImageSpec, raw: Array, labels: Array) -> Classifier:
     """Returns the classifier of public images.
 
     Args:
         spec: The schema of the images.
-        images: float32 [N, H, W, ch], of the mixture.
+        raw: float32 [N, F], the features of images of the mixture.
         labels: int32 [N].
     """
-    empty, raw = nothing(spec), oriented(images)
-    mean = raw.mean(0)
+    empty, mean = nothing(spec), raw.mean(0)
     at, target = _placed(raw, mean), jax.nn.one_hot(labels, spec.classes)
 
     def step(_: int, weights: Array) -> Array:
@@ -88,19 +100,19 @@ def gradient(spec: ImageSpec, key: Array, unit: Array, records: Records, query: 
     return jnp.concatenate([jnp.zeros(1), jnp.outer(at, wrong).reshape(-1)])[None]
 
 
-def moved(query: Classifier, images: Array, mean_gradient: Array, noise: float, rounds: int
+def moved(query: Classifier, raw: Array, mean_gradient: Array, noise: float, rounds: int
           ) -> Classifier:
     """Returns the classifier after a Newton step; steps grow shorter, so that noise averages out.
 
     Args:
         query: As it was asked about.
-        images: float32 [N, H, W, ch], of the mixture, for the curvature.
+        raw: float32 [N, F], features of images of the mixture, for the curvature.
         mean_gradient: float32 [F C], noisy.
         noise: Standard deviation of an entry of it, by which the curvature is damped.
         rounds: Noisy gradients in all; after them no step is taken.
     """
     rate = RATE * jnp.maximum(1 - query.rounds / rounds, 0)
-    step = _solved(_placed(oriented(images), query.mean), query.weights,
+    step = _solved(_placed(raw, query.mean), query.weights,
                    mean_gradient.reshape(query.weights.shape), max(noise, LEAST_DAMPING))
     return dataclasses.replace(query, rounds=query.rounds + 1, weights=query.weights - rate * step)
 
@@ -128,7 +140,7 @@ def kept(mean: Array, weights: Array, key: Array, labels: Array,
         ahead = (jnp.max(jnp.where(wanted, logits, -jnp.inf), 1)
                  - jnp.max(jnp.where(wanted, -jnp.inf, logits), 1))
         ahead = jnp.minimum(ahead, 0)  # all that are classified so are alike
-        taken = (ahead > best[1])[:, None, None, None]
+        taken = ((ahead > best[1]) | (i == 0))[:, None, None, None]
         return jnp.where(taken, images, best[0]), jnp.maximum(ahead, best[1])
 
     like = jax.eval_shape(draw, key, labels)
