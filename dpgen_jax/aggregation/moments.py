@@ -25,8 +25,7 @@ from dpgen_jax.aggregation.moment_sums import SHIFT, Sums, entries_rounded, near
 from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Array, UserError
 
-MOST_LEVELS = 2**8 - 1
-MOST_SHADES = 2**12 - 1
+MOST_LEVELS, MOST_SHADES = 2**8 - 1, 2**12 - 1
 """of the grids; squares of both are below 2^24, so that float32 sums of squares are exact"""
 MOST_PRODUCT = 2**30
 """of a factor and what it multiplies; with C <= sqrt 2 B, v_i v_j <= N / 2 for i < j, and half a
