@@ -96,3 +96,12 @@ def test_every_method_says_what_to_cite():
     cited = yaml.safe_load((Path(__file__).parents[2] / "CITATION.cff").read_text())["references"]
     known = " ".join(methods.PAPERS.values()).lower()
     assert cited and all(paper["title"].strip().lower() in known for paper in cited)
+
+
+@pytest.mark.parametrize(("settings", "said"), [
+    ({}, []), ({"warp": 0.0, "classifier": 0}, []), ({"warp": 0.1}, ["by up to 0.1"]),
+    ({"generator": {"warp": 0.2}}, ["by up to 0.2"]),
+    ({"warp": 0.03, "classifier": 4}, ["by up to 0.03", "images between two classes are rarer"])])
+def test_how_samples_are_made_beyond_what_was_learnt_is_said(settings, said):
+    lines = explain.by_hand({"config": settings})
+    assert len(lines) == len(said) and all(map(str.__contains__, lines, said))
