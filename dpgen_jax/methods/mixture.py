@@ -8,7 +8,7 @@ cells of each class, which are found on samples of what was released. The next r
 size and the mean of each cell (a step of Lloyd's algorithm); further ones its size, mean and
 covariance, of which the average is taken. What is left is public: eigenvalues that noise alone
 could make are cut, cells' covariances leaning on their class's, and these on all together. The last
-rounds, if any are asked for, release gradients of a classifier that starts on samples of this
+rounds, with `classifier`, release gradients of a classifier that starts on samples of this
 (`sample_classifier`); samples are then kept if it gives them their label.
 
 A record is in one class and one cell, so what it adds is zero but in one block (`moments`). Every

@@ -161,20 +161,20 @@ def test_rounds_go_on_from_the_released_gradient_of_the_records():
             public = small_mixture.absorbed(earlier, public, x, y, key, 0.0)
         public = dataclasses.replace(public, classifier=dataclasses.replace(
             start, rounds=jnp.int32(1)))
-        asked = []
+        queries = []
         for _ in range(2):
-            asked.append(phase.ask(key, public))
+            queries.append(phase.ask(key, public))
             public = small_mixture.absorbed(phase, public, x, y, key, 0.0)
-        return asked, public.classifier
+        return queries, public.classifier
 
-    asked, last = rounds(start, x, y)
-    for old, after in zip([start, asked[1]], [asked[1], last], strict=True):
+    queries, last = rounds(start, x, y)
+    for old, after in zip([start, queries[1]], [queries[1], last], strict=True):
         true = np.asarray(gradients(old, x / 255, y)[:, 0, 1:].mean(0))
         step = np.asarray(after.weights - old.weights).ravel()
         # A damped Newton step: down the slope, by no more than the damping allows.
         assert -step @ true > 0.01 * np.linalg.norm(step) * np.linalg.norm(true) > 0
         assert np.linalg.norm(step) <= np.linalg.norm(true) / sample_classifier.LEAST_DAMPING
-    np.testing.assert_array_equal(asked[0].weights, start.weights)
+    np.testing.assert_array_equal(queries[0].weights, start.weights)
     assert accuracy(start, x / 255, y) < 0.1 and accuracy(last, x / 255, y) > 0.8
 
 
@@ -187,7 +187,7 @@ def test_a_classifier_of_long_messages_and_large_images_fits_into_memory():
     assert bound.length == 7 * 7 * 9 * 100
     sums = jax.jit(bound.sums)(jnp.ones((1, bound.columns)))
     assert sums.first.shape == (1, bound.length) and not sums.second.size
-    at_once, calls = sample_classifier.shares(spec)
+    at_once, calls = sample_classifier.calls(spec)
     assert at_once * 224 * 224 * 3 <= 10**6 and at_once * calls >= sample_classifier.SAMPLES
 
 

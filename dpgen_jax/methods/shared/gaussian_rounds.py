@@ -93,7 +93,7 @@ def of_classifier(records: int, spec: ImageSpec, bound: Moments, sigma: float, r
     def described(key: Array, public: Public) -> tuple[Array, Array]:
         """Features of the mixture's images, and their labels, as frequent as among the records."""
         k_model, k_labels, k_draw = jax.random.split(key, 3)
-        at_once, calls = sample_classifier.shares(spec)
+        at_once, calls = sample_classifier.calls(spec)
         labels = jax.random.choice(k_labels, spec.classes, (calls, at_once), p=public.size)
         model = generator["finalize"](k_model, public)
         features = jax.lax.map(lambda call: oriented(generator["sample"](model, *call)),

@@ -24,11 +24,13 @@ SAMPLES = 5000
 MOST_NUMBERS = 10**6
 """Numbers of the images that are made at once, at most."""
 START_STEPS, START_DAMPING = 12, 1e-4
+"""Newton steps on public images, and what is added to the diagonal of their Hessians."""
 START_RATE, RATE = 0.5, 0.7
 """The parts of a Newton step that are taken, on public images and at first on noisy gradients."""
 LEAST_DAMPING = 1e-4
+"""The same at noisy gradients, where their noise is smaller."""
 CANDIDATES = 4
-"""Images that are drawn for one that is kept."""
+"""Samples of which one is kept."""
 
 
 @jax.tree_util.register_dataclass
@@ -57,7 +59,7 @@ def nothing(spec: ImageSpec) -> Classifier:
     return Classifier(jnp.zeros((), jnp.int32), weights[:, 0], weights)
 
 
-def shares(spec: ImageSpec) -> tuple[int, int]:
+def calls(spec: ImageSpec) -> tuple[int, int]:
     """Returns how many public images are made at once, and how often.
 
     Args:
@@ -105,7 +107,7 @@ def moved(query: Classifier, raw: Array, mean_gradient: Array, noise: float, rou
     """Returns the classifier after a Newton step; steps grow shorter, so that noise averages out.
 
     Args:
-        query: As it was asked about.
+        query: The classifier before it, at which the gradients are.
         raw: float32 [N, F], features of images of the mixture, for the curvature.
         mean_gradient: float32 [F C], noisy.
         noise: Standard deviation of an entry of it, by which the curvature is damped.
@@ -119,7 +121,7 @@ def moved(query: Classifier, raw: Array, mean_gradient: Array, noise: float, rou
 
 def kept(mean: Array, weights: Array, key: Array, labels: Array,
          draw: Callable[[Array, Array], Array]) -> Array:
-    """Draws some images for each that is wanted, and keeps one that is classified as its label.
+    """Samples some images for each label, and keeps one that is classified as it.
 
     Args:
         mean: float32 [F].
