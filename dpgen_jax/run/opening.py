@@ -67,6 +67,11 @@ def reopen(root: Path, config: Json) -> RunFolder:
         raise UserError(f"{root} holds no run to resume (no config.json); leave out --resume")
     before = read_json(folder.config)
     if changes := _changes(before, config):
+        unknown = [name for name, _, _ in changes if name.startswith("config.")
+                   and name.split(".")[1] not in (before.get("config") or {})]
+        if unknown:
+            raise UserError(f"{root} was begun by another version, without {', '.join(unknown)}; "
+                            "go on with that version, or start a new run with another --out")
         said = "; ".join(f"{name} was {then}, now {now}" for name, then, now in changes)
         # Another version may have another default, which --resume alone would take again.
         fields = [(name.removeprefix("config.").replace("_", "-"), then)
