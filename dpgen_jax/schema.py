@@ -29,8 +29,8 @@ from dpgen_jax.data.parsing import Cells
 from dpgen_jax.run import schema_purchase
 from dpgen_jax.run.progress import Notices
 
-DESCRIPTION = ("Drafts the schema of a CSV file from its data, or buys the entries of a draft that "
-               "hold the word `private`, under differential privacy.")
+DESCRIPTION = ("Drafts the schema of a CSV or Parquet file from its data, or buys the entries of a "
+               "draft that hold the word `private`, under differential privacy.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +94,8 @@ def _document(flags: Flags) -> Json:
         cells, described = _cells(flags)
         if flags.unit is not None:
             cells, _ = subjects.split(cells, flags.unit)
-        return schema_draft.draft(cells, flags.label, described)
+        types = parquet.types(locate(flags.source)) if _is_parquet(flags.source) else {}
+        return schema_draft.draft(cells, flags.label, described, types)
     if flags.unit is not None:
         raise UserError("--unit is for a draft: what is bought is bought at the level of single "
                         "rows, which does not cover all rows of a unit; declare these entries")
@@ -118,6 +119,11 @@ def _content(source: str) -> Private[str]:
     return Private("" if kind == "tfds" and name else reading.content_of(locate(source)))
 
 
+def _is_parquet(source: str) -> bool:
+    """Whether the data are a Parquet file, whose columns have types."""
+    return Path(source).suffix == ".parquet" and not source.startswith("tfds:")
+
+
 def _cells(flags: Flags, columns: Iterable[str] = (), dialect: Dialect | None = None
            ) -> tuple[Cells, dict[str, Json]]:
     """The cells of the file, or of a table of tfds, and the entries that its description has."""
@@ -126,7 +132,7 @@ def _cells(flags: Flags, columns: Iterable[str] = (), dialect: Dialect | None = 
         if kind == "tfds" and name:
             return tfds.training_cells(name, columns)
         path = locate(flags.source)
-        return (parquet.read(path) if path.suffix == ".parquet"
+        return (parquet.read(path) if _is_parquet(flags.source)
                 else csv_files.read(path, dialect=dialect)), {}
 
 

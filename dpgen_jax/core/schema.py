@@ -46,6 +46,11 @@ def _later(default: object) -> Any:
     return dataclasses.field(default=default, metadata={"later": True})
 
 
+def _shown(default: object) -> Any:
+    """Returns such a field, of how values are shown alone: equality ignores it."""
+    return dataclasses.field(default=default, compare=False, repr=False, metadata={"later": True})
+
+
 @dataclasses.dataclass(frozen=True)
 class Column:
     """One declared column of a table.
@@ -71,6 +76,8 @@ class Column:
         unit: The text around a number, with {} in its place.
         decimals: The digits that a number has after its decimal mark; -1: as many as it needs.
         marks: The decimal mark, and then the mark between thousands, if any.
+        dtype: The type in frames and Parquet files (`data.column_types`); "" for the kind's.
+            It changes nothing that is learned, and columns that differ in it alone are equal.
     """
 
     name: str
@@ -86,6 +93,7 @@ class Column:
     unit: str = _later("")
     decimals: int = _later(-1)
     marks: str = _later(".")
+    dtype: str = _shown("")
 
     @property
     def outside(self) -> tuple[float, ...]:
@@ -115,11 +123,13 @@ class Identifier:
         name: The name in the header of the file.
         pattern: The text of an identifier; each # is a digit, and each @ a capital letter.
         position: Its place among all columns of the file, from 0.
+        dtype: The type in frames and Parquet files, as of `Column`.
     """
 
     name: str
     pattern: str
     position: int
+    dtype: str = _shown("")
 
 
 NO_LABEL = Column("", "categorical", categories=("",))

@@ -37,13 +37,14 @@ MARKS = ((".", ""), (".", ","), (",", ""), (",", "."), (",", " "), (".", " "), (
 """The marks that are tried: of decimals, and between thousands."""
 
 
-def entries(name: str, texts: list[str], is_label: bool) -> Json:
+def entries(name: str, texts: list[str], is_label: bool, dtype: str = "") -> Json:
     """Drafts the entries of a column.
 
     Args:
         name: Its name.
         texts: Its cells.
         is_label: Whether it is the label, which is a category whatever it looks like.
+        dtype: The type in which it came, where it has one (`column_types`).
 
     Raises:
         UserError: It has no values, or it is a label with empty cells, or free text.
@@ -60,6 +61,8 @@ def entries(name: str, texts: list[str], is_label: bool) -> Json:
         return {"kind": "categorical", "categories": ordered(present)}
     nullable = {"nullable": "true" if len(present) < len(texts) else "false"}
     unique = list(dict.fromkeys(present))
+    if dtype.startswith("category") and len(unique) <= MAX_CATEGORIES:
+        return {"kind": "categorical", "categories": ordered(unique), **nullable}
     if _padded(unique):
         return _numerals(unique, len(unique) == len(present), nullable)
     values = _values(forms.number, present)
@@ -69,7 +72,7 @@ def entries(name: str, texts: list[str], is_label: bool) -> Json:
         return {**made, **digits, **nullable}
     if len(unique) == 2 and {text.casefold() for text in unique} == {"true", "false"}:
         return {"kind": "boolean", "categories": sorted(unique, key=str.casefold), **nullable}
-    formed = _dated(unique) or _marked(unique, present)
+    formed = _dated(unique, dtype.startswith("timedelta64")) or _marked(unique, present)
     if formed is not None:
         return {**formed, **nullable}
     if len(unique) > MAX_CATEGORIES and len(unique) == len(present) and (
@@ -169,9 +172,11 @@ def _decimals(texts: list[str], mark: str) -> dict[str, str]:
         ends) < 16 else {}
 
 
-def _dated(texts: list[str]) -> dict[str, str] | None:
+def _dated(texts: list[str], are_durations: bool) -> dict[str, str] | None:
     """Returns the entries of dates and times, by the first format that reads all texts."""
     for kind, form in FORMATS:
+        if are_durations and kind != "duration":
+            continue
         shaped = Column("", "integer", written=kind, format=form)  # type: ignore[arg-type]
         read = forms.reader(shaped)
         if read(texts[0]) is not None and (values := _values(read, texts)) is not None:

@@ -13,6 +13,9 @@ from dpgen_jax.data import frames, schema_draft
 if TYPE_CHECKING:
     import pandas as pd
 
+OBJECTS = {"string": "str", "date": "date", "time": "time"}
+"""Types of columns of objects, by what pandas infers of their values."""
+
 
 def draft_schema(frame: pd.DataFrame, label: str | None = None, *, types_declared: bool = False
                  ) -> Json:
@@ -38,7 +41,11 @@ def draft_schema(frame: pd.DataFrame, label: str | None = None, *, types_declare
     cells = frames.cells("frame", frame, TableSpec((), NO_LABEL, 0))
     known = {str(name).strip(): _known(frame.iloc[:, i], str(name).strip() == label)
              for i, name in enumerate(frame.columns)} if types_declared else {}
-    made = schema_draft.draft(cells, label, known)
+    types = {str(name).strip(): _type(frame.iloc[:, i]) for i, name in enumerate(frame.columns)}
+    made = schema_draft.draft(cells, label, known, types)
+    of_types = {f"{str(name).strip()}.dtype" for name, dtype in zip(
+        frame.columns, frame.dtypes, strict=True) if types_declared and str(dtype) != "object"}
+    made["read_from_data"] = [entry for entry in made["read_from_data"] if entry not in of_types]
     read = made["read_from_data"]
     counted = "" if types_declared else (
         "; the types of pandas are not counted as declared: if they were chosen without the rows, "
@@ -47,6 +54,18 @@ def draft_schema(frame: pd.DataFrame, label: str | None = None, *, types_declare
         tell(f"note: {len(read)} entries of this draft were read from the rows, and no epsilon "
              "covers them: declare them, and take them off read_from_data" + counted, sys.stderr)
     return made
+
+
+def _type(series: pd.Series) -> str:
+    """Returns the name of a column's type, as `column_types` has it; of objects by their values."""
+    import pandas as pd
+
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        values = series.cat.categories
+        return "category" if values.dtype.kind not in "biuf" else f"category[{values.dtype}]"
+    if series.dtype == object:
+        return OBJECTS.get(pd.api.types.infer_dtype(series), "")
+    return str(series.dtype)
 
 
 def _known(series: pd.Series, is_label: bool) -> Json:
@@ -60,4 +79,6 @@ def _known(series: pd.Series, is_label: bool) -> Json:
     if pd.api.types.is_bool_dtype(kind) and kind.kind == "b" and not hasattr(kind, "na_value"):
         return {"kind": "categorical", "categories": ["False", "True"]} if is_label else {
             "kind": "boolean", "categories": ["False", "True"], "nullable": "false"}
-    return {"kind": "integer", "nullable": "false"} if kind.kind in "iu" and not is_label else {}
+    if kind.kind not in "iu" or is_label:
+        return {}
+    return {"kind": "integer"} | ({} if hasattr(kind, "na_value") else {"nullable": "false"})

@@ -1,7 +1,4 @@
-"""Tables as pandas frames, and back, in the types that the schema declares.
-
-Numbers come out as float64 or int64, whatever their width was, and categories are of texts.
-"""
+"""Tables as pandas frames, and back, in the types that the schema declares (`column_types`)."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpgen_jax.core.types import Column, TableSpec, UserError
-from dpgen_jax.data import forms, python_values, tables, writing
+from dpgen_jax.core.types import TableSpec, UserError
+from dpgen_jax.data import column_types, python_values, tables, writing
 from dpgen_jax.data.base import Dataset
 from dpgen_jax.data.parsing import Cells, coded, each_once
 from dpgen_jax.data.schema import Schema
@@ -87,9 +84,10 @@ def cells(source: str, frame: pd.DataFrame, spec: TableSpec | None) -> Cells:
 def frame(spec: TableSpec, codes: np.ndarray, y: np.ndarray, first: int = 0) -> pd.DataFrame:
     """Makes a pandas frame of codes.
 
-    Numbers are float64 and int64 (Int64 if nullable), categories pandas' own, booleans bool
-    (boolean if nullable), dates datetime64, durations timedelta64; texts are times, numbers with a
-    unit, and identifiers. Synthetic rows come from `finishing.finished`.
+    A column is of the type that its schema declares as `dtype`. Without one numbers are float64
+    and int64 (Int64 if nullable), categories pandas' own, booleans bool (boolean if nullable),
+    dates datetime64, durations timedelta64; texts are times, numbers with a unit, and identifiers.
+    Synthetic rows come from `finishing.finished`.
 
     Args:
         spec: The schema.
@@ -104,35 +102,9 @@ def frame(spec: TableSpec, codes: np.ndarray, y: np.ndarray, first: int = 0) -> 
         import pandas as pd
     except ImportError as error:
         raise UserError("a frame needs pandas; pip install 'dpgen_jax[pandas]'") from error
-    data: list[tuple[str, Any]] = [(column.name, _series(column, values))
+    data: list[tuple[str, Any]] = [(column.name, column_types.series(column, values))
                                    for column, values in writing.in_order(spec, codes, y)]
     for identifier in spec.identifiers:
-        data.insert(identifier.position, (identifier.name, writing.identifiers(
-            identifier, first, len(y))))
+        data.insert(identifier.position, (identifier.name, column_types.strings(
+            writing.identifiers(identifier, first, len(y)), identifier.dtype)))
     return pd.DataFrame(dict(data))
-
-
-def _series(column: Column, values: np.ndarray) -> Any:
-    """Returns the codes of a column as what pandas makes a column of."""
-    import pandas as pd
-
-    null = np.isnan(values)
-    whole = np.where(null, 0, values).astype(np.int64)
-    if column.written in ("date", "datetime", "duration"):
-        unit = "timedelta64[us]" if column.written == "duration" else "datetime64[us]"
-        size = 1_000_000 * (forms.DAY if column.written == "date" else 1)
-        ticks = np.rint(np.where(null, 0, values) * size).astype(np.int64).astype(unit)
-        return pd.Series(ticks).mask(null)
-    if column.written == "boolean":
-        truth = pd.Series(whole.astype(bool))
-        return truth.astype("boolean").mask(null) if column.nullable else truth
-    if column.categories:
-        return pd.Categorical.from_codes(
-            np.where(null, -1, values).astype(np.int64), list(column.categories),
-            ordered=column.kind == "ordinal" and column.written != "codes")
-    if column.written == "time" or not forms.is_plain(column):
-        return [text or None for text in forms.texts(column, values)]
-    if column.kind == "continuous":
-        return forms.rounded(column, values)
-    series = pd.Series(whole)
-    return series.astype("Int64").mask(null) if column.nullable else series

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,11 @@ from dpgen_jax.data.base import Dataset
 from dpgen_jax.data.csv_files import BLOCK_CELLS, CELL_BYTES
 from dpgen_jax.data.parsing import Cells, joined
 from dpgen_jax.data.schema import Schema
+
+ARROW = {"halffloat": "float16", "float": "float32", "double": "float64", "string": "str",
+         "large_string": "str", "date32": "date", "date64": "date", "time32": "time",
+         "time64": "time"}
+"""Types by Arrow's names, where they have other names."""
 
 
 def parquet(path_text: str, schema: Schema, test_path: str | None = None) -> Dataset:
@@ -47,6 +53,35 @@ def read(path: Path) -> Cells:
         reading.require_memory(f"{path}: a table of {count:,} cells", CELL_BYTES * count)
         parts.append(part)
     return joined(parts)
+
+
+def types(path: Path) -> dict[str, str]:
+    """Returns the types of a Parquet file's columns by name, as `column_types` names them.
+
+    They are facts of the file, and as private as it is. One that has no such name is left out.
+
+    Args:
+        path: The file, which `read` reads.
+    """
+    import pyarrow.parquet
+
+    schema = pyarrow.parquet.read_schema(path)
+    named = {name.strip(): _type(str(kind)) for name, kind in zip(
+        schema.names, schema.types, strict=True)}
+    return {name: kind for name, kind in named.items() if kind}
+
+
+def _type(arrow: str) -> str:
+    """Returns the type of a column by Arrow's name of it, or an empty text."""
+    base, _, rest = arrow.partition("[")
+    if base in ("timestamp", "duration"):
+        unit = rest.rstrip("]").partition(",")[0]
+        return f"{'datetime64' if base == 'timestamp' else 'timedelta64'}[{unit}]"
+    inner = re.match("dictionary<values=([a-z0-9_]+)", arrow)
+    if inner:
+        name = ARROW.get(inner[1], inner[1])
+        return "category" if name == "str" else f"category[{name}]"
+    return ARROW.get(base, base)
 
 
 def blocks(path: Path, spec: TableSpec | None) -> Iterator[Cells]:

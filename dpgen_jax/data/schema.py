@@ -23,11 +23,11 @@ from typing import Any
 from dpgen_jax.core import reading
 from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.strict_json import Json
-from dpgen_jax.core.types import NO_LABEL, Identifier, TableSpec, UserError
+from dpgen_jax.core.types import NO_LABEL, TableSpec, UserError
 from dpgen_jax.data import derived, finishing, forms, yaml_text
 from dpgen_jax.data.base import Uncovered, listed, locate
 from dpgen_jax.data.dialect import DEFAULT, Dialect, declared
-from dpgen_jax.data.schema_columns import ENTRIES, IDENTIFIER, column, kind_of, pattern
+from dpgen_jax.data.schema_columns import ENTRIES, IDENTIFIER, column, identifier, kind_of
 from dpgen_jax.data.schema_label import label_position, targets
 from dpgen_jax.data.schema_odd import odd_texts
 
@@ -37,7 +37,7 @@ TOP = ("name", "file", "label", "targets", "columns", "constraints", "read_from_
 MAX_BYTES = 2**26
 """of a file of categories"""
 TERMS = {"min": "bounds", "max": "bounds", "nullable": "nullability", "special": "special values",
-         "kind": "kinds", "odd": "odd values",
+         "kind": "kinds", "odd": "odd values", "dtype": "types",
          "decimal_mark": "format", "thousands": "format", "unit": "format", "decimals": "format"}
 BUYABLE = ("bounds", "categories")
 DECLARE = "in the schema, by what is known without the data, and remove it from read_from_data"
@@ -188,10 +188,9 @@ def _parse(document: object) -> Schema:
         if key not in TOP:
             raise UserError(f"unknown key {key!r}{nearest(key, TOP)}; known: {', '.join(TOP)}")
     entries, names = document["columns"], list(document["columns"])
-    identifiers = tuple(Identifier(name, pattern(name, entries[name]), i)
-                        for i, name in enumerate(names)
+    identifiers = tuple(identifier(name, entries[name], i) for i, name in enumerate(names)
                         if kind_of(name, entries[name]) == IDENTIFIER)
-    unread = {identifier.name for identifier in identifiers}
+    unread = {made.name for made in identifiers}
     columns = [column(name, entries[name]) for name in names if name not in unread]
     if "" in names:
         raise UserError("a column has no name; name it as the file does")

@@ -12,8 +12,8 @@ import numpy as np
 
 from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.strict_json import Json
-from dpgen_jax.core.types import Column, UserError, Written
-from dpgen_jax.data import forms, transform
+from dpgen_jax.core.types import Column, Identifier, UserError, Written
+from dpgen_jax.data import column_types, forms, transform
 from dpgen_jax.data.base import quoted
 from dpgen_jax.data.schema_forms import MARKS, fields
 
@@ -56,8 +56,8 @@ KINDS: dict[str, Kind] = {
 IDENTIFIER = "identifier"
 KNOWN = (*KINDS, IDENTIFIER)
 ENTRIES = ("kind", "nullable", *NUMBER, *CATEGORY, "other", "format", "special", "scale",
-           "decimals", *MARKS, "pattern", "odd")
-TEXTS = ("other", "format", "scale", "decimals", *MARKS, "odd")
+           "decimals", *MARKS, "pattern", "odd", "dtype")
+TEXTS = ("other", "format", "scale", "decimals", *MARKS, "odd", "dtype")
 
 
 def column(name: str, entries: Any) -> Column:
@@ -75,6 +75,15 @@ def column(name: str, entries: Any) -> Column:
     nullable = TRUTH.get(str(entries.get("nullable", "false")).lower())
     if nullable is None:
         raise UserError(f"column {name}: nullable is {entries['nullable']!r}; write true or false")
+    made = _made(name, kind, entries, nullable)
+    if "dtype" in entries:
+        made = dataclasses.replace(made, dtype=entries["dtype"])
+        column_types.check(made)
+    return made
+
+
+def _made(name: str, kind: str, entries: Any, nullable: bool) -> Column:
+    """Returns the column, without its type."""
     coded = KINDS[kind].coded
     if coded in ("categorical", "ordinal"):
         texts = _categories(name, {"categories": list(BOOLEAN)} | entries, nullable)
@@ -89,25 +98,27 @@ def column(name: str, entries: Any) -> Column:
         shaped, low=low, high=high, special=_special(shaped, entries)))
 
 
-def pattern(name: str, entries: Mapping[str, Any]) -> str:
-    """Checks the entries of an identifier, and returns its pattern.
+def identifier(name: str, entries: Mapping[str, Any], position: int) -> Identifier:
+    """Checks the entries of an identifier.
 
     Args:
         name: The name of the column.
         entries: Its entries.
+        position: Its place among all columns.
 
     Raises:
         UserError: As `column`.
     """
     for key in entries:
-        if key not in ("kind", "pattern"):
+        if key not in ("kind", "pattern", "dtype"):
             raise UserError(f"column {name}: {key} does not belong to a column of kind identifier, "
                             "whose cells are never read; remove it or change the kind")
     text = entries.get("pattern", "")
     if not isinstance(text, str) or not re.search("[#@]", text):
         raise UserError(f"column {name}: pattern is {text!r}; write one with # for each digit and "
                         "@ for each capital letter, as P-#####")
-    return text
+    return Identifier(name, text, position,
+                      column_types.of_identifier(name, text, entries.get("dtype", "")))
 
 
 def kind_of(name: str, entries: object) -> str:
@@ -132,7 +143,7 @@ def kind_of(name: str, entries: object) -> str:
 def _check_keys(name: str, kind: str, entries: Json) -> None:
     """Checks that a column has the keys of its kind and no other."""
     needed = KINDS[kind].needed
-    allowed = ("kind", "nullable", *needed, *KINDS[kind].optional, "odd")
+    allowed = ("kind", "nullable", *needed, *KINDS[kind].optional, "odd", "dtype")
     for key, value in entries.items():
         if key not in ENTRIES:
             raise UserError(f"column {name}: unknown key {key!r}{nearest(key, allowed)}; known: "
@@ -280,9 +291,9 @@ def is_declarable(made: Column) -> bool:
                    "max": ends[1], "special": ends[2:], "categories": list(made.categories),
                    "scale": made.scale, "format": made.format, "unit": made.unit,
                    "decimals": str(made.decimals), "decimal_mark": made.marks[:1],
-                   "thousands": made.marks[1:]}
-        allowed = ("kind", "nullable", *KINDS[kinds[0]].needed, *KINDS[kinds[0]].optional)
-        return column(made.name, {key: entries[key] for key in allowed if key in entries and not (
-            key == "decimals" and made.decimals == -1)}) == made
+                   "thousands": made.marks[1:], "dtype": made.dtype}
+        allowed = ("kind", "nullable", *KINDS[kinds[0]].needed, *KINDS[kinds[0]].optional, "dtype")
+        return column(made.name, {key: entries[key] for key in allowed if key in entries and (
+            key, entries[key]) not in (("decimals", "-1"), ("dtype", ""))}) == made
     except (UserError, IndexError, ValueError, OverflowError, KeyError):
         return False

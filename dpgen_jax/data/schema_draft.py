@@ -14,11 +14,11 @@ import yaml
 
 from dpgen_jax.core.errors import UserError, nearest
 from dpgen_jax.core.strict_json import Json
-from dpgen_jax.data import schema
+from dpgen_jax.data import column_types, schema
 from dpgen_jax.data.base import listed
 from dpgen_jax.data.draft_columns import entries
 from dpgen_jax.data.parsing import Cells
-from dpgen_jax.data.schema_columns import NULLS
+from dpgen_jax.data.schema_columns import IDENTIFIER, NULLS, column
 
 HEADER = """\
 # The schema of {source}: edit it, then pass it with --schema.
@@ -32,14 +32,15 @@ PAID = "  # bought under differential privacy"
 BOUGHT = "# Leave `bought` as it is: every training run with this schema charges it."
 
 
-def draft(cells: Cells, label: str | None,
-          described: Mapping[str, Json] | None = None) -> Json:
+def draft(cells: Cells, label: str | None, described: Mapping[str, Json] | None = None,
+          types: Mapping[str, str] | None = None) -> Json:
     """Drafts a schema whose kinds, bounds, categories and nulls are READ FROM THE DATA.
 
     Args:
         cells: The cells of a CSV file.
         label: The column of the classes; None for rows without classes.
         described: Entries of columns that are known without the data.
+        types: The types in which columns came, by name (`column_types`).
 
     Returns:
         The document, whose `read_from_data` lists what was read.
@@ -52,28 +53,48 @@ def draft(cells: Cells, label: str | None,
                         f"{listed(cells.columns)}")
     if not cells.rows:
         raise UserError(f"{cells.source}: no rows; at least 1 is needed")
-    known = described or {}
-    columns = {name: _described(name, texts, name == label, known.get(name, {}))
+    known, came = described or {}, types or {}
+    columns = {name: _described(name, texts, name == label, known.get(name, {}), came.get(name, ""))
                for name, texts in cells.columns.items()}
     document = ({} if label is None else {"label": label}) | {
         "columns": columns, "read_from_data": [
             f"{name}.{entry}" for name, made in columns.items() for entry in made
-            if (name, entry) != (label, "kind") and entry not in known.get(name, {})]}
+            if (name, entry) != (label, "kind") and made[entry] != known.get(name, {}).get(entry)]}
     if cells.dialect.entries:
         document = {"file": cells.dialect.entries} | document
     schema.parse(document, cells.source)
     return document
 
 
-def _described(name: str, texts: list[str], is_label: bool, known: Json) -> Json:
+def _described(name: str, texts: list[str], is_label: bool, known: Json, dtype: str) -> Json:
     """Returns the entries of a column, of which the cells are read for what is not known."""
+    made = _of_cells(name, texts, is_label, known, dtype)
+    return made | _typed(name, made, dtype) if dtype else made
+
+
+def _of_cells(name: str, texts: list[str], is_label: bool, known: Json, dtype: str) -> Json:
+    """Returns such entries but for the type."""
     if "categories" in known:
         null = "true" if any(text in NULLS for text in texts) else "false"
         return {"kind": "categorical"} | ({} if is_label else {"nullable": null}) | known
-    made = entries(name, texts, is_label) | known
+    read = entries(name, texts, is_label, dtype)
+    if read["kind"] == "continuous" and column_types.is_whole(dtype):
+        return read | known | {"kind": "continuous"}  # of a range too large for an integer
+    made = read | known
     if "kind" in known:
         made.pop("decimals", None)  # of texts that were made of numbers
     return made
+
+
+def _typed(name: str, made: Json, dtype: str) -> Json:
+    """Returns the entries by which a column comes out in the type in which it came in."""
+    if made["kind"] == IDENTIFIER:
+        return {}
+    if made["kind"] == "continuous" and column_types.is_whole(dtype):
+        made = made | {"decimals": "0"}  # whole numbers of a range too large for an integer
+    declared = column_types.declared(column(name, made), dtype)
+    return {key: made[key] for key in ("decimals",) if key in made} | (
+        {"dtype": declared} if declared else {})
 
 
 def render(document: Json, source: str, remark: str = "") -> str:

@@ -64,19 +64,23 @@ def _parquet(out: Path, spec: Spec, n: int) -> Iterator[Write]:
 
     assert isinstance(spec, TableSpec)
     table, most = spec, max(1, GROUP_CELLS // (1 + len(spec.columns)))
+    # Of a row without nulls, since a first group of nulls alone tells no type.
+    codes = np.array([[column.low for column in spec.columns]])
+    types = pyarrow.Table.from_pandas(frames.frame(spec, codes, np.zeros(1, int)),
+                                      preserve_index=False).schema
     blocks: list[tuple[np.ndarray, np.ndarray]] = []
     writers: list[Any] = []
-    types, written = None, 0
+    written = 0
 
     def flush() -> None:
-        nonlocal types, written
+        nonlocal written
         if not blocks:
             return
         x, y = (np.concatenate(part) for part in zip(*blocks, strict=True))
         blocks.clear()
         group = pyarrow.Table.from_pandas(frames.frame(table, x, y, written), types,
                                           preserve_index=False)
-        types, written = group.schema, written + len(y)
+        written += len(y)
         if not writers:
             writers.append(stack.enter_context(pyarrow.parquet.ParquetWriter(out, types)))
         writers[0].write_table(group)

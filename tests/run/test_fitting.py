@@ -102,7 +102,7 @@ def test_a_data_set_is_trained_on_alone_and_without_a_method(started):
 
 def test_a_draft_says_what_was_read_and_is_a_schema(started, capsys):
     drafted = dg.draft_schema(FRAME, label="ill")
-    assert "15 entries" in (said := capsys.readouterr().err) and "types_declared=True" in said
+    assert "16 entries" in (said := capsys.readouterr().err) and "types_declared=True" in said
     declared = dg.draft_schema(FRAME, label="ill", types_declared=True)
     assert declared["columns"]["city"]["categories"] == ["Oslo", "Rome", "Bonn"]
     assert {"age.kind", "age.nullable", "city.categories", "smokes.kind"} <= {

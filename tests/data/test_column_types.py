@@ -1,0 +1,180 @@
+"""The types of columns: a frame and a Parquet file come out in the types in which they came in."""
+
+import dataclasses
+import datetime
+
+import numpy as np
+import pytest
+
+from dpgen_jax import schema as schema_command
+from dpgen_jax.core.config import from_json, to_json
+from dpgen_jax.core.types import Identifier, TableSpec, UserError
+from dpgen_jax.data import column_types, frames, schema, transform
+from dpgen_jax.data.frame_schema import draft_schema
+from dpgen_jax.release import contents, export
+
+pd = pytest.importorskip("pandas", reason="an extra: pip install dpgen_jax[parquet]")
+pq = pytest.importorskip("pyarrow.parquet", reason="an extra")
+ROWS = 120
+
+
+def typed_frame():
+    """A frame with a column of each type that a schema can declare."""
+    i = np.arange(ROWS)
+    days = [datetime.date(2000, 1, 1) + datetime.timedelta(int(day)) for day in i]
+    columns = {f"whole_{name}": pd.Series(i % 100, dtype=name) for name in column_types.WHOLE}
+    columns |= {f"number_{name}": pd.Series(i / 7, dtype=name) for name in column_types.FLOATS}
+    columns |= {f"masked_{name}": pd.Series(i % 90, dtype=name).mask(i % 5 == 0)
+                for name in column_types.PLAIN if name != "boolean"}
+    columns |= {f"moment_{unit}": pd.Series(pd.to_datetime(days)).dt.as_unit(unit)
+                + pd.to_timedelta(pd.Series(i), "s") for unit in column_types.TICKS}
+    columns |= {f"span_{unit}": pd.Series(pd.to_timedelta(i * 90, "s")).dt.as_unit(unit)
+                for unit in column_types.TICKS}
+    columns |= {
+        "wide": pd.Series(i * 10**9, dtype="int64"),
+        "floats_of_whole": pd.Series(i % 30, dtype="float64").mask(i % 9 == 0),
+        "truth": pd.Series(i % 2 == 0),
+        "maybe": pd.Series(i % 2 == 0).astype("boolean").mask(i < 9),
+        "day": pd.Series(days, dtype=object),
+        "day_text": pd.Series([day.isoformat() for day in days], dtype="string"),
+        "noon": pd.Series([datetime.time(n % 24, n % 60) for n in i], dtype=object),
+        "word": pd.Series(np.array(["a", "b", "c"])[i % 3]),
+        "class": pd.Categorical(np.array(["a", "b", "c"])[i % 3]),
+        "class_of_whole": pd.Categorical(i % 4), "y": pd.Series(i % 2, dtype="int16")}
+    return pd.DataFrame(columns)
+
+
+def drafted(frame, **options):
+    """The data set of a frame by its draft, whose entries count as declared."""
+    document = {**draft_schema(frame, "y", **options), "read_from_data": []}
+    return frames.from_frame(frame, schema.of(document)), document
+
+
+def written_again(data):
+    return frames.frame(data.spec, transform.decode(data.spec, data.x_train), data.y_train)
+
+
+def dtypes(frame):
+    return {name: (str(kind), str(getattr(getattr(kind, "categories", None), "dtype", "")))
+            for name, kind in frame.dtypes.items()}
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_a_frame_comes_out_as_it_came_in(declared):
+    came = typed_frame()
+    data, document = drafted(came, types_declared=declared)
+    out = written_again(data)
+    assert dtypes(out) == dtypes(came)
+    for name in ("day", "noon", "word"):  # objects are of the same class
+        assert {type(value) for value in out[name]} == {type(value) for value in came[name]}
+    again, second = drafted(out, types_declared=declared)
+    assert second["columns"].keys() == document["columns"].keys()
+    np.testing.assert_allclose(again.x_train, data.x_train, atol=1e-5)  # 6 digits are written
+    np.testing.assert_array_equal(again.y_train, data.y_train)
+    assert from_json(TableSpec, to_json(data.spec)) == contents.spec(to_json(data.spec))
+    exact = [name for name in came if not name.startswith("number_") and name != "wide"]
+    pd.testing.assert_frame_equal(out[exact], came[exact])
+    assert (out["wide"] - came["wide"]).abs().max() <= 1e-7 * came["wide"].max()
+
+
+def test_a_parquet_file_comes_out_as_it_came_in(tmp_path, monkeypatch):
+    monkeypatch.setattr(export, "GROUP_CELLS", 600)
+    came = typed_frame()
+    came.to_parquet(tmp_path / "a.parquet")
+    schema_command.command([str(tmp_path / "a.parquet"), "--label", "y", "--out",
+                            str(tmp_path / "s.yaml")])
+    text = (tmp_path / "s.yaml").read_text()
+    assert "dtype: int8  # read from private data" in text and "  - whole_int8.dtype" in text
+    declared = dataclasses.replace(schema.read(str(tmp_path / "s.yaml")), uncovered=())
+    data = frames.from_frame(came, declared)
+    with export.opener(tmp_path / "b.parquet", data.spec, ROWS)(
+            tmp_path / "b.parquet", data.spec, ROWS) as take:
+        codes = transform.decode(data.spec, data.x_train)
+        for part in np.split(np.arange(ROWS), 4):
+            take(codes[part], data.y_train[part])
+    first, second = (pq.read_schema(tmp_path / name) for name in ("a.parquet", "b.parquet"))
+    assert second.names == first.names and second.types == first.types
+
+
+def test_a_group_of_nulls_alone_has_the_type_of_the_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(export, "GROUP_CELLS", 3)
+    spec = schema.of({"columns": {"at": {"kind": "time", "nullable": True, "dtype": "time"},
+                                  "on": {"kind": "date", "min": "2000-01-01", "max": "2001-01-01",
+                                         "nullable": True, "dtype": "date"}}}).spec
+    with export.opener(tmp_path / "a.parquet", spec, 2)(tmp_path / "a.parquet", spec, 2) as take:
+        take(np.full((1, 2), np.nan), np.zeros(1, int))
+        take(np.array([[60.0, 10957.0]]), np.zeros(1, int))
+    out = pd.read_parquet(tmp_path / "a.parquet")
+    assert out["at"].tolist() == [None, datetime.time(0, 1)]
+    assert out["on"].tolist() == [None, datetime.date(2000, 1, 1)]
+
+
+def test_what_the_types_of_pandas_declare_is_not_read_from_the_data():
+    came = typed_frame()[["whole_int8", "number_float32", "day", "y"]]
+    read = draft_schema(came, "y", types_declared=True)["read_from_data"]
+    assert not {"whole_int8.dtype", "number_float32.dtype", "y.dtype"} & set(read)
+    assert "day.dtype" in read  # objects, whose values alone tell what they are
+    entries = draft_schema(came, "y")["read_from_data"]
+    assert {"whole_int8.dtype", "number_float32.dtype", "y.dtype", "day.dtype"} <= set(entries)
+
+
+def test_a_type_changes_nothing_that_is_learned():
+    plain, narrow = (schema.of({"columns": {"a": {"kind": "integer", "min": 0, "max": 9} | dtype}})
+                     .spec for dtype in ({}, {"dtype": "int8"}))
+    assert plain == narrow and "dtype" not in str(to_json(plain))
+    assert frames.frame(narrow, np.array([[3.0]]), np.zeros(1))["a"].dtype == np.int8
+
+
+def test_a_number_of_fewer_bits_stays_within_its_bounds():
+    spec = schema.of({"columns": {"a": {"kind": "continuous", "min": 0.1, "max": 0.7,
+                                        "special": [99.3], "dtype": "float16"}}}).spec
+    made = frames.frame(spec, np.array([[0.1], [0.7], [99.3]]), np.zeros(3))["a"]
+    assert made.dtype == np.float16
+    assert float(made[0]) >= 0.1 and float(made[1]) <= 0.7 and made[2] == np.float16(99.3)
+
+
+def test_an_identifier_of_digits_may_be_a_whole_number():
+    document = {"columns": {"id": {"kind": "identifier", "pattern": "####", "dtype": "int32"},
+                            "a": {"kind": "integer", "min": 0, "max": 9}}}
+    spec = schema.of(document).spec
+    assert spec.identifiers == (Identifier("id", "####", 0, "int32"),)
+    made = frames.frame(spec, np.zeros((2, 1)), np.zeros(2), first=7)["id"]
+    assert made.tolist() == [7, 8] and made.dtype == np.int32
+    assert contents.spec(to_json(spec)).identifiers[0].dtype == "int32"
+
+
+@pytest.mark.parametrize(("entries", "match"), [
+    ("kind: integer, min: 0, max: 300, dtype: int8", "int8 does not hold all of its values"),
+    ("kind: integer, min: -1, max: 3, dtype: uint64", "uint64 does not hold all"),
+    ("kind: integer, min: 0, max: 3, special: [999], dtype: int8", "does not hold all"),
+    ("kind: integer, min: 0, max: 3, dtype: int31", "dtype is 'int31'; known for such a column"),
+    ("kind: integer, min: 0, max: 3, nullable: true, dtype: int8", "no null; write dtype: Int8"),
+    ("kind: continuous, min: 0, max: 1, dtype: int8", "dtype is 'int8'; known"),
+    ("kind: continuous, min: 0, max: 70000, dtype: float16", "float16 does not hold all"),
+    ('kind: categorical, categories: ["1", "02"], dtype: int8', "int8 does not hold all"),
+    ('kind: categorical, categories: ["0.1", "2"], dtype: float32', "float32 does not hold all"),
+    ('kind: categorical, categories: ["--1", "2"], dtype: int8', "int8 does not hold all"),
+    ('kind: categorical, categories: ["no", "yes"], dtype: bool', "bool does not hold all"),
+    ("kind: boolean, nullable: true, dtype: bool", "no null; write dtype: boolean"),
+    ('kind: date, min: 1600-01-01, max: 2000-01-01, dtype: "datetime64[ns]"', "does not hold all"),
+    ('kind: datetime, min: "2000-01-01 00:00:00.0", max: "2000-01-02 00:00:00.0", '
+     'format: "%Y-%m-%d %H:%M:%S.%f", dtype: "datetime64[s]"', "does not hold all"),
+    ('kind: identifier, pattern: "P##", dtype: int8', "dtype is 'int8'; known"),
+    ('kind: identifier, pattern: "####", dtype: int8', "int8 does not hold all"),
+    ("kind: integer, min: 0, max: 3, dtype: [int8]", "dtype is"),
+])
+def test_a_type_that_does_not_hold_the_values_is_refused(tmp_path, entries, match):
+    (tmp_path / "s.yaml").write_text(
+        f"columns:\n  a: {{{entries}}}\n  b: {{kind: integer, min: 0, max: 1}}\n")
+    with pytest.raises(UserError, match="column a") as error:
+        schema.read(str(tmp_path / "s.yaml"))
+    assert match in str(error.value)
+
+
+def test_a_damaged_type_is_found_when_a_release_is_read():
+    spec = schema.of({"columns": {"a": {"kind": "integer", "min": 0, "max": 9,
+                                        "dtype": "int8"}}}).spec
+    value = to_json(spec)
+    value["columns"][0]["dtype"] = "int31"
+    with pytest.raises(UserError, match="damaged"):
+        contents.spec(value)
