@@ -8,16 +8,18 @@ Each row is a run folder OUT/METHOD-DATA-epsEPSILON, trained and evaluated by th
 user. The script can be stopped at any time and started again: it continues with what is there, and
 results/systems.json has all rows that exist; a row whose run folder is elsewhere stays as it was
 recorded. Every row is shown, whatever the result; a row that fails has the reason.
-Checkpoints of a finished row are not kept. All epsilons are of replace-one neighbours: of a record,
-or of a client's whole data where the row's unit says so. Non-private rows have epsilon "inf".
+Checkpoints of a finished row are not kept. Epsilons are of replace-one neighbours but in that file:
+of a record, or of a client's whole data where the row's unit says so. Non-private rows have epsilon
+"inf".
 
 With --repeats N each row is trained N times, and shows mean and deviation over these trainings.
 With --short a system whose preset takes long takes fewer steps, for which less noise is found, so
 that a row takes minutes on a laptop; a row tells the steps of both.
 
 The full evaluation (--full) has a file of its own, results/systems-full.json, and so have images in
-colour (`COLOUR`), results/systems-colour.json. No preset is for images in colour: each system takes
-the settings that a user gets who names none.
+colour (`COLOUR`), results/systems-colour.json, and the weaker promise of --relation zero-out,
+results/systems-zero-out.json. No preset is for images in colour: each system takes the settings
+that a user gets who names none.
 """
 
 from __future__ import annotations
@@ -30,18 +32,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks import common
 from benchmarks.common import command
+from benchmarks.systems_shown import picture, table
 from dpgen_jax import methods, presets
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.evaluation.scores import over_runs
 from dpgen_jax.presets.choice import Facts, preset_for
-from dpgen_jax.release import plots
-from dpgen_jax.release.bundle import load
 from dpgen_jax.run import metrics
 from dpgen_jax.run.folder import RunFolder, read_json
 
@@ -63,6 +62,9 @@ IN_COLOUR = ("mixture", "dpmerf", "dpgan")
 METHODS = tuple(name for name in methods.NAMES if name not in CLASSIFIERS and any(
     preset.spec.shape == (28, 28, 1) for preset in presets.all_of(name).values()))
 """All generators that have a preset for such images."""
+# Methods whose users choose the relation of neighbours.
+WITH_RELATIONS = tuple(name for name in METHODS if any(
+    hasattr(preset.config, "relation") for preset in presets.all_of(name).values()))
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -80,6 +82,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=1,
                         help="trainings of each row, each of which spends the row's epsilon")
     parser.add_argument("--short", action="store_true", help="new runs take fewer steps")
+    parser.add_argument("--relation", choices=("replace-one", "zero-out"), default="replace-one",
+                        help="of neighbours; zero-out for methods that have it")
     parser.add_argument("--collect", action="store_true",
                         help="train nothing: evaluate and write what is there")
     parser.add_argument("--draw", action="store_true",
@@ -89,6 +93,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         parser.error(f"--data {' '.join(args.data)}: images in colour have a file of their own; "
                      "name them alone")
     args.methods = args.methods or (IN_COLOUR if args.data[0] in COLOUR else METHODS)
+    if args.relation != "replace-one":
+        args.methods = [name for name in args.methods if name in WITH_RELATIONS]
     return args
 
 
@@ -165,9 +171,13 @@ def row(args: argparse.Namespace, method: str, data: str, epsilon: float, train:
               "preset_steps": usual}
     short = SHORT_IN_COLOUR if data in COLOUR else SHORT
     few = min(short.get(method, math.inf), usual or math.inf) if args.short else math.inf
-    fewer = [f"--steps={few}", "--sigma=None"] if few < math.inf else []
+    fewer = [f"--steps={few}"] * (few < math.inf)
     if fewer and method == "dpac":  # the classifier comes in as early as in the preset
         fewer.append(f"--t-c={few // 5}")
+    if args.relation != "replace-one":
+        fewer.append(f"--relation={args.relation}")
+    if fewer:
+        fewer.append("--sigma=None")  # the noise is found for these steps and this relation
     try:
         if not (run / "release" / "privacy.json").exists():
             if not train:
@@ -182,6 +192,9 @@ def row(args: argparse.Namespace, method: str, data: str, epsilon: float, train:
         config = read_json(run / "config.json")
     except UserError as error:
         return result | {"error": str(error)}
+    if method in WITH_RELATIONS and privacy["relation"] != args.relation:
+        return result | {"error": f"{run} is of {privacy['relation']} neighbours; take another "
+                                  "--out for each relation"}
     return result | {
         "unit": privacy["unit"], "relation": privacy["relation"], "steps": privacy["steps"],
         "proven_epsilon": privacy["epsilon"], "noise_source": privacy["noise_source"],
@@ -205,54 +218,6 @@ def evaluated(args: argparse.Namespace, run: Path, words: tuple[str, ...]) -> di
     return read_json(path)
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Return the rows in Markdown.
-
-    Cells are the accuracy of the classifiers, mean over seeds, with * where a run took fewer steps
-    than its preset, and behind it the Inception Score and FID where they were measured; the last
-    column has the seconds that a system's runs trained.
-    """
-    def cell(method, data, epsilon):
-        r, = [r for r in rows if (r["method"], r["dataset"], r["epsilon"]) == (
-            method, data, epsilon)] or [None]
-        if r is None or "error" in r:
-            return "failed" if r else ""
-        scores = " / ".join(f"{s['accuracy']['mean']:.3f}" + (
-            f" ± {s['accuracy']['std']:.3f}" if "repeats" in r else "")
-            for s in r["gen2real"].values())
-        likeness = [f"{name} {r['fidelity'][key]['mean']:.2f}" for name, key in (
-            ("IS", "inception_score"), ("FID", "fid")) if key in r.get("fidelity", {})]
-        return ", ".join([scores + "*" * (r["steps"] < (r["preset_steps"] or 0)), *likeness])
-
-    def seconds(method):
-        took = [r["training_seconds"] for r in rows if r["method"] == method and "steps" in r]
-        return " to ".join(dict.fromkeys(f"{f(took):,.0f}" for f in (min, max))) if took else ""
-
-    private = [r for r in rows if r["epsilon"] != "inf"]
-    columns = sorted({(r["dataset"], r["epsilon"]) for r in private},
-                     key=lambda c: ([*DATA, *COLOUR].index(c[0]), c[1]))
-    head = ["system", *(f"{data}, epsilon {epsilon:g}" for data, epsilon in columns), "training, s"]
-    lines = [head, ["---"] * len(head)]
-    for method in dict.fromkeys(r["method"] for r in private):
-        lines.append([f"`{method}`", *(cell(method, *column) for column in columns),
-                      seconds(method)])
-    without = [f"`{r['method']}` without privacy, {r['dataset']}: "
-               f"{cell(r['method'], r['dataset'], 'inf')}" for r in rows if r not in private]
-    return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", *without])
-
-
-def picture(rows: list[dict[str, Any]], out: Path, data: str, epsilon: float) -> Path:
-    """Draw a row of images of each private system, two of each class, behind its accuracy."""
-    shown = [r for r in rows if (r["dataset"], r["epsilon"]) == (data, epsilon) and "steps" in r]
-    images = []
-    for r in shown:
-        x, y = load(folder(out, r["method"], data, epsilon)).sample(20, seed=0)
-        images.append(x[np.argsort(y, kind="stable")])
-    labels = [f"{r['method']} {r['gen2real']['cnn']['accuracy']['mean']:.2f}" for r in shown]
-    return plots.samples_grid(np.concatenate(images), common.RESULTS /
-                              f"systems-{data}-eps{epsilon:g}.png", len(shown), labels)
-
-
 def earlier(name: str) -> list[dict[str, Any]]:
     """Return the rows that are recorded in a file."""
     path = common.RESULTS / f"{name}.json"
@@ -274,7 +239,7 @@ def main() -> None:
 
     group, every, name = ((COLOUR, IN_COLOUR, "systems-colour") if args.data[0] in COLOUR
                           else (DATA, METHODS, "systems"))
-    name += "-full" * args.full
+    name += "-full" * args.full + f"-{args.relation}" * (args.relation != "replace-one")
     recorded = {(r["method"], r["dataset"], r["epsilon"]): r for r in earlier(name)}
     requested = {} if args.collect else cases(args.methods, args.data, args.epsilons)
     for case in requested | cases(every, group, EPSILONS):
@@ -286,12 +251,14 @@ def main() -> None:
         rows.append(result)
         shown = [*["--short"] * args.short, *["--full"] * args.full,
                  *[f"--repeats={args.repeats}"] * (args.repeats > 1),
+                 *[f"--relation={args.relation}"] * (args.relation != "replace-one"),
                  "--data", *args.data, "--epsilons", *(f"{e:g}" for e in args.epsilons)]
         rec = common.record("systems", shown, range(args.seeds), {"rows": rows}, where)
         common.write(rec, common.RESULTS / f"{name}.json")
         print(table(rows), flush=True)
     for data, epsilon in itertools.product(args.data, args.epsilons) if args.draw else ():
-        print(picture(rows, args.out, data, epsilon))
+        print(picture(rows, data, epsilon, lambda method, at=(data, epsilon): folder(
+            args.out, method, *at)))
 
 
 if __name__ == "__main__":

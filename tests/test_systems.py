@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks import embedded, systems
+from benchmarks import embedded, systems, systems_shown
 from dpgen_jax import data, methods, presets
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.run.folder import read_json
@@ -91,6 +91,27 @@ def test_the_full_evaluation_has_a_file_of_its_own(tmp_path, monkeypatch):
     assert len(read_json(tmp_path / "systems-full.json")["results"]["rows"]) == 2
 
 
+def test_zero_out_has_a_file_of_its_own_and_takes_no_other_run(tmp_path, monkeypatch):
+    args = parsed(tmp_path, "--relation", "zero-out", "--data", "mnist")
+    assert {"mixture", "dpgan"} <= set(args.methods) <= set(systems.WITH_RELATIONS)
+    commands = []
+    monkeypatch.setattr(systems, "command", lambda *words: commands.append(words))
+    systems.row(args, "mixture", "mnist", 1.0, True)
+    assert commands[0][-2:] == ("--relation=zero-out", "--sigma=None")
+    run = tmp_path / "mixture-mnist-eps1"
+    (run / "release").mkdir(parents=True)
+    (run / "release" / "privacy.json").write_text('{"relation": "replace-one"}')
+    (run / "config.json").write_text("{}")
+    monkeypatch.setattr(systems, "evaluated", lambda *given: {})
+    found = systems.row(args, "mixture", "mnist", 1.0, True)
+    assert "is of replace-one neighbours; take another --out" in found["error"]
+    monkeypatch.setattr(systems.common, "RESULTS", tmp_path)
+    monkeypatch.setattr("sys.argv", ["systems", "--out", str(tmp_path), "--relation", "zero-out",
+                                     "--methods", "mixture", "--data", "mnist"])
+    systems.main()
+    assert [path.name for path in tmp_path.glob("*.json")] == ["systems-zero-out.json"]
+
+
 def test_in_a_short_row_of_dpac_the_classifier_comes_in(tmp_path, monkeypatch):
     commands = []
     monkeypatch.setattr(systems, "command", lambda *words: commands.append(words))
@@ -133,6 +154,7 @@ def test_the_table_has_a_column_for_each_data_set_and_epsilon():
             {"method": "a", "dataset": "fashion", "epsilon": 1.0, "error": "out of luck",
              "preset_steps": 10}]
     head, _, *lines = systems.table(rows).splitlines()
+    assert systems_shown.DATA_SETS == (*systems.DATA, *systems.COLOUR)
     assert head == ("| system | mnist, epsilon 1 | mnist, epsilon 10 | fashion, epsilon 1 | "
                     "training, s |")
     assert lines == ["| `a` | 0.500 / 0.600* |  | failed | 10 |",
@@ -147,10 +169,10 @@ def test_the_picture_has_a_row_for_each_system_and_two_images_of_each_class(tmp_
             np.broadcast_to(20 * label[:, None, None, None], (20, 28, 28, 1)).astype(np.uint8),
             label))
 
-    monkeypatch.setattr(systems, "load", load)
+    monkeypatch.setattr(systems_shown, "load", load)
     monkeypatch.setattr(systems.common, "RESULTS", tmp_path)
     rows = [done("a", 1.0, 0.5), done("b", 1.0, 0.75), done("b", 10.0, 0.9)]
-    path = systems.picture(rows, tmp_path, "mnist", 1.0)
+    path = systems.picture(rows, "mnist", 1.0, lambda method: tmp_path / method)
     assert path.name == "systems-mnist-eps1.png"
     pixels = np.asarray(Image.open(path).convert("L"))
     across = pixels[pixels.shape[0] // 4]
