@@ -154,7 +154,7 @@ def test_the_table_has_a_column_for_each_data_set_and_epsilon():
             {"method": "a", "dataset": "fashion", "epsilon": 1.0, "error": "out of luck",
              "preset_steps": 10}]
     head, _, *lines = systems.table(rows).splitlines()
-    assert systems_shown.DATA_SETS == (*systems.DATA, *systems.COLOUR)
+    assert (*systems.DATA, *systems.COLOUR) == systems_shown.DATA_SETS
     assert head == ("| system | mnist, epsilon 1 | mnist, epsilon 10 | fashion, epsilon 1 | "
                     "training, s |")
     assert lines == ["| `a` | 0.500 / 0.600* |  | failed | 10 |",
