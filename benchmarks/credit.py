@@ -98,7 +98,7 @@ CASES = {
 
 def folds(dataset: data.Dataset) -> np.ndarray:
     """Return the fold of each training record, int [n]."""
-    return np.array([int.from_bytes(record[:8], "little") * FOLDS >> 64
+    return np.array([int.from_bytes(record[:8].tobytes(), "little") * FOLDS >> 64
                      for record in hashes(dataset.x_train, dataset.y_train)])
 
 

@@ -30,13 +30,12 @@ a larger one holds out too.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
+from dpgen_jax.core import digests
 from dpgen_jax.core.subjects import Subjects
 from dpgen_jax.core.types import EMPTY, UserError
 from dpgen_jax.data import parts
@@ -60,23 +59,20 @@ def note(fraction: float, column: str = "") -> str:
     return f"{NOTE} {fraction:g} of all records, by a public hash of their values and labels"
 
 
-def hashes(x: np.ndarray, y: np.ndarray) -> list[bytes]:
+def hashes(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Returns the hash of each record, as the module describes it; of different ones they differ.
 
     Args:
         x: Records [n, ...] of any type.
         y: Labels int [n].
+
+    Returns:
+        uint8 [n, 24].
     """
-    rows = np.ascontiguousarray(x).reshape(len(x), -1)
-    equal: collections.Counter[bytes] = collections.Counter()
-    result = []
-    for row, label in zip(rows, np.asarray(y, np.int64), strict=True):
-        values = hashlib.blake2b(row.tobytes() + label.tobytes(), digest_size=16).digest()
-        place = equal[values].to_bytes(8, "little")
-        equal[values] += 1
-        rank = hashlib.blake2b(values + place, digest_size=8, person=b"held out").digest()
-        result.append(rank + values)
-    return result
+    values = digests.of(digests.rows(x, np.asarray(y, np.int64)), 16)
+    place = digests.counted_before(values).astype("<u8")
+    rank = digests.of(digests.rows(values, place), 8, person=b"held out")
+    return np.concatenate([rank, values], 1)
 
 
 def hold_out(data: Dataset, fraction: float) -> Dataset:
@@ -103,16 +99,15 @@ def hold_out(data: Dataset, fraction: float) -> Dataset:
                         "clients beforehand, and drop it")
     if data.subjects is not None:
         return _whole_subjects(data, data.subjects, fraction)
-    ranks = zip(data.y_train == EMPTY, hashes(data.x_train, data.y_train), strict=True)
-    lowest = _lowest(list(ranks), fraction, "records")
+    order = digests.order(hashes(data.x_train, data.y_train), data.y_train == EMPTY)
+    lowest = _lowest(order, fraction, "records")
     return _moved(data, lowest, fraction)
 
 
 def _whole_subjects(data: Dataset, subjects: Subjects, fraction: float) -> Dataset:
     """Moves a share of the subjects to the held-out part, each with all its rows."""
-    ranks = [hashlib.blake2b(name.tobytes(), digest_size=16, person=b"held out").digest()
-             for name in subjects.ids]
-    lowest = _lowest(ranks, fraction, "units")
+    ranks = digests.of((name.tobytes() for name in subjects.ids), 16, person=b"held out")
+    lowest = _lowest(digests.order(ranks), fraction, "units")
     numbers = np.where(lowest, np.cumsum(lowest), np.cumsum(~lowest)) - 1
     rows = lowest[subjects.train]
     test = numbers[subjects.train[rows & (data.y_train != EMPTY)]]
@@ -121,15 +116,15 @@ def _whole_subjects(data: Dataset, subjects: Subjects, fraction: float) -> Datas
     return _moved(dataclasses.replace(data, subjects=left), rows, fraction, subjects.column)
 
 
-def _lowest(ranks: Sequence[bytes | tuple[bool, bytes]], fraction: float, what: str) -> np.ndarray:
-    """Returns bool [n]: True for the share of the lowest ranks, of which none are the same."""
-    n = len(ranks)
+def _lowest(order: np.ndarray, fraction: float, what: str) -> np.ndarray:
+    """Returns bool [n]: True for the share that comes first in an order, int [n]."""
+    n = len(order)
     count = round(fraction * n)
     if not 0 < count < n:
         raise UserError(f"--test-fraction {fraction} of {n} {what} is {count}; each part needs 1 "
                         f"{what[:-1]} at least, so take another share")
     lowest = np.zeros(n, bool)
-    lowest[sorted(range(n), key=ranks.__getitem__)[:count]] = True
+    lowest[order[:count]] = True
     return lowest
 
 

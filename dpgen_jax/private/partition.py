@@ -44,10 +44,10 @@ public `most`, so that the records of exactly one unit change.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 
 import numpy as np
 
+from dpgen_jax.core import digests
 from dpgen_jax.core.subjects import Subjects
 from dpgen_jax.core.types import UserError
 
@@ -114,9 +114,8 @@ def assign(n_records: int, n_units: int, key: bytes) -> Partition:
         UserError: A unit would get no record.
     """
     check(n_records, n_units)
-    digests = [hashlib.blake2b(i.to_bytes(8, "little"), key=key, digest_size=16).digest()
-               for i in range(n_records)]
-    order = np.array(sorted(range(n_records), key=digests.__getitem__), dtype=np.int64)
+    numbers = digests.rows(np.arange(n_records, dtype="<u8"))
+    order = digests.order(digests.of(numbers, 16, key=key))
     sizes = np.full(n_units, n_records // n_units) + (np.arange(n_units) < n_records % n_units)
     place = np.arange(-(-n_records // n_units))[None, :] % sizes[:, None]
     return Partition(order[place * n_units + np.arange(n_units)[:, None]], sizes)
@@ -188,13 +187,8 @@ def kept(subjects: Subjects, x: np.ndarray, y: np.ndarray, key: bytes) -> np.nda
         y: Their labels int [n].
         key: The secret partition key; which rows are kept protects nothing, and favours none.
     """
-    names = [name.tobytes() for name in subjects.ids]
-    digests = b"".join(
-        hashlib.blake2b(names[subject] + label.tobytes() + row.tobytes(), key=key, digest_size=16,
-                        person=b"rows of subject").digest()
-        for subject, row, label in zip(subjects.train, np.ascontiguousarray(x),
-                                       np.asarray(y, np.int64), strict=True))
-    high, low = np.frombuffer(digests, "<u8").reshape(-1, 2).T
+    content = digests.rows(subjects.ids[subjects.train], np.asarray(y, np.int64), x)
+    high, low = digests.of(content, 16, key=key, person=b"rows of subject").view("<u8").T
     order = np.lexsort((low, high, subjects.train))
     sizes = np.bincount(subjects.train, minlength=subjects.count)
     place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
