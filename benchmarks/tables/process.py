@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -66,7 +67,8 @@ def timed(command: Sequence[str], log: Path, limit: int, env: Mapping[str, str] 
         process.returncode = code = os.waitstatus_to_exitcode(status)
     cpu = usage.ru_utime + usage.ru_stime
     if code:
-        raise Failed(f"more than {limit:,} CPU seconds" if cpu >= limit else last_line(log, code))
+        stopped = cpu >= limit or code == -signal.SIGXCPU
+        raise Failed(f"more than {limit:,} CPU seconds" if stopped else last_line(log, code))
     return Spent(time.perf_counter() - started, cpu, usage.ru_maxrss * 1024)
 
 
