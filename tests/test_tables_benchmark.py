@@ -121,6 +121,8 @@ def test_a_process_is_timed_and_a_failure_says_its_last_line(tmp_path):
     assert spent.plus(Spent(1.0, 2.0, 3)).cpu_seconds >= 2
     with pytest.raises(Failed, match="^it is full$"):
         timed(["sh", "-c", "echo it is full >&2; exit 3"], tmp_path / "log", 60)
+    with pytest.raises(Failed, match="^more than 1 CPU seconds$"):
+        timed(["sh", "-c", "while :; do :; done"], tmp_path / "log", 1)
 
 
 def test_the_page_says_where_ours_is_behind(monkeypatch):
