@@ -21,7 +21,7 @@ from dpgen_jax.core import cli, reading
 from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.strict_json import Json
-from dpgen_jax.core.types import Private
+from dpgen_jax.core.types import Private, TableSpec
 from dpgen_jax.data import csv_files, parquet, schema, schema_draft, subjects, tfds
 from dpgen_jax.data.base import locate
 from dpgen_jax.data.dialect import Dialect, declared
@@ -124,6 +124,11 @@ def _is_parquet(source: str) -> bool:
     return Path(source).suffix == ".parquet" and not source.startswith("tfds:")
 
 
+def _durations(path: Path, label: str | None) -> TableSpec:
+    """The columns of durations of a Parquet file, but for the label, which is a category."""
+    return schema_draft.with_durations(name for name in parquet.durations(path) if name != label)
+
+
 def _cells(flags: Flags, columns: Iterable[str] = (), dialect: Dialect | None = None
            ) -> tuple[Cells, dict[str, Json]]:
     """The cells of the file, or of a table of tfds, and the entries that its description has."""
@@ -132,7 +137,7 @@ def _cells(flags: Flags, columns: Iterable[str] = (), dialect: Dialect | None = 
         if kind == "tfds" and name:
             return tfds.training_cells(name, columns)
         path = locate(flags.source)
-        return (parquet.read(path) if _is_parquet(flags.source)
+        return (parquet.read(path, _durations(path, flags.label)) if _is_parquet(flags.source)
                 else csv_files.read(path, dialect=dialect)), {}
 
 

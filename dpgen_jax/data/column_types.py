@@ -7,9 +7,7 @@ say how values are kept, and change nothing that is learned.
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import re
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +26,8 @@ PLAIN = {masked: name for name, masked in WITH_NULLS.items()}
 TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 """Parts of a second."""
 TEXTS = ("str", "string")
+FEWEST = 256
+"""Numbers of a float between the bounds of a column, at least."""
 LAST_NANOSECOND = 2**63 / 10**9  # seconds since 1970
 
 
@@ -59,11 +59,11 @@ def is_whole(dtype: str) -> bool:
     return PLAIN.get(dtype, dtype) in WHOLE
 
 
-def check(column: Column) -> None:
-    """Checks that a column's values can be of its declared type.
+def check_name(column: Column) -> None:
+    """Checks that a column of its kind can have its declared type, whatever its values are.
 
     Args:
-        column: The column, with its bounds.
+        column: The column.
 
     Raises:
         UserError: Naming the column and the mend.
@@ -72,12 +72,40 @@ def check(column: Column) -> None:
     if column.dtype not in known:
         raise UserError(f"column {column.name}: dtype is {column.dtype!r}; known for such a "
                         f"column: {listed(known)}")
+
+
+def check(column: Column) -> None:
+    """Checks that all values of a column are values of its declared type, and are kept by it.
+
+    Floats of fewer bits round what is neither whole nor special.
+
+    Args:
+        column: The column, with its bounds.
+
+    Raises:
+        UserError: Naming the column and the mend.
+    """
+    check_name(column)
     if column.nullable and column.dtype in WITHOUT_NULLS:
         raise UserError(f"column {column.name}: {column.dtype} has no null; write dtype: "
                         f"{WITH_NULLS[column.dtype]}")
-    if not _holds(column, _numbers(column.dtype)):
+    if not _holds(column, numbers_of(column.dtype)):
         raise UserError(f"column {column.name}: {column.dtype} does not hold all of its values; "
                         f"write a larger one, or leave dtype out for {default(column)}")
+
+
+def clipped(dtype: str, low: float, high: float) -> tuple[float, float]:
+    """Returns the part of a range that is of a type of whole numbers; of other types all of it.
+
+    Args:
+        dtype: The type.
+        low: The lower end.
+        high: The upper end.
+    """
+    if not is_whole(dtype):
+        return low, high
+    limits = np.iinfo(PLAIN.get(dtype, dtype))
+    return min(max(low, limits.min), limits.max), min(max(high, limits.min), limits.max)
 
 
 def of_identifier(name: str, pattern: str, dtype: str) -> str:
@@ -92,52 +120,13 @@ def of_identifier(name: str, pattern: str, dtype: str) -> str:
         UserError: Naming the column and the mend.
     """
     whole = WHOLE if set(pattern) == {"#"} else ()
-    if dtype and dtype not in (*TEXTS, *whole):
+    if dtype != "" and dtype not in (*TEXTS, *whole):
         raise UserError(f"column {name}: dtype is {dtype!r}; known for such a column: "
                         f"{listed((*TEXTS, *whole))}")
     if dtype in whole and 10**len(pattern) - 1 > np.iinfo(dtype).max:
         raise UserError(f"column {name}: {dtype} does not hold all of its identifiers; write a "
                         "larger one")
     return dtype
-
-
-def series(column: Column, codes: np.ndarray) -> Any:
-    """Returns the codes of a column as what pandas makes a column of.
-
-    Args:
-        column: The column.
-        codes: float64 [n]; NaN is null.
-    """
-    import pandas as pd
-
-    dtype, null = column.dtype or default(column), np.isnan(codes)
-    if dtype.startswith("category"):
-        return pd.Categorical.from_codes(
-            np.where(null, -1, codes).astype(np.int64), _choices(column, _numbers(dtype)),
-            ordered=column.kind == "ordinal" and column.written != "codes")
-    if dtype in TEXTS:
-        return strings([text or None for text in forms.texts(column, codes)], dtype)
-    if dtype in ("date", "time"):
-        return pd.Series([None if missing else getattr(moment, dtype)() for missing, moment in zip(
-            null, _python_moments(column, codes), strict=True)], dtype=object)
-    if dtype.startswith(("datetime64", "timedelta64")):
-        return pd.Series(_ticks(column, codes, dtype)).mask(null)
-    made = pd.Series(_values(column, codes, PLAIN.get(dtype, dtype)))
-    return made.astype(dtype).mask(null) if dtype in PLAIN else made
-
-
-def strings(texts: Sequence[str | None], dtype: str) -> Any:
-    """Returns texts as what pandas makes a column of.
-
-    Args:
-        texts: The texts; None is null.
-        dtype: `str`, `string`, or a whole number that the texts are written as.
-    """
-    import pandas as pd
-
-    if dtype in WHOLE:
-        return np.array([int(text or 0) for text in texts], dtype)
-    return pd.Series(texts, dtype="string") if dtype == "string" else list(texts)
 
 
 def declared(column: Column, came: str) -> str:
@@ -181,8 +170,12 @@ def _known(column: Column) -> tuple[str, ...]:
     return (*TEXTS, *plain, *(WITH_NULLS[name] for name in plain if name in WITH_NULLS))
 
 
-def _numbers(dtype: str) -> str:
-    """Returns the type of NumPy of a type whose values are numbers or truth values, else ""."""
+def numbers_of(dtype: str) -> str:
+    """Returns the type of NumPy of a type whose values are numbers or truth values, else "".
+
+    Args:
+        dtype: The type.
+    """
     name = dtype.removeprefix("category").strip("[]")
     name = PLAIN.get(name, name)
     return name if name in (*WHOLE, *FLOATS, "bool") else ""
@@ -191,21 +184,41 @@ def _numbers(dtype: str) -> str:
 def _holds(column: Column, dtype: str) -> bool:
     """Returns whether all values of a column are values of a type, and are read back from it."""
     if column.categories:
-        return not dtype or _choices(column, dtype) is not None
+        return not dtype or choices(column, dtype) is not None
     ends = (column.low, column.high, *column.special)
     if dtype in WHOLE:
         return all(np.iinfo(dtype).min <= end <= np.iinfo(dtype).max for end in ends)
     if dtype:
-        return all(abs(end) <= float(np.finfo(dtype).max) for end in ends)
+        return _holds_floats(column, dtype)
     part = column.dtype.partition("[")[2].strip("]")
-    size = forms.DAY if column.written == "date" else 1
-    coarse = part and column.written != "date" and TICKS[part] * (forms.step(column) or 1) < 1
-    return not coarse and (part != "ns" or all(
-        abs(end * size) < LAST_NANOSECOND for end in ends))
+    if not part:
+        return True
+    ends = tuple(end * (forms.DAY if column.written == "date" else 1) for end in ends)
+    return all((end * TICKS[part]).is_integer() for end in ends) and (
+        part != "ns" or max(map(abs, ends)) < LAST_NANOSECOND)
 
 
-def _choices(column: Column, dtype: str) -> Any:
-    """Returns the categories in a type; None where one of them would be read as another text."""
+def _holds_floats(column: Column, dtype: str) -> bool:
+    """Returns whether a float keeps whole numbers and special values, and tells others apart."""
+    most = max(abs(column.low), abs(column.high))
+    if most > float(np.finfo(dtype).max):
+        return False
+    with np.errstate(over="ignore"):
+        special = all(float(np.dtype(dtype).type(value)) == value for value in column.special)
+    if column.kind == "integer" or column.decimals == 0:
+        largest = max([most, *map(abs, column.special)])
+        return special and largest <= 2.0**(np.finfo(dtype).nmant + 1)
+    steps = (column.high - column.low) / float(np.spacing(np.dtype(dtype).type(most)))
+    return special and steps >= FEWEST
+
+
+def choices(column: Column, dtype: str) -> Any:
+    """Returns the categories in a type; None where one of them would be read as another text.
+
+    Args:
+        column: A column of categories.
+        dtype: A type of NumPy; an empty text for texts.
+    """
     texts = column.categories
     if not dtype:
         return list(texts)
@@ -225,38 +238,3 @@ def _choices(column: Column, dtype: str) -> Any:
     same = all(python_values.text(value, None) == text
                for value, text in zip(made, texts, strict=True))
     return made if same else None
-
-
-def _values(column: Column, codes: np.ndarray, dtype: str) -> np.ndarray:
-    """Returns numbers or truth values; of a null that the type lacks, any."""
-    null = np.isnan(codes)
-    whole = dtype in WITHOUT_NULLS
-    if column.categories:
-        made = _choices(column, dtype)[np.where(null, 0, codes).astype(np.int64)]
-        return made if whole else np.where(null, np.nan, made).astype(dtype)
-    if whole:
-        return np.rint(np.where(null, 0, codes)).astype(dtype)
-    exact = forms.rounded(column, codes) if column.kind == "continuous" else codes
-    made = exact.astype(dtype)
-    # A number is rounded to the next of its type, which lies within the bounds.
-    found = made.astype(np.float64)
-    above, below = (found > column.high) & (exact <= column.high), (found < column.low) & (
-        exact >= column.low)
-    return np.where(above, np.nextafter(made, made.dtype.type(-np.inf)), np.where(
-        below, np.nextafter(made, made.dtype.type(np.inf)), made))
-
-
-def _ticks(column: Column, codes: np.ndarray, dtype: str) -> np.ndarray:
-    """Returns dates, times and durations in the parts of a second of their type."""
-    part = dtype[dtype.index("[") + 1:-1]
-    size = min(TICKS[part], 10**6)  # a code keeps no nanoseconds
-    seconds = np.nan_to_num(codes) * (forms.DAY if column.written == "date" else 1)
-    ticks = np.rint(seconds * size).astype(np.int64) * (TICKS[part] // size)
-    return ticks.astype(dtype)
-
-
-def _python_moments(column: Column, codes: np.ndarray) -> list[datetime.datetime]:
-    """Returns dates, or the times of a day, as moments of Python; null as any."""
-    seconds = np.nan_to_num(codes) * (forms.DAY if column.written == "date" else 1)
-    return [forms.EPOCH + datetime.timedelta(microseconds=round(second * 1e6))
-            for second in seconds.tolist()]

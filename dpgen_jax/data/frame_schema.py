@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.strict_json import Json
-from dpgen_jax.core.types import NO_LABEL, TableSpec
-from dpgen_jax.data import frames, schema_draft
+from dpgen_jax.data import frames, python_values, schema_draft
 
 if TYPE_CHECKING:
     import pandas as pd
 
-OBJECTS = {"string": "str", "date": "date", "time": "time"}
+OBJECTS = {"string": "str", "date": "date", "time": "time", "timedelta": "timedelta64[us]"}
 """Types of columns of objects, by what pandas infers of their values."""
 
 
@@ -28,9 +27,10 @@ def draft_schema(frame: pd.DataFrame, label: str | None = None, *, types_declare
     Args:
         frame: The frame.
         label: The column of the classes; None for rows without classes.
-        types_declared: Whether the types of pandas count as declared: that of a whole number, of a
-            truth value, and a Categorical with all its categories. That is right only where they
-            were chosen without a look at the rows: pandas itself infers types from them.
+        types_declared: Whether the types of pandas count as declared: the `dtype` of each column
+            but those of objects, the kind of a whole number and of a truth value, and a Categorical
+            with all its categories. That is right only where they were chosen without a look at the
+            rows: pandas itself infers types from them.
 
     Returns:
         The document of the schema.
@@ -38,10 +38,12 @@ def draft_schema(frame: pd.DataFrame, label: str | None = None, *, types_declare
     Raises:
         UserError: It is no frame, or naming the column at fault.
     """
-    cells = frames.cells("frame", frame, TableSpec((), NO_LABEL, 0))
+    types = {str(name).strip(): _type(frame.iloc[:, i]) for i, name in enumerate(frame.columns)}
+    durations = [name for i, name in enumerate(types) if types[name].startswith("timedelta64")
+                 and name != label and frames.of_seconds(frame.iloc[:, i])]
+    cells = frames.cells("frame", frame, schema_draft.with_durations(durations))
     known = {str(name).strip(): _known(frame.iloc[:, i], str(name).strip() == label)
              for i, name in enumerate(frame.columns)} if types_declared else {}
-    types = {str(name).strip(): _type(frame.iloc[:, i]) for i, name in enumerate(frame.columns)}
     made = schema_draft.draft(cells, label, known, types)
     of_types = {f"{str(name).strip()}.dtype" for name, dtype in zip(
         frame.columns, frame.dtypes, strict=True) if types_declared and str(dtype) != "object"}
@@ -75,7 +77,7 @@ def _known(series: pd.Series, is_label: bool) -> Json:
     kind = series.dtype
     if isinstance(kind, pd.CategoricalDtype):
         return {"kind": "ordinal" if kind.ordered and not is_label else "categorical",
-                "categories": [str(category).strip() for category in kind.categories]}
+                "categories": [python_values.text(category, None) for category in kind.categories]}
     if pd.api.types.is_bool_dtype(kind) and kind.kind == "b" and not hasattr(kind, "na_value"):
         return {"kind": "categorical", "categories": ["False", "True"]} if is_label else {
             "kind": "boolean", "categories": ["False", "True"], "nullable": "false"}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpgen_jax.core.types import TableSpec, UserError
-from dpgen_jax.data import column_types, python_values, tables, writing
+from dpgen_jax.data import python_values, tables, typed_columns, writing
 from dpgen_jax.data.base import Dataset
 from dpgen_jax.data.parsing import Cells, coded, each_once
 from dpgen_jax.data.schema import Schema
@@ -73,12 +73,24 @@ def cells(source: str, frame: pd.DataFrame, spec: TableSpec | None) -> Cells:
     declared = {column.name: column for column in spec.all_columns} if spec else {}
     columns = {}
     for i, name in enumerate(names):
-        if spec is None and getattr(frame.iloc[:, i].dtype, "tz", None) is not None:
+        if name not in declared and getattr(frame.iloc[:, i].dtype, "tz", None) is not None:
             raise UserError(f"{source}: column {name} has a time zone, which no schema declares; "
                             "make its times those of UTC without one, as .dt.tz_convert(None) does")
         values = frame.iloc[:, i].astype(object).where(frame.iloc[:, i].notna(), "").tolist()
         columns[name] = [python_values.text(value, declared.get(name)) for value in values]
     return Cells(source, columns, [f"row {i}" for i in range(len(frame))])
+
+
+def of_seconds(series: pd.Series) -> bool:
+    """Returns whether all durations of a column are whole seconds, as a schema has them.
+
+    Args:
+        series: A column of pandas' or Python's durations.
+    """
+    import pandas as pd
+
+    rest = pd.to_timedelta(series.dropna()) % pd.Timedelta(1, "s")
+    return bool((rest == pd.Timedelta(0)).all())
 
 
 def frame(spec: TableSpec, codes: np.ndarray, y: np.ndarray, first: int = 0) -> pd.DataFrame:
@@ -102,9 +114,9 @@ def frame(spec: TableSpec, codes: np.ndarray, y: np.ndarray, first: int = 0) -> 
         import pandas as pd
     except ImportError as error:
         raise UserError("a frame needs pandas; pip install 'dpgen_jax[pandas]'") from error
-    data: list[tuple[str, Any]] = [(column.name, column_types.series(column, values))
+    data: list[tuple[str, Any]] = [(column.name, typed_columns.series(column, values))
                                    for column, values in writing.in_order(spec, codes, y)]
     for identifier in spec.identifiers:
-        data.insert(identifier.position, (identifier.name, column_types.strings(
+        data.insert(identifier.position, (identifier.name, typed_columns.strings(
             writing.identifiers(identifier, first, len(y)), identifier.dtype)))
     return pd.DataFrame(dict(data))

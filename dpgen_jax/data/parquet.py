@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,17 +37,18 @@ def parquet(path_text: str, schema: Schema, test_path: str | None = None) -> Dat
     return tables.of_files(path_text, schema, test_path, lambda path: blocks(path, schema.spec))
 
 
-def read(path: Path) -> Cells:
+def read(path: Path, spec: TableSpec | None = None) -> Cells:
     """Reads all cells of a Parquet file into memory, for a draft of its schema.
 
     Args:
         path: The file.
+        spec: As of `blocks`.
 
     Raises:
         UserError: As `blocks`, and for cells that would take more memory than is allowed.
     """
     parts, count = [], 0
-    for part in blocks(path, None):
+    for part in blocks(path, spec):
         count += len(part.rows) * len(part.columns)
         reading.require_memory(f"{path}: a table of {count:,} cells", CELL_BYTES * count)
         parts.append(part)
@@ -71,16 +71,28 @@ def types(path: Path) -> dict[str, str]:
     return {name: kind for name, kind in named.items() if kind}
 
 
+def durations(path: Path) -> list[str]:
+    """Returns the columns of a Parquet file whose values are durations of whole seconds.
+
+    Args:
+        path: The file, which `read` reads.
+    """
+    import pyarrow.parquet
+
+    schema = pyarrow.parquet.read_schema(path)
+    return [name.strip() for name, kind in zip(schema.names, schema.types, strict=True)
+            if _type(str(kind)).startswith("timedelta64") and frames.of_seconds(
+                pyarrow.parquet.read_table(path, columns=[name])[name].to_pandas())]
+
+
 def _type(arrow: str) -> str:
     """Returns the type of a column by Arrow's name of it, or an empty text."""
     base, _, rest = arrow.partition("[")
     if base in ("timestamp", "duration"):
         unit = rest.rstrip("]").partition(",")[0]
         return f"{'datetime64' if base == 'timestamp' else 'timedelta64'}[{unit}]"
-    inner = re.match("dictionary<values=([a-z0-9_]+)", arrow)
-    if inner:
-        name = ARROW.get(inner[1], inner[1])
-        return "category" if name == "str" else f"category[{name}]"
+    if arrow.startswith("dictionary<values=string"):
+        return "category"
     return ARROW.get(base, base)
 
 

@@ -10,8 +10,6 @@ import numpy as np
 from dpgen_jax.core.types import Column
 from dpgen_jax.data import forms
 
-ANY_DURATION = Column("", "continuous", written="duration", format=forms.DEFAULTS["duration"])
-
 
 def text(value: object, column: Column | None) -> str:
     """Returns the text of a value that is not null.
@@ -27,8 +25,6 @@ def text(value: object, column: Column | None) -> str:
         value = int(value)
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace").strip()
-    if column is None and isinstance(value, datetime.timedelta) and not value.microseconds:
-        column = ANY_DURATION
     if column is None or isinstance(value, str):
         return str(value).strip()
     if isinstance(value, bool) and column.written == "boolean":

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import yaml
 
 from dpgen_jax.core.errors import UserError, nearest
 from dpgen_jax.core.strict_json import Json
-from dpgen_jax.data import column_types, schema
+from dpgen_jax.core.types import NO_LABEL, Column, TableSpec
+from dpgen_jax.data import column_types, forms, schema
 from dpgen_jax.data.base import listed
 from dpgen_jax.data.draft_columns import entries
 from dpgen_jax.data.parsing import Cells
@@ -66,6 +67,17 @@ def draft(cells: Cells, label: str | None, described: Mapping[str, Json] | None 
     return document
 
 
+def with_durations(names: Iterable[str]) -> TableSpec:
+    """Returns a schema by which the durations of typed cells become texts of the default format.
+
+    Args:
+        names: The columns, whose durations are whole seconds.
+    """
+    form = forms.DEFAULTS["duration"]
+    return TableSpec(tuple(Column(name, "continuous", written="duration", format=form)
+                           for name in names), NO_LABEL, 0)
+
+
 def _described(name: str, texts: list[str], is_label: bool, known: Json, dtype: str) -> Json:
     """Returns the entries of a column, of which the cells are read for what is not known."""
     made = _of_cells(name, texts, is_label, known, dtype)
@@ -81,7 +93,7 @@ def _of_cells(name: str, texts: list[str], is_label: bool, known: Json, dtype: s
     if read["kind"] == "continuous" and column_types.is_whole(dtype):
         return read | known | {"kind": "continuous"}  # of a range too large for an integer
     made = read | known
-    if "kind" in known:
+    if "kind" in known and "decimals" not in known:
         made.pop("decimals", None)  # of texts that were made of numbers
     return made
 
@@ -89,12 +101,12 @@ def _of_cells(name: str, texts: list[str], is_label: bool, known: Json, dtype: s
 def _typed(name: str, made: Json, dtype: str) -> Json:
     """Returns the entries by which a column comes out in the type in which it came in."""
     if made["kind"] == IDENTIFIER:
-        return {}
+        return {"dtype": dtype} if dtype == "string" else {}
+    more = {}
     if made["kind"] == "continuous" and column_types.is_whole(dtype):
-        made = made | {"decimals": "0"}  # whole numbers of a range too large for an integer
-    declared = column_types.declared(column(name, made), dtype)
-    return {key: made[key] for key in ("decimals",) if key in made} | (
-        {"dtype": declared} if declared else {})
+        more = {"decimals": "0"}  # whole numbers of a range too large for an integer
+    declared = column_types.declared(column(name, made | more), dtype)
+    return more | {"dtype": declared} if declared else {}
 
 
 def render(document: Json, source: str, remark: str = "") -> str:

@@ -13,7 +13,7 @@ from typing import Any, Required, TypedDict
 from dpgen_jax.core.config import from_json, to_json
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Column, ImageSpec, Spec, TableSpec, UserError
-from dpgen_jax.data import constraints, derived, schema_columns
+from dpgen_jax.data import column_types, constraints, derived, schema_columns
 from dpgen_jax.run.folder import read_json
 
 MAX_SIDE, MAX_CLASSES = 2**14, 100_000
@@ -241,6 +241,8 @@ def _sound_rules(made: TableSpec) -> bool:
         if made.gaps and made.gaps != derived.gaps(made):
             return False
         constraints.rules(made)
+        for identifier in made.identifiers:
+            column_types.of_identifier(identifier.name, identifier.pattern, identifier.dtype)
     except UserError:
         return False
     places = [identifier.position for identifier in made.identifiers]

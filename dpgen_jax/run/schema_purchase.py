@@ -25,7 +25,7 @@ from dpgen_jax.core.config import Budget
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Column, Private, UserError
-from dpgen_jax.data import forms, parsing, schema, schema_columns
+from dpgen_jax.data import column_types, forms, parsing, schema, schema_columns
 from dpgen_jax.data.draft_columns import numbers, ordered
 from dpgen_jax.data.parsing import Cells
 from dpgen_jax.run import side_releases, spending
@@ -81,7 +81,7 @@ def buy(draft: Any, cells: Cells, price: Price, source: str, charge: Charge) -> 
         except UserError as error:
             raise UserError(f"column {name}: {error} (count epsilon {price.epsilon:g} of "
                             "these records as spent)") from error
-        document["columns"][name] |= values
+        document["columns"][name] = _held(name, document["columns"][name] | values)
         (row,) = events.to_json((charged,))
         document.setdefault("bought", []).append({"entry": f"{name}.{what}", **row})
     no_longer = {f"{name}.{entry}" for name in entries for entry in _private(draft, name)}
@@ -130,8 +130,8 @@ def _buy(column: Column, what: str, is_label: bool, cells: Cells, epsilon: float
     if what == "bounds":
         codes = parsing.parse(column, cells)
         values = Private(np.where(np.isin(codes, column.special), np.nan, codes))
-        bounds = schema_queries.bounds(values, epsilon, OsBits())
-        return _bounds(column, *bounds)
+        low, high = schema_queries.bounds(values, epsilon, OsBits())
+        return _bounds(column, *column_types.clipped(column.dtype, low, high))
     texts = Private([None if text in schema_columns.NULLS else text
                      for text in cells.columns[column.name]])
     released = schema_queries.categories(texts, epsilon, delta, OsBits())
@@ -148,6 +148,15 @@ def _bounds(column: Column, low: float, high: float) -> dict[str, str]:
     size = 10.0**column.decimals
     return made | {"min": f"{math.floor(low * size) / size:.{column.decimals}f}",
                    "max": f"{math.ceil(high * size) / size:.{column.decimals}f}"}
+
+
+def _held(name: str, entries: Json) -> Json:
+    """The entries of a column, without a type that does not hold the values that were bought."""
+    try:
+        schema_columns.column(name, entries)
+    except UserError:
+        return {key: value for key, value in entries.items() if key != "dtype"}
+    return entries
 
 
 def _private(draft: Json, name: str) -> set[str]:
@@ -192,15 +201,21 @@ def _check(draft: Json, entries: dict[str, str], cells: Cells, price: Price,
                         "below 1, as 1e-6" if needs_delta else
                         "--schema-delta is for categories only; drop the option")
     trial = copy.deepcopy(draft)
+    types = {name: trial["columns"][name].pop("dtype", "") for name, what in entries.items()
+             if what == "categories"}
     for name, what in entries.items():
         trial["columns"][name] |= (schema_columns.placeholders(name, trial["columns"][name])
                                    if what == "bounds" else
                                    {"categories": ["a", OTHER], **(
                                        {} if name == draft.get("label") else {"other": OTHER})})
     parsed = schema.parse(trial, source)
+    columns = {column.name: column for column in parsed.spec.all_columns}
+    for name, dtype in types.items():
+        if dtype:
+            column_types.check_name(dataclasses.replace(columns[name], dtype=dtype))
     others = {name: OTHER for name, what in entries.items() if what == "categories"}
     parsing.coded(dataclasses.replace(parsed, others={**parsed.others, **others}), cells)
-    return {column.name: column for column in parsed.spec.all_columns}
+    return columns
 
 
 def _categories(released: tuple[str, ...], is_label: bool) -> Json:

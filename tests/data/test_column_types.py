@@ -127,10 +127,58 @@ def test_a_type_changes_nothing_that_is_learned():
 
 def test_a_number_of_fewer_bits_stays_within_its_bounds():
     spec = schema.of({"columns": {"a": {"kind": "continuous", "min": 0.1, "max": 0.7,
-                                        "special": [99.3], "dtype": "float16"}}}).spec
-    made = frames.frame(spec, np.array([[0.1], [0.7], [99.3]]), np.zeros(3))["a"]
+                                        "special": [99.5], "dtype": "float16"}}}).spec
+    made = frames.frame(spec, np.array([[0.1], [0.7], [99.5], [0.123456789]]), np.zeros(4))["a"]
     assert made.dtype == np.float16
-    assert float(made[0]) >= 0.1 and float(made[1]) <= 0.7 and made[2] == np.float16(99.3)
+    assert 0.1 < float(made[0]) < 0.1001 and 0.6995 < float(made[1]) < 0.7 and made[2] == 99.5
+    assert made[3] == np.float16(0.123457)
+
+
+def test_whole_numbers_are_rounded_and_categories_ordered():
+    spec = schema.of({"columns": {
+        "a": {"kind": "continuous", "min": 0, "max": 9, "decimals": 0, "dtype": "int8"},
+        "b": {"kind": "ordinal", "categories": ["3", "1"], "dtype": "category[int8]"},
+        "c": {"kind": "datetime", "min": "2000-01-01 00:00:00", "max": "2001-01-01 00:00:00",
+              "dtype": "datetime64[ns]"}}}).spec
+    at = 946684800 + 3_600
+    made = frames.frame(spec, np.array([[2.9999999, 1, at]]), np.zeros(1))
+    assert made["a"].tolist() == [3] and made["b"].tolist() == [1] and made["b"].cat.ordered
+    assert made["b"].cat.categories.tolist() == [3, 1]
+    assert made["c"].tolist() == [pd.Timestamp("2000-01-01 01:00:00")]
+
+
+def test_a_kind_that_the_range_decides_counts_as_read():
+    came = pd.DataFrame({"wide": np.arange(9) * 10**9, "y": [0, 1, 1] * 3})
+    made = draft_schema(came, "y", types_declared=True)
+    assert made["columns"]["wide"]["kind"] == "continuous"
+    assert "wide.kind" in made["read_from_data"] and "wide.dtype" not in made["read_from_data"]
+
+
+def test_types_that_were_read_are_refused_by_a_run_and_named():
+    document = {**draft_schema(typed_frame()[["whole_int8", "y"]], "y"),
+                "read_from_data": ["whole_int8.dtype", "y.dtype"]}
+    (entry,) = schema.of(document).uncovered
+    assert entry.what == "types of whole_int8, y read from private data"
+
+
+def test_a_category_of_many_values_is_told_by_its_values():
+    came = pd.DataFrame({"a": pd.Categorical(np.arange(150)), "b": pd.Categorical([1.0, 2.0] * 75),
+                         "y": [0, 1] * 75})
+    made = draft_schema(came, "y")["columns"]
+    assert made["a"]["kind"] == "integer" and made["b"]["categories"] == ["1", "2"]
+    data, _ = drafted(came, types_declared=True)
+    assert written_again(data)["b"].cat.categories.dtype == np.float64
+
+
+def test_durations_that_are_no_whole_seconds_are_what_they_were():
+    ticks = pd.to_timedelta(np.arange(12) * 500, "ms")
+    data, document = drafted(pd.DataFrame({"a": ticks, "y": [0, 1] * 6}))
+    assert document["columns"]["a"]["kind"] == "categorical"
+    assert written_again(data)["a"][1] == "0 days 00:00:00.500000"
+    objects = pd.DataFrame({"a": pd.Series(list(ticks[::2]), dtype=object), "y": [0, 1] * 3})
+    data, document = drafted(objects)
+    assert document["columns"]["a"]["kind"] == "duration"
+    assert written_again(data)["a"].tolist() == list(ticks[::2])
 
 
 def test_an_identifier_of_digits_may_be_a_whole_number():
@@ -157,11 +205,15 @@ def test_an_identifier_of_digits_may_be_a_whole_number():
     ('kind: categorical, categories: ["no", "yes"], dtype: bool', "bool does not hold all"),
     ("kind: boolean, nullable: true, dtype: bool", "no null; write dtype: boolean"),
     ('kind: date, min: 1600-01-01, max: 2000-01-01, dtype: "datetime64[ns]"', "does not hold all"),
-    ('kind: datetime, min: "2000-01-01 00:00:00.0", max: "2000-01-02 00:00:00.0", '
+    ('kind: datetime, min: "2000-01-01 00:00:00.5", max: "2000-01-02 00:00:00.0", '
      'format: "%Y-%m-%d %H:%M:%S.%f", dtype: "datetime64[s]"', "does not hold all"),
     ('kind: identifier, pattern: "P##", dtype: int8', "dtype is 'int8'; known"),
     ('kind: identifier, pattern: "####", dtype: int8', "int8 does not hold all"),
     ("kind: integer, min: 0, max: 3, dtype: [int8]", "dtype is"),
+    ("kind: integer, min: 0, max: 2049, dtype: float16", "float16 does not hold all"),
+    ("kind: integer, min: 16777000, max: 16777217, dtype: float32", "float32 does not hold all"),
+    ("kind: continuous, min: 1000.1, max: 1000.3, dtype: float16", "float16 does not hold all"),
+    ("kind: continuous, min: 0, max: 0.7, special: [99.3], dtype: float32", "does not hold all"),
 ])
 def test_a_type_that_does_not_hold_the_values_is_refused(tmp_path, entries, match):
     (tmp_path / "s.yaml").write_text(
@@ -176,5 +228,8 @@ def test_a_damaged_type_is_found_when_a_release_is_read():
                                         "dtype": "int8"}}}).spec
     value = to_json(spec)
     value["columns"][0]["dtype"] = "int31"
+    with pytest.raises(UserError, match="damaged"):
+        contents.spec(value)
+    value = to_json(dataclasses.replace(spec, identifiers=(Identifier("id", "####", 0, "int8"),)))
     with pytest.raises(UserError, match="damaged"):
         contents.spec(value)
