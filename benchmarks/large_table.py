@@ -19,6 +19,7 @@ import json
 import resource
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -86,38 +87,66 @@ def measured(case: dict[str, Any]) -> dict[str, Any]:
     Args:
       case: `rows`, `columns` and `seed` of the table, and `method`.
     """
-    from dpgen_jax import train
-
-    with tempfile.TemporaryDirectory() as place, contextlib.redirect_stdout(io.StringIO()) as said:
+    with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         write_table(folder / "table.csv", case["rows"], case["columns"], case["seed"])
         (folder / "schema.yaml").write_text(schema(case["columns"]))
-        before = resource.getrusage(resource.RUSAGE_SELF)
-        started = time.perf_counter()
-        train.command([case["method"], "--dataset", f"csv:{folder / 'table.csv'}", "--schema",
-                       str(folder / "schema.yaml"), "--epsilon", "1", "--out",
-                       str(folder / "run"), "--no-progress"])
-        seconds = time.perf_counter() - started
         size = (folder / "table.csv").stat().st_size
+        return case | {"file_bytes": size} | trained([
+            case["method"], "--dataset", f"csv:{folder / 'table.csv'}", "--schema",
+            str(folder / "schema.yaml"), "--epsilon", "1", "--out", str(folder / "run")])
+
+
+def trained(words: Sequence[str]) -> dict[str, Any]:
+    """Train in this process, and return what it took and what was announced.
+
+    Args:
+      words: The command line of `train`.
+
+    Returns:
+      "peak_resident_bytes" with the pages of mapped files, which the system may drop, and
+      "peak_anonymous_bytes" without them, sampled; and the rest.
+    """
+    from dpgen_jax import train
+
+    before, started = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+    sampled, over = [0], threading.Event()
+
+    def sample() -> None:
+        while not over.wait(0.2):
+            sampled.append(anonymous_bytes())
+
+    threading.Thread(target=sample, daemon=True).start()
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        train.command([*words, "--no-progress"])
+    over.set()
     after = resource.getrusage(resource.RUSAGE_SELF)
     announced = next(line for line in said.getvalue().splitlines() if line.startswith("memory: "))
-    return case | {"file_bytes": size, "seconds": seconds, "announced": announced,
-                   "cpu_seconds": after.ru_utime - before.ru_utime,
-                   "peak_resident_bytes_before": 1024 * before.ru_maxrss,
-                   "peak_resident_bytes": 1024 * after.ru_maxrss}
+    return {"seconds": time.perf_counter() - started, "announced": announced,
+            "cpu_seconds": after.ru_utime - before.ru_utime,
+            "peak_resident_bytes_before": 1024 * before.ru_maxrss,
+            "peak_resident_bytes": 1024 * after.ru_maxrss, "peak_anonymous_bytes": max(sampled)}
 
 
-def slope(cases: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Return the peak resident bytes of a row, and of no row, by the smallest and the largest case.
+def anonymous_bytes() -> int:
+    """Return the resident bytes of this process that lie in no file; 0 where no system says so."""
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
+
+
+def slope(cases: Sequence[dict[str, Any]], what: str = "rows") -> dict[str, float]:
+    """Return the peak resident bytes of a row, and of none, by the smallest and the largest case.
 
     Args:
       cases: What was measured, of two numbers of rows at least.
+      what: The field of a case that has the number.
     """
-    low, high = (limit(cases, key=lambda case: case["rows"]) for limit in (min, max))
-    a_row = (high["peak_resident_bytes"] - low["peak_resident_bytes"]) / (
-        high["rows"] - low["rows"])
-    return {"bytes_a_row": a_row,
-            "bytes_of_no_row": low["peak_resident_bytes"] - a_row * low["rows"]}
+    low, high = (limit(cases, key=lambda case: case[what]) for limit in (min, max))
+    each = (high["peak_resident_bytes"] - low["peak_resident_bytes"]) / (high[what] - low[what])
+    name = what.removesuffix("s")
+    return {f"bytes_a_{name}": each,
+            f"bytes_of_no_{name}": low["peak_resident_bytes"] - each * low[what]}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

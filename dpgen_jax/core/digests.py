@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-AT_ONCE = 2**16
-"""Rows whose bytes are copied at once."""
+AT_ONCE = 2**22
+"""Bytes of rows that are copied at once."""
 
 
 def of(messages: Iterable[Any], size: int, *, key: bytes = b"", person: bytes = b"") -> np.ndarray:
@@ -39,8 +39,10 @@ def rows(*columns: np.ndarray) -> Iterator[memoryview]:
     Args:
         columns: Arrays [n, ...] of any types.
     """
-    for start in range(0, len(columns[0]), AT_ONCE):
-        parts = [np.ascontiguousarray(column[start:start + AT_ONCE]) for column in columns]
+    n = len(columns[0])
+    step = max(1, AT_ONCE * n // max(1, sum(column.nbytes for column in columns)))
+    for start in range(0, n, step):
+        parts = [np.ascontiguousarray(column[start:start + step]) for column in columns]
         whole = np.concatenate([part.view(np.uint8).reshape(len(part), -1) for part in parts], 1)
         content, width = memoryview(whole.tobytes()), whole.shape[1]
         for i in range(len(whole)):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 
 import numpy as np
 
+from dpgen_jax.core import digests
 from dpgen_jax.core.types import EMPTY
 from dpgen_jax.data.base import Dataset, frozen
 
@@ -55,5 +55,4 @@ def share_of(x: np.ndarray, y: np.ndarray, data: Dataset) -> float:
 
 def _digests(x: np.ndarray, y: np.ndarray) -> list[bytes]:
     """A digest of each record with its label."""
-    return [hashlib.blake2b(row.tobytes() + label.tobytes(), digest_size=16).digest()
-            for row, label in zip(np.ascontiguousarray(x), np.asarray(y, np.int64), strict=True)]
+    return [digest.tobytes() for digest in digests.of(digests.rows(x, np.asarray(y, np.int64)), 16)]
