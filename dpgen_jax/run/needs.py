@@ -12,6 +12,9 @@ from dpgen_jax.private import teachers
 from dpgen_jax.run import capacity
 from dpgen_jax.run.planning import Plan
 
+RECORDS = "records as read and as dealt"
+COPIES = 2
+"""of the records, as they were read and as they are dealt to their units; a held-out part has one"""
 SMALLEST = 5e4
 """The fewest bytes of a part that is named: what is shown as 0.0 MB tells nobody anything."""
 BESIDE = "a gigabyte or so of programs, reading and writing"
@@ -35,9 +38,9 @@ def memory(plan: Plan) -> str:
              "a sum with its noise": capacity.sum_bytes(plan.method),
              "the public side": capacity.public_bytes(plan.method)}
     if plan.protected.unit == Unit.RECORD:  # of others the number of records is private
-        parts["records"] = _records(spec, counts["records"])
+        parts[RECORDS] = COPIES * _records(spec, counts["records"])
     listed = ", ".join(f"{_size(count)} for {name}" for name, count in parts.items()
-                       if count >= SMALLEST or name == "records")
+                       if count >= SMALLEST or name == RECORDS)
     return (f"memory: {listed or 'less than 0.1 MB'}, beside {BESIDE}, of "
             f"{_size(capacity.memory())}{_saved(plan)}")
 
@@ -51,7 +54,7 @@ def supposed(method: Method, spec: Spec, records: int) -> str:
         records: Their number.
     """
     return _size(capacity.state_bytes(method) + capacity.sum_bytes(method)
-                 + capacity.public_bytes(method) + _records(spec, records))
+                 + capacity.public_bytes(method) + COPIES * _records(spec, records))
 
 
 def _records(spec: Spec, n: int) -> int:
