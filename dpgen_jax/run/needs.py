@@ -14,7 +14,7 @@ from dpgen_jax.run.planning import Plan
 
 RECORDS = "records as read and as dealt"
 COPIES = 2
-"""of the records, as they were read and as they are dealt to their units; a held-out part has one"""
+"""of the records, in all; of a held-out part there is one"""
 SMALLEST = 5e4
 """The fewest bytes of a part that is named: what is shown as 0.0 MB tells nobody anything."""
 BESIDE = "a gigabyte or so of programs, reading and writing"
