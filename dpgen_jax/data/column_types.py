@@ -200,6 +200,8 @@ def _holds(column: Column, dtype: str) -> bool:
 
 def _holds_floats(column: Column, dtype: str) -> bool:
     """Returns whether a float keeps whole numbers and special values, and tells others apart."""
+    if dtype == "float64":  # as codes are
+        return True
     most = max(abs(column.low), abs(column.high))
     if most > float(np.finfo(dtype).max):
         return False

@@ -132,6 +132,9 @@ def test_a_number_of_fewer_bits_stays_within_its_bounds():
     assert made.dtype == np.float16
     assert 0.1 < float(made[0]) < 0.1001 and 0.6995 < float(made[1]) < 0.7 and made[2] == 99.5
     assert made[3] == np.float16(0.123457)
+    constant = schema.of({"columns": {"a": {"kind": "continuous", "min": 5.5, "max": 5.5,
+                                            "dtype": "float64"}}}).spec
+    assert frames.frame(constant, np.array([[5.5]]), np.zeros(1))["a"].tolist() == [5.5]
 
 
 def test_whole_numbers_are_rounded_and_categories_ordered():
