@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "accountant/": {"accountant", "core.atomic", "core.errors", "core.platforms", "core.reading",
                     "core.strict_json", "core.terms"},
     "private/": {"private", "core.types", "core.terms", "core.checks", "core.reading",
-                 "core.subjects",
+                 "core.subjects", "core.digests",
                  "core.hosts",  # which tells other processes what comes, and no record
                  "accountant.pate", "accountant.pate_laplace", "accountant.topagg"},
     "aggregation/": {"aggregation", "core.types", "core.terms", "accountant.events",
@@ -55,13 +55,14 @@ MAY_IMPORT = {
     "presets/": {"presets", "methods", "nets", "core.types", "core.errors", "core.console",
                  "core.strict_json"},
     "data/": {"data", "core.types", "core.terms", "core.errors", "core.checks", "core.reading",
-              "core.strict_json", "core.subjects",
+              "core.strict_json", "core.subjects", "core.digests",
               "core.console",  # a question before a download
               "accountant.events"},
     "evaluation/": {"evaluation", "nets", "core", "release", "data", "run.folder", "run.metrics"},
     "release/": {"release", "methods", "core", "version", "data.transform",
                  "data.finishing", "data.frames", "data.forms", "data.python_values",
                  "data.writing", "data.constraints", "data.derived", "data.schema_columns",
+                 "data.column_types",
                  "aggregation.discrete_laplace", "accountant.events", "run"},
     # the glue of a run: it handles sealed values and opens none
     "run/": {"run", "release", "core", "methods", "presets", "private", "aggregation",
