@@ -191,7 +191,8 @@ def test_a_rehearsal_names_price_questions_and_noise(bare, tmp_path, capsys, mon
     train.command(["dpmerf", *words, "--out=rehearsed", "--dry-run"])
     out = capsys.readouterr().out
     survey = table_price.survey(12, 13, N, 10.0, 1e-5, 0.1)
-    assert "12 columns are not declared; their schema would be bought for 0.1 of epsilon" in out
+    assert ("12 columns are not declared; the schema of these would be bought for 0.1 of epsilon"
+            in out)
     assert f"deviation {survey.kinds.sigma:.0f} beside 500 rows" in out
     assert f"a category stands out that some {survey.threshold:,} rows share" in out
     assert re.search(r"if all columns were numbers, and the label of two classes: 1 steps, "

@@ -154,7 +154,8 @@ def _shape(values: np.ndarray, written: dict[str, str]) -> Json:
     made: Json = numbers(low, high, bool((values == np.rint(values)).all())) | written
     if special:
         made["special"] = special
-    if len(rest) >= ENOUGH and np.median(rest) - low < TAIL * (high - low):
+    if (len(rest) >= ENOUGH and np.median(rest) - low < TAIL * (high - low)
+            and len(np.unique(rest)) > AMONG):
         try:
             column("", made | {"scale": "log"})
         except UserError:  # whole numbers that a log scale would not keep apart
@@ -174,9 +175,14 @@ def _decimals(texts: list[str], mark: str) -> dict[str, str]:
 
 def _dated(texts: list[str], are_durations: bool) -> dict[str, str] | None:
     """Returns the entries of dates and times, by the first format that reads all texts."""
+    ends = {match[0] if (match := re.search(r"(?<=:\d\d)[+-]\d\d:?\d\d$", text)) else ""
+            for text in texts}
+    offset = ends.pop() if len(ends) == 1 else ""
     for kind, form in FORMATS:
         if are_durations and kind != "duration":
             continue
+        if kind == "datetime":
+            form += offset
         shaped = Column("", "integer", written=kind, format=form)  # type: ignore[arg-type]
         read = forms.reader(shaped)
         if read(texts[0]) is not None and (values := _values(read, texts)) is not None:
@@ -192,6 +198,9 @@ def _marked(unique: list[str], texts: list[str]) -> Json | None:
     if around is None or (around[1][-1:].isalpha() and len(unique) == len(texts) > MAX_CATEGORIES):
         return None  # the latter are identifiers, as id7
     unit = f"{around[1]}{{}}{around[3]}" if around[1] or around[3] else ""
+    cut = slice(len(around[1]), -len(around[3]) or None)
+    if any(re.match(r"0\d", text.lstrip("+-")[cut]) for text in unique):
+        return None  # numerals with zeros in front, which a number would lose
     for mark, thousands in MARKS:
         shaped = Column("", "continuous", unit=unit, marks=mark + thousands)
         values = _values(forms.reader(shaped), texts)
@@ -199,7 +208,6 @@ def _marked(unique: list[str], texts: list[str]) -> Json | None:
             written = {"unit": unit} if unit else {}
             written |= {"decimal_mark": mark} if mark != "." else {}
             written |= {"thousands": thousands.replace(" ", SPACE)} if thousands else {}
-            cut = slice(len(around[1]), -len(around[3]) or None)
             made = _shape(values, written)
             digits = _decimals([text.lstrip("+-")[cut] for text in unique], mark)
             return made | (digits if made["kind"] == "continuous" else {})

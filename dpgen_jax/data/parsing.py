@@ -22,6 +22,7 @@ ODD = "cells that have no value of their column are read as its `odd`"
 CLIPPED = "values outside the declared bounds were clipped"
 OTHER = "texts outside the declared categories count as `other`"
 BROKEN = "rows break the constraint"
+DECLARE_NULL = "declare nullable: true"
 LONGEST_NAME = 500
 """The letters of a column's name, at most: a key of YAML has 1,024 with its escapes."""
 
@@ -94,7 +95,14 @@ def coded(schema: Schema, cells: Cells) -> Coded:
     changes = {(ODD, name): count for name, count in odd.items()}
     codes = []
     for column in columns:
-        values = parse(column, cells, schema.others.get(column.name))
+        try:
+            values = parse(column, cells, schema.others.get(column.name))
+        except UserError as error:
+            if column != spec.label:
+                raise
+            # A label takes no null, so that another mend is right.
+            raise UserError(str(error).replace(DECLARE_NULL, "write odd: null at the label, by "
+                                               "which such rows are left out")) from error
         if not column.categories:
             outside = (values < column.low) | (values > column.high)
             changes[CLIPPED, column.name] = int((outside & ~np.isin(values, column.special)).sum())
@@ -204,8 +212,8 @@ def _null(column: Column, text: str, at: Callable[[], str]) -> float:
     """Returns the code of null, which the column must allow."""
     if not column.nullable:
         what = f"null ({text!r})" if text else "an empty cell"
-        raise UserError(f"{at()}: {what}, but the column is not nullable; fill it in, or declare "
-                        "nullable: true")
+        raise UserError(f"{at()}: {what}, but the column is not nullable; fill it in, or "
+                        f"{DECLARE_NULL}")
     return np.nan
 
 

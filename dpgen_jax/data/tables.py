@@ -68,7 +68,10 @@ def of_files(path_text: str, schema: Schema, test_path: str | None,
     path = locate(path_text)
 
     def rows(place: Path) -> Iterator[Coded]:
-        return (coded(schema, block) for block in blocks(place))
+        for number, block in enumerate(blocks(place)):
+            if not number:
+                _require_room(place, schema, block)
+            yield coded(schema, block)
 
     test = None if test_path is None else rows(locate(test_path))
     name = schema.name or re.sub(r"(\.csv|\.parquet)?(\.gz)?$", "", path.name)
@@ -108,6 +111,24 @@ def table(name: str, schema: Schema, train: Iterable[Coded], test: Iterable[Code
         private, schema.bought, uncovered=schema.uncovered)
 
 
+def _require_room(path: Path, schema: Schema, block: Cells) -> None:
+    """Refuses at the first rows what the whole file would not have room for, by its size."""
+    encoding = schema.dialect.encoding
+    size = sum(len(cell.encode(encoding, "replace")) + 1
+               for cells in block.columns.values() for cell in cells)
+    rows = path.stat().st_size * len(block.rows) / max(1, size)
+    (width,) = schema.spec.shape
+    reading.require_memory(f"{path.name}: about {rows:,.0f} rows of {width:,} encoded values"
+                           f"{_codes_instead(schema)}", VALUE_BYTES * width * rows)
+
+
+def _codes_instead(schema: Schema) -> str:
+    """Returns what to do about the widest column, if it is one of very many categories."""
+    widest = max(schema.spec.columns, key=lambda column: column.width)
+    return (f" (column {widest.name} has {widest.width:,} of them; kind: codes makes one of it)"
+            if widest.width > WIDE else "")
+
+
 def _encoded(name: str, schema: Schema, blocks: Iterable[Coded], others: int = 0
              ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     """Encodes a part whose number of rows is known at its end.
@@ -122,9 +143,7 @@ def _encoded(name: str, schema: Schema, blocks: Iterable[Coded], others: int = 0
         x float32 [n, F], y int32 [n], and lines for the data holder alone.
     """
     (width,) = schema.spec.shape
-    widest = max(schema.spec.columns, key=lambda column: column.width)
-    codes = (f" (column {widest.name} has {widest.width:,} of them; kind: codes makes one of it)"
-             if widest.width > WIDE else "")
+    codes = _codes_instead(schema)
     x, classes, n = np.empty((0, width), np.float32), [], 0
     changes: Counter[tuple[str, str]] = collections.Counter()
     with _clock(name) as clock:

@@ -52,13 +52,8 @@ def identifiers(identifier: Identifier, first: int, n: int) -> list[str]:
     Raises:
         UserError: The pattern has fewer.
     """
-    signs = [{"#": "0123456789", "@": ascii_uppercase}.get(sign, sign)
-             for sign in identifier.pattern]
-    most = math.prod(map(len, signs))
-    if first + n > most:
-        raise UserError(f"column {identifier.name}: the pattern {identifier.pattern!r} has "
-                        f"{most:,} identifiers, and {first + n:,} are needed; sample fewer rows, "
-                        "or declare a longer one")
+    require_identifiers(identifier, first + n)
+    signs = _signs(identifier)
     made = []
     for number in range(first, first + n):
         text = []
@@ -67,6 +62,29 @@ def identifiers(identifier: Identifier, first: int, n: int) -> list[str]:
             text.append(choices[place])
         made.append("".join(reversed(text)))
     return made
+
+
+def require_identifiers(identifier: Identifier, n: int) -> None:
+    """Refuses more rows than a pattern has identifiers.
+
+    Args:
+        identifier: The column.
+        n: The rows of a whole table.
+
+    Raises:
+        UserError: The pattern has fewer.
+    """
+    most = math.prod(map(len, _signs(identifier)))
+    if n > most:
+        raise UserError(f"column {identifier.name}: the pattern {identifier.pattern!r} has "
+                        f"{most:,} identifiers, and {n:,} are needed; sample fewer rows, or "
+                        "declare a longer one")
+
+
+def _signs(identifier: Identifier) -> list[str]:
+    """Returns what may stand at each place of a pattern."""
+    return [{"#": "0123456789", "@": ascii_uppercase}.get(sign, sign)
+            for sign in identifier.pattern]
 
 
 def in_order(spec: TableSpec, codes: np.ndarray, y: np.ndarray) -> list[tuple[Column, np.ndarray]]:

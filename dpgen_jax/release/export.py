@@ -14,7 +14,7 @@ from PIL import Image
 
 from dpgen_jax.core import reading
 from dpgen_jax.core.types import Spec, TableSpec, UserError
-from dpgen_jax.data import frames
+from dpgen_jax.data import frames, writing
 from dpgen_jax.release.files import Opener, Write, csv_file, npz_file
 from dpgen_jax.release.plots import samples_grid
 
@@ -36,7 +36,7 @@ def opener(out: Path, spec: Spec, n: int) -> Opener:
 
     Raises:
         UserError: For an ending that is not known or not for these records, for a grid of too many,
-            and without the packages of a Parquet file.
+            for more rows than there are identifiers, and without the packages of a Parquet file.
     """
     known = TABLES if isinstance(spec, TableSpec) else IMAGES
     if out.suffix not in known:
@@ -45,6 +45,9 @@ def opener(out: Path, spec: Spec, n: int) -> Opener:
     if known[out.suffix] is _png and n > GRID_IMAGES:
         raise UserError(f"{out}: {n:,} images are too many for one grid; ask for {GRID_IMAGES:,} "
                         "or fewer, or name a folder or an .npz file")
+    if isinstance(spec, TableSpec) and out.suffix != ".npz":
+        for identifier in spec.identifiers:
+            writing.require_identifiers(identifier, n)
     if known[out.suffix] is _parquet:
         reading.require_parquet()
     return known[out.suffix]

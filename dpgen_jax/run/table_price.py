@@ -105,10 +105,11 @@ def lines(made: Survey, n: int, budget: Budget, share: float) -> tuple[str, ...]
     """
     kinds, values = made.kinds.sigma, made.values.sigma
     return (
-        f"{made.columns} columns are not declared; their schema would be bought for {share:.3g} of "
+        f"{made.columns} column{'s are' if made.columns > 1 else ' is'} not declared; the schema "
+        f"of {'these' if made.columns > 1 else 'it'} would be bought for {share:.3g} of "
         f"epsilon: Gaussian training has what epsilon {(1 - share) * budget.epsilon:.3g} would give"
-        f" (by itself the purchase is epsilon {at_most(alone(made, budget.delta), 3)}); declared "
-        "in --schema FILE they cost nothing",
+        f" (by itself the purchase is epsilon {at_most(alone(made, budget.delta), 3)}); what "
+        "is declared in --schema FILE costs nothing",
         f"question 1, the kind and the nulls of each column: {len(readings.READINGS)} counts each, "
         f"with noise of standard deviation {kinds:.0f} beside {n:,} rows, from which a kind stands "
         f"out that {CLEAR * kinds:,.0f} cells have",

@@ -147,10 +147,11 @@ def merged(before: Sequence[str], now: Sequence[str]) -> list[str]:
 
     Args:
         before: Flags and their values.
-        now: Likewise.
+        now: Likewise, behind words that are no flags; all of them stay, also of a flag that is
+            given several times.
     """
-    flags: dict[str, list[str]] = {"": []} | _by_flag(before) | _by_flag(now)
-    return [word for group in flags.values() for word in group]
+    flags = next((i for i, word in enumerate(now) if word.startswith("--")), len(now))
+    return [*now[:flags], *without(before, list(_by_flag(now))), *now[flags:]]
 
 
 def without(words: Sequence[str], names: Sequence[str]) -> list[str]:

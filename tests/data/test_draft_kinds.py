@@ -40,7 +40,11 @@ COLUMNS = {  # cells, and entries that a draft must have
     "ward": ([f"{i % 9:02d}" for i in range(N)], {"kind": "categorical", "categories": [
         f"{i:02d}" for i in range(9)]}),
     "number": ([f"{i:03d}" for i in range(N)], {"kind": "identifier", "pattern": "###"}),
-    "whole": ([f"{i}.0" for i in range(N)], {"kind": "integer", "max": "119"})}
+    "whole": ([f"{i}.0" for i in range(N)], {"kind": "integer", "max": "119"}),
+    "abroad": ([f"{day}T10:{i % 60:02d}:00+02:00" for i, day in enumerate(DAYS)],
+               {"kind": "datetime", "format": "%Y-%m-%dT%H:%M:%S+02:00"}),
+    "few": (["0"] * (N - 9) + ["4"] * 9, {"kind": "integer", "scale": None, "max": "4"}),
+    "file": ([f"z{i % 70:06d}" for i in range(N)], {"kind": "categorical"})}
 
 
 @pytest.mark.parametrize("name", COLUMNS)
@@ -85,7 +89,7 @@ def test_a_draft_reads_its_own_file_and_owns_up_to_all_it_read(drafted):
     header, rows = writing.cells(data.spec, transform.decode(data.spec, data.x_train), data.y_train)
     cells = dict(zip(header, zip(*rows, strict=True), strict=True))
     # Of years the seconds are too many to come back, and a hard space becomes a plain one.
-    for name in set(COLUMNS) - {"id", "number", "pay", "whole", "stamp", "francs"}:
+    for name in set(COLUMNS) - {"id", "number", "pay", "whole", "stamp", "abroad", "francs"}:
         assert list(cells[name]) == COLUMNS[name][0], name
     assert cells["id"][:2] == ("P-00000", "P-00001")
     document = yaml_text.document("s.yaml")

@@ -107,6 +107,23 @@ def test_what_the_encoded_table_would_take_is_said(place):
                 load, "csv:a.csv", schema="s.yaml")
 
 
+def test_what_the_whole_file_would_take_is_said_at_its_first_rows(place, monkeypatch):
+    """A machine may have no room long before as much is encoded as it has in all."""
+    wide = SCHEMA + "  b: {kind: categorical, categories: [%s]}\n"
+    (place / "s.yaml").write_text(wide % ", ".join(f"v{i}" for i in range(20_000)))
+    (place / "a.csv").write_text("a,y,b\n" + "1,p,v7\n" * 50_000)
+    monkeypatch.setattr("dpgen_jax.data.tables.encode", None)  # nothing is encoded
+    with reading.limited(3):
+        refused(r"a.csv: about 50,00. rows of 20,001 encoded values \(column b has 20,000.*kind: "
+                r"codes.*\) takes 4 GB", load, "csv:a.csv", schema="s.yaml")
+
+
+def test_a_label_without_a_value_is_no_matter_of_nulls(place):
+    (place / "a.csv").write_text("a,y\n1,p\n2,\n")
+    refused("line 3, column y: an empty cell, but the column is not nullable; fill it in, or write "
+            "odd: null at the label", load, "csv:a.csv", schema="s.yaml")
+
+
 @pytest.mark.parametrize("row", ["1,p", "12,p", "12.3456789,p", "\U0001f600x,\u00e9",
                                  "1" * 99 + ",p"])
 def test_reading_takes_no_more_than_the_estimate(place, row):

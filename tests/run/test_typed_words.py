@@ -23,6 +23,15 @@ def test_a_file_of_names_is_kept_by_its_full_path(tmp_path, monkeypatch):
         "mixture", f"--class-names={tmp_path / 'names.txt'}", "--dataset=folder:nowhere")
 
 
+def test_a_flag_that_is_given_several_times_stays_so():
+    """As `evaluate RUN --by sex --by job` is, which takes its data set from the run."""
+    before = ["--dataset=csv:a.csv", "--by", "ward", "--fast"]
+    now = ["RUN", "--by", "sex", "--by", "job", "--seeds=2"]
+    assert typed.merged(before, now) == [
+        "RUN", "--dataset=csv:a.csv", "--fast", "--by", "sex", "--by", "job", "--seeds=2"]
+    assert typed.merged(before, []) == before and typed.merged([], now) == now
+
+
 def test_a_hundred_names_are_a_hundred_classes():
     assert class_names.declared(MANY) == tuple(MANY.split(","))
 
