@@ -135,7 +135,7 @@ def figures(up: str) -> dict[str, Any]:
         "fuzz": results("fuzz"), "credit": results("credit"),
         "kills": results("kills"), "steps_file": steps_file,
         "step": next(case for case in steps_file["cases"] if case["teachers"] == 4000),
-        "large": results("large_table"),
+        "large": results("large_table"), "images": results("large_images"),
         "many_columns": results("wide_table")["cases"][0],
         "hosts": results("hosts"),
         "between": {row["method"]: row for row in results("between_blocks")["rows"]},
