@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Iterable, Mapping
 
 import yaml
 
+from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import UserError, nearest
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import NO_LABEL, Column, TableSpec
 from dpgen_jax.data import column_types, forms, schema
-from dpgen_jax.data.base import listed
+from dpgen_jax.data.base import listed, quoted
 from dpgen_jax.data.draft_columns import entries
 from dpgen_jax.data.parsing import Cells
 from dpgen_jax.data.schema_columns import IDENTIFIER, NULLS, column
@@ -29,6 +31,8 @@ HEADER = """\
 LEAKS = """\
 # KEEP IT PRIVATE: entries read from private records are covered by no epsilon. A run refuses them,
 # or with --accept-uncovered it publishes them, and its statement says so."""
+NEARLY_ALL = 0.9
+"""The share of cells that are numbers, from which a text is told of."""
 PAID = "  # bought under differential privacy"
 BOUGHT = "# Leave `bought` as it is: every training run with this schema charges it."
 
@@ -64,7 +68,22 @@ def draft(cells: Cells, label: str | None, described: Mapping[str, Json] | None 
     if cells.dialect.entries:
         document = {"file": cells.dialect.entries} | document
     schema.parse(document, cells.source)
+    for name in columns:
+        if name != label and columns[name]["kind"] == "categorical" and name not in known:
+            _tell_of_odd_cells(name, cells)
     return document
+
+
+def _tell_of_odd_cells(name: str, cells: Cells) -> None:
+    """Tells the data holder of a text that makes categories of a column of numbers."""
+    texts = cells.columns[name]
+    odd = [i for i, text in enumerate(texts) if text not in NULLS and forms.number(text) is None]
+    numbers = sum(text not in NULLS for text in texts) - len(odd)
+    if odd and numbers >= NEARLY_ALL * (numbers + len(odd)):
+        tell(f"private: {cells.source}, {cells.rows[odd[0]]}: column {name} is drafted as "
+             f"categories, since {quoted(texts[odd[0]])} is no number, as nearly all other cells "
+             "are; if it should be none, empty the cell, or declare kind: integer or continuous, "
+             "with nullable: true and odd: null", sys.stderr)
 
 
 def with_durations(names: Iterable[str]) -> TableSpec:

@@ -58,6 +58,18 @@ def test_a_draft_tells_the_kind(name):
         assert with_null == made | {"nullable": "true"}
 
 
+def test_a_text_among_numbers_is_told_with_its_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{20 + i % 30},{i % 2},{i % 5 or 'none'}\n" for i in range(60)]
+    rows[41] = "abc,1,1\n"
+    (tmp_path / "a.csv").write_text("age,y,b\n" + "".join(rows))
+    schema_command.command(["a.csv", "--label", "y", "--out", "s.yaml"])
+    said = capsys.readouterr().err
+    assert "private: a.csv, line 43: column age is drafted as categories, since 'abc' is" in said
+    assert "column b" not in said  # a fifth of which are texts
+    assert yaml_text.document("s.yaml")["columns"]["age"]["kind"] == "categorical"
+
+
 @pytest.mark.parametrize(("text", "match"), [
     ("a,y\n", "a.csv: no rows"), (f"{'n' * 501},y\n1,b\n", "column 1 has a name of 501 letters"),
     ("a,y\n" + "".join(f"{i % 5},{i}.5\n" for i in range(101)),
