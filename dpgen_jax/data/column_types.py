@@ -194,7 +194,7 @@ def _holds(column: Column, dtype: str) -> bool:
     if not part:
         return True
     ends = tuple(end * (forms.DAY if column.written == "date" else 1) for end in ends)
-    return all((end * TICKS[part]).is_integer() for end in ends) and (
+    return all(float(end * TICKS[part]).is_integer() for end in ends) and (
         part != "ns" or max(map(abs, ends)) < LAST_NANOSECOND)
 
 
