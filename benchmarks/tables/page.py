@@ -29,6 +29,8 @@ def cells() -> tuple[Results, ...]:
     """Return the results of all cells, each with `stem`, the name of its file."""
     return tuple(json.loads(path.read_text(encoding="utf-8"))["results"] | {"stem": path.stem}
                  for path in sorted(FOLDER.glob("*.json")) if not path.stem.startswith("scale-"))
+SIGNALLED = "ended with exit code -24"
+"""A run that its limit stopped, as records of an earlier version say (SIGXCPU of Linux)."""
 
 
 def epsilons() -> list[float]:
@@ -113,7 +115,8 @@ def failures() -> str:
         for run in cell["runs"]:
             if "error" in run:
                 where = f"{cell['table']} at epsilon {cell['epsilon']:g}"
-                reasons.setdefault((cell["method"], run["error"]), []).append(where)
+                reason = run["error"].replace(SIGNALLED, "stopped at its limit of CPU seconds")
+                reasons.setdefault((cell["method"], reason), []).append(where)
     every = len(tables())
     lines = [(f"`{method}`", "all" if len(where) >= every else ", ".join(where), reason)
              for (method, reason), where in sorted(reasons.items())]
