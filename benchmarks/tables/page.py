@@ -22,6 +22,8 @@ LATER = {"f1": "F1", "queries": "queries"}
 DISTANCES = ("pairs", "queries")
 """Scores of which less is better."""
 Results = dict[str, Any]
+SIGNALLED = "ended with exit code -24"
+"""A run that its limit stopped, as records of an earlier version say (SIGXCPU of Linux)."""
 
 
 @functools.cache
@@ -29,8 +31,6 @@ def cells() -> tuple[Results, ...]:
     """Return the results of all cells, each with `stem`, the name of its file."""
     return tuple(json.loads(path.read_text(encoding="utf-8"))["results"] | {"stem": path.stem}
                  for path in sorted(FOLDER.glob("*.json")) if not path.stem.startswith("scale-"))
-SIGNALLED = "ended with exit code -24"
-"""A run that its limit stopped, as records of an earlier version say (SIGXCPU of Linux)."""
 
 
 def epsilons() -> list[float]:
