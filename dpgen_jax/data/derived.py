@@ -12,6 +12,21 @@ MOMENTS = ("date", "datetime", "time")
 """How columns are written of which a method may learn the distance."""
 
 
+def constrained(spec: TableSpec) -> frozenset[str]:
+    """Returns the names of the columns that stand in a constraint: mending changes no other.
+
+    Args:
+        spec: The schema.
+    """
+    found: set[str] = set()
+    for rule in rules(spec):
+        fields = ((rule.low, rule.high) if isinstance(rule, Compare) else
+                  (rule.first.field, rule.then.field) if isinstance(rule, Implies) else
+                  (rule.total, *(part for _, part in rule.parts)))
+        found |= {field.column.name for field in fields}
+    return frozenset(found)
+
+
 def names(spec: TableSpec) -> tuple[str, ...]:
     """Returns the names of the columns that are functions of others, by equations alone.
 

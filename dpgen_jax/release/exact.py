@@ -12,7 +12,7 @@ import dataclasses
 import numpy as np
 
 from dpgen_jax.core.types import Column, Method, PyTree, TableSpec
-from dpgen_jax.data import forms, transform
+from dpgen_jax.data import derived, forms, transform
 from dpgen_jax.methods.shared.grid import Wanted
 from dpgen_jax.release.conditions import Conditions, candidates
 
@@ -38,7 +38,9 @@ def narrowed(method: Method, model: PyTree, prior: np.ndarray | None, conditions
              ) -> Narrowed:
     """Tells a model the conditions on columns, if its method can.
 
-    Where the schema has constraints it is told nothing: mended rows are other than the model's.
+    Of columns that stand in a constraint of the schema it is told nothing: mended rows have other
+    values there than the model's. Mending looks at no other column, so that the law of mended rows
+    that meet conditions on these is the law of the model's own such rows, mended.
 
     Args:
         method: The method.
@@ -51,9 +53,13 @@ def narrowed(method: Method, model: PyTree, prior: np.ndarray | None, conditions
     """
     spec = conditions.spec
     if (method.conditional is None or method.class_shares is None or prior is None
-            or not isinstance(spec, TableSpec) or spec.constraints or not conditions.on_columns):
+            or not isinstance(spec, TableSpec)):
         return Narrowed(model, prior)
-    places = tuple(sorted({condition.place for condition in conditions.on_columns}))
+    mended = derived.constrained(spec)
+    places = tuple(sorted({condition.place for condition in conditions.on_columns
+                           if spec.columns[condition.place].name not in mended}))
+    if not places:
+        return Narrowed(model, prior)
     wanted = {spec.columns[place].name: _wanted(spec.columns[place], place, conditions)
               for place in places}
     new, share = method.conditional(model, wanted)
