@@ -17,9 +17,11 @@ else
   words=(datalens --preset mnist-eps1 --dataset "${DATA:-idx:mnist}" --out "$RUN"
          --max-minutes 50 --on-term checkpoint)
 fi
+child= stopped=  # a signal may come before the run has begun
+trap 'stopped=1; [ -z "$child" ] || kill -TERM "$child"' TERM  # the shell gets it and tells the run
 python -m dpgen_jax.train "${words[@]}" &
 child=$!
-trap 'kill -TERM "$child"' TERM  # the shell gets the signal and tells the run
+[ -z "$stopped" ] || kill -TERM "$child"
 wait "$child"; code=$?
 while kill -0 "$child" 2>/dev/null; do wait "$child"; code=$?; done
 # 75: out of time, 143: told to stop. Either can go on.
