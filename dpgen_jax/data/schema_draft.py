@@ -32,7 +32,7 @@ LEAKS = """\
 # KEEP IT PRIVATE: entries read from private records are covered by no epsilon. A run refuses them,
 # or with --accept-uncovered it publishes them, and its statement says so."""
 NEARLY_ALL = 0.9
-"""The share of cells that are numbers, from which a text is told of."""
+"""The share of cells that are numbers, from which a text among them is pointed out."""
 PAID = "  # bought under differential privacy"
 BOUGHT = "# Leave `bought` as it is: every training run with this schema charges it."
 
@@ -70,12 +70,12 @@ def draft(cells: Cells, label: str | None, described: Mapping[str, Json] | None 
     schema.parse(document, cells.source)
     for name in columns:
         if name != label and columns[name]["kind"] == "categorical" and name not in known:
-            _tell_of_odd_cells(name, cells)
+            _point_out_odd_cells(name, cells)
     return document
 
 
-def _tell_of_odd_cells(name: str, cells: Cells) -> None:
-    """Tells the data holder of a text that makes categories of a column of numbers."""
+def _point_out_odd_cells(name: str, cells: Cells) -> None:
+    """Points out, to the data holder, a text that makes categories of a column of numbers."""
     texts = cells.columns[name]
     odd = [i for i, text in enumerate(texts) if text not in NULLS and forms.number(text) is None]
     numbers = sum(text not in NULLS for text in texts) - len(odd)

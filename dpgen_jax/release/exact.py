@@ -38,9 +38,9 @@ def narrowed(method: Method, model: PyTree, prior: np.ndarray | None, conditions
              ) -> Narrowed:
     """Tells a model the conditions on columns, if its method can.
 
-    Of columns that stand in a constraint of the schema it is told nothing: mended rows have other
-    values there than the model's. Mending looks at no other column, so that the law of mended rows
-    that meet conditions on these is the law of the model's own such rows, mended.
+    Conditions on columns that stand in a constraint of the schema are left to rejection: mended
+    rows have other values there than the model's. Mending looks at no other column, so that the law
+    of mended rows that meet conditions on these is the law of the model's own such rows, mended.
 
     Args:
         method: The method.

@@ -81,7 +81,7 @@ def buy(draft: Any, cells: Cells, price: Price, source: str, charge: Charge) -> 
         except UserError as error:
             raise UserError(f"column {name}: {error} (count epsilon {price.epsilon:g} of "
                             "these records as spent)") from error
-        document["columns"][name] = _held(name, document["columns"][name] | values)
+        document["columns"][name] = _of_a_type_that_fits(name, document["columns"][name] | values)
         (row,) = events.to_json((charged,))
         document.setdefault("bought", []).append({"entry": f"{name}.{what}", **row})
     no_longer = {f"{name}.{entry}" for name in entries for entry in _private(draft, name)}
@@ -150,7 +150,7 @@ def _bounds(column: Column, low: float, high: float) -> dict[str, str]:
                    "max": f"{math.ceil(high * size) / size:.{column.decimals}f}"}
 
 
-def _held(name: str, entries: Json) -> Json:
+def _of_a_type_that_fits(name: str, entries: Json) -> Json:
     """The entries of a column, without a type that does not hold the values that were bought."""
     try:
         schema_columns.column(name, entries)

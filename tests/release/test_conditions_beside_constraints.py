@@ -1,4 +1,4 @@
-"""Conditions on columns that stand in no constraint are told to the model, and rows mended."""
+"""Conditions on columns that stand in no constraint are exact by the model, and rows mended."""
 
 import numpy as np
 import pytest
@@ -43,8 +43,8 @@ def made(tmp_path_factory):
 def test_the_law_is_that_of_filtered_rows(made, where):
     sampler = made.stream(12_000, seed=1, where=where)
     list(sampler)
-    told = "\n".join(sampler.report())
-    assert "exact, by the model" in told and "by rejection" not in told
+    lines = "\n".join(sampler.report())
+    assert "exact, by the model" in lines and "by rejection" not in lines
     exact, every = made.frame(12_000, seed=1, where=where), made.frame(60_000, seed=2)
     met = every[every["group"].isin(list(where["group"]))
                 & ((every["other"] <= 2) | ("other" not in where))]
@@ -62,5 +62,5 @@ def test_columns_of_constraints_are_met_by_rejection(made):
     sampler = made.stream(200, seed=1, where={"group": "a", "high": ">=10"})
     rows = list(sampler)
     assert sum(len(y) for _, y in rows) == 200
-    told = "\n".join(sampler.report())
-    assert "group=a: exact, by the model" in told and "high>=10: by rejection" in told
+    lines = "\n".join(sampler.report())
+    assert "group=a: exact, by the model" in lines and "high>=10: by rejection" in lines
