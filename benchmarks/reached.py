@@ -10,7 +10,8 @@ import math
 import statistics
 from typing import Any
 
-from benchmarks.results_tables import ROOT, results
+from benchmarks.results_systems import system_rows
+from benchmarks.results_tables import ROOT
 from benchmarks.tables.measures import CLASSIFIERS
 from dpgen_jax import methods
 
@@ -26,8 +27,8 @@ def _images() -> list[dict[str, Any]]:
     return [{"method": row["method"], "kind": "images", "data": row["dataset"],
              "epsilon": float(row["epsilon"]), "measure": "accuracy of a CNN",
              "score": round(row["gen2real"]["cnn"]["accuracy"]["mean"], 3),
-             "seconds": math.ceil(row["training_seconds"]), "file": "systems.json"}
-            for row in results("systems")["rows"] if math.isfinite(float(row["epsilon"]))]
+             "seconds": math.ceil(row["training_seconds"]), "file": row["file"]}
+            for row in system_rows() if math.isfinite(float(row["epsilon"]))]
 
 
 def _tables() -> list[dict[str, Any]]:

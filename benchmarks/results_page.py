@@ -18,7 +18,7 @@ from typing import Any
 
 import jinja2
 
-from benchmarks import accelerator, audits, reached, results_tables, systems
+from benchmarks import accelerator, audits, reached, results_systems, results_tables, systems
 from benchmarks.papers import page as papers
 from benchmarks.papers import ran
 from benchmarks.results_tables import ROOT, load, pm_of, results
@@ -49,7 +49,7 @@ def embedded_row(stem: str, method: str) -> dict[str, Any]:
 
 def system(method: str, dataset: str, epsilon: float | str) -> str:
     """Returns the accuracy of a CNN trained on what one system made."""
-    row = results_tables.system_row(method, dataset, epsilon)
+    row = results_systems.system_row(method, dataset, epsilon)
     return f"{row['gen2real']['cnn']['accuracy']['mean']:.3f}"
 
 
@@ -115,13 +115,15 @@ def figures(up: str) -> dict[str, Any]:
         "results": results, "link": link, "source": lambda stem: f"[{stem}.json]({link(stem)})",
         "seeds": lambda stem: len(load(stem)["seeds"]), "words": {1: "one", 2: "two",
                                                                 3: "three"}.get,
+        "rows_of_systems": f"[results/systems]({up}/benchmarks/results/systems)",
         "acc": lambda *which: f"{accuracy(*which)['mean']:.3f}",
         "pm": lambda *which: pm_of(accuracy(*which)), "pm_of": pm_of,
         "steps": lambda stem: results(stem)["privacy"]["steps"],
         "answered": answered, "load": load,
         "sweeps": results_tables.sweep_files(), "planned_steps": planned_steps,
-        "system": system, "embedded_row": embedded_row, "opacus_ratio": opacus_ratio,
-        "seconds_of": lambda method: f"{max(results_tables.training_seconds(method)):.0f}",
+        "systems_table": results_systems.systems_table, "system": system,
+        "embedded_row": embedded_row, "opacus_ratio": opacus_ratio,
+        "seconds_of": lambda method: f"{max(results_systems.training_seconds(method)):.0f}",
         "lowest_auroc": lambda: f"{min(table_aurocs()):.2f}",
         "highest_auroc": lambda: f"{max(table_aurocs()):.2f}", "span": span,
         "tvd": lambda stem: f"{variation(stem)['mean']:.2f}",
@@ -167,7 +169,7 @@ def readme() -> str:
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise SystemExit(f"README.md has no lines {BEGIN} and {END} around its table")
-    return f"{before}{begin}\n{results_tables.systems_table(SHOWN_IN_README)}\n{end}{after}"
+    return f"{before}{begin}\n{results_systems.systems_table(SHOWN_IN_README)}\n{end}{after}"
 
 
 def pages() -> Iterable[tuple[Path, Callable[[], str]]]:

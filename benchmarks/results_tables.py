@@ -6,12 +6,10 @@ import contextlib
 import functools
 import io
 import json
-import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import systems
 from dpgen_jax import account
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,34 +43,6 @@ def pm_of(score: dict[str, Any], digits: int = 3) -> str:
 def _scores(stem: str, task: str, *classifiers: str) -> list[str]:
     evaluation = results(stem)["evaluation"][task]
     return [pm_of(evaluation[name]["accuracy"]) for name in classifiers]
-
-
-def system_row(method: str, dataset: str, epsilon: float | str) -> dict[str, Any]:
-    """Returns the row of one system in systems.json."""
-    return next(row for row in results("systems")["rows"] if (
-        row["method"], row["dataset"], row["epsilon"]) == (method, dataset, epsilon))
-
-
-def training_seconds(method: str) -> list[float]:
-    """Returns how long each run of a system trained."""
-    return [row["training_seconds"] for row in results("systems")["rows"]
-            if row["method"] == method]
-
-
-def systems_table(methods: Sequence[str] = (), stem: str = "systems") -> str:
-    """Returns all private systems, or those named, by the mean of their CNN accuracies."""
-    rows = [row for row in results(stem)["rows"] if row["epsilon"] != "inf"
-            and (not methods or row["method"] in methods)]
-    sums: dict[str, list[float]] = {}
-    for row in rows:
-        sums.setdefault(row["method"], []).append(row["gen2real"]["cnn"]["accuracy"]["mean"])
-    order = sorted(sums, key=lambda name: -math.fsum(sums[name]))
-    rows.sort(key=lambda row: order.index(row["method"]))
-    head, rule, *lines = systems.table(rows).strip().split("\n")
-    for short, name in (("mnist,", "MNIST,"), ("fashion,", "Fashion-MNIST,"),
-                        ("cifar,", "CIFAR-10,")):
-        head = head.replace(f"| {short}", f"| {name}")
-    return "\n".join([head, rule, *(line.replace("*", "\\*") for line in lines)])
 
 
 def embedded_table() -> str:
@@ -292,6 +262,6 @@ def codes_table() -> str:
 
 
 TABLES: dict[str, Callable[..., str]] = {table.__name__: table for table in (
-    systems_table, embedded_table, datalens_table, utility_table, sweep_table, gpate_table,
+    embedded_table, datalens_table, utility_table, sweep_table, gpate_table,
     critics_table, tables_table, credit_table, budget_table, claimed_table, baselines_table,
     conversions_table, papers_table, codes_table)}

@@ -1,25 +1,21 @@
 """All systems on the same images at the same proven epsilons, with the same evaluation.
 
-    nohup python -m benchmarks.systems --out runs/systems > systems.log &
-    python -m benchmarks.systems --out runs/systems --methods dpmerf dpgan --epsilons 10
-    python -m benchmarks.systems --out runs/systems --data cifar
+    nohup python -m benchmarks.systems > systems.log &
+    python -m benchmarks.systems --methods dpmerf dpgan --dataset mnist --epsilon 10
+    python -m benchmarks.systems --dataset cifar
 
 Each row is a run folder OUT/METHOD-DATA-epsEPSILON, trained and evaluated by the commands of a
-user. The script can be stopped at any time and started again: it continues with what is there, and
-results/systems.json has all rows that exist; a row whose run folder is elsewhere stays as it was
-recorded. Every row is shown, whatever the result; a row that fails has the reason.
-Checkpoints of a finished row are not kept. Epsilons are of replace-one neighbours but in that file:
-of a record, or of a client's whole data where the row's unit says so. Non-private rows have epsilon
-"inf".
+user, and has a file of its own (`benchmarks.systems_rows`). The script can be stopped at any time
+and started again: it continues with what is there. Every row is shown, whatever the result; a row
+that fails has the reason. Checkpoints of a finished row are not kept. Epsilons are of replace-one
+neighbours but for --relation zero-out, the weaker promise: of a record, or of a client's whole data
+where the row's unit says so. Non-private rows have epsilon "inf".
 
-With --repeats N each row is trained N times, and shows mean and deviation over these trainings.
+A row whose training takes less than a quarter of an hour is trained three times, another one once,
+or each as often as --repeats says; it shows the mean, with its 95 % interval over the trainings.
 With --short a system whose preset takes long takes fewer steps, for which less noise is found, so
-that a row takes minutes on a laptop; a row tells the steps of both.
-
-The full evaluation (--full) has a file of its own, results/systems-full.json, and so have images in
-colour (`COLOUR`), results/systems-colour.json, and the weaker promise of --relation zero-out,
-results/systems-zero-out.json. No preset is for images in colour: each system takes the settings
-that a user gets who names none.
+that a row takes minutes on a laptop; a row tells the steps of both. No preset is for images in
+colour: each system takes the settings that a user gets who names none.
 """
 
 from __future__ import annotations
@@ -32,7 +28,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import common
+from benchmarks import common, systems_rows
 from benchmarks.common import command
 from benchmarks.systems_shown import picture, table
 from dpgen_jax import methods, presets
@@ -56,6 +52,9 @@ PRESETS = {"datalens": "{data}-eps{epsilon:g}-mean", "gpate": "{data}-eps{epsilo
 SHORT = {"dcgan": 1000, "dpgan": 1500, "gswgan": 40, "dpac": 30, "datalens": 10, "gpate": 20,
          "pategan": 8, "dpcgan": 1000, "projected_dpgan": 100, "fedavg_gan": 20}
 SHORT_IN_COLOUR = {**SHORT, "dpgan": 150}
+QUICK = 900
+"""Seconds of a training, below which a row is the mean of `REPEATS` trainings."""
+REPEATS = 3
 EPSILONS = (1.0, 10.0)
 CLASSIFIERS = ("topagg_sgd",)
 IN_COLOUR = ("mixture", "dpmerf", "dpgan")
@@ -70,19 +69,25 @@ WITH_RELATIONS = tuple(name for name in METHODS if any(
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--out", type=Path, required=True, help="folder of the run folders")
+    parser.add_argument("--out", type=Path, default=Path("runs/systems"),
+                        help="folder of the run folders; runs/systems, and runs/systems-zero-out "
+                             "for that relation, if none is named")
     parser.add_argument("--methods", nargs="+", choices=METHODS,
                         help="all that have presets for such images, or those of IN_COLOUR")
-    parser.add_argument("--data", nargs="+", default=list(DATA), choices={**DATA, **COLOUR})
-    parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
+    parser.add_argument("--dataset", "--data", dest="data", nargs="+", default=list(DATA),
+                        choices={**DATA, **COLOUR})
+    parser.add_argument("--epsilon", "--epsilons", dest="epsilons", type=float, nargs="+",
+                        default=EPSILONS)
     parser.add_argument("--full", action="store_true", help="the full evaluation, not the fast one")
     parser.add_argument("--classifiers", nargs="+", default=["cnn", "mlp"])
     parser.add_argument("--seeds", type=int, default=2, help="of the classifiers")
     parser.add_argument("--inception-weights", type=Path, help="as in evaluate, for FID")
-    parser.add_argument("--repeats", type=int, default=1,
-                        help="trainings of each row, each of which spends the row's epsilon")
+    parser.add_argument("--repeats", type=int,
+                        help="trainings of each row, each of which spends the row's epsilon; if "
+                             f"left out, {REPEATS} where one takes less than {QUICK // 60} minutes")
     parser.add_argument("--short", action="store_true", help="new runs take fewer steps")
-    parser.add_argument("--relation", choices=("replace-one", "zero-out"), default="replace-one",
+    parser.add_argument("--relation", choices=(systems_rows.REPLACE_ONE, "zero-out"),
+                        default=systems_rows.REPLACE_ONE,
                         help="of neighbours; zero-out for methods that have it")
     parser.add_argument("--collect", action="store_true",
                         help="train nothing: evaluate and write what is there")
@@ -90,11 +95,15 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
                         help="also draw images of the systems, for these data and epsilons")
     args = parser.parse_args(argv)
     if 0 < len(set(args.data) & set(COLOUR)) < len(set(args.data)):
-        parser.error(f"--data {' '.join(args.data)}: images in colour have a file of their own; "
-                     "name them alone")
+        parser.error(f"--dataset {' '.join(args.data)}: images in colour have other methods; name "
+                     "them alone")
+    if args.repeats is not None and args.repeats < 1:
+        parser.error(f"--repeats {args.repeats}: at least 1")
     args.methods = args.methods or (IN_COLOUR if args.data[0] in COLOUR else METHODS)
-    if args.relation != "replace-one":
+    if args.relation != systems_rows.REPLACE_ONE:
         args.methods = [name for name in args.methods if name in WITH_RELATIONS]
+        if args.out == parser.get_default("out"):
+            args.out = args.out.with_name(f"{args.out.name}-{args.relation}")
     return args
 
 
@@ -124,33 +133,38 @@ def folder(out: Path, method: str, data: str, epsilon: float, number: int = 0) -
     return out / f"{method}-{data}-eps{epsilon:g}{f'-{number}' * bool(number)}"
 
 
-def repeated(args: argparse.Namespace, method: str, data: str, epsilon: float, train: bool
+def repeated(args: argparse.Namespace, method: str, data: str, epsilon: float
              ) -> dict[str, Any] | None:
-    """Return a row whose scores are means over `--repeats` trainings, or `row` of a single one.
+    """Return a row whose scores are means over its trainings, or `row` of a single one.
 
     Args:
       args: The command line.
       method: The method.
       data: A name of `DATA` or `COLOUR`.
       epsilon: The budget of each training.
-      train: Whether a run that does not exist is trained.
 
     Returns:
       The row of the mean, with its deviation between trainings; the row of the first training that
-      failed; None where one is missing.
+      failed; None where there is none, and none is trained.
     """
-    each = [row(args, method, data, epsilon, train, number) for number in range(args.repeats)]
-    if len(each) == 1 or not all(one and "error" not in one for one in each):
-        return next((one for one in each if not one or "error" in one), each[0])
+    first = row(args, method, data, epsilon)
+    if first is None or "error" in first:
+        return first
+    times = args.repeats or (REPEATS if first["training_seconds"] < QUICK else 1)
+    further = (row(args, method, data, epsilon, number) for number in range(1, times))
+    each = [first, *(one for one in further if one)]
+    failed = [one for one in each if "error" in one]
+    if failed or len(each) == 1:
+        return next(iter(failed), first)
     took = [one["training_seconds"] for one in each]
-    return each[0] | {name: over_runs([one[name] for one in each])
-                      for name in ("gen2real", "fidelity")} | {
+    return first | {name: over_runs([one[name] for one in each])
+                    for name in ("gen2real", "fidelity")} | {
         "repeats": len(each), "training_seconds": sum(took) / len(took),
         "training_seconds_of_each": took}
 
 
-def row(args: argparse.Namespace, method: str, data: str, epsilon: float, train: bool,
-        number: int = 0) -> dict[str, Any] | None:
+def row(args: argparse.Namespace, method: str, data: str, epsilon: float, number: int = 0
+        ) -> dict[str, Any] | None:
     """Train and evaluate one system.
 
     Args:
@@ -158,11 +172,11 @@ def row(args: argparse.Namespace, method: str, data: str, epsilon: float, train:
       method: The method.
       data: A name of `DATA` or `COLOUR`.
       epsilon: The budget.
-      train: Whether a run that does not exist is trained.
       number: Which training of the row this is.
 
     Returns:
-      The row of the run, or the reason why it failed; None where there is no run.
+      The row of the run, or the reason why it failed; None where there is no run, and none is
+      trained.
     """
     preset, named, usual = settings(method, data, epsilon)
     run = folder(args.out, method, data, epsilon, number)
@@ -174,13 +188,13 @@ def row(args: argparse.Namespace, method: str, data: str, epsilon: float, train:
     fewer = [f"--steps={few}"] * (few < math.inf)
     if fewer and method == "dpac":  # the classifier comes in as early as in the preset
         fewer.append(f"--t-c={few // 5}")
-    if args.relation != "replace-one":
+    if args.relation != systems_rows.REPLACE_ONE:
         fewer.append(f"--relation={args.relation}")
     if fewer:
         fewer.append("--sigma=None")  # the noise is found for these steps and this relation
     try:
         if not (run / "release" / "privacy.json").exists():
-            if not train:
+            if args.collect:
                 return None
             resume = ["--resume"] if (run / "config.json").exists() else []
             command("dpgen_jax.train", method, *named, *words, f"--epsilon={epsilon}",
@@ -218,46 +232,42 @@ def evaluated(args: argparse.Namespace, run: Path, words: tuple[str, ...]) -> di
     return read_json(path)
 
 
-def earlier(name: str) -> list[dict[str, Any]]:
-    """Return the rows that are recorded in a file."""
-    path = common.RESULTS / f"{name}.json"
-    return read_json(path)["results"]["rows"] if path.exists() else []
+def cases(args: argparse.Namespace) -> list[tuple[str, str, float]]:
+    """Return method, data set and epsilon of each row; what has no privacy has one row."""
+    return list(dict.fromkeys(
+        (method, data, math.inf if method == "dcgan" else epsilon)
+        for epsilon in args.epsilons for data in args.data for method in args.methods))
 
 
-def main() -> None:
-    """Run the benchmark and write its record."""
-    args = arguments()
+def words_of(args: argparse.Namespace, method: str, data: str, epsilon: float) -> list[str]:
+    """Return the flags that make one row."""
+    named = [] if math.isinf(epsilon) else ["--epsilon", f"{epsilon:g}"]
+    return ["--methods", method, "--dataset", data, *named, *["--full"] * args.full,
+            "--classifiers", *args.classifiers, "--seeds", str(args.seeds),
+            *["--short"] * args.short, *[f"--repeats={args.repeats}"] * bool(args.repeats),
+            *[f"--relation={args.relation}"] * (args.relation != systems_rows.REPLACE_ONE)]
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the benchmark and write its records."""
+    args = arguments(argv)
     args.out.mkdir(parents=True, exist_ok=True)
-    if args.repeats > 1:
-        print(f"each row is trained {args.repeats} times on the SAME records, each time for its "
-              f"whole epsilon: {args.repeats} times that is spent on them")
-    where, rows = common.machine(), []
-
-    def cases(methods, data, epsilons):
-        return dict.fromkeys((method, d, math.inf if method == "dcgan" else epsilon)
-                             for epsilon in epsilons for d in data for method in methods)
-
-    group, every, name = ((COLOUR, IN_COLOUR, "systems-colour") if args.data[0] in COLOUR
-                          else (DATA, METHODS, "systems"))
-    name += "-full" * args.full + f"-{args.relation}" * (args.relation != "replace-one")
-    recorded = {(r["method"], r["dataset"], r["epsilon"]): r for r in earlier(name)}
-    requested = {} if args.collect else cases(args.methods, args.data, args.epsilons)
-    for case in requested | cases(every, group, EPSILONS):
-        method, data, epsilon = case
-        result = (repeated(args, *case, case in requested)
-                  or recorded.get((method, data, to_json(epsilon))))
+    if args.repeats != 1 and not args.collect:
+        print(f"a row that is trained {args.repeats or REPEATS} times is so on the SAME records, "
+              "each time for its whole epsilon: as often that is spent on them")
+    done: list[dict[str, Any]] = []
+    for case in cases(args):
+        where, result = common.machine(), repeated(args, *case)
         if result is None:
             continue
-        rows.append(result)
-        shown = [*["--short"] * args.short, *["--full"] * args.full,
-                 *[f"--repeats={args.repeats}"] * (args.repeats > 1),
-                 *[f"--relation={args.relation}"] * (args.relation != "replace-one"),
-                 "--data", *args.data, "--epsilons", *(f"{e:g}" for e in args.epsilons)]
-        rec = common.record("systems", shown, range(args.seeds), {"rows": rows}, where)
-        common.write(rec, common.RESULTS / f"{name}.json")
-        print(table(rows), flush=True)
+        done.append(result)
+        systems_rows.write(
+            systems_rows.name(*case, args.full, args.relation),
+            common.record("systems", words_of(args, *case), range(args.seeds), {"row": result},
+                          where))
+        print(table(done), flush=True)
     for data, epsilon in itertools.product(args.data, args.epsilons) if args.draw else ():
-        print(picture(rows, data, epsilon, lambda method, at=(data, epsilon): folder(
+        print(picture(done, data, epsilon, lambda method, at=(data, epsilon): folder(
             args.out, method, *at)))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from benchmarks import common
 from dpgen_jax.release import plots
@@ -16,12 +18,19 @@ DATA_SETS = ("mnist", "fashion", "cifar")
 """In the order of their columns."""
 
 
+def half_width(values: Sequence[float]) -> float:
+    """Return half the width of the 95 % interval of a mean, by Student's t distribution."""
+    n = len(values)
+    return float(stats.t.ppf(0.975, n - 1) * np.std(values, ddof=1) / math.sqrt(n))
+
+
 def table(rows: list[dict[str, Any]]) -> str:
     """Return the rows in Markdown.
 
     Cells are the accuracy of the classifiers, mean over seeds, with * where a run took fewer steps
-    than its preset, and behind it the Inception Score and FID where they were measured; the last
-    column has the seconds that a system's runs trained.
+    than its preset, and behind it the Inception Score and FID where they were measured; over
+    several trainings, the mean with its 95 % interval. The last column has the seconds that a
+    system's runs trained.
     """
     def cell(method, data, epsilon):
         r, = [r for r in rows if (r["method"], r["dataset"], r["epsilon"]) == (
@@ -29,7 +38,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         if r is None or "error" in r:
             return "failed" if r else ""
         scores = " / ".join(f"{s['accuracy']['mean']:.3f}" + (
-            f" ± {s['accuracy']['std']:.3f}" if "repeats" in r else "")
+            f" ± {half_width(s['accuracy']['values']):.3f}" if "repeats" in r else "")
             for s in r["gen2real"].values())
         likeness = [f"{name} {r['fidelity'][key]['mean']:.2f}" for name, key in (
             ("IS", "inception_score"), ("FID", "fid")) if key in r.get("fidelity", {})]

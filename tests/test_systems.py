@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks import embedded, systems, systems_shown
+from benchmarks import embedded, systems, systems_rows, systems_shown
 from dpgen_jax import data, methods, presets
 from dpgen_jax.core.errors import UserError
+from dpgen_jax.evaluation import scores
 from dpgen_jax.run.folder import read_json
 
 CASES = list(itertools.product(systems.METHODS, systems.DATA, systems.EPSILONS))
@@ -40,7 +41,7 @@ def test_images_in_colour_are_trained_as_by_a_user_who_names_no_preset(
         tmp_path, monkeypatch, method, epsilon):
     commands = []
     monkeypatch.setattr(systems, "command", lambda *words: commands.append(words))
-    found = systems.row(parsed(tmp_path, "--data", "cifar"), method, "cifar", epsilon, True)
+    found = systems.row(parsed(tmp_path, "--data", "cifar"), method, "cifar", epsilon)
     run = tmp_path / f"{method}-cifar-eps{epsilon:g}"
     assert commands[0] == ("dpgen_jax.train", method, "--dataset", *systems.COLOUR["cifar"],
                            f"--epsilon={epsilon}", "--out", run)
@@ -51,7 +52,7 @@ def test_a_short_row_in_colour_takes_fewer_steps_still(tmp_path, monkeypatch):
     commands = []
     monkeypatch.setattr(systems, "command", lambda *words: commands.append(words))
     args = parsed(tmp_path, "--data", "cifar", "--short")
-    found = systems.row(args, "dpgan", "cifar", 10.0, True)
+    found = systems.row(args, "dpgan", "cifar", 10.0)
     assert {"--steps=150", "--sigma=None"} <= set(commands[0]) and found["preset_steps"] == 6000
 
 
@@ -65,57 +66,105 @@ def test_what_is_known_of_the_images_in_colour_is_so():
         facts.spec.shape, facts.spec.classes, facts.records)
 
 
-def test_images_in_colour_are_named_alone_and_have_a_file_of_their_own(tmp_path, monkeypatch):
+def test_images_in_colour_are_named_alone(tmp_path, capsys):
     with pytest.raises(SystemExit):
-        parsed(tmp_path, "--data", "mnist", "cifar")
+        parsed(tmp_path, "--dataset", "mnist", "cifar")
+    assert "name them alone" in capsys.readouterr().err
     assert parsed(tmp_path).methods == systems.METHODS
-    assert parsed(tmp_path, "--data", "cifar").methods == systems.IN_COLOUR
+    assert parsed(tmp_path, "--dataset", "cifar").methods == systems.IN_COLOUR
+
+
+def test_no_command_names_a_folder_and_zero_out_has_one_of_its_own():
+    assert systems.arguments([]).out.name == "systems"
+    assert systems.arguments(["--relation", "zero-out"]).out.name == "systems-zero-out"
+    with pytest.raises(SystemExit):
+        systems.arguments(["--repeats", "0"])
+
+
+@pytest.mark.parametrize("words, ending", [
+    ((), ""), (("--full",), "-full"), (("--relation", "zero-out"), "-zero-out"),
+    (("--full", "--relation", "zero-out"), "-full-zero-out")])
+def test_each_row_has_a_file_of_its_own(tmp_path, monkeypatch, words, ending):
     monkeypatch.setattr(systems.common, "RESULTS", tmp_path)
-    monkeypatch.setattr(systems, "repeated", lambda args, *case: {
-        **done(case[0], case[2], 0.5), "dataset": case[1]})
-    monkeypatch.setattr("sys.argv", ["systems", "--out", str(tmp_path / "runs"), "--data", "cifar"])
-    systems.main()
-    assert [path.name for path in tmp_path.glob("*.json")] == ["systems-colour.json"]
-    rows = read_json(tmp_path / "systems-colour.json")["results"]["rows"]
-    assert {row["dataset"] for row in rows} == {"cifar"} and len(rows) == 6
+    monkeypatch.setattr(systems, "repeated", lambda args, method, data, epsilon: {
+        **done(method, epsilon, 0.5), "dataset": data})
+    given = ["--out", str(tmp_path / "runs"), "--methods", "mixture", "--dataset", "mnist", *words]
+    systems.main(given)
+    folder = tmp_path / "systems"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        f"mixture-mnist-eps{epsilon}{ending}.json" for epsilon in (1, 10)]
+    record = read_json(folder / f"mixture-mnist-eps1{ending}.json")
+    again = systems.arguments(record["command"].split()[3:])
+    assert (again.methods, again.data, again.epsilons) == (["mixture"], ["mnist"], [1.0])
+    assert (again.full, again.relation) == ("full" in ending, record["command"].split(
+        "--relation=")[1] if "zero" in ending else "replace-one")
+    which = {"full": again.full, "relation": again.relation}
+    rows = systems_rows.recorded(["mnist"], **which)
+    assert [row["epsilon"] for row in rows] == [1.0, 10.0]
+    assert not systems_rows.recorded(["fashion"], **which)
 
 
-def test_the_full_evaluation_has_a_file_of_its_own(tmp_path, monkeypatch):
+def test_a_stop_or_a_failure_loses_no_row_that_was_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(systems.common, "RESULTS", tmp_path)
-    monkeypatch.setattr(systems, "repeated", lambda args, *case: (
-        {**done(case[0], case[2], 0.5), "dataset": case[1]} if case[-1] else None))
-    monkeypatch.setattr("sys.argv", ["systems", "--out", str(tmp_path / "runs"), "--full",
-                                     "--methods", "mixture", "--data", "mnist"])
-    systems.main()
-    assert [path.name for path in tmp_path.glob("*.json")] == ["systems-full.json"]
-    assert len(read_json(tmp_path / "systems-full.json")["results"]["rows"]) == 2
+    outcomes = iter([0.5, 0.6, "out of luck", KeyboardInterrupt])
+
+    def repeated(args, method, data, epsilon):
+        outcome = next(outcomes)
+        if not isinstance(outcome, str | float):
+            raise outcome
+        row = {**done(method, epsilon, 0.5), "dataset": data}
+        return {**row, "error": outcome} if isinstance(outcome, str) else row | {"score": outcome}
+
+    monkeypatch.setattr(systems, "repeated", repeated)
+    given = ["--out", str(tmp_path / "runs"), "--methods", "mixture", "--dataset", "mnist"]
+    systems.main(given)
+    with pytest.raises(KeyboardInterrupt):
+        systems.main(given)
+    assert [row["score"] for row in systems_rows.recorded(["mnist"])] == [0.5, 0.6]
 
 
-def test_zero_out_has_a_file_of_its_own_and_takes_no_other_run(tmp_path, monkeypatch):
-    args = parsed(tmp_path, "--relation", "zero-out", "--data", "mnist")
+@pytest.mark.parametrize("seconds, words, times", [
+    (10, (), 3), (1000, (), 1), (1000, ("--repeats", "2"), 2), (10, ("--repeats", "1"), 1)])
+def test_a_quick_row_is_the_mean_of_three_trainings(tmp_path, monkeypatch, seconds, words, times):
+    numbers = []
+
+    def row(args, method, data, epsilon, number=0):
+        numbers.append(number)
+        return done(method, epsilon, 0.5, seconds) | {
+            "gen2real": {"cnn": {"accuracy": scores.summary([0.5 + number / 10])}}, "fidelity": {}}
+
+    monkeypatch.setattr(systems, "row", row)
+    found = systems.repeated(parsed(tmp_path, *words), "mixture", "mnist", 1.0)
+    assert numbers == list(range(times)) and found.get("repeats", 1) == times
+    if times == 3:
+        assert found["gen2real"]["cnn"]["accuracy"]["values"] == pytest.approx([0.5, 0.6, 0.7])
+
+
+def test_the_interval_of_a_mean_is_that_of_students_t():
+    # n = 3: t of 2 degrees of freedom is 4.3027, standard deviation 0.1.
+    assert systems_shown.half_width([0.5, 0.6, 0.7]) == pytest.approx(4.3027 * 0.1 / 3**0.5, 1e-4)
+
+
+def test_zero_out_takes_no_other_run(tmp_path, monkeypatch):
+    args = parsed(tmp_path, "--relation", "zero-out", "--dataset", "mnist")
     assert {"mixture", "dpgan"} <= set(args.methods) <= set(systems.WITH_RELATIONS)
     commands = []
     monkeypatch.setattr(systems, "command", lambda *words: commands.append(words))
-    systems.row(args, "mixture", "mnist", 1.0, True)
+    systems.row(args, "mixture", "mnist", 1.0)
     assert commands[0][-2:] == ("--relation=zero-out", "--sigma=None")
     run = tmp_path / "mixture-mnist-eps1"
     (run / "release").mkdir(parents=True)
     (run / "release" / "privacy.json").write_text('{"relation": "replace-one"}')
     (run / "config.json").write_text("{}")
     monkeypatch.setattr(systems, "evaluated", lambda *given: {})
-    found = systems.row(args, "mixture", "mnist", 1.0, True)
+    found = systems.row(args, "mixture", "mnist", 1.0)
     assert "is of replace-one neighbours; take another --out" in found["error"]
-    monkeypatch.setattr(systems.common, "RESULTS", tmp_path)
-    monkeypatch.setattr("sys.argv", ["systems", "--out", str(tmp_path), "--relation", "zero-out",
-                                     "--methods", "mixture", "--data", "mnist"])
-    systems.main()
-    assert [path.name for path in tmp_path.glob("*.json")] == ["systems-zero-out.json"]
 
 
 def test_in_a_short_row_of_dpac_the_classifier_comes_in(tmp_path, monkeypatch):
     commands = []
     monkeypatch.setattr(systems, "command", lambda *words: commands.append(words))
-    systems.row(parsed(tmp_path, "--short"), "dpac", "fashion", 10.0, True)
+    systems.row(parsed(tmp_path, "--short"), "dpac", "fashion", 10.0)
     assert {"--steps=30", "--t-c=6"} <= set(commands[0])
 
 
@@ -123,7 +172,7 @@ def test_in_a_short_row_of_dpac_the_classifier_comes_in(tmp_path, monkeypatch):
 def test_a_short_row_takes_fewer_steps_with_the_noise_of_those(tmp_path, monkeypatch, words, steps):
     commands = []
     monkeypatch.setattr(systems, "command", lambda *words: commands.append(words))
-    found = systems.row(parsed(tmp_path, *words), "datalens", "mnist", 1.0, True)
+    found = systems.row(parsed(tmp_path, *words), "datalens", "mnist", 1.0)
     assert "cannot read" in found["error"]  # nothing was trained
     assert commands[0][:2] == ("dpgen_jax.train", "datalens") and "--epsilon=1.0" in commands[0]
     assert [w for w in commands[0] if str(w).startswith(("--steps", "--sigma"))] == (
@@ -136,8 +185,8 @@ def test_a_row_that_fails_says_why_and_one_that_is_not_there_is_left_out(tmp_pat
 
     monkeypatch.setattr(systems, "command", fails)
     args = parsed(tmp_path)
-    assert systems.row(args, "dpgan", "mnist", 10.0, False) is None
-    failed = systems.row(args, "dpgan", "mnist", 10.0, True)
+    assert systems.row(parsed(tmp_path, "--collect"), "dpgan", "mnist", 10.0) is None
+    failed = systems.row(args, "dpgan", "mnist", 10.0)
     assert failed["error"] == "out of luck"
     assert "| `dpgan` | failed |" in systems.table([failed])
 
