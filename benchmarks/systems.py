@@ -56,6 +56,7 @@ QUICK = 900
 """Seconds of a training, below which a row is the mean of `REPEATS` trainings."""
 REPEATS = 3
 EPSILONS = (1.0, 10.0)
+METRICS = ("gen2real", "fidelity")
 CLASSIFIERS = ("topagg_sgd",)
 IN_COLOUR = ("mixture", "dpmerf", "dpgan")
 METHODS = tuple(name for name in methods.NAMES if name not in CLASSIFIERS and any(
@@ -79,6 +80,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--epsilon", "--epsilons", dest="epsilons", type=float, nargs="+",
                         default=EPSILONS)
     parser.add_argument("--full", action="store_true", help="the full evaluation, not the fast one")
+    parser.add_argument("--metrics", nargs="+", choices=METRICS, default=METRICS)
     parser.add_argument("--classifiers", nargs="+", default=["cnn", "mlp"])
     parser.add_argument("--seeds", type=int, default=2, help="of the classifiers")
     parser.add_argument("--inception-weights", type=Path, help="as in evaluate, for FID")
@@ -157,8 +159,7 @@ def repeated(args: argparse.Namespace, method: str, data: str, epsilon: float
     if failed or len(each) == 1:
         return next(iter(failed), first)
     took = [one["training_seconds"] for one in each]
-    return first | {name: over_runs([one[name] for one in each])
-                    for name in ("gen2real", "fidelity")} | {
+    return first | {name: over_runs([one[name] for one in each]) for name in args.metrics} | {
         "repeats": len(each), "training_seconds": sum(took) / len(took),
         "training_seconds_of_each": took}
 
@@ -214,19 +215,20 @@ def row(args: argparse.Namespace, method: str, data: str, epsilon: float, number
         "proven_epsilon": privacy["epsilon"], "noise_source": privacy["noise_source"],
         "training_seconds": common.training_seconds(metrics.read(run / "metrics.jsonl")),
         "trained_with": {name: config.get(name) for name in ("versions", "git")},
-        "setting": measured["setting"], "gen2real": measured["gen2real"],
-        "fidelity": measured["fidelity"]}
+        "setting": measured["setting"], **{name: measured[name] for name in args.metrics}}
 
 
 def evaluated(args: argparse.Namespace, run: Path, words: tuple[str, ...]) -> dict[str, Any]:
-    """Return metrics.json of a run; it is evaluated again where that has no fidelity."""
+    """Return metrics.json of a run; it is evaluated again where that lacks what is asked for."""
     out = run / f"evaluation-{'full' if args.full else 'fast'}"
-    wanted = "fid" if args.inception_weights else "inception_score"
+    likeness = "fid" if args.inception_weights else "inception_score"
     path = out / "metrics.json"
-    if not path.exists() or wanted not in read_json(path).get("fidelity", {}):
+    there = read_json(path) if path.exists() else {}
+    if not there.keys() >= set(args.metrics) or (
+            "fidelity" in args.metrics and likeness not in there["fidelity"]):
         weights = (["--inception-weights", args.inception_weights] if args.inception_weights
                    else [])
-        command("dpgen_jax.evaluate", run, *words, "--metrics", "gen2real", "fidelity",
+        command("dpgen_jax.evaluate", run, *words, "--metrics", *args.metrics,
                 "--classifiers", *args.classifiers, "--seeds", args.seeds,
                 "--out", out, *weights, *([] if args.full else ["--fast"]))
     return read_json(path)
@@ -243,8 +245,9 @@ def words_of(args: argparse.Namespace, method: str, data: str, epsilon: float) -
     """Return the flags that make one row."""
     named = [] if math.isinf(epsilon) else ["--epsilon", f"{epsilon:g}"]
     return ["--methods", method, "--dataset", data, *named, *["--full"] * args.full,
-            "--classifiers", *args.classifiers, "--seeds", str(args.seeds),
-            *["--short"] * args.short, *[f"--repeats={args.repeats}"] * bool(args.repeats),
+            "--metrics", *args.metrics, "--classifiers", *args.classifiers,
+            "--seeds", str(args.seeds), *["--short"] * args.short,
+            *[f"--repeats={args.repeats}"] * bool(args.repeats),
             *[f"--relation={args.relation}"] * (args.relation != systems_rows.REPLACE_ONE)]
 
 

@@ -269,8 +269,12 @@ def test_the_inception_score_stands_behind_the_accuracy_and_is_measured_where_it
     (folder / "metrics.json").write_text('{"gen2real": {}}')  # of an earlier version
     monkeypatch.setattr(systems, "command", lambda *words: commands.append(words))
     systems.evaluated(parsed(tmp_path), tmp_path / "run", words)
-    (folder / "metrics.json").write_text('{"fidelity": {"inception_score": {"mean": 8.0}}}')
+    (folder / "metrics.json").write_text(
+        '{"gen2real": {}, "fidelity": {"inception_score": {"mean": 8.0}}}')
     systems.evaluated(parsed(tmp_path), tmp_path / "run", words)
     systems.evaluated(parsed(tmp_path, "--inception-weights", "w"), tmp_path / "run", words)
     assert ["fidelity" in words for words in commands] == [True, True]
     assert "--inception-weights" in commands[1] and "--inception-weights" not in commands[0]
+    (folder / "metrics.json").write_text('{"gen2real": {}}')
+    systems.evaluated(parsed(tmp_path, "--metrics", "gen2real"), tmp_path / "run", words)
+    assert len(commands) == 2
