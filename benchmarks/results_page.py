@@ -18,7 +18,15 @@ from typing import Any
 
 import jinja2
 
-from benchmarks import accelerator, audits, reached, results_systems, results_tables, systems
+from benchmarks import (
+    accelerator,
+    audits,
+    distances,
+    reached,
+    results_systems,
+    results_tables,
+    systems,
+)
 from benchmarks.papers import page as papers
 from benchmarks.papers import ran
 from benchmarks.results_tables import ROOT, load, pm_of, results
@@ -153,7 +161,7 @@ def figures(up: str) -> dict[str, Any]:
         "ran": ran,
         "comparison": comparison, "audits": audits,
         "accelerator": accelerator, "cifar": systems.FACTS["cifar"],
-        **results_tables.TABLES}
+        **results_tables.TABLES, **distances.TABLES}
 
 
 def page(template: str) -> str:

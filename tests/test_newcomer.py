@@ -276,6 +276,14 @@ def test_a_rehearsal_says_the_plan_and_leaves_nothing(tmp_path, monkeypatch, cap
         federate.command([])
 
 
+@pytest.mark.parametrize("epsilon, count, word", [
+    (1.0, 60_000, "like"), (0.01, 60_000, "other"), (1.0, 24, "other"), (3.0, 10_000, "like")])
+def test_results_far_from_the_users_are_not_called_like(epsilon, count, word):
+    lines = rehearsal.like_data("mixture", "images", epsilon, count)
+    assert all(line.startswith(f"on {word} data: ") for line in lines)
+    assert "(60,000 images of 28 x 28 x 1)" in lines[0]
+
+
 def test_the_demonstration_stays(monkeypatch):
     args = train.parse("datalens", [])
     assert (args.preset, args.dataset, args.epsilon) == ("glyphs", "glyphs", 10.0)

@@ -142,6 +142,7 @@ def _at_sigma(events: EventsOf, config: MethodConfig, budget: Budget
                 raise
             raise BudgetExceeded(
                 f"epsilon {budget.epsilon:g} over {config.steps} steps needs more noise than can "
-                f"be drawn ({error}); raise --epsilon, or lower --steps or --batch") from error
+                f"be drawn ({error}); raise --epsilon, or lower --steps"
+                f"{' or --batch' * hasattr(config, 'batch')}") from error
 
     return of

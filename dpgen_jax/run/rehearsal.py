@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 from dpgen_jax import methods
 from dpgen_jax.core.at_most import at_most
@@ -70,7 +71,9 @@ def _supposed(method: str, config: MethodConfig, class_epsilon: float, data: Sup
 
 
 def like_data(method: str, kind: str, epsilon: float, count: int) -> list[str]:
-    """Returns a line for each result of the method on like data, of the nearest epsilon and size.
+    """Returns a line for each result of the method of the nearest epsilon and size.
+
+    Each says whether it is on like data, or on other data.
 
     Args:
         method: The name of the method.
@@ -83,8 +86,14 @@ def like_data(method: str, kind: str, epsilon: float, count: int) -> list[str]:
         return [f"on like data: no result of {method} is at hand, nor its time"]
     nearest = min((abs(math.log(row["epsilon"] / epsilon)), row["epsilon"]) for row in rows)[1]
     near = sorted((row for row in rows if row["epsilon"] == nearest),
-                  key=lambda row: abs(math.log(row.get("records", count) / count)))
-    return [f"on like data: {row['data']} at epsilon {row['epsilon']:g} gave {row['score']:.3f}, "
-            f"{row['measure']}, in {row['seconds']:,} s on two CPU cores "
+                  key=lambda row: abs(math.log(row["records"] / count)))
+    return [f"on {_kinship(row, epsilon, count)} data: {row['data']} at epsilon {row['epsilon']:g} gave "
+            f"{row['score']:.3f}, {row['measure']}, in {row['seconds']:,} s on two CPU cores "
             f"({' '.join(filter(None, (row.get('flags'), row['file'])))})"
             for row in near[:SHOWN]]
+
+
+def _kinship(row: dict[str, Any], epsilon: float, count: int) -> str:
+    """`like`, or `other` where the budget or the number of records is ten times another."""
+    ratios = row["epsilon"] / epsilon, row["records"] / count
+    return "like" if all(0.1 < ratio < 10 for ratio in ratios) else "other"

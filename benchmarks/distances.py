@@ -1,0 +1,95 @@
+"""How far the systems on images are from what is published: tables of `benchmarks.results_page`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks import systems, systems_rows
+from benchmarks.papers import registry
+from benchmarks.results_systems import system_row, system_rows
+from benchmarks.results_tables import DATA_NAMES, markdown, results
+
+CELLS = tuple((data, epsilon) for data in systems.DATA for epsilon in systems.EPSILONS)
+PUBLISHED: dict[str, tuple[float, ...]] = {
+    "FETA-Pro": (0.971, 0.986, 0.823, 0.883),
+    "DP-FETA": (0.956, 0.981, 0.817, 0.873),
+    "DP-Kernel": (0.940, 0.936, 0.684, 0.700),
+    "DP-GAN": (0.924, 0.927, 0.718, 0.703),
+    "DPDM": (0.892, 0.977, 0.764, 0.856),
+    "DPDM, by its authors": (0.953, 0.981, 0.794, 0.862),
+    "DP-MERF": (0.803, 0.813, 0.622, 0.622),
+    "GS-WGAN": (0.724, 0.753, 0.527, 0.567)}
+"""Accuracies without public data, in the order of `CELLS`. The page names their sources."""
+
+IMAGES = {("datalens", "mnist", 1.0): "images-mnist-mnist-eps1-mean",
+          ("datalens", "mnist", 10.0): "images-mnist-mnist-eps10-mean",
+          ("gpate", "mnist", 1.0): "gpate-mnist-mnist-eps1-topk",
+          ("gpate", "fashion", 1.0): "gpate-fashion_mnist-fashion-eps1-full"}
+"""Results of `benchmarks.images` where those of `benchmarks.systems` are of fewer steps."""
+ROWS = {"datalens": "datalens:table1:{data}-eps{epsilon:g}",
+        "gpate": "gpate:table1c:{data}-eps{epsilon:g}", "gswgan": "gswgan:table1:{data}",
+        "dpac": "dpac:table2:{data}"}
+"""Each system's row of its paper; of the last two there is one for each data set, at epsilon 10."""
+CNN = "gen2real.cnn.accuracy"
+
+
+def _head(*before: str) -> tuple[str, ...]:
+    return (*before, *(f"{DATA_NAMES[data]}, epsilon {epsilon:g}" for data, epsilon in CELLS))
+
+
+def published_table() -> str:
+    """Returns what others published without public data."""
+    return markdown(_head("system"), ([name, *(f"{score:.3f}" for score in scores)]
+                                      for name, scores in PUBLISHED.items()))
+
+
+def distance_table() -> str:
+    """Returns how far `mixture` is from the best of each column, by evaluation and relation."""
+    best = [max(scores) for scores in zip(*PUBLISHED.values(), strict=True)]
+    lines = []
+    for full, setting in ((True, "full"), (False, "fast")):
+        for relation in ("zero-out", systems_rows.REPLACE_ONE):
+            rows = {(row["dataset"], row["epsilon"]): row for row in system_rows(
+                full=full, relation=relation) if row["method"] == "mixture"}
+            lines.append([f"{setting}, {relation}", *(
+                _difference(_cnn(rows[cell]), above) if cell in rows else ""
+                for cell, above in zip(CELLS, best, strict=True))])
+    return markdown(_head("evaluation, relation"), lines)
+
+
+def _cnn(row: dict[str, Any]) -> float:
+    return row["gen2real"]["cnn"]["accuracy"]["mean"]
+
+
+def _difference(ours: float, theirs: float) -> str:
+    return f"{ours:.3f} ({ours - theirs:+.3f})"
+
+
+def own_papers_table() -> str:
+    """Returns the systems of the papers beside their papers' rows and ten noisy class means."""
+    yardstick = {(row["dataset"], row["epsilon"]): row["accuracy"]["mean"]
+                 for row in results("nearest_mean")["rows"]}
+    lines = [["ten noisy class means", *(f"{yardstick[cell]:.3f}" for cell in CELLS)]]
+    for method, template in ROWS.items():
+        cells = []
+        for data, epsilon in CELLS:
+            row = template.format(data=data, epsilon=epsilon)
+            ours, fewer = _ours(method, data, epsilon)
+            printed = epsilon == 10 or "eps" in template
+            cells.append((_difference(ours, float(registry.ROWS[row].paper[CNN])) if printed
+                          else f"{ours:.3f}") + "\\*" * fewer)
+        lines.append([registry.TITLES[method], *cells])
+    return markdown(_head("system"), lines)
+
+
+def _ours(method: str, data: str, epsilon: float) -> tuple[float, bool]:
+    """The accuracy of a CNN by the best preset that was run, and whether in fewer steps."""
+    if stem := IMAGES.get((method, data, epsilon)):
+        return results(stem)["evaluation"]["gen2real"]["cnn"]["accuracy"]["mean"], False
+    row = system_row(method, data, epsilon)
+    return _cnn(row), row["steps"] < (row["preset_steps"] or 0)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    table.__name__: table for table in (published_table, distance_table, own_papers_table)}
