@@ -87,8 +87,8 @@ def like_data(method: str, kind: str, epsilon: float, count: int) -> list[str]:
     nearest = min((abs(math.log(row["epsilon"] / epsilon)), row["epsilon"]) for row in rows)[1]
     near = sorted((row for row in rows if row["epsilon"] == nearest),
                   key=lambda row: abs(math.log(row["records"] / count)))
-    return [f"on {_kinship(row, epsilon, count)} data: {row['data']} at epsilon {row['epsilon']:g} gave "
-            f"{row['score']:.3f}, {row['measure']}, in {row['seconds']:,} s on two CPU cores "
+    return [f"on {_kinship(row, epsilon, count)} data: {row['data']} at epsilon "
+            f"{row['epsilon']:g} gave {row['score']:.3f}, {row['measure']}, in {row['seconds']:,} s on two CPU cores "
             f"({' '.join(filter(None, (row.get('flags'), row['file'])))})"
             for row in near[:SHOWN]]
 

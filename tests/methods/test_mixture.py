@@ -237,6 +237,6 @@ def test_what_cannot_be_is_refused():
                                   Budget(1e-6, 1e-5))
 
 
-def test_presets_differ_in_what_the_formulas_cannot_know():
+def test_no_preset_sets_cells_frequencies_or_noise():
     for preset in presets.all_of("mixture").values():
         assert preset.config.cells is preset.config.frequencies is preset.config.sigma is None

@@ -36,7 +36,7 @@ def test_digits_are_recognised_by_what_was_made(name, n, epsilon, floor):
     assert linear_score(dataset, x, y) > floor
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_mnist_is_recognised_by_what_a_run_made(tmp_path):
     try:
         mnist = data.load("idx:mnist")
@@ -44,7 +44,7 @@ def test_mnist_is_recognised_by_what_a_run_made(tmp_path):
         pytest.skip("needs MNIST in DPGEN_DATA")
     made = fitting.fit("mixture", mnist, epsilon=1.0, delta=1e-5, out=tmp_path / "run")
     x, y = made.sample(4000, seed=0)
-    assert linear_score(mnist, x / 255, y) > 0.8 and made.privacy["epsilon"] == 1.0
+    assert linear_score(mnist, x / 255, y) > 0.83 and made.privacy["epsilon"] == 1.0
 
 
 # Records that nobody would choose.
