@@ -23,7 +23,7 @@ def images():
     y = np.arange(N, dtype=np.int32) % 2
     mean = np.where(y[:, None] == 0, 0.4, np.linspace(0.3, 0.5, 16))
     x = mean + np.einsum("nij,nj->ni", mixed[y], rng.normal(size=(N, 16)))
-    assert 0 < x.min() and x.max() < 1
+    assert x.min() > 0 and x.max() < 1
     return np.rint(255 * x).astype(np.uint8).reshape(N, 4, 4, 1), y
 
 
