@@ -87,10 +87,15 @@ def like_data(method: str, kind: str, epsilon: float, count: int) -> list[str]:
     nearest = min((abs(math.log(row["epsilon"] / epsilon)), row["epsilon"]) for row in rows)[1]
     near = sorted((row for row in rows if row["epsilon"] == nearest),
                   key=lambda row: abs(math.log(row["records"] / count)))
-    return [f"on {_kinship(row, epsilon, count)} data: {row['data']} at epsilon "
-            f"{row['epsilon']:g} gave {row['score']:.3f}, {row['measure']}, in {row['seconds']:,} s on two CPU cores "
-            f"({' '.join(filter(None, (row.get('flags'), row['file'])))})"
-            for row in near[:SHOWN]]
+    return [_line(row, _kinship(row, epsilon, count)) for row in near[:SHOWN]]
+
+
+def _line(row: dict[str, Any], kinship: str) -> str:
+    """The line of one result."""
+    source = " ".join(filter(None, (row.get("flags"), row["file"])))
+    return (f"on {kinship} data: {row['data']} at epsilon {row['epsilon']:g} gave "
+            f"{row['score']:.3f}, {row['measure']}, in {row['seconds']:,} s on two CPU cores "
+            f"({source})")
 
 
 def _kinship(row: dict[str, Any], epsilon: float, count: int) -> str:
