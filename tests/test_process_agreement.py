@@ -63,6 +63,8 @@ def test_another_chunk_counts_a_unit_twice_and_is_refused(monkeypatch):
         agreed(monkeypatch, plan(1), plan(4))
     with pytest.raises(UserError, match="another layout of units"):
         agreed(monkeypatch, plan(1), plan(1, moments="bfloat16"))
+    with pytest.raises(UserError, match="process 1 has another --compute than process 0"):
+        agreed(monkeypatch, plan(1), plan(1, compute="bfloat16"))
 
 
 def test_a_layout_of_another_device_is_refused(monkeypatch):

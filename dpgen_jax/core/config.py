@@ -19,6 +19,7 @@ from dpgen_jax.core.types import UserError
 
 T = TypeVar("T")
 Moments = Literal["float32", "bfloat16"]
+Compute = Literal["float32", "bfloat16"]
 State = Literal["device", "host", "disk"]
 
 
@@ -48,6 +49,9 @@ class Runtime:
     """how the per-device function is mapped over devices"""
     moments: Moments = "float32"
     """precision in which the teachers' Adam moments are stored"""
+    compute: Compute = "float32"
+    """precision of the matrix products of teachers and critics on accelerators; a CPU computes in
+    float32"""
     state: State = "device"
     """where the state of teachers and critics lies: on the devices; or in the host's memory, or on
     the disk of the run folder, from where the devices get a part at a time"""

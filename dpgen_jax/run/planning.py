@@ -16,6 +16,7 @@ from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Method, Private, Records, Spec, TableSpec, UserError
 from dpgen_jax.data import Dataset
+from dpgen_jax.methods.shared import precision
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private import teachers
@@ -157,7 +158,8 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
         log(f"note: {line}")
     runtime = capacity.fitting(request.method, config, spec, request.runtime, log,
                                _moments(request) if request.resume else None)
-    method = methods.get(request.method).build(config, spec, runtime)
+    method = precision.units_in(methods.get(request.method).build(config, spec, runtime),
+                                runtime.compute)
     judging.require_same_relation(request.monitor, method.mechanism)
     return Declared(dataclasses.replace(request, runtime=runtime), dataset, config, purchases,
                     method)
