@@ -39,7 +39,8 @@ class Budget:
 
 @dataclasses.dataclass(frozen=True)
 class Runtime:
-    """Speed and memory. Nothing here changes what is computed or what it costs in privacy."""
+    """Speed and memory. Nothing here changes what a run costs in privacy, or, but for the precision
+    of moments and products, what is computed."""
 
     devices: int = 0
     """devices to use; 0: all, or one CPU for networks that fill its cores"""

@@ -142,18 +142,13 @@ def _arrival(connection: socket.socket) -> Arrival | None:
     """The process that has come; None for what is no process of a run."""
     connection.settimeout(10)
     try:
-        _keep_alive(connection)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEPALIVE.items():
+            if hasattr(socket, name):  # not on every system
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         return Arrival(**_read(connection))
     except (OSError, ValueError, TypeError):
         return None
-
-
-def _keep_alive(connection: socket.socket) -> None:
-    """Makes the system find out where the machine at the other end is gone."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in KEEPALIVE.items():
-        if hasattr(socket, name):  # not on every system
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _server(port: int) -> socket.socket:
@@ -197,7 +192,6 @@ def _arrive(host: str, port: int, mine: Arrival, seconds: float) -> socket.socke
             stack.enter_context(connection)
             connection.settimeout(seconds + 10)  # process 0 answers within its own
             try:
-                _keep_alive(connection)
                 _send(connection, dataclasses.asdict(mine))
                 fault = str(_read(connection)["error"])
             except (OSError, ValueError, TypeError, KeyError):

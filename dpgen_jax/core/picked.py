@@ -51,8 +51,8 @@ class Picked:
         Args:
             rows: Which: a number, a slice, or an array of numbers or of bool.
         """
-        row_or_rows: np.ndarray = self.base[self.rows[rows]]
-        return row_or_rows
+        read: np.ndarray = self.base[self.rows[rows]]
+        return read
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Reads all rows into a new array."""

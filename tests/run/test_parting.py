@@ -92,6 +92,16 @@ def test_a_process_ends_with_a_line_where_the_one_that_leads_is_gone(
     assert capsys.readouterr().err == f"error: {parting.GONE}\n" * (not regular)
 
 
+@pytest.mark.usefixtures("told")
+def test_a_network_that_fails_ends_no_process_by_itself(ended, monkeypatch):
+    def recv(_):
+        raise TimeoutError
+
+    monkeypatch.setattr(hosts.Team, "ended", False)
+    parting._watch(types.SimpleNamespace(settimeout=lambda _: None, recv=recv))
+    assert ended == []
+
+
 def test_a_process_alone_is_not_ended_at_once(ended):
     parting.end_at_once(130)
     assert ended == []
