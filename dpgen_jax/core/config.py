@@ -39,8 +39,10 @@ class Budget:
 
 @dataclasses.dataclass(frozen=True)
 class Runtime:
-    """Speed and memory. Nothing here changes what a run costs in privacy, or, but for the precision
-    of moments and products, what is computed."""
+    """Speed and memory: nothing here changes what a run costs in privacy.
+
+    Nor does it change what is computed, but for the precision of moments and of products.
+    """
 
     devices: int = 0
     """devices to use; 0: all, or one CPU for networks that fill its cores"""
