@@ -98,10 +98,13 @@ def line(row: dict[str, Any]) -> str:
     """Return a row as a line for people."""
     if "error" in row:
         return f"{row['row']}: {row['error']}"
-    return (f"{row['row']} on {row['device']}: {row['seconds_per_step']['median']:.3f} s a step, "
+    seconds = row["seconds_per_step"]["median"]
+    return (f"{row['row']} on {row['device']}: {seconds:.3f} s a step, "
             f"{row['units_queried_a_step']:,} units in chunks of {row['chunk']}; "
-            f"{row['of_float32_products']:.0%} of float32 products, {row['of_copies']:.0%} of a "
-            f"copy; compiled in {row['compile_seconds']:.0f} s")
+            f"{row['flops_per_step'] / seconds / 1e9:,.0f} GFLOP/s, "
+            f"{row['of_float32_products']:.0%} of float32 products; "
+            f"{row['bytes_per_step'] / seconds / 1e9:,.1f} GB/s, {row['of_copies']:.0%} of a copy; "
+            f"compiled in {row['compile_seconds']:.0f} s")
 
 
 if __name__ == "__main__":

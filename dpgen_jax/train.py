@@ -252,11 +252,12 @@ def _loaded(method: str, args: Train[Any], reading: undeclared.Reading) -> Datas
     from dpgen_jax import data
     from dpgen_jax.run import preset_data
 
+    options = dataclasses.replace(args.data, test_fraction=None)
     if cli.peek(reading.words, "--preset") is None:
-        dataset = data.load(reading.place, **vars(args.data))
+        dataset = data.load(reading.place, **vars(options))
     else:
         _, preset = presets.get(method, args.preset)
-        dataset = preset_data.load(args.preset, preset, reading.place, args.data)
+        dataset = preset_data.load(args.preset, preset, reading.place, options)
     if reading.bought:
         dataset = dataclasses.replace(dataset, bought=reading.bought)
     return undeclared.held_out_part(dataset, args)

@@ -38,7 +38,8 @@ def layout(chunk: int = 2, devices: int = 1, parallel: str = "shard_map",
 
 def placed(x, y, where: teachers.Layout, spec: ImageSpec = SPEC):
     dealt = partition.assign(len(x), where.n_units, KEY)
-    return teachers.place(sealing.deal(sealing.seal(x, y, spec), dealt), where)
+    sealed = sealing.deal(sealing.seal(x, y, spec), dealt, where.local_units)
+    return teachers.place(sealed, where)
 
 
 def run(folder: Path, x, y, method: Method | None = None, where: teachers.Layout | None = None,

@@ -129,7 +129,7 @@ def start(method: Method = METHOD, shares: float = 1.0) -> loop.State:
 
 
 def placed(data, deal: partition.Partition = DEALT, spec=TABLE):
-    return teachers.place(sealing.deal(sealing.seal(*data, spec), deal), WHERE)
+    return teachers.place(sealing.deal(sealing.seal(*data, spec), deal, WHERE.local_units), WHERE)
 
 
 def train(path, data=DATA, *, method=METHOD, spec=TABLE, shares=1.0, steps=STEPS, deal=DEALT,

@@ -68,7 +68,8 @@ def test_rows_that_were_measured_are_kept(tmp_path, monkeypatch, capsys):
         if case["preset"] == "mnist-published":
             return {"error": "no memory"}
         return {"device": "toy", "seconds_per_step": {"median": 1.5}, "units_queried_a_step": 4000,
-                "chunk": 64, "of_float32_products": .5, "of_copies": .25, "compile_seconds": 9.0}
+                "chunk": 64, "flops_per_step": 3e9, "bytes_per_step": 6e9,
+                "of_float32_products": .5, "of_copies": .25, "compile_seconds": 9.0}
 
     monkeypatch.setattr(common, "apart", measured)
     out = ["--out", str(tmp_path / "rows.json")]
@@ -77,5 +78,6 @@ def test_rows_that_were_measured_are_kept(tmp_path, monkeypatch, capsys):
     assert calls == ["mnist-eps1", "mnist-published", "mnist-eps1", "mnist-published"]
     rows = json.loads((tmp_path / "rows.json").read_text())["results"]["rows"]
     assert [row["row"] for row in rows] == ["datalens-mnist", "gpate-mnist", "gswgan-mnist"]
-    assert ("datalens-mnist on toy: 1.500 s a step, 4,000 units in chunks of 64; 50% of float32 "
-            "products, 25% of a copy; compiled in 9 s") in capsys.readouterr().out
+    assert ("datalens-mnist on toy: 1.500 s a step, 4,000 units in chunks of 64; 2 GFLOP/s, 50% of "
+            "float32 products; 4.0 GB/s, 25% of a copy; compiled in 9 s"
+            ) in capsys.readouterr().out

@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "accountant/": {"accountant", "core.atomic", "core.errors", "core.platforms", "core.reading",
                     "core.strict_json", "core.terms"},
     "private/": {"private", "core.types", "core.terms", "core.checks", "core.reading",
-                 "core.subjects", "core.digests",
+                 "core.subjects", "core.digests", "core.picked",
                  "core.hosts",  # which tells other processes what comes, and no record
                  "accountant.pate", "accountant.pate_laplace", "accountant.topagg"},
     "aggregation/": {"aggregation", "core.types", "core.terms", "accountant.events",
@@ -55,7 +55,7 @@ MAY_IMPORT = {
     "presets/": {"presets", "methods", "nets", "core.types", "core.errors", "core.console",
                  "core.strict_json"},
     "data/": {"data", "core.types", "core.terms", "core.errors", "core.checks", "core.reading",
-              "core.strict_json", "core.subjects", "core.digests",
+              "core.strict_json", "core.subjects", "core.digests", "core.picked",
               "core.console",  # a question before a download
               "accountant.events"},
     "evaluation/": {"evaluation", "nets", "core", "release", "data", "run.folder", "run.metrics"},

@@ -16,6 +16,8 @@ pytestmark = pytest.mark.slow
 def place(tmp_path):
     runs.npz(tmp_path / "noise.npz", *runs.images())
     runs.npz(tmp_path / "other.npz", *runs.images(1))
+    (tmp_path / "elsewhere").mkdir()
+    runs.npz(tmp_path / "elsewhere/noise.npz", *runs.images(1))
     return tmp_path
 
 
@@ -33,6 +35,8 @@ def in_one(*more):
                  "process 1 was started with another --max-minutes, --state than process 0"),
     pytest.param([], in_one("--dataset=npz:other.npz"),
                  "process 1 has another dataset than process 0", marks=pytest.mark.long),
+    pytest.param([], in_one("--dataset=npz:elsewhere/noise.npz"),
+                 "process 1 has another set of records than process 0", marks=pytest.mark.long),
     pytest.param(["--state=host"], in_one(), "--state host is for one process",
                  marks=pytest.mark.long),
     pytest.param(["--parallel=pmap"], in_one(), "--parallel pmap is for one process",

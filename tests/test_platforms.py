@@ -14,7 +14,7 @@ import dpgen_jax
 from dpgen_jax.accountant import files, ledger, locking
 from dpgen_jax.accountant.journal import Journal
 from dpgen_jax.accountant.ledger import Ledger
-from dpgen_jax.core import atomic, platforms
+from dpgen_jax.core import atomic, platforms, reading
 from dpgen_jax.core.errors import UserError
 
 PACKAGE = Path(dpgen_jax.__file__).parent
@@ -149,3 +149,31 @@ def test_where_names_cannot_be_made_durable_a_run_says_so(tmp_path, monkeypatch)
     atomic.sync(tmp_path)
     assert "who may read a run folder" in platforms.shortfall()
     assert "\n" not in platforms.shortfall()
+
+
+GB = 2**30
+
+
+@pytest.mark.parametrize(("groups", "files", "expected"), [
+    ("0::/", {"memory.max": f"{4 * GB}\n"}, 4),
+    ("0::/", {"memory.max": "max\n"}, 100),
+    # The limit of a job lies above the step in it.
+    ("0::/slurm/job_7/step_0", {"slurm/job_7/memory.max": f"{6 * GB}\n",
+                                "slurm/job_7/step_0/memory.max": "max\n"}, 6),
+    ("0::/slurm/job_7", {"slurm/job_7/memory.max": f"{6 * GB}", "memory.max": f"{5 * GB}"}, 5),
+    # A container sees its own group at the top, whatever the host calls it.
+    ("0::/docker/abc", {"memory.max": f"{3 * GB}\n"}, 3),
+    ("9:cpu,cpuacct:/a\n4:memory:/a/b\n0::/", {"memory/a/memory.limit_in_bytes": f"{2 * GB}\n"}, 2),
+    ("4:memory:/", {"memory/memory.limit_in_bytes": "9223372036854771712\n"}, 100),
+    ("4:memory:/", {"memory.max": f"{GB}\n"}, 100),
+    (None, {}, 100)])
+def test_the_memory_is_that_of_a_container_or_job(tmp_path, monkeypatch, groups, files, expected):
+    monkeypatch.setattr(platforms, "GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(platforms, "OF_THIS_PROCESS", tmp_path / "cgroup")
+    monkeypatch.setattr(platforms, "_physical_bytes", lambda: 100.0 * GB)
+    if groups is not None:
+        (tmp_path / "cgroup").write_text(groups + "\n")
+    for name, content in files.items():
+        (tmp_path / "groups" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "groups" / name).write_text(content)
+    assert reading.machine_bytes() == expected * GB

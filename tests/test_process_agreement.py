@@ -15,6 +15,7 @@ from dpgen_jax.private import teachers
 from dpgen_jax.private.layout import Layout
 from dpgen_jax.private.records import seal
 from dpgen_jax.run import follower
+from dpgen_jax.version import __version__
 
 
 def layouts(chunk):
@@ -29,15 +30,17 @@ def units_of(process, layout, monkeypatch):
     return range(first, min(last, layout.n_units))
 
 
-def plan(chunk, **runtime):
+def plan(chunk, changed=0, **runtime):
     data = runs.dataset()
+    x = data.x_train ^ np.uint8(changed) * (np.arange(data.x_train.size) == 5).astype(
+        np.uint8).reshape(data.x_train.shape)
     return types.SimpleNamespace(
         layout=layouts(chunk), public_config={"method": "datalens"},
         request=types.SimpleNamespace(seed=None, runtime=Runtime(**runtime)),
-        records=seal(data.x_train, data.y_train, data.spec))
+        records=seal(x, data.y_train, data.spec))
 
 
-def agreed(monkeypatch, mine, others):
+def agreed(monkeypatch, mine, others, version=__version__):
     """Lets two plans agree, of which the other one was asked before."""
     said = []
     monkeypatch.setattr(hosts, "count", lambda: 2)
@@ -45,12 +48,8 @@ def agreed(monkeypatch, mine, others):
     monkeypatch.setattr(hosts, "gather", lambda value: said.append(value) or [value])
     follower.agree(others)
     before = iter(said)
-
-    def gather(value):
-        first = next(before)
-        return [first, first if len(str(value)) == 64 else value]  # the key, and what it keys
-
-    monkeypatch.setattr(hosts, "gather", gather)
+    monkeypatch.setattr(hosts, "gather", lambda value: [next(before), value])
+    monkeypatch.setattr(follower, "__version__", version)
     follower.agree(mine)
 
 
@@ -64,6 +63,8 @@ def test_another_chunk_counts_a_unit_twice_and_is_refused(monkeypatch):
         agreed(monkeypatch, plan(1), plan(4))
     with pytest.raises(UserError, match="another layout of units"):
         agreed(monkeypatch, plan(1), plan(1, moments="bfloat16"))
+    with pytest.raises(UserError, match="process 1 has another --compute than process 0"):
+        agreed(monkeypatch, plan(1), plan(1, compute="bfloat16"))
 
 
 def test_a_layout_of_another_device_is_refused(monkeypatch):
@@ -72,3 +73,13 @@ def test_a_layout_of_another_device_is_refused(monkeypatch):
     other.layout = dataclasses.replace(other.layout, devices=devices)
     with pytest.raises(UserError, match="kind of device"):
         agreed(monkeypatch, plan(1), other)
+
+
+def test_another_record_or_version_is_refused(monkeypatch):
+    """Also where the file has the same name; and no record is told."""
+    agreed(monkeypatch, plan(1), plan(1))
+    with pytest.raises(UserError, match="process 1 has another set of records than process 0"):
+        agreed(monkeypatch, plan(1, changed=1), plan(1))
+    with pytest.raises(UserError, match="process 1 has another version of dpgen_jax or JAX"):
+        agreed(monkeypatch, plan(1), plan(1), version="9.9")
+    assert hosts.Team.ended  # and so all leave together

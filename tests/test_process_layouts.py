@@ -37,7 +37,6 @@ def blocks(place, process=0):
     return [line for line in lines if line.startswith("block ")]
 
 
-@pytest.mark.long  # of the slow tests, test_hosts compares two processes with one
 @pytest.mark.slow
 def test_two_processes_release_what_one_does_in_seconds(tmp_path):
     name = "topagg_sgd table"

@@ -19,6 +19,7 @@ from dpgen_jax.core.types import UserError
 
 T = TypeVar("T")
 Moments = Literal["float32", "bfloat16"]
+Compute = Literal["float32", "bfloat16"]
 State = Literal["device", "host", "disk"]
 
 
@@ -38,7 +39,10 @@ class Budget:
 
 @dataclasses.dataclass(frozen=True)
 class Runtime:
-    """Speed and memory. Nothing here changes what is computed or what it costs in privacy."""
+    """Speed and memory: nothing here changes what a run costs in privacy.
+
+    Nor does it change what is computed, but for the precision of moments and of products.
+    """
 
     devices: int = 0
     """devices to use; 0: all, or one CPU for networks that fill its cores"""
@@ -48,6 +52,9 @@ class Runtime:
     """how the per-device function is mapped over devices"""
     moments: Moments = "float32"
     """precision in which the teachers' Adam moments are stored"""
+    compute: Compute = "float32"
+    """precision of the matrix products of teachers and critics on accelerators; a CPU computes in
+    float32"""
     state: State = "device"
     """where the state of teachers and critics lies: on the devices; or in the host's memory, or on
     the disk of the run folder, from where the devices get a part at a time"""

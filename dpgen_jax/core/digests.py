@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from dpgen_jax.core import picked
+
 AT_ONCE = 2**22
 """Bytes of rows that are copied at once."""
 
@@ -37,7 +39,7 @@ def rows(*columns: np.ndarray) -> Iterator[memoryview]:
     """Yields the bytes of each row: those of all its values in their order.
 
     Args:
-        columns: Arrays [n, ...] of any types.
+        columns: Arrays [n, ...] of any types, or rows that were picked of such.
     """
     n = len(columns[0])
     step = max(1, AT_ONCE * n // max(1, sum(column.nbytes for column in columns)))
@@ -47,6 +49,8 @@ def rows(*columns: np.ndarray) -> Iterator[memoryview]:
         content, width = memoryview(whole.tobytes()), whole.shape[1]
         for i in range(len(whole)):
             yield content[i * width:(i + 1) * width]
+        for column in columns:
+            picked.forget(column)
 
 
 def order(digests: np.ndarray, last: np.ndarray | None = None) -> np.ndarray:

@@ -16,6 +16,7 @@ import functools
 import io
 import json
 import platform
+import socket
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -30,6 +31,9 @@ LONGEST_START = 300
 """Seconds that JAX's runtime may take to start, or a batch system to start all processes."""
 SMALLEST = 4096
 """Bytes of the smallest parcel: sizes are powers of two from here on, and each is compiled once."""
+
+END = "end"
+"""The last order of a run."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,12 +70,14 @@ class Team:
         index: The number of this one.
         machines: On how many machines they run.
         signal: The one that asked another process to stop, of which the leader has heard.
-        ended: Whether the leader has told that the run has ended.
+        ended: Whether all know that the run has ended, so that whoever leaves is not missed.
+        connections: Those of the meeting: of the leader to all others, of another one to it.
     """
 
     count, index, machines = 1, 0, 1
     signal: int | None = None
     ended = False
+    connections: Sequence[socket.socket] = ()
 
 
 def start(hosts: Hosts, words: Sequence[str] = ()) -> None:
@@ -94,7 +100,7 @@ def start(hosts: Hosts, words: Sequence[str] = ()) -> None:
     place = _place(hosts)
     if place:
         seconds = hosts.join_seconds
-        meeting.meet(place.coordinator, meeting.Arrival(
+        Team.connections = meeting.meet(place.coordinator, meeting.Arrival(
             place.process_id, place.processes, jax.__version__, meeting.flags(words)),
             max(seconds, LONGEST_START) if hosts.coordinator == "auto" else seconds)
     try:
@@ -163,6 +169,7 @@ def hear(signal: int | None = None) -> tuple[str, dict[str, Any], dict[str, np.n
     """
     size = int(_exchange(np.array([0, signal or 0], np.int32))[0, 0])
     content, arrays = _unpacked(_sent(b"", size))
+    Team.ended = content["order"] == END
     return content["order"], content["words"], arrays
 
 
@@ -200,6 +207,7 @@ def agree(what: str, value: str) -> None:
     values = gather(value)
     others = [str(i) for i, other in enumerate(values) if other != values[0]]
     if others:
+        Team.ended = True  # all learn it here, and leave together
         raise UserError(f"process {', '.join(others)} has another {what} than process 0; start all "
                         "with the same command on the same data, but for --process-id")
 

@@ -61,13 +61,17 @@ def flags(words: Sequence[str]) -> dict[str, str]:
     return {name: value for name, value in values.items() if name not in MAY_DIFFER}
 
 
-def meet(place: str, mine: Arrival, seconds: float) -> None:
+def meet(place: str, mine: Arrival, seconds: float) -> list[socket.socket]:
     """Waits until all processes of the run have come.
 
     Args:
         place: HOST:PORT of process 0.
         mine: This process.
         seconds: How long, at most.
+
+    Returns:
+        The connections that stay open until a process ends: of process 0 to all others, of another
+        one to process 0.
 
     Raises:
         UserError: Where they do not come, or cannot make one run: on all of them.
@@ -76,17 +80,15 @@ def meet(place: str, mine: Arrival, seconds: float) -> None:
     if not host or not port.isdigit():
         raise UserError(f"--coordinator {place} is no HOST:PORT, as host0:1234")
     if mine.process == 0:
-        _receive(int(port), mine, seconds)
-    else:
-        _arrive(host.strip("[]"), int(port), mine, seconds)
+        return _receive(int(port), mine, seconds)
+    return [_arrive(host.strip("[]"), int(port), mine, seconds)]
 
 
-def _receive(port: int, mine: Arrival, seconds: float) -> None:
+def _receive(port: int, mine: Arrival, seconds: float) -> list[socket.socket]:
     """Process 0: waits for the others, and answers all at once."""
     others: dict[int, socket.socket] = {}
     end = time.monotonic() + seconds
-    with contextlib.ExitStack() as stack:
-        server = stack.enter_context(_server(port))
+    with _server(port) as server, contextlib.ExitStack() as stack:
         try:
             while len(_waiting(others)) + 1 < mine.processes:
                 try:
@@ -114,6 +116,8 @@ def _receive(port: int, mine: Arrival, seconds: float) -> None:
             raise
         for connection in others.values():
             _answer(connection, "")
+        stack.pop_all()
+        return list(others.values())
 
 
 def _waiting(others: Mapping[int, socket.socket]) -> set[int]:
@@ -174,7 +178,7 @@ def _require_alike(mine: Arrival, theirs: Arrival) -> None:
                         "process 0; start all with the same command, but for --process-id")
 
 
-def _arrive(host: str, port: int, mine: Arrival, seconds: float) -> None:
+def _arrive(host: str, port: int, mine: Arrival, seconds: float) -> socket.socket:
     """Another process: presents itself to process 0, and waits for its answer."""
     place, end, why = f"{host}:{port}", time.monotonic() + seconds, ""
     while time.monotonic() < end:
@@ -184,7 +188,8 @@ def _arrive(host: str, port: int, mine: Arrival, seconds: float) -> None:
             why = error.strerror or str(error)
             time.sleep(0.1)
             continue
-        with connection:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(connection)
             connection.settimeout(seconds + 10)  # process 0 answers within its own
             try:
                 _send(connection, dataclasses.asdict(mine))
@@ -194,9 +199,10 @@ def _arrive(host: str, port: int, mine: Arrival, seconds: float) -> None:
                     f"what answers at --coordinator {place} does not wait for this process: the "
                     "run has begun without it, or was refused, or the port is another's; start "
                     "all processes together") from None
-        if fault:
-            raise UserError(fault)
-        return
+            if fault:
+                raise UserError(fault)
+            stack.pop_all()
+            return connection
     raise UserError(f"nobody answers at --coordinator {place} ({why}): start process 0 there, "
                     f"within {seconds:g} s; --join-seconds waits longer")
 

@@ -1,14 +1,18 @@
 """The end of a run of several processes: all end, by the same exit code, and none waits for others.
 
 The others wait for orders of the process that leads (`core.hosts`). It tells them the end where it
-can; where a process cannot, it ends at once, and a broken connection tells them.
+can; where a process cannot, it ends at once, and a broken connection tells them. That of the
+process that leads is noticed by a thread of each other one: JAX's own runtime, which the leader
+serves, would end them with its stack trace.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 
@@ -57,7 +61,7 @@ def end_at_once(code: int) -> None:
 
 
 def _end(code: int) -> None:
-    hosts.tell("end", {"code": code})
+    hosts.tell(hosts.END, {"code": code})
     hosts.Team.ended = True
 
 
@@ -76,8 +80,10 @@ def alive() -> Iterator[None]:
     """Ends this process at once where it fails and the others do not know, who wait for it.
 
     Leaving politely, it would wait for minutes for others that wait for it; a broken connection
-    tells them.
+    tells them. Where the process that leads is gone, the others end with a line.
     """
+    if not hosts.leads() and hosts.Team.connections:
+        threading.Thread(target=_watch, args=hosts.Team.connections, daemon=True).start()
     try:
         yield
     except BaseException as error:
@@ -94,12 +100,33 @@ def alive() -> Iterator[None]:
             tell(f"error: {GONE}", sys.stderr)
         elif not isinstance(error, SystemExit):
             traceback.print_exc()
+        _tell_code(_exit_code(error))
         end_at_once(_exit_code(error))
     _leave()
 
 
+def _watch(leader: socket.socket) -> None:
+    """Waits until the process that leads has ended; then this one ends too, by its exit code."""
+    leader.settimeout(None)
+    try:
+        said = leader.recv(1)
+    except OSError:  # a network that fails for a while: JAX's signs of life decide
+        return
+    if not hosts.Team.ended:
+        tell(f"error: {GONE}", sys.stderr)
+        end_at_once(said[0] if said else 1)
+
+
+def _tell_code(code: int) -> None:
+    """Tells the others, where this process leads, by what exit code it ends at once."""
+    for connection in hosts.Team.connections if hosts.leads() else ():
+        with contextlib.suppress(OSError):
+            connection.send(bytes([code % 256]))
+
+
 def _leave() -> None:
     """Parts from the others, who are at the same point."""
+    hosts.Team.ended = True
     if hosts.count() > 1:
         import jax
 

@@ -6,11 +6,17 @@ opens files as text unless told otherwise. Imports nothing of this package.
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 WINDOWS = os.name == "nt"
 BINARY: int = getattr(os, "O_BINARY", 0)
 """for `os.open`: Windows would write a carriage return before each newline"""
+
+GROUPS, OF_THIS_PROCESS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+"""where Linux has its groups of processes, and which of them this process is in"""
 
 
 def shortfall() -> str:
@@ -22,7 +28,36 @@ def shortfall() -> str:
             "may be lost: a run that lost its ledger so is not gone on with")
 
 
-def physical_bytes() -> float:
+def usable_bytes() -> float:
+    """Returns the memory that this process may use, bytes: of the machine, or of its container.
+
+    Containers and batch systems such as SLURM limit groups of processes.
+    """
+    return min(_physical_bytes(), *_limits(), float("inf"))
+
+
+def _limits() -> Iterator[float]:
+    """Yields the limits of the groups that this process is in, bytes; of both versions of them."""
+    try:
+        lines = OF_THIS_PROCESS.read_text().splitlines()
+    except OSError:  # another system
+        return
+    for line in lines:
+        _, controllers, group = line.split(":", 2)
+        if not controllers:
+            top, name = GROUPS, "memory.max"
+        elif "memory" in controllers.split(","):
+            top, name = GROUPS / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        place = top / group.lstrip("/")
+        # In a container a group may be named as its host sees it; the container's own is the top.
+        for folder in (place, *place.parents[:len(place.parts) - len(top.parts)]):
+            with contextlib.suppress(OSError, ValueError):  # none here, or "max"
+                yield float((folder / name).read_text())
+
+
+def _physical_bytes() -> float:
     """Returns the physical memory of this machine, bytes."""
     if not WINDOWS:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

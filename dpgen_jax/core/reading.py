@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from dpgen_jax.core.errors import UserError
-from dpgen_jax.core.platforms import physical_bytes
+from dpgen_jax.core.platforms import usable_bytes
 
 CHUNK = 2**20
 JSON_BYTES = 2**28
@@ -30,8 +30,8 @@ _allowed: contextvars.ContextVar[float | None] = contextvars.ContextVar("allowed
 
 
 def machine_bytes() -> float:
-    """The physical memory of this machine, bytes."""
-    return physical_bytes()
+    """The memory of this machine, or of the container or job that this process is in, bytes."""
+    return usable_bytes()
 
 
 def allowed_bytes() -> float:

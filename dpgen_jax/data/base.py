@@ -45,7 +45,7 @@ class Uncovered:
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """Labelled records. Arrays are read-only.
+    """Labelled records. Arrays are read-only; of a mapped file x may be a `core.picked.Picked`.
 
     n counts the records that are listed: one that was left out for its content or label is an empty
     slot, with y = `types.EMPTY` and x = 0. The held-out part has no empty slots. Of a data set with

@@ -75,13 +75,14 @@ def hashes(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.concatenate([rank, values], 1)
 
 
-def hold_out(data: Dataset, fraction: float) -> Dataset:
+def hold_out(data: Dataset, fraction: float, take: parts.Take = parts.copied) -> Dataset:
     """Moves a share of the records to the held-out part.
 
     Args:
         data: A data set without a held-out part and without clients.
         fraction: The share, above 0 and below 1; of n records, round(fraction n) are moved. Of a
             data set with subjects it is that share of them, each with all its rows.
+        take: Takes the records of each part, as a copy or where they lie.
 
     Returns:
         The data set with both parts, each in the order that it had.
@@ -98,13 +99,14 @@ def hold_out(data: Dataset, fraction: float) -> Dataset:
         raise UserError(f"{data.name} has clients, of whom --test-fraction knows nothing; hold out "
                         "clients beforehand, and drop it")
     if data.subjects is not None:
-        return _whole_subjects(data, data.subjects, fraction)
+        return _whole_subjects(data, data.subjects, fraction, take)
     order = digests.order(hashes(data.x_train, data.y_train), data.y_train == EMPTY)
     lowest = _lowest(order, fraction, "records")
-    return _moved(data, lowest, fraction)
+    return _moved(data, lowest, fraction, take)
 
 
-def _whole_subjects(data: Dataset, subjects: Subjects, fraction: float) -> Dataset:
+def _whole_subjects(data: Dataset, subjects: Subjects, fraction: float, take: parts.Take
+                    ) -> Dataset:
     """Moves a share of the subjects to the held-out part, each with all its rows."""
     ranks = digests.of((name.tobytes() for name in subjects.ids), 16, person=b"held out")
     lowest = _lowest(digests.order(ranks), fraction, "units")
@@ -113,7 +115,7 @@ def _whole_subjects(data: Dataset, subjects: Subjects, fraction: float) -> Datas
     test = numbers[subjects.train[rows & (data.y_train != EMPTY)]]
     left = dataclasses.replace(subjects, ids=subjects.ids[~lowest],
                                train=numbers[subjects.train], test=frozen(test, np.int32))
-    return _moved(dataclasses.replace(data, subjects=left), rows, fraction, subjects.column)
+    return _moved(dataclasses.replace(data, subjects=left), rows, fraction, take)
 
 
 def _lowest(order: np.ndarray, fraction: float, what: str) -> np.ndarray:
@@ -128,16 +130,16 @@ def _lowest(order: np.ndarray, fraction: float, what: str) -> np.ndarray:
     return lowest
 
 
-def _moved(data: Dataset, rows: np.ndarray, fraction: float, column: str = "") -> Dataset:
+def _moved(data: Dataset, rows: np.ndarray, fraction: float, take: parts.Take) -> Dataset:
     """Returns the data set with these rows, bool [n], in the held-out part."""
     tested = rows & (data.y_train != EMPTY)  # a share may be larger than that of all records
     if not tested.any():
         raise UserError(f"{data.name}: all that --test-fraction {fraction} holds out could not be "
                         "read; take a larger share")
+    line = note(fraction, data.subjects.column if data.subjects else "")
     return dataclasses.replace(
-        parts.only(data, ~rows), x_test=frozen(data.x_train[tested], data.x_train.dtype),
-        y_test=frozen(data.y_train[tested], np.int32),
-        notes=(*data.notes, note(fraction, column)))
+        parts.only(data, ~rows, take), x_test=take(data.x_train, tested),
+        y_test=frozen(data.y_train[tested], np.int32), notes=(*data.notes, line))
 
 
 def check_same(trained: Iterable[str], data: Dataset) -> None:

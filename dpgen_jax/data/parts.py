@@ -3,25 +3,50 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 
-from dpgen_jax.core import digests
+from dpgen_jax.core import digests, picked
 from dpgen_jax.core.types import EMPTY
 from dpgen_jax.data.base import Dataset, frozen
 
+Take = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""From records [n, ...] and bool [n] to those that are taken."""
 
-def only(data: Dataset, rows: np.ndarray) -> Dataset:
+
+def copied(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Returns a read-only copy of some records.
+
+    Args:
+        x: Records [n, ...].
+        rows: bool [n], which of them.
+    """
+    return frozen(x[rows], x.dtype)
+
+
+def where_they_lie(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Returns some records, those of a mapped file without a copy (`core.picked.Picked`).
+
+    Args:
+        x: Records [n, ...].
+        rows: bool [n], which of them.
+    """
+    return copied(x, rows) if picked.mapping(x) is None else picked.pick(x, rows)
+
+
+def only(data: Dataset, rows: np.ndarray, take: Take = copied) -> Dataset:
     """Returns the data set with some of its training records.
 
     Args:
         data: A data set.
         rows: bool [n], the training records that stay, in their order. Of a data set with subjects
             each keeps its number, and those without rows theirs.
+        take: Takes them, as a copy or where they lie.
     """
     clients, subjects = data.clients, data.subjects
     return dataclasses.replace(
-        data, x_train=frozen(data.x_train[rows], data.x_train.dtype),
+        data, x_train=take(data.x_train, rows),
         y_train=frozen(data.y_train[rows], np.int32),
         clients=None if clients is None else frozen(clients[rows], np.int32),
         subjects=subjects and dataclasses.replace(subjects,

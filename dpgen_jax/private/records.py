@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 from typing import cast
 
 import numpy as np
 
-from dpgen_jax.core import checks
+from dpgen_jax.core import checks, picked
 from dpgen_jax.core.types import EMPTY, Array, Private, Records, Spec, UserError, unseal
 from dpgen_jax.private.partition import Partition
+
+ALIGNMENT = 64
+"""Bytes of whose multiples an array begins at one that a CPU takes as it is, without a copy."""
 
 
 def seal(x: np.ndarray, y: np.ndarray, spec: Spec) -> Private[Records]:
@@ -27,14 +31,14 @@ def seal(x: np.ndarray, y: np.ndarray, spec: Spec) -> Private[Records]:
         UserError: A record does not fit the schema; it names the first one. Such a message is for
             the data holder only: it is raised before a run exists and is written nowhere.
     """
-    x, y = np.asarray(x), np.asarray(y)
+    x, y = picked.readable(x), np.asarray(y)
     if x.dtype != spec.dtype:
         raise UserError(f"records are {x.dtype}, expected {spec.dtype}"
                         + "; multiply by 255 and round" * (spec.dtype == "uint8"))
     if x.shape[1:] != spec.shape:
         raise UserError(f"records have shape {x.shape[1:]}, the schema declares {spec.shape}")
     if x.dtype != np.uint8:
-        checks.unit_range("records", x)
+        checks.unit_range("records", np.asarray(x))
     slots = np.zeros(len(x), bool)
     unlabelled: np.ndarray | list[int] = (
         np.flatnonzero(y == EMPTY) if y.shape == x.shape[:1] else [])
@@ -77,10 +81,11 @@ def fingerprint(records: Private[Records], key: bytes, dealt: Partition | None =
     opened = unseal(records)
     digest = hmac.new(key, digestmod=hashlib.sha256)
     units = () if dealt is None else (dealt.index, dealt.sizes)
-    for array in (*map(np.asarray, (opened.x, opened.y)), *units):
+    for array in (*map(picked.readable, (opened.x, opened.y)), *units):
         # Type and shape too, so that no two arrays have the same bytes.
         digest.update(repr((array.dtype.str, array.shape)).encode())
-        digest.update(np.ascontiguousarray(array).data)
+        for rows in picked.blocks(array):
+            digest.update(np.ascontiguousarray(array[rows]).data)
     return digest.hexdigest()
 
 
@@ -124,12 +129,36 @@ def deal(records: Private[Records], partition: Partition,
     Args:
         records: Sealed records [n].
         partition: Which records each unit has.
-        units: The first of the units that are wanted, and the one behind the last; None: all.
+        units: The first of the units that are wanted, and the one behind the last; None: all. What
+            is wanted beyond the last unit are places without one, which get zeros.
     """
     opened = unseal(records)
-    x, y = np.asarray(opened.x), np.asarray(opened.y)
-    index = _refilled(partition.index[slice(*(units or (None,)))], y == EMPTY)
-    return _sealed(x[index], y[index])
+    x, y = picked.readable(opened.x), np.asarray(opened.y)
+    first, last = units or (0, len(partition.index))
+    index = _refilled(partition.index[first:last], y == EMPTY)
+    return _sealed(_gathered(x, index, last - first), _gathered(y, index, last - first))
+
+
+def _gathered(array: np.ndarray, index: np.ndarray, places: int) -> np.ndarray:
+    """Returns array[index], [places, m, ...] with zeros behind the U rows of the index [U, m].
+
+    It is read from its front to its end, as files are read best, and written where it is to stay.
+    """
+    units, m = index.shape
+    result = _aligned((places, m, *array.shape[1:]), array.dtype)
+    slots, wanted = result.reshape(places * m, *array.shape[1:]), index.reshape(units * m)
+    order = np.argsort(wanted, kind="stable")
+    for some in picked.blocks(array, units * m):
+        slots[order[some]] = array[wanted[order[some]]]
+    return result
+
+
+def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Returns an array of zeros that a CPU takes as it is (`teachers.place`)."""
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.zeros(size + ALIGNMENT, np.uint8)
+    first = -memory.ctypes.data % ALIGNMENT
+    return memory[first:first + size].view(dtype).reshape(shape)
 
 
 def _sealed(x: np.ndarray, y: np.ndarray) -> Private[Records]:

@@ -115,22 +115,25 @@ def unit_bytes(method: Method) -> int:
 def place(records: Private[Records], layout: Layout) -> Private[Records]:
     """Puts records on the devices of their units, or on every device where units are sampled.
 
+    A CPU takes records that `records.deal` laid out as they are, where a device's part begins at a
+    multiple of `records.ALIGNMENT` bytes: there is no second copy, and they must not be changed.
     Where units are on the devices a slab at a time, their records stay on the host likewise.
 
     Args:
         records: Sealed x [U, m, ...], y int32 [U, m], on the host: those of the units of this
-            process (`Layout.local_units`), where padded units get zeros, or of all units where
-            units are sampled.
+            process (`Layout.local_units`), or of all units where units are sampled.
         layout: How units lie on devices.
+
+    Raises:
+        ValueError: There are records for more units than this process has places, or for fewer.
     """
     if layout.sampled:
         return Private(jax.tree.map(lambda a: put(a, layout.replicated), unseal(records)))
     first, last = layout.local_units
 
     def one(array: np.ndarray) -> Array | np.ndarray:
-        missing = last - first - len(array)
-        if missing:  # without, there is no need of a second copy
-            array = np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
+        if len(array) != last - first:
+            raise ValueError(f"records of {len(array)} units for {last - first} places")
         return array if layout.slab else put(array, layout.by_unit, first, layout.padded)
 
     return Private(layout.fold(jax.tree.map(one, unseal(records))))

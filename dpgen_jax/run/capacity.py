@@ -238,9 +238,9 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path =
         raise UserError("--parallel pmap is for one process; leave it out")
     if runtime.state != "device" and hosts.count() > 1:
         raise UserError(f"--state {runtime.state} is for one process; leave it out, or start one")
-    # A large network's products use all cores from one device; more devices gain nothing there,
-    # and their threads then wait for each other in XLA's collectives. So do the products of all
-    # records that were sampled, beside which the public half, done by every device, is large.
+    # A large network's products use all cores from one device; of several, the threads wait for
+    # each other in XLA's collectives. So they do for the products of all records that were sampled,
+    # beside which the public half, done by every device, is large.
     large = (teachers.unit_bytes(method) > 2**20 or batch_capacity is not None
              or mechanism.n_units == 1 or method.decomposes)
     alone = large and available[0].platform == "cpu"

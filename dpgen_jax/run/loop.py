@@ -13,20 +13,25 @@ import time
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import BitSource, SeededBits
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core import hosts
-from dpgen_jax.core.types import Array, Method, Metrics, Private, PyTree, Records, UserError
+from dpgen_jax.core.types import Array, Method, Metrics, Private, Records, UserError
 from dpgen_jax.private import streaming, teachers
 from dpgen_jax.private.layout import Layout, padded_rows
 from dpgen_jax.run.noise_digests import Remembered, secret_bits
-from dpgen_jax.run.rounds import Block, Draws, State, compile_block, run_block
+from dpgen_jax.run.rounds import (
+    Block,
+    Draws,
+    State,
+    compile_block,
+    compile_post_block,
+    run_block,
+)
 
 CALL_SECONDS = 1.0
 """Seconds that one call of a compiled block should take."""
@@ -185,23 +190,14 @@ def post_train(method: Method, state: State, key: Array, steps_per_call: int = 0
     training = method.post_training
     if training is None:
         raise ValueError("the method has no post-training")
-    step = training.step
     # On one device: replicated, each would do the same.
     post_state = jax.jit(training.init)(key, jax.device_get(state.public))
     state = dataclasses.replace(state, post_state=post_state)
-    shapes = jax.eval_shape(step, key, post_state, 0)[1]
-
-    @jax.jit
-    def block(post_state: PyTree, first: Array, n: Array) -> tuple[PyTree, Metrics]:
-        nothing = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
-        return lax.fori_loop(first, first + n, lambda i, carry: step(key, carry[0], i),
-                             (post_state, nothing))
-
-    n = steps_per_call or 1
+    block, n = compile_post_block(training), steps_per_call or 1
     while state.post_step < training.steps and not hooks.stop():
         n = min(n, training.steps - state.post_step)
         started = time.perf_counter()
-        post_state, released = block(state.post_state, state.post_step, n)
+        post_state, released = block(key, state.post_state, state.post_step, n)
         metrics = _floats(jax.device_get(released))
         state = dataclasses.replace(state, post_state=post_state, post_step=state.post_step + n)
         _refuse_infinite(metrics, state)

@@ -12,9 +12,9 @@ from dpgen_jax.private import teachers
 from dpgen_jax.run import capacity
 from dpgen_jax.run.planning import Plan
 
-RECORDS = "records as read and as dealt"
+DEALT = "records as dealt"
 COPIES = 2
-"""of the records, in all; of a held-out part there is one"""
+"""of records of which it is not known whether they lie in mapped files: as read and as dealt"""
 SMALLEST = 5e4
 """The fewest bytes of a part that is named: what is shown as 0.0 MB tells nobody anything."""
 BESIDE = "a gigabyte or so of programs, reading and writing"
@@ -27,7 +27,7 @@ def memory(plan: Plan) -> str:
     Args:
         plan: The plan of the run.
     """
-    spec, counts, where = plan.spec, plan.protected.counts, plan.request.runtime.state
+    where = plan.request.runtime.state
     state = capacity.state_bytes(plan.method)
     slabs = capacity.SLABS * plan.layout.slab * teachers.unit_bytes(plan.method)
     in_memory = {"device": {"the state of units": state},
@@ -38,9 +38,10 @@ def memory(plan: Plan) -> str:
              "a sum with its noise": capacity.sum_bytes(plan.method),
              "the public side": capacity.public_bytes(plan.method)}
     if plan.protected.unit == Unit.RECORD:  # of others the number of records is private
-        parts[RECORDS] = COPIES * _records(spec, counts["records"])
+        parts |= {"records as read": plan.in_memory.read, DEALT: plan.in_memory.dealt,
+                  "records on each device": plan.in_memory.on_device}
     listed = ", ".join(f"{_size(count)} for {name}" for name, count in parts.items()
-                       if count >= SMALLEST or name == RECORDS)
+                       if count >= SMALLEST or name == DEALT)
     return (f"memory: {listed or 'less than 0.1 MB'}, beside {BESIDE}, of "
             f"{_size(capacity.memory())}{_saved(plan)}")
 

@@ -16,12 +16,22 @@ from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Method, Private, Records, Spec, TableSpec, UserError
 from dpgen_jax.data import Dataset
+from dpgen_jax.methods.shared import precision
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private import teachers
 from dpgen_jax.private.partition import Partition
 from dpgen_jax.release.statement import Protected
-from dpgen_jax.run import capacity, first_lines, folder, judging, monitor, protection, side_releases
+from dpgen_jax.run import (
+    capacity,
+    first_lines,
+    folder,
+    judging,
+    monitor,
+    protection,
+    record_memory,
+    side_releases,
+)
 from dpgen_jax.run.calibrate_config import complete, with_records
 from dpgen_jax.run.folder import RunFolder, read_json
 from dpgen_jax.run.loop import require_32_bits
@@ -82,6 +92,7 @@ class Plan:
         protected: Who is protected, and what is public of the data.
         public_rows: The public records on which the monitor tests, if any.
         layout: How the units lie on the devices.
+        in_memory: The bytes that the records take.
         files: The run folder, which need not exist yet.
         public_config: The content of the run's config.json.
         assign: From the secret key of the run to the partition of the records among the units.
@@ -98,6 +109,7 @@ class Plan:
     protected: Protected
     public_rows: monitor.Rows | None
     layout: teachers.Layout
+    in_memory: record_memory.Footprint
     files: RunFolder
     public_config: Json
     assign: Callable[[bytes], Partition]
@@ -146,7 +158,8 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
         log(f"note: {line}")
     runtime = capacity.fitting(request.method, config, spec, request.runtime, log,
                                _moments(request) if request.resume else None)
-    method = methods.get(request.method).build(config, spec, runtime)
+    method = precision.units_in(methods.get(request.method).build(config, spec, runtime),
+                                runtime.compute)
     judging.require_same_relation(request.monitor, method.mechanism)
     return Declared(dataclasses.replace(request, runtime=runtime), dataset, config, purchases,
                     method)
@@ -228,11 +241,15 @@ def plan(checked: Checked) -> Plan:
     if request.release_to:
         storage.check_destination(request.release_to)
     capacity.check_memory(method, request.runtime)
+    in_memory = record_memory.footprint(
+        dataset, protection.slots(method, declared.config, dataset), layout)
+    record_memory.check(in_memory, method, layout)
     capacity.check_disk(root, method, request.runtime)
     return Plan(
         request=request, method=method, config=declared.config, spec=dataset.spec,
         purchases=declared.purchases, records=checked.records, protected=protected,
-        public_rows=checked.public_rows, layout=layout, files=RunFolder(root),
+        public_rows=checked.public_rows, layout=layout, in_memory=in_memory,
+        files=RunFolder(root),
         public_config=public_config(request, declared.config, dataset, protected),
         assign=lambda key: protection.dealt(method, declared.config, dataset, key),
         grouping=lambda key: sealing.grouping(protection.owners(dataset, protected), key),

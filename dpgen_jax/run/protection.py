@@ -190,6 +190,22 @@ def dealt(method: Method, config: MethodConfig, data: Dataset, key: bytes) -> pa
     return partition.by_client(data.clients, units, config.client_records)
 
 
+def slots(method: Method, config: MethodConfig, data: Dataset) -> int:
+    """Returns the places for records that all units have in `dealt`, by public numbers but for n.
+
+    Args:
+        method: The method.
+        config: Its configuration.
+        data: The data set.
+    """
+    units, n = method.mechanism.n_units, len(data.y_train)
+    if data.subjects is not None:
+        return units * -(-data.count // units) * data.subjects.rows
+    if method.mechanism.unit == "record":
+        return units * -(-n // units)
+    return units * config.client_records
+
+
 def stamp(budget: Budget, seed: int | None, config: MethodConfig, who: Protected
           ) -> guarantee.Guarantee:
     """The guarantee that a run will be able to state, as far as that is known before it.

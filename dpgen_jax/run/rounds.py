@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from dpgen_jax.aggregation.mechanism import kept, release
-from dpgen_jax.core.types import Array, Method, Metrics, Private, PyTree, Records
+from dpgen_jax.core.types import Array, Method, Metrics, PostTraining, Private, PyTree, Records
 from dpgen_jax.private import streaming
 from dpgen_jax.private.checks import check_public, check_query
 from dpgen_jax.private.layout import Layout, on_devices, spread
@@ -209,3 +209,20 @@ def _outputs_of_a_round(method: Method) -> tuple[Metrics, Array, Private[Array]]
         return metrics, mechanism.answered(outcome), kept(mechanism, Private(total))
 
     return jax.eval_shape(outputs, jax.random.key(0))
+
+
+def compile_post_block(training: PostTraining) -> Callable[..., tuple[PyTree, Metrics]]:
+    """Compiles some steps of a post-training: (key, state, first, n) -> (state, metrics).
+
+    The state is used up: there is no second copy of it.
+
+    Args:
+        training: The post-training.
+    """
+    def block(key: Array, state: PyTree, first: Array, n: Array) -> tuple[PyTree, Metrics]:
+        shapes = jax.eval_shape(training.step, key, state, first)[1]
+        nothing = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
+        return lax.fori_loop(first, first + n, lambda i, carry: training.step(key, carry[0], i),
+                             (state, nothing))
+
+    return jax.jit(block, donate_argnums=1)

@@ -135,22 +135,25 @@ def _more(reading: Reading, flags: list[str], remark: str) -> Reading:
 
 
 def held_out_part(dataset: Dataset, args: Train[Any]) -> Dataset:
-    """Holds out a share before anything is spent, where the data bring no held-out part.
+    """Holds out a share before anything is spent, as stated or where the data bring no such part.
 
-    A resumed run holds out what it did at its start.
+    A resumed run holds out what it did at its start. Records of mapped files stay there.
 
     Args:
-        dataset: The data set.
+        dataset: The data set, with nothing held out yet.
         args: The flags of `train`, parsed.
     """
-    from dpgen_jax.data import held_out
+    from dpgen_jax.data import held_out, parts
 
-    share = held_out.SHARE
-    files = RunFolder(args.out) if args.resume and args.out else None
-    if files and args.out and files.config.is_file() and not files.waiting:
-        share = typed.data_options(args.out).get("test_fraction", 0)
-    stated = args.data.test_fraction is not None or dataset.x_test is not None
-    if stated or dataset.clients is not None or not share or dataset.count < 3:
-        return dataset
-    return dataclasses.replace(held_out.hold_out(dataset, share),
-                               options=dataset.options | {"test_fraction": share})
+    share = args.data.test_fraction
+    if share is None:
+        share = held_out.SHARE
+        files = RunFolder(args.out) if args.resume and args.out else None
+        if files and args.out and files.config.is_file() and not files.waiting:
+            share = typed.data_options(args.out).get("test_fraction", 0)
+        if (dataset.x_test is not None or dataset.clients is not None or not share
+                or dataset.count < 3):
+            return dataset
+    options = dataset.options | {"test_fraction": share}
+    return dataclasses.replace(held_out.hold_out(dataset, share, parts.where_they_lie)
+                               if share else dataset, options=options)

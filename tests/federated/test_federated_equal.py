@@ -86,7 +86,8 @@ def test_a_warm_start_is_the_same_too(tmp_path):
     x, y = (np.concatenate([getattr(d, name) for d in data]) for name in ("x_train", "y_train"))
     layout = adversary.layout(chunk=1, units=3)
     dealt = partition.by_client(owners, 3, fed.config().client_records)
-    placed = teachers.place(sealing.deal(sealing.seal(x, y, adversary.SPEC), dealt), layout)
+    placed = teachers.place(sealing.deal(sealing.seal(x, y, adversary.SPEC), dealt,
+                                         layout.local_units), layout)
     cold = loop.initial_state(method, jax.random.key(fed.SEED), layout).units
     *_, (units, _) = pretrain(method, cold, placed, layout)
     (stacked,) = packing.blocks(units, layout, 3)

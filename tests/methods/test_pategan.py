@@ -200,7 +200,8 @@ def votes_on(where):
     public, units, key = small.fresh(small.METHOD)
     public = jax.device_put(public, layout.replicated)
     state = loop.State(public, adversary.lay(units, layout), key)
-    own = teachers.place(records.deal(records.seal(*small.DATA, TABLE), small.DEALT), layout)
+    own = teachers.place(records.deal(records.seal(*small.DATA, TABLE), small.DEALT,
+                                      layout.local_units), layout)
     bits = np.zeros((2, *LISTENER.mechanism.bits_shape), np.uint32)
     called = small.block(LISTENER, layout)
     return np.asarray(adversary.call(called, state, own, layout, bits, 1)[0].seen)[0]

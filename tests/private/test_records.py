@@ -1,9 +1,11 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import small_datalens
 
 from dpgen_jax.core.types import UserError, unseal
-from dpgen_jax.private import records
+from dpgen_jax.private import records, teachers
 
 
 def test_seal_shows_shapes_and_never_values():
@@ -46,3 +48,38 @@ def test_deal_gives_each_unit_its_own_records():
     units = unseal(records.deal(records.seal(x, y, small_datalens.SPEC), dealt))
     for unit, ids in enumerate(dealt.index):
         assert np.array_equal(units.x[unit], x[ids]) and np.array_equal(units.y[unit], y[ids])
+
+
+def test_places_behind_the_last_unit_get_zeros():
+    x, y = small_datalens.images(10)
+    sealed = records.seal(x, y, small_datalens.SPEC)
+    dealt = small_datalens.partition.assign(10, 3, small_datalens.KEY)
+    units = unseal(records.deal(sealed, dealt, (2, 6)))
+    assert np.array_equal(units.x[0], x[dealt.index[2]]) and units.x.dtype == np.uint8
+    assert units.x.shape == (4, *x[dealt.index[2]].shape) and units.y.shape == (4, 4)
+    assert not units.x[1:].any() and not units.y[1:].any()
+
+
+@pytest.mark.parametrize("chunk", [1, 2])
+@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("sampled", [False, True])
+def test_a_cpu_takes_dealt_records_without_a_copy(chunk, devices, sampled):
+    where = dataclasses.replace(small_datalens.layout(chunk, devices), sampled=sampled)
+    x, y = small_datalens.images(8 * where.n_units)
+    dealt = small_datalens.partition.assign(len(x), where.n_units, small_datalens.KEY)
+    sealed = records.deal(records.seal(x, y, small_datalens.SPEC), dealt,
+                          None if sampled else where.local_units)
+    host, placed = unseal(sealed), unseal(teachers.place(sealed, where))
+    for array, on_devices in ((host.x, placed.x), (host.y, placed.y)):
+        parts = [array] * devices if sampled else np.split(array, devices)
+        assert [part.ctypes.data for part in parts] == [
+            shard.data.unsafe_buffer_pointer() for shard in on_devices.addressable_shards]
+
+
+def test_records_of_another_number_of_units_are_not_placed():
+    where = small_datalens.layout(chunk=4)
+    x, y = small_datalens.images(30)
+    dealt = small_datalens.partition.assign(30, where.n_units, small_datalens.KEY)
+    with pytest.raises(ValueError, match="places"):
+        teachers.place(records.deal(records.seal(x, y, small_datalens.SPEC), dealt,
+                                    (0, where.padded + 1)), where)

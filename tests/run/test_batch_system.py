@@ -58,7 +58,8 @@ def test_processes_of_a_batch_system_meet_and_may_be_long_in_coming(monkeypatch)
     met = []
     monkeypatch.setattr(hosts.batch_system, "place",
                         lambda seconds: batch_system.Place("host0:1", 2, 1))
-    monkeypatch.setattr(meeting, "meet", lambda *arguments: met.append(arguments))
+    monkeypatch.setattr(hosts.Team, "connections", ())
+    monkeypatch.setattr(meeting, "meet", lambda *arguments: met.append(arguments) or [])
     monkeypatch.setattr(jax.config, "update", lambda *_: None)
 
     def refused(*arguments, **_):

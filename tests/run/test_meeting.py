@@ -139,6 +139,21 @@ def test_who_comes_late_is_told_so(answer):
     assert "the run has begun without it" in errors
 
 
+def test_a_process_learns_at_once_that_the_one_that_leads_is_gone():
+    place, ends = many_processes.coordinator(), {}
+    leader = threading.Thread(
+        target=lambda: ends.update(leader=meeting.meet(place, arrival(0), LONG)))
+    leader.start()
+    (other,) = meeting.meet(place, arrival(1), LONG)
+    leader.join(LONG)
+    (here,) = ends["leader"]
+    with other, here:
+        other.settimeout(LONG)
+        here.send(b"\x02")
+        here.close()
+        assert other.recv(1) == b"\x02" and other.recv(1) == b""
+
+
 def test_what_is_no_process_of_a_run_is_left_alone():
     """A scan of ports, or a browser, ends no run."""
     place = many_processes.coordinator()

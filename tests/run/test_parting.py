@@ -1,5 +1,6 @@
 """How a run of several processes ends, and what all of them must share before it begins."""
 
+import socket
 import types
 from pathlib import Path
 
@@ -72,6 +73,33 @@ def test_errors_are_one_line_as_of_one_process(ended, capsys, error, code, line)
         with parting.alive():
             raise error
     assert ended == [code] and line in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("said", "code"), [(b"", 1), (b"\x02", 2)])
+@pytest.mark.parametrize("regular", [False, True])
+@pytest.mark.usefixtures("told")
+def test_a_process_ends_with_a_line_where_the_one_that_leads_is_gone(
+        ended, capsys, monkeypatch, said, code, regular):
+    monkeypatch.setattr(hosts.Team, "ended", regular)
+    leader, here = socket.socketpair()
+    with leader, here:
+        monkeypatch.setattr(hosts.Team, "connections", [leader])
+        if said:
+            parting._tell_code(code)
+        leader.close()
+        parting._watch(here)
+    assert ended == [code] * (not regular)
+    assert capsys.readouterr().err == f"error: {parting.GONE}\n" * (not regular)
+
+
+@pytest.mark.usefixtures("told")
+def test_a_network_that_fails_ends_no_process_by_itself(ended, monkeypatch):
+    def recv(_):
+        raise TimeoutError
+
+    monkeypatch.setattr(hosts.Team, "ended", False)
+    parting._watch(types.SimpleNamespace(settimeout=lambda _: None, recv=recv))
+    assert ended == []
 
 
 def test_a_process_alone_is_not_ended_at_once(ended):

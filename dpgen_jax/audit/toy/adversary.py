@@ -166,8 +166,9 @@ def layout(chunk: int = 2, devices: int = 1, parallel: Any = "shard_map", units:
 def placed(data: Data, where: teachers.Layout, deal: partition.Partition | None = None
            ) -> Private[Records]:
     """Records on the devices of their units."""
-    return teachers.place(records.deal(records.seal(*data, SPEC), deal or dealt(where.n_units)),
-                          where)
+    sealed = records.seal(*data, SPEC)
+    return teachers.place(
+        records.deal(sealed, deal or dealt(where.n_units), where.local_units), where)
 
 
 def lay(units: teachers.Units, where: teachers.Layout) -> Private[teachers.Units]:

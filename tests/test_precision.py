@@ -1,0 +1,77 @@
+"""Units may multiply matrices in bfloat16 on accelerators; nothing else does, and no CPU."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+import runs
+import small_datalens
+
+from dpgen_jax.core.types import Records
+from dpgen_jax.methods import datalens
+from dpgen_jax.methods.shared.precision import units_in
+from dpgen_jax.run import loop
+
+PLAIN = datalens.build(small_datalens.CONFIG, small_datalens.SPEC)
+METHOD = units_in(PLAIN, "bfloat16")
+IN_BFLOAT16 = "algorithm = <lhs_precision_type = bf16, rhs_precision_type = bf16, accumulation_type"
+
+
+def program(function, *arguments):
+    """The program of a function for a GPU."""
+    return jax.jit(function).trace(*arguments).lower(lowering_platforms=("cuda",)).as_text()
+
+
+def products(text):
+    """How many products of matrices a program has, and how many of them in bfloat16."""
+    lines = [line for line in text.splitlines() if "stablehlo.dot_general" in line]
+    return len(lines), sum(IN_BFLOAT16 in line for line in lines)
+
+
+def block(method):
+    """The program of a block of rounds for a GPU."""
+    where = small_datalens.layout()
+    state = loop.initial_state(method, jax.random.key(0), where)
+    records = small_datalens.placed(*small_datalens.images(), where)
+    draws = loop.draw(method.mechanism, where, loop.SeededBits(0), 0, 1, 1)
+    traced = loop.compile_block(method, where).trace(
+        state.public, state.units, records, *draws, state.key, 0, 1)
+    return traced.lower(lowering_platforms=("cuda",)).as_text()
+
+
+def test_the_products_of_units_and_no_others_are_in_bfloat16():
+    key = jax.random.key(0)
+    public = METHOD.init(key)
+    query, unit = METHOD.ask(key, public), METHOD.init_unit(key)
+    x, y = small_datalens.images(5)
+    records = jax.tree.map(np.asarray, Records(x, y.astype(np.int32)))
+    for function, arguments in ((METHOD.learn, (key, unit, records, query)),
+                                (METHOD.answer, (key, unit, records, query))):
+        count, lower = products(program(function, *arguments))
+        assert count == lower > 0
+    released = np.zeros(METHOD.mechanism.shape, np.float32)
+    message = np.zeros(METHOD.mechanism.shape, np.float32)
+    for function, arguments in (
+            (METHOD.ask, (key, public)), (METHOD.absorb, (key, public, query, released)),
+            (METHOD.mechanism.contribution, (key, message, np.zeros(1, np.uint32)))):
+        assert products(program(function, *arguments))[1] == 0
+    count, lower = products(block(METHOD))
+    assert count > lower > 0 and products(block(PLAIN)) == (count, 0)
+
+
+def test_every_phase_computes_alike():
+    phased = dataclasses.replace(PLAIN, phases=(PLAIN, PLAIN))
+    assert units_in(phased, "float32") is phased
+    for phase in units_in(phased, "bfloat16").phases:
+        assert phase.answer is not PLAIN.answer and phase.absorb is PLAIN.absorb
+
+
+@pytest.mark.slow
+def test_on_a_cpu_a_run_is_the_same_bit_for_bit(tmp_path):
+    made = []
+    for compute in ("float32", "bfloat16"):
+        runtime = dataclasses.replace(runs.RUNTIME, compute=compute)
+        release, _ = runs.train(tmp_path / compute, runtime=runtime, seed=3)
+        made.append([leaf.tobytes() for leaf in jax.tree.leaves(release.model)])
+    assert made[0] == made[1]
