@@ -25,6 +25,7 @@ from dpgen_jax.nets.image import GeneratorNet
 from dpgen_jax.nets.plain import Conv, ConvNet, Mlp, MlpNet
 from dpgen_jax.private import partition, teachers
 from dpgen_jax.private import records as sealing
+from dpgen_jax.private.layout import spread
 from dpgen_jax.run import calibrate_config, fitting, lifecycle, loop
 
 N = 50
@@ -66,7 +67,8 @@ def first_step(x, y, layout, method=METHOD, seed=0):
     """(public state after one step, who was drawn, by unit)."""
     records, _ = placed(x, y, layout)
     state = start(method, layout)
-    inputs = loop.draw(method.mechanism, layout, SeededBits(seed), 0, 1, 1)
+    private_inputs, *others = loop.draw(method.mechanism, layout, SeededBits(seed), 0, 1, 1)
+    inputs = spread(private_inputs, layout), *others
     who = method.mechanism.schedule.participation(SeededBits(seed), N, 0, 1)[:, 0]
     public, *_ = block(method, layout)(state.public, state.units, records, *inputs, state.key, 0, 1)
     return jax.device_get(public), who[who >= 0]
