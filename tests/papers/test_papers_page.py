@@ -43,12 +43,13 @@ def test_a_line_has_the_paper_others_and_ours_at_a_proven_epsilon(results):
         "gpate:table1c:mnist-eps10", training_seconds=7200.0,
         privacy={"epsilon": 10.0, "steps": 3456}, fidelity={"inception_score": leaf(2.5)},
         evaluation={"gen2real": {"cnn": {"accuracy": leaf(0.4, 0.5)}}},
+        as_systems={"gen2real": {"mlp": {"accuracy": leaf(0.6)}}},
         votes={"most agreed bin": 0.6, "second": 0.39, "answered": 0.25})
     name, paper, others, here, epsilon, steps, memory, hours, link, _ = page.line(row)
     assert name == "`gpate:table1c:mnist-eps10`" and paper == "CNN 0.8092"
     assert "0.51 (re-run by GS-WGAN's authors" in others and "0.420" in others
-    assert here == ("CNN 0.450 +- 0.010; IS 2.500; votes in the first bin 0.600; in the second "
-                    "0.390; answered queries 0.250")
+    assert here == ("CNN 0.450 +- 0.010; MLP in our protocol 0.600; IS 2.500; votes in the first "
+                    "bin 0.600; in the second 0.390; answered queries 0.250")
     assert (epsilon, steps, memory, hours) == ("10", "3,456", "26 GB", "2.0")
     assert link.endswith(f"{row.work.result().name})")
 
