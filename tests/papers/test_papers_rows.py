@@ -1,5 +1,6 @@
 """Rows of `benchmarks.papers`: each table and figure has some, and each command parses."""
 
+import dataclasses
 import importlib
 import inspect
 import json
@@ -7,7 +8,7 @@ import sys
 
 import pytest
 
-from benchmarks import images
+from benchmarks import common, images
 from benchmarks.papers import __main__ as command
 from benchmarks.papers import chosen, quoted, registry, sources, sweeps
 from benchmarks.papers.registry import ROWS
@@ -97,9 +98,6 @@ def test_the_command_line_finds_every_row(name):
 
 
 def test_a_changed_preset_has_another_name_and_no_results(monkeypatch, tmp_path):
-    import dataclasses
-
-    from benchmarks import common
     row = ROWS["datalens:table1:mnist-eps1"]
     monkeypatch.setattr(common, "RESULTS", tmp_path)
     row.work.result().write_text('{"results": {}}')
@@ -140,6 +138,18 @@ def test_variants():
         registry.find("datalens:figure1:overview+no-noise")
     with pytest.raises(UserError, match="did you mean"):
         registry.find("datalens:table1:mnist-eps2")
+
+
+def test_no_noise_takes_the_steps_of_the_row_itself_once_it_is_measured(monkeypatch, tmp_path):
+    monkeypatch.setattr(common, "RESULTS", tmp_path)
+    row, free = ROWS["gpate:table1c:mnist-eps1-code"], registry.find(
+        "gpate:table1c:mnist-eps1-code+no-noise")
+    planned, name = free.work.request()[0].steps, free.work.name()
+    for took in (planned, planned + 174):  # unanswered queries leave budget for more
+        row.work.result().write_text(json.dumps({"results": {"privacy": {"steps": took}}}))
+        assert free.work.request()[0].steps == took
+        assert (free.work.name() == name) == (took == planned)
+    assert row.work.request()[0].steps is None and free.work.request()[0].sigma == 0
 
 
 def test_figures_of_others_have_sources_and_systems_that_exist():
