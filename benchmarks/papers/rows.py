@@ -18,8 +18,8 @@ from dpgen_jax.run.calibrate_config import complete, with_records
 from dpgen_jax.run.folder import read_json
 
 VARIANTS = {
-    "no-noise": "at infinite epsilon, without noise, in the steps that the row itself took, or, "
-                "before it is measured, in those that its budget allows if all queries are answered",
+    "no-noise": "at infinite epsilon, without noise, in the steps that the row itself took; before "
+                "it is measured, in those that its budget allows if all queries are answered",
     "as-published": "the paper's schedule and accounting, which proves nothing (GS-WGAN and DPAC)",
 }
 """Suffixes of a row, behind "+": runs that show why a figure of a paper is missed."""
@@ -68,7 +68,7 @@ class Training:
         Raises:
           UserError: There is no such preset, or the variant is not for this method.
         """
-        (config, budget), preset = self.base(), presets.get(self.method, self.preset)[1]
+        config, budget = self.base()
         if not self.variant:
             return config, budget
         if self.variant == "no-noise":
