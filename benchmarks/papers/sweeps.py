@@ -39,7 +39,7 @@ def hours(name: str) -> float:
                 else 0.5)
     else:
         each = trainings.hours("dpcgan-gswgan" if preset.endswith("-gswgan") else sweep.method,
-                               data, 10 if "eps10" in preset else 1)
+                               data, 10 if "eps10" in preset else 1, preset.endswith("-code"))
     return round(each * len(sweep.cells), 1)
 
 

@@ -115,6 +115,20 @@ def test_data_of_one_folder_in_two_sizes_have_two_names():
     assert len({work.name() for work in TRAININGS.values()}) == len(TRAININGS)
 
 
+@pytest.mark.parametrize("data", ["mnist", "fashion"])
+def test_gswgan_compares_with_gpate_by_its_authors_code(data):
+    """Its appendix C.4; the run is the one of G-PATE's own table."""
+    code = ROWS[f"gpate:table1c:{data}-eps10-code"].work
+    for place in ("table1", "figure3", "tableA1" if data == "mnist" else "tableA2"):
+        assert ROWS[f"gswgan:{place}:{data}-gpate"].work.result() == code.result()
+    figure = "figure4" if data == "mnist" else "figureA2"
+    for kind in ("noise", "iterations"):
+        sweep = SWEEPS[f"gswgan:{figure}:{kind}-gpate"]
+        assert sweep.settings["preset"] == code.preset
+    config, _ = code.request()
+    assert (config.teachers, config.projection, config.bins) == (2000, 10, 10)
+
+
 def test_absent_data_are_named_in_one_line_with_their_place(monkeypatch, tmp_path):
     monkeypatch.setenv("DPGEN_DATA", str(tmp_path))
     line = sources.SOURCES["fashion"].absent()
