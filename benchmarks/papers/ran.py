@@ -41,7 +41,7 @@ def runs(system: str) -> Iterator[Row]:
     for row in sorted(ROWS.values(), key=foreign):
         chosen = preset_of(row.work)
         if chosen is None or getattr(row.work, "fields", None) or (
-                getattr(row.work, "module", "") in ("topagg_bound", "steps")):
+                getattr(row.work, "module", "") in ("topagg_bound", "steps", "aggregation")):
             continue
         method, name = chosen
         preset = presets.get(method, name)[1]
