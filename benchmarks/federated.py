@@ -161,7 +161,8 @@ def cost(method: str, config: Any, spec: Any, delta: float) -> dict[str, Any]:
     spent = methods.get(method).mechanism(config, spec).events(config.steps)
     paper = methods.published(method, config, delta)
     return {"delta": delta, "epsilon_of_ideal_noise": gaussian.epsilon(ideal_noise(spent), delta),
-            "as_published": paper and {"epsilon": paper.epsilon(config.steps, "classic"),
+            "as_published": paper and {"epsilon": paper.epsilon(config.steps),
+                                       "epsilon_classic": paper.epsilon(config.steps, "classic"),
                                        "formula": paper.formula}}
 
 
