@@ -69,8 +69,9 @@ ROWS = [
         "this library: small networks, all 400 critics in each of 200 steps, epsilon 10"),
     Row("dpac:section5.1:epsilon", Command("claimed", (), "claimed", "none", (
         "settings", {"system": "dpac", "data": "MNIST, Fashion-MNIST"})),
-        {"claimed": "10"}, 0.1, "epsilon of the published noise and steps on MNIST, as claimed and "
-        "as proven", ("proven_rotation", "proven_rotation_as_the_paper_says")),
+        {"claimed_classic": "10"}, 0.1, "epsilon of the published noise and steps on MNIST; "
+        "proven is that of its code, with two gradients and 1,000 fakes from step 6,000 on",
+        ("claimed", "proven_rotation", "proven_rotation_as_the_paper_says")),
     Row("dpac:table2:mnist-night", Training("dpac", "mnist-eps10", "mnist", "both", NIGHT),
         TABLE_2_MNIST, 9.0, "this library: the published networks, and as many critics and steps "
         "as a night on two cores allows, epsilon 10"),
