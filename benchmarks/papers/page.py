@@ -35,7 +35,8 @@ SHORT = {CNN: "CNN", MLP: "MLP", SCORE: "IS", FID: "FID", **OURS,
          "votes.entries that pass without noise": "entries that pass without noise"}
 ALWAYS = (CNN, *OURS, SCORE, *(metric for metric in SHORT if metric.startswith("votes.")))
 """Metrics that are shown of every training that has them."""
-PICTURES = ("figure3", "figure4", "figure5")
+PICTURES = ("figure2", "figure3", "figure4", "figure5", "figureA1", "figureA2")
+"""Figures of which a picture is written beside the results."""
 HEAD = ("row", "paper", "others", "here", "epsilon", "steps", "memory", "hours", "results", "note")
 
 
@@ -79,6 +80,17 @@ def swept(record: dict[str, Any]) -> dict[str, str]:
     return cells
 
 
+def norms(record: dict[str, Any]) -> dict[str, str]:
+    """Return what a study of gradient norms found in the last step of each of its systems."""
+    found = {}
+    for title, variant in record["variants"].items():
+        last, clip = variant["rows"][-1], variant["settings"]["clip"]
+        median = last["quantiles"]["0.5"]
+        found[f"{title}:"] = (f"median {median:.2f}, {min(median, clip):.2f} behind a clip of "
+                              f"{clip:g}, {100 * last['share_above_clip']:.3g} % above it")
+    return found
+
+
 def here(row: Row) -> dict[str, str]:
     """Return what was measured of a row, by metric; nothing where nothing was."""
     record = row.results()
@@ -86,6 +98,8 @@ def here(row: Row) -> dict[str, str]:
         return {}
     if isinstance(row.work, Command) and row.work.module == "sweep":
         return swept(record)
+    if isinstance(row.work, Command) and row.work.module == "norms":
+        return norms(record)
     wanted = dict.fromkeys((*row.paper, *row.also, *ALWAYS))
     values = {metric: leaf(record, metric) for metric in wanted}
     return {metric: value for metric, value in values.items() if value is not None}
@@ -143,8 +157,9 @@ def line(row: Row) -> tuple[str, ...]:
     """Return the cells of a row in the table of its paper."""
     path = row.work.result() if row.measured() else None
     picture = row.name.split(":")[1] in PICTURES
-    link = "" if not path else (f"[json](../benchmarks/results/{path.name})" if not picture else
-                                f"[picture](../benchmarks/results/{path.stem}.png)")
+    link = f"[json](../benchmarks/results/{path.name})" if path else ""
+    if path and picture:
+        link += f", [picture](../benchmarks/results/{path.stem}.png)"
     ours = cell_text(here(row)) or ("measured" if path else "")
     if isinstance(row.work, Nothing):
         ours = f"({row.work.why})"

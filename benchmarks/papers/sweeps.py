@@ -87,7 +87,8 @@ def norms(place: str) -> Iterator[Row]:
         stem = f"norms-mnist-{'paper' if 'paper' in flags else 'small'}"
         yield Row(f"{place}:{name}", Command("norms", ("--dataset", "idx:mnist", *flags), stem,
                                              "mnist"), {}, took,
-                  "norms are as private as the records, and are shown of public data")
+                  "norms of the last step, which are as private as the records, and are shown of "
+                  "public data")
 
 
 def epoch(name: str, case: str, seconds: str, note: str) -> Row:

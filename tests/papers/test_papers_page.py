@@ -72,6 +72,22 @@ def test_cells_of_a_sweep_stand_beside_what_the_paper_prints(results):
     assert here == "bins 5: CNN 0.250; bins 10 not affordable"
 
 
+def test_norms_are_shown_with_their_picture(results):
+    def variant(median, share):
+        return {"settings": {"clip": 1.0}, "rows": [{}, {
+            "quantiles": {"0.5": median}, "share_above_clip": share}]}
+
+    row = results("gswgan:figure2:mnist-small", variants={
+        "GS-WGAN, clipped": variant(2.5, 1.0), "DP-SGD GAN, clipped": variant(0.25, 0.125)})
+    line = page.line(row)
+    assert line[3] == (
+        "GS-WGAN, clipped: median 2.50, 1.00 behind a clip of 1, 100 % above it; "
+        "DP-SGD GAN, clipped: median 0.25, 0.25 behind a clip of 1, 12.5 % above it")
+    name = row.work.result().stem
+    assert line[-2] == (f"[json](../benchmarks/results/{name}.json), "
+                        f"[picture](../benchmarks/results/{name}.png)")
+
+
 def test_results_are_shown_once_among_what_is_measured(results):
     record = {"training_seconds": 1.0, "privacy": {"epsilon": 1.0, "steps": 2}, "evaluation": {
         "gen2real": {"cnn": {"accuracy": leaf(0.7)}}}}
