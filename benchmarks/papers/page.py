@@ -76,8 +76,18 @@ def swept(record: dict[str, Any]) -> dict[str, str]:
         if "error" in entry:
             cells[entry["label"]] = "not affordable"
         for metric, score in entry.get("metrics", {}).items():
-            cells[f"{entry['label']}: {metric}"] = f"{score['mean']:.3f}"
+            cells[": ".join(filter(None, (entry["label"], metric)))] = f"{score['mean']:.3f}"
     return cells
+
+
+def unswept(row: Row) -> list[str]:
+    """Return the cells of a published sweep that its results do not have; none of another row."""
+    record, argv = row.results(), getattr(row.work, "argv", ())
+    sweep = SWEEPS.get(argv[0]) if argv else None
+    if sweep is None or record is None:
+        return []
+    done = {entry["label"] for entry in record["rows"]}
+    return [cell.label for cell in sweep.cells if cell.label not in done]
 
 
 def norms(record: dict[str, Any]) -> dict[str, str]:
@@ -106,10 +116,13 @@ def here(row: Row) -> dict[str, str]:
 
 
 def missing(row: Row) -> list[str]:
-    """Return the metrics that the paper prints and the results of a row do not have."""
-    values = here(row)  # of a cell of a sweep that is not affordable, its label alone
-    return [short(metric) for metric in row.paper
-            if not {metric, metric.partition(": ")[0]} & values.keys()]
+    """Return the metrics that the paper prints and the results of a row do not have.
+
+    Of a sweep also its own cells that are not there yet, each once.
+    """
+    values, cells = here(row), unswept(row)  # of a cell that is not affordable, its label alone
+    return cells + [short(metric) for metric in row.paper
+                    if not {metric, metric.partition(": ")[0]} & {*values, *cells}]
 
 
 def others(row: Row) -> str:
@@ -161,6 +174,8 @@ def line(row: Row) -> tuple[str, ...]:
     if path and picture:
         link += f", [picture](../benchmarks/results/{path.stem}.png)"
     ours = cell_text(here(row)) or ("measured" if path else "")
+    if cells := unswept(row):
+        ours += f"; not yet: {'; '.join(cells)}"
     if isinstance(row.work, Nothing):
         ours = f"({row.work.why})"
     epsilon, steps, hours = spent(row)

@@ -69,7 +69,7 @@ def table() -> str:
         each = list(runs(system))
         kinds = [[row for row in each if is_sweep(row) == sweeps] for sweeps in (False, True)]
         counts = [cell for kind in kinds for cell in (
-            len(kind), sum(row.measured() for row in kind))]
+            len(kind), sum(row.measured() and not page.unswept(row) for row in kind))]
         found = "; ".join(done(row) for row in each if row.measured()) or "nothing yet"
         lines.append(" | ".join(("| " + title, *map(str, counts), found.replace("|", "/"))) + " |")
     return "\n".join(lines)
