@@ -153,6 +153,11 @@ def spent(row: Row) -> tuple[str, str, str]:
     return text, steps, hours_text(row.trained_seconds() or 0.0)
 
 
+def memory(name: str) -> str:
+    """Return the memory that the row of a name needs, in words."""
+    return needs.text(ROWS[name])
+
+
 def hours_text(seconds: float) -> str:
     """Return hours to a tenth; fewer are no zero."""
     return f"{seconds / 3600:.1f}" if seconds >= 180 else "<0.1"
