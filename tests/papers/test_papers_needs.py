@@ -2,7 +2,9 @@
 
 import dataclasses
 import importlib
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from benchmarks import common, image_evaluation
@@ -95,6 +97,16 @@ def test_what_another_row_measured_of_the_same_training_stays(tmp_path):
     (tmp_path / dataclasses.replace(wide, seeds=1).name("xgboost")).touch()
     assert own.with_measured(tmp_path).classifiers == ("cnn", "mlp", "lda")
     assert own.with_measured(tmp_path / "none") == own
+
+
+@pytest.mark.parametrize(("test_records", "samples"), [(8, 10_000), (19_962, 19_962)])
+def test_likeness_is_measured_on_the_whole_test_part(tmp_path, monkeypatch, test_records, samples):
+    asked = []
+    monkeypatch.setattr(image_evaluation.assess, "assess", lambda release, dataset, options, log: (
+        asked.append(options.samples) or {"fidelity": {"fid": 1.0}}))
+    dataset = SimpleNamespace(y_test=np.zeros(test_records, np.int32))
+    assert image_evaluation.likeness(None, dataset, tmp_path) == {"fid": 1.0}
+    assert asked == [samples]
 
 
 def test_fid_that_was_measured_stays(tmp_path):
