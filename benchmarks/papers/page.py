@@ -15,7 +15,7 @@ from dpgen_jax import presets
 
 OURS = {f"as_systems.{metric}": f"{name} in our protocol"
         for metric, name in ((CNN, "CNN"), (MLP, "MLP"))}
-"""What `benchmarks.systems` measures of all systems: of fewer images, by a shorter schedule."""
+"""The protocol of `benchmarks.systems`: fewer images, and a shorter schedule."""
 SHORT = {CNN: "CNN", MLP: "MLP", SCORE: "IS", FID: "FID", **OURS,
          "real2gen.mlp.accuracy": "real2gen MLP", "real2gen.cnn.accuracy": "real2gen CNN",
          "average.gen2real.accuracy": "average",

@@ -21,7 +21,7 @@ MEASURED = {str(row.work.result()): row for row in ROWS.values() if row.measured
 
 
 def changed(ran, config):
-    """What was otherwise than today's configuration has it; fields that came later had defaults."""
+    """Fields that are not as they ran; those that came later ran with their defaults."""
     found = {}
     for field in dataclasses.fields(config):
         now = getattr(config, field.name)
