@@ -243,7 +243,12 @@ def heading(place: str) -> str:
 
 
 def counts() -> dict[str, int]:
-    """Return how many rows there are, how many can be run, and how many are measured."""
-    rows = ROWS.values()
-    return {"rows": len(rows), "run": sum(not isinstance(row.work, Nothing) for row in rows),
-            "measured": sum(row.measured() for row in rows), "sweeps": len(SWEEPS)}
+    """Return how many rows there are, and how many runs: rows with the same results are one run.
+
+    Returns:
+      {"rows", "runs", "measured"}, the last of runs; of sweeps those with all of their cells.
+    """
+    rows = [row for row in ROWS.values() if not isinstance(row.work, Nothing)]
+    return {"rows": len(ROWS), "runs": len({row.work.result() for row in rows}),
+            "measured": len({row.work.result() for row in rows if row.measured()
+                             and not unswept(row)})}

@@ -95,6 +95,10 @@ def test_results_are_shown_once_among_what_is_measured(results):
     text = page.measured()
     assert text.count("0.700") == 1  # Tables 3 and 12 and Figure 4 are of the same run
     assert page.paper("datalens").count("0.700") >= 3
+    counts = page.counts()
+    assert counts["measured"] == 1 and counts["runs"] < counts["rows"] == len(ROWS)
+    results("datalens:table5:glyphs-same-steps", rows=[{"label": "d2p-fed"}])  # one of its cells
+    assert page.counts() == counts
 
 
 def test_a_row_without_results_shows_an_estimate():
