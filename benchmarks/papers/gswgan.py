@@ -68,19 +68,25 @@ def _hours(system: str, data: str) -> float:
     return hours("dpcgan-gswgan" if system == "dpcgan" else system, data, code=True)
 
 
+MERF = {"dpmerf": "as Harder et al. 2021 print it, with one noisy release; the paper's appendix C.4 "
+        "has 600 noisy steps of batches"}
+"""Notes on baselines that are not here as the paper ran them."""
+
+
 def _tables() -> Iterator[Row]:
     """Yield Tables 1, A1 and A2, all of the same runs."""
     for data, systems in TABLE_1.items():
         for system, values in systems.items():
             yield Row(_name("table1", data, system), _training(system, data),
-                      dict(zip(METRICS, values.split(), strict=True)), _hours(system, data))
+                      dict(zip(METRICS, values.split(), strict=True)), _hours(system, data),
+                      MERF.get(system, ""))
     for place, (data, systems) in zip(("tableA1", "tableA2"), TABLE_A.items(), strict=True):
         for system, values in systems.items():
             paths = [CNN.replace("cnn", name) for name in NAMES[:-1]]
             printed = dict(zip((*paths, "average.gen2real.accuracy"),
                                (f"0{value}" for value in values.split()), strict=True))
             yield Row(_name(place, data, system), _training(system, data), printed,
-                      _hours(system, data))
+                      _hours(system, data), MERF.get(system, ""))
 
 
 def _small() -> Iterator[Row]:
