@@ -68,8 +68,8 @@ def _hours(system: str, data: str) -> float:
     return hours("dpcgan-gswgan" if system == "dpcgan" else system, data, code=True)
 
 
-MERF = {"dpmerf": "as Harder et al. 2021 print it, with one noisy release; the paper's appendix C.4 "
-        "has 600 noisy steps of batches"}
+MERF = {"dpmerf": "as Harder et al. 2021 print it, with one noisy release; the paper's appendix "
+        "C.4 has 600 noisy steps of batches"}
 """Notes on baselines that are not here as the paper ran them."""
 
 
