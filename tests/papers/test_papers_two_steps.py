@@ -65,7 +65,7 @@ def test_the_budget_of_a_row_allows_its_steps_where_it_is_not_the_presets(work):
     assert methods.get(work.method).build(config, preset.spec).mechanism.events(1) is not None
 
 
-@pytest.mark.parametrize("work", map(marked, alike()))
+@pytest.mark.parametrize("work", list(map(marked, alike())))
 def test_every_preset_runs_two_steps_on_data_in_the_official_layout(work, specs, tmp_path):
     dataset = toy_rows.loaded(work, specs)
     assert dataset.spec == presets.get(work.method, work.preset)[1].spec
