@@ -81,7 +81,10 @@ def conversions() -> list[dict[str, Any]]:
     wor = published_sampling
     cases: list[tuple[str, Published, float, int | None]] = [
         ("datalens, MNIST, epsilon 1", datalens(200, 15, 5000, DELTA), 1.0, None),
-        ("datalens, MNIST, epsilon 10", datalens(300, 15, 800, DELTA), 10.0, None),
+        ("datalens, MNIST, epsilon 10 (its table: k 350, sigma 900)",
+         datalens(350, 15, 900, DELTA), 10.0, None),
+        ("datalens, MNIST, epsilon 10 (its README: k 300, sigma 800)",
+         datalens(300, 15, 800, DELTA), 10.0, None),
         ("gpate, MNIST, epsilon 1", gpate(15, 10, 1000, 3000, DELTA), 1.0, 232),
         ("gpate, MNIST, epsilon 10", gpate(30, 10, 100, 600, DELTA), 10.0, None),
         ("gswgan, MNIST", wor.gswgan(1000, 32, 1.07, DELTA), 10.0, 20000),

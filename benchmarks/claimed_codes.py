@@ -10,9 +10,11 @@ import math
 from typing import Any
 
 from dpgen_jax import methods, presets
-from dpgen_jax.accountant import calibrate, gaussian
+from dpgen_jax.accountant import gaussian
 from dpgen_jax.accountant.events import GaussianEvent, PoissonGaussianEvent
+from dpgen_jax.core.config import Budget
 from dpgen_jax.core.terms import Relation
+from dpgen_jax.run.calibrate_config import complete
 
 DELTA = 1e-5
 PAPERS = ("Wang et al. 2021", "Long et al. 2021, ", "README command of AI-secure")
@@ -53,8 +55,9 @@ def settings_of_papers() -> list[dict[str, Any]]:
             if formula is None:
                 continue
             mechanism = methods.get(method).mechanism(preset.config, preset.spec)
-            proven = calibrate.max_steps(mechanism.events, preset.epsilon, preset.delta)
-            key = (method, preset.epsilon, preset.delta, str(mechanism.events(1)))
+            budget = Budget(preset.epsilon, preset.delta, preset.class_epsilon)
+            proven = complete(method, preset.config, preset.spec, budget).steps
+            key = (method, budget, str(mechanism.events(1)))
             row = rows.setdefault(key, {
                 "method": method, "presets": [], "epsilon": preset.epsilon, "delta": preset.delta,
                 "sigma": preset.config.sigma, "paper": formula.max_steps(preset.epsilon, "classic"),

@@ -161,7 +161,8 @@ def cost(method: str, config: Any, spec: Any, delta: float) -> dict[str, Any]:
     spent = methods.get(method).mechanism(config, spec).events(config.steps)
     paper = methods.published(method, config, delta)
     return {"delta": delta, "epsilon_of_ideal_noise": gaussian.epsilon(ideal_noise(spent), delta),
-            "as_published": paper and {"epsilon": paper.epsilon(config.steps, "classic"),
+            "as_published": paper and {"epsilon": paper.epsilon(config.steps),
+                                       "epsilon_classic": paper.epsilon(config.steps, "classic"),
                                        "formula": paper.formula}}
 
 
@@ -197,7 +198,7 @@ def _row(case: Case, args: argparse.Namespace, federation: federations.Federatio
         **fidelity.fidelity([samples], (dataset.x_test, dataset.y_test),
                             (real.x_train, real.y_train), cnn,
                             features and fidelity.Inception(features))}
-    row |= by_client(samples[0], part.x_train, part.y_train, part.clients, cnn)
+    row |= by_client(samples[0], part.x_train, part.y_train, part.clients, cnn, features)
     row.pop("not_covered_by_epsilon")
     if case.federation == "sound":
         row["gen2real_cnn"] = common.utility_of(

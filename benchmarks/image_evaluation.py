@@ -103,7 +103,10 @@ def averages(by_classifier: Mapping[str, Any]) -> dict[str, Any]:
 
 def likeness(release: lifecycle.Release, dataset: data.Dataset, folder: Path,
              weights: Path | None = None) -> dict[str, Any]:
-    """Measure the Inception Score and its kin on 10,000 images, and FID where weights are named.
+    """Measure the Inception Score and its kin, and FID where weights are named.
+
+    As many images are drawn as the test part has, and at least 10,000: a Frechet distance is of the
+    whole test part.
 
     Args:
       release: The release.
@@ -114,9 +117,13 @@ def likeness(release: lifecycle.Release, dataset: data.Dataset, folder: Path,
     Returns:
       The `fidelity` part of metrics.json.
     """
-    options = Evaluation(metrics=("fidelity",), samples=10_000, inception_weights=weights)
     with_fid = folder / "fid.json"  # which has all that the other has
     path = with_fid if weights or with_fid.exists() else folder / "fidelity.json"
-    outcome: dict[str, Any] = part(
-        path, lambda: assess.assess(release, dataset, options, tell))["fidelity"]
+
+    def measure() -> dict[str, Any]:
+        options = Evaluation(metrics=("fidelity",), samples=max(10_000, len(dataset.y_test)),
+                             inception_weights=weights)
+        return assess.assess(release, dataset, options, tell)
+
+    outcome: dict[str, Any] = part(path, measure)["fidelity"]
     return outcome

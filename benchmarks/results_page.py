@@ -141,7 +141,8 @@ def figures(up: str) -> dict[str, Any]:
         "membership": evaluations["full"]["metrics"]["membership"],
         "fashion_judge": results("evaluation-fashion_mnist-full-fidelity")["metrics"]["fidelity"][
             "judge"],
-        "federated": debugging_task(), "federated_cost": results("federated_cost"),
+        "federated": debugging_task(), "federated_cost": {
+            (row["method"], row["noise"]): row for row in results("federated_cost")["rows"]},
         "fuzz": results("fuzz"), "credit": results("credit"),
         "kills": results("kills"), "steps_file": steps_file,
         "step": next(case for case in steps_file["cases"] if case["teachers"] == 4000),

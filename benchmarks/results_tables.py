@@ -208,9 +208,9 @@ def claimed_table() -> str:
         as_run = ", as its code runs: two gradients, 1,000 fakes from step {:,} on"
         return row["system"] + (as_run.format(row["t_c"]) if "t_c" in row else "")
 
-    return markdown(("system", "data", "critics", "steps", "fakes a step", "sigma", "claimed",
-                     "as published (dp-accounting)", "public rotation",
-                     "published draws, if they become known"), (
+    return markdown(("system", "data", "critics", "steps", "fakes a step", "sigma",
+                     "claimed (classic conversion)", "as published (dp-accounting)",
+                     "public rotation", "published draws, if they become known"), (
         (name(row), row["data"], f"{row['critics']:,}", f"{row['steps']:,}", row["batch"],
          f"{row['sigma']:.3g}", cell(row["claimed_classic"]), cell(row["claimed"]),
          cell(row["proven_rotation"]), cell(row.get("proven_draws_revealed")))

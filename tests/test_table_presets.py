@@ -1,5 +1,6 @@
 """The benchmark of presets on tables: which columns of Kaggle's file are learned."""
 
+import kaggle_file
 import numpy as np
 import pytest
 
@@ -9,18 +10,11 @@ from benchmarks.papers.registry import ROWS
 from dpgen_jax import presets
 from dpgen_jax.core.types import UserError
 
-NAMES = ["Time", *(f"V{i}" for i in range(1, 29)), "Amount", "Class"]
-
 
 @pytest.fixture
 def arguments(tmp_path, monkeypatch):
     """The arguments of the paper's row on credit cards, for 50 rows in Kaggle's layout."""
-    rng = np.random.default_rng(0)
-    lines = [",".join(f'"{name}"' for name in NAMES)]
-    for i in range(50):
-        numbers = [f"{x:.12f}" for x in rng.normal(size=28)]
-        lines.append(",".join([str(i), *numbers, f"{rng.gamma(2.0):.2f}", f'"{int(i % 10 == 0)}"']))
-    (tmp_path / "creditcard.csv").write_text("\n".join(lines) + "\n")
+    kaggle_file.write(tmp_path)
     monkeypatch.setenv("DPGEN_DATA", str(tmp_path))
     argv = ROWS["gpate:table1a:credit-gpate"].work.argv
     monkeypatch.setattr("sys.argv", ["table_presets", *argv])

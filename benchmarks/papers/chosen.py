@@ -6,7 +6,8 @@ from benchmarks import epochs
 from benchmarks.papers.rows import Command, Training, Work
 from benchmarks.sweep.published import SWEEPS
 
-DEFAULTS = {"images": "datalens", "topagg_bound": "datalens", "table_presets": "gpate"}
+DEFAULTS = {"images": "datalens", "topagg_bound": "datalens", "table_presets": "gpate",
+            "aggregation": "gpate"}
 """The method of a benchmark that is named none."""
 
 

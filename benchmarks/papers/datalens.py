@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.papers import sweeps
 from benchmarks.papers.rows import Command, Nothing, Row
-from benchmarks.papers.trainings import CNN, FID, SCORE, by_code, grid, training
+from benchmarks.papers.trainings import CNN, FID, SCORE, by_code, grid, hours, training
 
 OURS = "datalens"
 ALL = ("dpgan", "pategan", "gpate", "gswgan", "datalens")
@@ -95,7 +95,8 @@ def _figure_3() -> list[Row]:
 
 def _pictures() -> list[Row]:
     """Return Figure 4, which shows samples of Table 1's runs."""
-    return [Row(f"datalens:figure4:{data}-eps{epsilon}", training(OURS, data, epsilon), {}, 1.5,
+    return [Row(f"datalens:figure4:{data}-eps{epsilon}", training(OURS, data, epsilon), {},
+                hours(OURS, data, epsilon),
                 "a picture of samples, written beside the results of Table 1")
             for data in ("mnist", "fashion", "gender-l") for epsilon in (1, 10)]
 

@@ -31,12 +31,12 @@ def state_bytes(row: Row) -> int:
       row: The row.
 
     Returns:
-      The bytes; 0 where units keep nothing, where the row trains no single preset, and of
-      federations, whose clients are chosen by the data.
+      The bytes; 0 where units keep nothing, where the row trains no single preset or times a
+      part of a step, and of federations, whose clients are chosen by the data.
     """
     work, chosen = row.work, preset_of(row.work)
     module = work.module if isinstance(work, Command) else ""
-    if chosen is None or module == "federated":
+    if chosen is None or module in ("federated", "aggregation"):
         return 0
     fields, share = dict(getattr(work, "fields", {})), 1.0
     if module == "steps":

@@ -13,16 +13,30 @@ from benchmarks.papers.trainings import CNN, FID, MLP, SCORE
 from benchmarks.sweep.published import SWEEPS
 from dpgen_jax import presets
 
-SHORT = {CNN: "CNN", MLP: "MLP", SCORE: "IS", FID: "FID",
+OURS = {f"as_systems.{metric}": f"{name} in our protocol"
+        for metric, name in ((CNN, "CNN"), (MLP, "MLP"))}
+"""The protocol of `benchmarks.systems`: fewer images, and a shorter schedule."""
+SHORT = {CNN: "CNN", MLP: "MLP", SCORE: "IS", FID: "FID", **OURS,
          "real2gen.mlp.accuracy": "real2gen MLP", "real2gen.cnn.accuracy": "real2gen CNN",
          "average.gen2real.accuracy": "average",
          "average.gen2real.calibrated_accuracy": "calibrated",
+         "claimed": "as published (dp-accounting)",
+         "claimed_classic": "claimed (classic conversion)",
+         "proven_rotation": "proven, public rotation",
+         "proven_rotation_as_the_paper_says": "with one gradient of 32 fakes, as the paper says",
+         "proven_draws_revealed": "proven, published draws if they become known",
+         "cost.as_published.epsilon": "epsilon as published",
+         "cost.as_published.epsilon_classic": "by the classic conversion",
+         "cost.epsilon_of_ideal_noise": "proven, of ideal noise",
+         "bytes_of_a_step.to_a_client": "bytes to a client",
+         "bytes_of_a_step.from_a_client": "from a client",
          "votes.most agreed bin": "votes in the first bin", "votes.second": "in the second",
          "votes.answered": "answered queries", "votes.mean lead of an entry": "mean lead",
          "votes.entries that pass without noise": "entries that pass without noise"}
-ALWAYS = (CNN, SCORE, *(metric for metric in SHORT if metric.startswith("votes.")))
+ALWAYS = (CNN, *OURS, SCORE, *(metric for metric in SHORT if metric.startswith("votes.")))
 """Metrics that are shown of every training that has them."""
-PICTURES = ("figure3", "figure4", "figure5")
+PICTURES = ("figure2", "figure3", "figure4", "figure5", "figureA1", "figureA2")
+"""Figures of which a picture is written beside the results."""
 HEAD = ("row", "paper", "others", "here", "epsilon", "steps", "memory", "hours", "results", "note")
 
 
@@ -62,8 +76,29 @@ def swept(record: dict[str, Any]) -> dict[str, str]:
         if "error" in entry:
             cells[entry["label"]] = "not affordable"
         for metric, score in entry.get("metrics", {}).items():
-            cells[f"{entry['label']}: {metric}"] = f"{score['mean']:.3f}"
+            cells[": ".join(filter(None, (entry["label"], metric)))] = f"{score['mean']:.3f}"
     return cells
+
+
+def unswept(row: Row) -> list[str]:
+    """Return the cells of a published sweep that its results do not have; none of another row."""
+    record, argv = row.results(), getattr(row.work, "argv", ())
+    sweep = SWEEPS.get(argv[0]) if argv else None
+    if sweep is None or record is None:
+        return []
+    done = {entry["label"] for entry in record["rows"]}
+    return [cell.label for cell in sweep.cells if cell.label not in done]
+
+
+def norms(record: dict[str, Any]) -> dict[str, str]:
+    """Return what a study of gradient norms found in the last step of each of its systems."""
+    found = {}
+    for title, variant in record["variants"].items():
+        last, clip = variant["rows"][-1], variant["settings"]["clip"]
+        median = last["quantiles"]["0.5"]
+        found[f"{title}:"] = (f"median {median:.2f}, {min(median, clip):.2f} behind a clip of "
+                              f"{clip:g}, {100 * last['share_above_clip']:.3g} % above it")
+    return found
 
 
 def here(row: Row) -> dict[str, str]:
@@ -73,16 +108,21 @@ def here(row: Row) -> dict[str, str]:
         return {}
     if isinstance(row.work, Command) and row.work.module == "sweep":
         return swept(record)
+    if isinstance(row.work, Command) and row.work.module == "norms":
+        return norms(record)
     wanted = dict.fromkeys((*row.paper, *row.also, *ALWAYS))
     values = {metric: leaf(record, metric) for metric in wanted}
     return {metric: value for metric, value in values.items() if value is not None}
 
 
 def missing(row: Row) -> list[str]:
-    """Return the metrics that the paper prints and the results of a row do not have."""
-    values = here(row)  # of a cell of a sweep that is not affordable, its label alone
-    return [short(metric) for metric in row.paper
-            if not {metric, metric.partition(": ")[0]} & values.keys()]
+    """Return the metrics that the paper prints and the results of a row do not have.
+
+    Of a sweep also its own cells that are not there yet, each once.
+    """
+    values, cells = here(row), unswept(row)  # of a cell that is not affordable, its label alone
+    return cells + [short(metric) for metric in row.paper
+                    if not {metric, metric.partition(": ")[0]} & {*values, *cells}]
 
 
 def others(row: Row) -> str:
@@ -113,6 +153,11 @@ def spent(row: Row) -> tuple[str, str, str]:
     return text, steps, hours_text(row.trained_seconds() or 0.0)
 
 
+def memory(name: str) -> str:
+    """Return the memory that the row of a name needs, in words."""
+    return needs.text(ROWS[name])
+
+
 def hours_text(seconds: float) -> str:
     """Return hours to a tenth; fewer are no zero."""
     return f"{seconds / 3600:.1f}" if seconds >= 180 else "<0.1"
@@ -130,9 +175,12 @@ def line(row: Row) -> tuple[str, ...]:
     """Return the cells of a row in the table of its paper."""
     path = row.work.result() if row.measured() else None
     picture = row.name.split(":")[1] in PICTURES
-    link = "" if not path else (f"[json](../benchmarks/results/{path.name})" if not picture else
-                                f"[picture](../benchmarks/results/{path.stem}.png)")
+    link = f"[json](../benchmarks/results/{path.name})" if path else ""
+    if path and picture:
+        link += f", [picture](../benchmarks/results/{path.stem}.png)"
     ours = cell_text(here(row)) or ("measured" if path else "")
+    if cells := unswept(row):
+        ours += f"; not yet: {'; '.join(cells)}"
     if isinstance(row.work, Nothing):
         ours = f"({row.work.why})"
     epsilon, steps, hours = spent(row)
@@ -195,7 +243,12 @@ def heading(place: str) -> str:
 
 
 def counts() -> dict[str, int]:
-    """Return how many rows there are, how many can be run, and how many are measured."""
-    rows = ROWS.values()
-    return {"rows": len(rows), "run": sum(not isinstance(row.work, Nothing) for row in rows),
-            "measured": sum(row.measured() for row in rows), "sweeps": len(SWEEPS)}
+    """Return how many rows there are, and how many runs: rows with the same results are one run.
+
+    Returns:
+      {"rows", "runs", "measured"}, the last of runs; of sweeps those with all of their cells.
+    """
+    rows = [row for row in ROWS.values() if not isinstance(row.work, Nothing)]
+    return {"rows": len(ROWS), "runs": len({row.work.result() for row in rows}),
+            "measured": len({row.work.result() for row in rows if row.measured()
+                             and not unswept(row)})}

@@ -41,7 +41,7 @@ def runs(system: str) -> Iterator[Row]:
     for row in sorted(ROWS.values(), key=foreign):
         chosen = preset_of(row.work)
         if chosen is None or getattr(row.work, "fields", None) or (
-                getattr(row.work, "module", "") in ("topagg_bound", "steps")):
+                getattr(row.work, "module", "") in ("topagg_bound", "steps", "aggregation")):
             continue
         method, name = chosen
         preset = presets.get(method, name)[1]
@@ -69,7 +69,7 @@ def table() -> str:
         each = list(runs(system))
         kinds = [[row for row in each if is_sweep(row) == sweeps] for sweeps in (False, True)]
         counts = [cell for kind in kinds for cell in (
-            len(kind), sum(row.measured() for row in kind))]
+            len(kind), sum(row.measured() and not page.unswept(row) for row in kind))]
         found = "; ".join(done(row) for row in each if row.measured()) or "nothing yet"
         lines.append(" | ".join(("| " + title, *map(str, counts), found.replace("|", "/"))) + " |")
     return "\n".join(lines)

@@ -18,7 +18,8 @@ from dpgen_jax.run.calibrate_config import complete, with_records
 from dpgen_jax.run.folder import read_json
 
 VARIANTS = {
-    "no-noise": "the same steps at infinite epsilon, without noise",
+    "no-noise": "at infinite epsilon, without noise, in the steps that the row itself took; before "
+                "it is measured, in those that its budget allows if all queries are answered",
     "as-published": "the paper's schedule and accounting, which proves nothing (GS-WGAN and DPAC)",
 }
 """Suffixes of a row, behind "+": runs that show why a figure of a paper is missed."""
@@ -67,13 +68,12 @@ class Training:
         Raises:
           UserError: There is no such preset, or the variant is not for this method.
         """
-        (config, budget), preset = self.base(), presets.get(self.method, self.preset)[1]
+        config, budget = self.base()
         if not self.variant:
             return config, budget
         if self.variant == "no-noise":
-            config = complete(self.method, with_records(config, preset.records), preset.spec,
-                              budget)
-            changed: dict[str, Any] = {"sigma": 0.0}
+            config = self._planned()
+            changed: dict[str, Any] = {"sigma": 0.0, **self._other_steps()}
         elif hasattr(config, "critics_per_step"):
             config, changed = self._published(config), {"accounting": "as-published"}
         else:
@@ -81,6 +81,28 @@ class Training:
                             "+as-published is for gswgan and dpac")
         return (dataclasses.replace(config, **changed),
                 Budget(math.inf, budget.delta))
+
+    def _planned(self) -> Any:
+        """Return the configuration without the variant, with the noise and steps of its budget."""
+        (config, budget), preset = self.base(), presets.get(self.method, self.preset)[1]
+        return complete(self.method, with_records(config, preset.records), preset.spec, budget)
+
+    def _other_steps(self) -> dict[str, int]:
+        """Return the steps of the row without noise, where they are not the planned ones.
+
+        Queries without an answer leave budget for more steps: what they were is known from the
+        results of the row itself.
+
+        Returns:
+          {"steps"}; nothing where these results do not exist, or have as many steps as planned.
+        """
+        if self.variant != "no-noise":
+            return {}
+        path = dataclasses.replace(self, variant="").result()
+        if not path.exists():
+            return {}
+        took = read_json(path)["results"]["privacy"]["steps"]
+        return {"steps": took} if took != self._planned().planned_steps else {}
 
     def _published(self, config: Any) -> Any:
         """Return the published configuration of GS-WGAN or DPAC for the preset's data.
@@ -96,13 +118,15 @@ class Training:
     def name(self) -> str:
         """Return the name of the run folder and of the results, with a digest of the request.
 
-        A preset that is changed, in whatever field, has another name: its results are its own.
+        A preset that is changed, in whatever field, has another name: its results are its own. So
+        has a run without noise once the row itself is known to have taken other steps.
         """
         (config, budget), preset = self.base(), presets.get(self.method, self.preset)[1]
         # Photographs are read as the preset says, in its size; other data have one of their own.
         options = {**preset.options, "shape": preset.spec.shape} if preset.kind else {}
         whole = digest({"method": self.method, "data": SOURCES[self.data].spec, "options": options,
-                        "config": to_json(config), "budget": to_json(budget)})
+                        "config": to_json(config), "budget": to_json(budget),
+                        **self._other_steps()})
         words = (self.method, self.data, self.preset, self.variant, whole[:10])
         return "-".join(word for word in words if word)
 

@@ -26,6 +26,8 @@ OURS = Protocol("fast", ("cnn", "mlp"), 2, tasks=("gen2real",))
 
 WITH_STATE = ("images", "sweep", "topagg_bound")
 """Benchmarks that pass --state on to their trainings."""
+WITH_WEIGHTS = {"sweep": "--inception-weights", "federated": "--inception"}
+"""Benchmarks that measure FID, with what they call its weights."""
 
 
 def run(row: Row, out: Path, weights: Path | None = None, state: str = "device",
@@ -56,18 +58,22 @@ def run(row: Row, out: Path, weights: Path | None = None, state: str = "device",
     if isinstance(row.work, Command):
         if as_it_stands:
             raise UserError(f"{row.name} is no single training; leave out --as-it-stands")
-        return _command(row.name, row.work, state)
+        return _command(row, row.work, state, weights)
     folder = out / row.work.name()
     return _training(row, row.work, folder, weights, None if as_it_stands else state)
 
 
-def _command(row: str, work: Command, state: str) -> Path:
-    stated = []
+def _command(row: Row, work: Command, state: str, weights: Path | None) -> Path:
+    more: list[str | Path] = []
     if state != "device":
         if work.module not in WITH_STATE:
-            raise UserError(f"{row} keeps its state in memory; leave out --state {state}")
-        stated = ["--state", state]
-    common.command(f"benchmarks.{work.module}", *work.argv, *stated)
+            raise UserError(f"{row.name} keeps its state in memory; leave out --state {state}")
+        more += ["--state", state]
+    if weights is not None:
+        if work.module not in WITH_WEIGHTS:
+            raise UserError(f"{row.name} measures no FID; leave out --inception-weights")
+        more += [WITH_WEIGHTS[work.module], weights]
+    common.command(f"benchmarks.{work.module}", *work.argv, *more)
     return work.result()
 
 

@@ -39,7 +39,7 @@ def hours(name: str) -> float:
                 else 0.5)
     else:
         each = trainings.hours("dpcgan-gswgan" if preset.endswith("-gswgan") else sweep.method,
-                               data, 10 if "eps10" in preset else 1)
+                               data, 10 if "eps10" in preset else 1, preset.endswith("-code"))
     return round(each * len(sweep.cells), 1)
 
 
@@ -87,7 +87,8 @@ def norms(place: str) -> Iterator[Row]:
         stem = f"norms-mnist-{'paper' if 'paper' in flags else 'small'}"
         yield Row(f"{place}:{name}", Command("norms", ("--dataset", "idx:mnist", *flags), stem,
                                              "mnist"), {}, took,
-                  "norms are as private as the records, and are shown of public data")
+                  "norms of the last step, which are as private as the records, and are shown of "
+                  "public data")
 
 
 def epoch(name: str, case: str, seconds: str, note: str) -> Row:

@@ -114,13 +114,13 @@ def _baselines(source: str, name: str, noise: tuple[Cell, ...]) -> dict[str, Swe
     At fixed noise the budget decides how many iterations there are, as in the paper; at fixed
     iterations, those of the setting that it prints, the noise follows from the budget.
     """
-    by_noise = {"gpate": ("{}-eps10", {"sigma": "None", "steps": "65"}),
+    by_noise = {"gpate": ("{}-eps10-code", {"sigma": "None", "steps": "65"}),
                 "dpcgan": ("{}-gswgan", {"sigma": "None"}), "dpmerf": ("{}-eps10-published", {}),
                 "dpmerf_ae": ("mnist-eps10", {})}
     result = {f"noise-{method}": Sweep(method, f"{source}: noise of {method}",
                                        {**digits(name, preset), **fields}, noise, QUALITY)
               for method, (preset, fields) in by_noise.items()}
-    for method, preset in (("gpate", "{}-eps10"), ("dpcgan", "{}-gswgan")):
+    for method, preset in (("gpate", "{}-eps10-code"), ("dpcgan", "{}-gswgan")):
         result[f"iterations-{method}"] = Sweep(
             method, f"{source}: iterations of {method} that epsilon allows at its noise",
             {**digits(name, preset), "steps": "None"}, noise, QUALITY)

@@ -7,11 +7,18 @@ covers none of them, and what is returned are quantiles over clients, not the sc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import EMPTY, UserError
-from dpgen_jax.evaluation.fidelity import frechet_distance, inception_score, moments
+from dpgen_jax.evaluation.fidelity import (
+    Features,
+    frechet_distance,
+    inception_score,
+    moments,
+)
 from dpgen_jax.evaluation.judge import Judge
 
 QUANTILES = {"least": 0.0, "quarter": 0.25, "median": 0.5, "three_quarters": 0.75, "most": 1.0}
@@ -19,8 +26,13 @@ LEAST_IMAGES = 2
 """A client with fewer images has no covariance, and is left out."""
 
 
+INCEPTION_CLIENTS = 20
+"""The most clients that are compared by Inception's 2,048 features, drawn at random: a root of
+their covariances takes seconds for each client."""
+
+
 def by_client(samples: np.ndarray, x: np.ndarray, y: np.ndarray, clients: np.ndarray, judge: Judge,
-              seed: int = 0) -> Json:
+              inception: Features | None = None) -> Json:
     """Compare synthetic images with those of each client.
 
     A Frechet distance to few images is large however good the samples are. So each has a floor: the
@@ -32,33 +44,47 @@ def by_client(samples: np.ndarray, x: np.ndarray, y: np.ndarray, clients: np.nda
         y: Their labels int [n]; rows with the label `EMPTY` are no images.
         clients: int [n], the client 0..U-1 of each image.
         judge: The classifier whose features are compared.
-        seed: Of the choice of the real images for the floor.
+        inception: A function that returns Inception's features; None for no `fid`.
 
     Returns:
-        `by_client`: quantiles over clients of {fid_features, floor, inception_score}, the last
-        being that of the client's real images, with `clients`, the number of clients that have
-        `LEAST_IMAGES` images; and `not_covered_by_epsilon`, its keys.
+        `by_client`: quantiles over clients of {fid_features, floor,
+        inception_score_of_real_images}, the last being of the client's real images alone, and with
+        `inception` {fid, fid_floor} over at most `INCEPTION_CLIENTS` of them; with `clients` and
+        `fid_clients`, the numbers of clients, of those that have `LEAST_IMAGES` images; and
+        `not_covered_by_epsilon`, its keys.
 
     Raises:
         UserError: No client has enough images.
     """
     present = y != EMPTY
-    features, probabilities = judge.see(x[present])
-    rows = _rows_of(clients[present])
+    x, rows = x[present], _rows_of(clients[present])
     if not rows:
         raise UserError(f"no client has {LEAST_IMAGES} images: there is nothing to compare")
-    synthetic = moments(judge.see(samples)[0])
-    order = np.random.default_rng(seed).permutation(len(features))[:len(samples)]
-    real = moments(features[order])
-    scores: dict[str, list[float]] = {"fid_features": [], "floor": [], "inception_score": []}
-    for part in rows:
-        client = moments(features[part])
-        scores["fid_features"].append(frechet_distance(synthetic, client))
-        scores["floor"].append(frechet_distance(real, client))
-        scores["inception_score"].append(inception_score(probabilities[part]))
-    return {"by_client": {name: _quantiles(values) for name, values in scores.items()}
-            | {"clients": len(rows)},
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(x))[:len(samples)]
+    features, probabilities = judge.see(x)
+    distances, floors = _distances(
+        judge.see(samples)[0], features[order], [features[part] for part in rows])
+    scores = {"fid_features": distances, "floor": floors, "inception_score_of_real_images": [
+        inception_score(probabilities[part]) for part in rows]}
+    counts = {"clients": len(rows)}
+    if inception is not None:
+        drawn = [rows[i] for i in rng.permutation(len(rows))[:INCEPTION_CLIENTS]]
+        ends = np.cumsum([len(part) for part in drawn])[:-1]
+        scores["fid"], scores["fid_floor"] = _distances(
+            inception(samples), inception(x[order]),
+            np.split(inception(x[np.concatenate(drawn)]), ends))
+        counts["fid_clients"] = len(drawn)
+    return {"by_client": {name: _quantiles(values) for name, values in scores.items()} | counts,
             "not_covered_by_epsilon": [f"by_client.{name}" for name in scores]}
+
+
+def _distances(synthetic: np.ndarray, real: np.ndarray, clients: Sequence[np.ndarray]
+               ) -> tuple[list[float], list[float]]:
+    """Return the distances of synthetic and of real images to each client's, by features [n, d]."""
+    both, parts = (moments(synthetic), moments(real)), [moments(part) for part in clients]
+    distances, floors = ([frechet_distance(one, part) for part in parts] for one in both)
+    return distances, floors
 
 
 def _rows_of(clients: np.ndarray) -> list[np.ndarray]:

@@ -33,6 +33,7 @@ def small(config: gswgan.Config) -> Config:
 ORIGINAL = with_classifier(gswgan.ORIGINAL)
 ORIGINAL_GENDER = with_classifier(gswgan.ORIGINAL_GENDER, t_c=1000)
 ROTATING = with_classifier(gswgan.rotating(gswgan.ORIGINAL))
+ROTATING_GENDER = with_classifier(gswgan.rotating(gswgan.ORIGINAL_GENDER), t_c=1000)
 SMALL, TIGHT = small(gswgan.SMALL), small(gswgan.TIGHT)
 
 MESSAGE = (
@@ -52,6 +53,8 @@ PRESETS = stated({
     **gswgan.of_photographs(SMALL, TIGHT, small(gswgan.LARGE_TIGHT)),
     "mnist-eps10-rotation": Preset(dataclasses.replace(ROTATING, pool=100), MNIST, 10.0, 1e-5,
                                    60000, PUBLISHED, differs=IN_TURN),
+    "gender-eps10-rotation": photographs.preset(
+        dataclasses.replace(ROTATING_GENDER, pool=500), GENDER, 10.0, PUBLISHED, *IN_TURN),
     "mnist-published": Preset(ORIGINAL, MNIST, math.inf, 1e-5, 60000, PUBLISHED,
                               differs=gswgan.NOTHING),
     "fashion-published": Preset(ORIGINAL, MNIST, math.inf, 1e-5, 60000, PUBLISHED,

@@ -23,7 +23,8 @@ from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.presets import Preset, numbers, photographs, serving
 
 CODE = "README command of AI-secure/G-PATE; noise and teachers of Long et al. 2021, appendix E"
-PAPER = "Long et al. 2021, appendix E and Table 4"
+APPENDIX = "Long et al. 2021, appendix E"
+PAPER = f"{APPENDIX} and Table 4"
 OURS = "this library: chosen on public data"
 MNIST = ImageSpec(28, 28, 1, 10)
 
@@ -116,7 +117,7 @@ _mnist["mnist-eps1"] = dataclasses.replace(_mnist["mnist-eps1"], paper_steps=232
 _credit = Preset(
     Config(teachers=2100, batch=32, projection=5, sigma=600.0, sigma_ratio=2.5, layers="paper",
            generator=GeneratorNet(latent=7, hidden=29), discriminator=DiscriminatorNet(hidden=29)),
-    numbers(29), 1.0, 1e-5, 284807, PAPER, 0.01, differs=(
+    numbers(29), 1.0, 1e-5, 284807, APPENDIX, 0.01, differs=(
         *SOUND, *UNPRINTED, "networks of PATE-GAN's code; the bins, 10, are those of G-PATE's",
         "delta 1e-6: the paper's 1e-5 is not below 1 / records, and a run refuses it"))
 

@@ -1,7 +1,10 @@
 """Rows of the papers: the memory, where their state goes, and what another row measured."""
 
 import dataclasses
+import importlib
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from benchmarks import common, image_evaluation
@@ -9,6 +12,8 @@ from benchmarks.papers import __main__ as command
 from benchmarks.papers import chosen, needs, registry, runner
 from benchmarks.papers.registry import ROWS
 from benchmarks.papers.rows import Command, Row, Training
+from benchmarks.papers.sources import SOURCES
+from benchmarks.sweep import metrics
 from dpgen_jax import presets
 from dpgen_jax.core.types import UserError
 from dpgen_jax.run import capacity
@@ -59,6 +64,31 @@ def test_the_state_reaches_benchmarks_that_know_it_and_others_are_refused(tmp_pa
         command.parse(["a:b:c", "--state", "floppy"])
 
 
+@pytest.mark.parametrize("name", ["dpac:table4:fashion", "gswgan:figure4:noise",
+                                  "gswgan:figureA2:iterations-gpate", "gswgan:table2:femnist"])
+def test_the_weights_of_fid_reach_the_benchmarks_of_rows_that_print_it(name, tmp_path, monkeypatch):
+    work, called = ROWS[name].work, []
+    monkeypatch.setattr(common, "command", lambda *words: called.append(words))
+    monkeypatch.setattr(Row, "source", lambda row: SOURCES["none"])
+    weights = tmp_path / "weights.npz"
+    runner.run(ROWS[name], tmp_path, weights)
+    assert called[0][:-2] == (f"benchmarks.{work.module}", *work.argv)
+    module = importlib.import_module(
+        f"benchmarks.{work.module}{'.__main__' * (work.module == 'sweep')}")
+    args = module.arguments(list(map(str, called[0][1:])))
+    if work.module == "sweep":
+        assert args.inception_weights == weights
+        sweep = module.selected(args)
+        assert metrics.FID in metrics.names(args, sweep, sweep.method, sweep.settings["preset"])
+    else:
+        assert args.inception == weights
+
+
+def test_a_benchmark_without_fid_refuses_its_weights(tmp_path):
+    with pytest.raises(UserError, match="a:b:c measures no FID; leave out --inception-weights"):
+        runner.run(Row("a:b:c", Command("claimed", (), "claimed")), tmp_path, tmp_path)
+
+
 def test_what_another_row_measured_of_the_same_training_stays(tmp_path):
     own = runner.PAPERS["cnn"]
     wide = runner.PAPERS["all"]
@@ -67,6 +97,16 @@ def test_what_another_row_measured_of_the_same_training_stays(tmp_path):
     (tmp_path / dataclasses.replace(wide, seeds=1).name("xgboost")).touch()
     assert own.with_measured(tmp_path).classifiers == ("cnn", "mlp", "lda")
     assert own.with_measured(tmp_path / "none") == own
+
+
+@pytest.mark.parametrize(("test_records", "samples"), [(8, 10_000), (19_962, 19_962)])
+def test_likeness_is_measured_on_the_whole_test_part(tmp_path, monkeypatch, test_records, samples):
+    asked = []
+    monkeypatch.setattr(image_evaluation.assess, "assess", lambda release, dataset, options, log: (
+        asked.append(options.samples) or {"fidelity": {"fid": 1.0}}))
+    dataset = SimpleNamespace(y_test=np.zeros(test_records, np.int32))
+    assert image_evaluation.likeness(None, dataset, tmp_path) == {"fid": 1.0}
+    assert asked == [samples]
 
 
 def test_fid_that_was_measured_stays(tmp_path):

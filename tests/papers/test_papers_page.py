@@ -43,12 +43,13 @@ def test_a_line_has_the_paper_others_and_ours_at_a_proven_epsilon(results):
         "gpate:table1c:mnist-eps10", training_seconds=7200.0,
         privacy={"epsilon": 10.0, "steps": 3456}, fidelity={"inception_score": leaf(2.5)},
         evaluation={"gen2real": {"cnn": {"accuracy": leaf(0.4, 0.5)}}},
+        as_systems={"gen2real": {"mlp": {"accuracy": leaf(0.6)}}},
         votes={"most agreed bin": 0.6, "second": 0.39, "answered": 0.25})
     name, paper, others, here, epsilon, steps, memory, hours, link, _ = page.line(row)
     assert name == "`gpate:table1c:mnist-eps10`" and paper == "CNN 0.8092"
     assert "0.51 (re-run by GS-WGAN's authors" in others and "0.420" in others
-    assert here == ("CNN 0.450 +- 0.010; IS 2.500; votes in the first bin 0.600; in the second "
-                    "0.390; answered queries 0.250")
+    assert here == ("CNN 0.450 +- 0.010; MLP in our protocol 0.600; IS 2.500; votes in the first "
+                    "bin 0.600; in the second 0.390; answered queries 0.250")
     assert (epsilon, steps, memory, hours) == ("10", "3,456", "26 GB", "2.0")
     assert link.endswith(f"{row.work.result().name})")
 
@@ -68,7 +69,23 @@ def test_cells_of_a_sweep_stand_beside_what_the_paper_prints(results):
         {"label": "bins 10", "error": "the budget allows no step"}])
     paper, here = page.line(row)[1], page.line(row)[3]
     assert paper.startswith("bins 5: CNN 0.588; bins 10: CNN 0.581")
-    assert here == "bins 5: CNN 0.250; bins 10 not affordable"
+    assert here == "bins 5: CNN 0.250; bins 10 not affordable; not yet: bins 20"
+
+
+def test_norms_are_shown_with_their_picture(results):
+    def variant(median, share):
+        return {"settings": {"clip": 1.0}, "rows": [{}, {
+            "quantiles": {"0.5": median}, "share_above_clip": share}]}
+
+    row = results("gswgan:figure2:mnist-small", variants={
+        "GS-WGAN, clipped": variant(2.5, 1.0), "DP-SGD GAN, clipped": variant(0.25, 0.125)})
+    line = page.line(row)
+    assert line[3] == (
+        "GS-WGAN, clipped: median 2.50, 1.00 behind a clip of 1, 100 % above it; "
+        "DP-SGD GAN, clipped: median 0.25, 0.25 behind a clip of 1, 12.5 % above it")
+    name = row.work.result().stem
+    assert line[-2] == (f"[json](../benchmarks/results/{name}.json), "
+                        f"[picture](../benchmarks/results/{name}.png)")
 
 
 def test_results_are_shown_once_among_what_is_measured(results):
@@ -78,6 +95,10 @@ def test_results_are_shown_once_among_what_is_measured(results):
     text = page.measured()
     assert text.count("0.700") == 1  # Tables 3 and 12 and Figure 4 are of the same run
     assert page.paper("datalens").count("0.700") >= 3
+    counts = page.counts()
+    assert counts["measured"] == 1 and counts["runs"] < counts["rows"] == len(ROWS)
+    results("datalens:table5:glyphs-same-steps", rows=[{"label": "d2p-fed"}])  # one of its cells
+    assert page.counts() == counts
 
 
 def test_a_row_without_results_shows_an_estimate():

@@ -35,7 +35,7 @@ def test_nothing_has_run_where_there_are_no_results(results):
     assert all(cells(system)[1::2][:2] == ["0", "0"] and cells(system)[-1] == "nothing yet"
                for system in ran.SYSTEMS)
     assert int(cells("gpate")[0]) > 10 and int(cells("gswgan federated")[0]) == 1
-    assert ran.sentence("dpac") == "none of its 2 trainings in the papers' tables has been run"
+    assert ran.sentence("dpac") == "none of its 3 trainings in the papers' tables has been run"
 
 
 def test_a_training_counts_once_and_only_with_published_settings(results):
@@ -57,8 +57,10 @@ def test_a_training_goes_by_the_row_of_its_own_paper():
 
 def test_sweeps_are_counted_apart(results):
     before = cells("gpate")
-    results("gpate:table4:mnist-bins", rows=[])
-    assert cells("gpate")[:4] == [*before[:3], "1"]
+    rows = [{"label": f"bins {bins}", "metrics": {}} for bins in (5, 10, 20)]
+    for done, count in ((2, "0"), (3, "1")):  # a sweep with two of three cells has not been run
+        results("gpate:table4:mnist-bins", rows=rows[:done])
+        assert cells("gpate")[:4] == [*before[:3], count]
 
 
 def test_a_row_measured_in_part_says_what_is_missing(results, capsys):
@@ -70,11 +72,24 @@ def test_a_row_measured_in_part_says_what_is_missing(results, capsys):
     sweep = results("gpate:table4:mnist-bins", rows=[
         {"label": "bins 5", "metrics": {"gen2real.cnn.accuracy": leaf(0.25)}},
         {"label": "bins 10", "error": "the budget allows no step"}])
-    assert page.missing(sweep) == ["bins 20: CNN"]
+    assert page.missing(sweep) == ["bins 20"]
+    assert command.state(sweep) == "measured without bins 20"
+    assert page.line(sweep)[3] == "bins 5: CNN 0.250; bins 10 not affordable; not yet: bins 20"
+
+
+def test_a_sweep_of_which_the_paper_prints_nothing_is_measured_cell_by_cell(results):
+    sweep = results("gswgan:figure4:noise-dpmerf", rows=[
+        {"label": f"epsilon {epsilon}", "metrics": {"fidelity.inception_score": leaf(2.0)}}
+        for epsilon in (1, 2, 5)])
+    assert page.missing(sweep) == ["epsilon 10", "epsilon 20"]
+    one = results("datalens:figure3:mnist-dpdl-eps2", rows=[
+        {"label": "", "metrics": {"accuracy": leaf(0.9)}}])
+    assert page.missing(one) == [] and page.line(one)[3] == "accuracy 0.900"
 
 
 def test_numbers_read_well(results):
-    row = results("gswgan:table2:cost", gswgan={"cost": {"as_published": {"epsilon": 600.1744}},
-                                                "bytes_of_a_step": {"to_a_client": 15832460}})
-    assert list(page.here(row).values()) == ["600.174", "15,832,460"]
+    row = results("gswgan:table2:cost", rows=[{
+        "method": "gswgan", "noise": 1.07, "cost": {"as_published": {"epsilon": 597.1744}},
+        "bytes_of_a_step": {"to_a_client": 15832460}}])
+    assert list(page.here(row).values()) == ["597.174", "15,832,460"]
     assert page.hours_text(0.0) == "<0.1" and page.hours_text(7200) == "2.0"

@@ -1,5 +1,6 @@
 """Rows of `benchmarks.papers`: each table and figure has some, and each command parses."""
 
+import dataclasses
 import importlib
 import inspect
 import json
@@ -7,14 +8,13 @@ import sys
 
 import pytest
 
-from benchmarks import images
+from benchmarks import common
 from benchmarks.papers import __main__ as command
-from benchmarks.papers import chosen, quoted, registry, sources, sweeps
+from benchmarks.papers import quoted, registry, sources, sweeps
 from benchmarks.papers.registry import ROWS
 from benchmarks.papers.rows import Command, Nothing, Training
 from benchmarks.sweep.published import SWEEPS
 from dpgen_jax import presets
-from dpgen_jax.core.config import to_json
 from dpgen_jax.core.types import UserError
 
 # Every table and figure of the five texts, appendices too, and what their text reports of runs.
@@ -71,7 +71,7 @@ def test_every_command_parses_and_names_presets_that_exist(work, monkeypatch):
     module, argv = work
     args = parser(module, argv, monkeypatch)
     method = {"images": "datalens", "table_presets": "gpate", "topagg_bound": "datalens",
-              "steps": "datalens", "sweep": "topagg_sgd"}.get(module, "")
+              "steps": "datalens", "sweep": "topagg_sgd", "aggregation": "gpate"}.get(module, "")
     if "--preset" in argv:
         chosen = getattr(args, "method", method) or method
         assert argv[argv.index("--preset") + 1] in presets.all_of(chosen)
@@ -97,9 +97,6 @@ def test_the_command_line_finds_every_row(name):
 
 
 def test_a_changed_preset_has_another_name_and_no_results(monkeypatch, tmp_path):
-    import dataclasses
-
-    from benchmarks import common
     row = ROWS["datalens:table1:mnist-eps1"]
     monkeypatch.setattr(common, "RESULTS", tmp_path)
     row.work.result().write_text('{"results": {}}')
@@ -115,6 +112,20 @@ def test_data_of_one_folder_in_two_sizes_have_two_names():
     assert ROWS["gpate:table1c:gender-s-eps1"].work.name() != (
         ROWS["gpate:table1c:gender-l-eps1"].work.name())
     assert len({work.name() for work in TRAININGS.values()}) == len(TRAININGS)
+
+
+@pytest.mark.parametrize("data", ["mnist", "fashion"])
+def test_gswgan_compares_with_gpate_by_its_authors_code(data):
+    """Its appendix C.4; the run is the one of G-PATE's own table."""
+    code = ROWS[f"gpate:table1c:{data}-eps10-code"].work
+    for place in ("table1", "figure3", "tableA1" if data == "mnist" else "tableA2"):
+        assert ROWS[f"gswgan:{place}:{data}-gpate"].work.result() == code.result()
+    figure = "figure4" if data == "mnist" else "figureA2"
+    for kind in ("noise", "iterations"):
+        sweep = SWEEPS[f"gswgan:{figure}:{kind}-gpate"]
+        assert sweep.settings["preset"] == code.preset
+    config, _ = code.request()
+    assert (config.teachers, config.projection, config.bins) == (2000, 10, 10)
 
 
 def test_absent_data_are_named_in_one_line_with_their_place(monkeypatch, tmp_path):
@@ -142,6 +153,18 @@ def test_variants():
         registry.find("datalens:table1:mnist-eps2")
 
 
+def test_no_noise_takes_the_steps_of_the_row_itself_once_it_is_measured(monkeypatch, tmp_path):
+    monkeypatch.setattr(common, "RESULTS", tmp_path)
+    row, free = ROWS["gpate:table1c:mnist-eps1-code"], registry.find(
+        "gpate:table1c:mnist-eps1-code+no-noise")
+    planned, name = free.work.request()[0].steps, free.work.name()
+    for took in (planned, planned + 174):  # unanswered queries leave budget for more
+        row.work.result().write_text(json.dumps({"results": {"privacy": {"steps": took}}}))
+        assert free.work.request()[0].steps == took
+        assert (free.work.name() == name) == (took == planned)
+    assert row.work.request()[0].steps is None and free.work.request()[0].sigma == 0
+
+
 def test_figures_of_others_have_sources_and_systems_that_exist():
     for quote in quoted.QUOTES:
         assert quote.source and quote.data in sources.SOURCES
@@ -156,17 +179,3 @@ def test_the_measured_bound_of_topagg_is_the_row_of_its_own_command():
     recorded = json.loads(small.work.result().read_text())["command"]
     assert recorded == small.work.command(small.name) and "this library" in small.note
     assert whole.work.result() != small.work.result() and "--teachers" not in whole.work.argv
-
-
-MEASURED = {str(row.work.result()): row for row in ROWS.values()
-            if row.measured() and "run" in (row.results() or {})}
-
-
-@pytest.mark.parametrize("row", MEASURED.values(), ids=lambda row: row.name)
-def test_the_preset_of_a_measured_row_is_the_one_that_ran(row):
-    """Rows of other benchmarks have no digest in their names: a changed preset needs a new run."""
-    ran = row.results()["run"]["config"]
-    config = to_json(presets.get(*chosen.preset_of(row.work))[1].config)
-    changed = {name: (ran[name], value) for name, value in config.items()
-               if value is not None and name in ran and not images.within(ran[name], value)}
-    assert changed == {}

@@ -22,10 +22,22 @@ def alike():
     """One training of each kind that is the same at toy size but for rates, clips and noise."""
     kinds = {}
     for work in TRAININGS.values():
-        spec = presets.get(work.method, work.preset)[1].spec
+        preset = presets.get(work.method, work.preset)[1]
         config = dataclasses.replace(toy_rows.small(work.base()[0]), sigma=None)
-        kinds.setdefault((work.method, str(to_json(spec)), NUMBER.sub("", str(config))), work)
+        kinds.setdefault((work.method, preset.kind, str(to_json(preset.spec)),
+                          NUMBER.sub("", str(config))), work)
     return list(kinds.values())
+
+
+QUICK = ("dpmerf-mnist-eps10-published", "dcgan-gender-s-published", "dcgan-places-published")
+"""One case of each loader, of those that compile fastest."""
+
+
+def marked(work):
+    """A case with its mark."""
+    name = f"{work.method}-{work.preset}"
+    return pytest.param(work, id=name, marks=(
+        pytest.mark.slow if name in QUICK else pytest.mark.long))
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +65,7 @@ def test_the_budget_of_a_row_allows_its_steps_where_it_is_not_the_presets(work):
     assert methods.get(work.method).build(config, preset.spec).mechanism.events(1) is not None
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("work", alike(), ids=lambda work: f"{work.method}-{work.preset}")
+@pytest.mark.parametrize("work", list(map(marked, alike())))
 def test_every_preset_runs_two_steps_on_data_in_the_official_layout(work, specs, tmp_path):
     dataset = toy_rows.loaded(work, specs)
     assert dataset.spec == presets.get(work.method, work.preset)[1].spec
