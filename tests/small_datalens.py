@@ -38,7 +38,7 @@ def layout(chunk: int = 2, devices: int = 1, parallel: str = "shard_map",
 
 def placed(x, y, where: teachers.Layout, spec: ImageSpec = SPEC):
     dealt = partition.assign(len(x), where.n_units, KEY)
-    sealed = sealing.deal(sealing.seal(x, y, spec), dealt, where.local_units)
+    sealed = sealing.deal(sealing.seal(x, y, spec), dealt, where.dealt_units)
     return teachers.place(sealed, where)
 
 

@@ -115,7 +115,7 @@ def trained(made: Canaries, dataset: Dataset, config: MethodConfig, epsilon: flo
     y[first] = made.labels(y[first], coins)
     layout = capacity.choose_layout(method, Runtime())
     sealed = sealing.deal(Private(Records(np.asarray(dataset.x_train), y)),  # type: ignore
-                          dealt, layout.local_units)
+                          dealt, layout.dealt_units)
     placed = teachers.place(sealed, layout)
     state = loop.initial_state(method, jax.random.key(int(rng.integers(2**32))), layout)
     with tempfile.TemporaryDirectory() as folder, Ledger.create(

@@ -91,6 +91,11 @@ class Layout:
         per_device = self.padded // len(self.devices)
         return self.local[0] * per_device, (self.local[-1] + 1) * per_device
 
+    @property
+    def dealt_units(self) -> tuple[int, int] | None:
+        """The units whose records this process needs, as `local_units`; None, all, if sampled."""
+        return None if self.sampled else self.local_units
+
     def fold(self, tree: PyTree) -> PyTree:
         """Returns a tree of [U, ...] leaves in the form that the per-device function takes.
 

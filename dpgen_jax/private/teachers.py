@@ -121,7 +121,7 @@ def place(records: Private[Records], layout: Layout) -> Private[Records]:
 
     Args:
         records: Sealed x [U, m, ...], y int32 [U, m], on the host: those of the units of this
-            process (`Layout.local_units`), or of all units where units are sampled.
+            process (`Layout.dealt_units`): of all units where units are sampled.
         layout: How units lie on devices.
 
     Raises:
@@ -219,6 +219,10 @@ def bounded_sum(method: Method, layout: Layout, units: Private[Units], records: 
         The new units, and the sealed int32 [B, D] sum over all queried units of all devices.
     """
     everyone, data = unseal(units), unseal(records)
+    if layout.sampled and len(data.y) != method.mechanism.n_units:
+        # A unit beyond the last record would silently read that one's.
+        raise ValueError(f"records of {len(data.y)} units, of which {method.mechanism.n_units} are "
+                         "sampled")
 
     def one(unit: Units, own_records: Records, private_input: Array) -> tuple[Units, Array]:
         if layout.sampled:

@@ -108,8 +108,7 @@ def local_records(plan: Plan, partition: Partition) -> Private[Records]:
         partition: Which record is whose.
     """
     layout = plan.layout
-    dealt = sealing.deal(plan.records, partition, None if layout.sampled else layout.local_units)
-    return teachers.place(dealt, layout)
+    return teachers.place(sealing.deal(plan.records, partition, layout.dealt_units), layout)
 
 
 class Follower:

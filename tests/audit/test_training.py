@@ -12,6 +12,10 @@ from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.audit import canaries, guesses, training
 from dpgen_jax.audit.findings import Findings, Verdict
 from dpgen_jax.data import from_arrays
+from dpgen_jax.methods import dpgan
+from dpgen_jax.nets.image import GeneratorNet
+from dpgen_jax.nets.plain import ConvNet
+from dpgen_jax.private.layout import Layout
 from dpgen_jax.run.calibrate_config import with_records
 
 N = 400  # of which so many are guessed that chance fails a test once in 10^7 times
@@ -49,3 +53,20 @@ def test_a_release_of_embeddings_leaks_what_is_charged_and_half_the_noise_is_cau
     assert sound[1].claimed == pytest.approx(2) and sound[1].certified > 1
     caught = verdicts("dpmerf", fields, HalfDrawn)
     assert caught[0].verdict == caught[1].verdict == Verdict.FAILS
+
+
+def test_the_records_of_all_units_are_there_where_few_are_sampled(monkeypatch):
+    """The planted fault: those of as many units as a round has places, whose last stands for all
+    others."""
+    dataset = from_arrays(*small_datalens.images(60), 3)
+    config = with_records(dpgan.Config(
+        batch=4, sigma=1.0, steps=1, fakes=4, g_batch=4, d_steps=1, clip=0.3,
+        generator=GeneratorNet(4, 16, 4), discriminator=ConvNet(4, 4)), 60)
+    built = dpgan.build(config, dataset.spec)
+    rng = np.random.default_rng(0)
+    made = canaries.chosen(built, [tuple(built.mechanism.shape)], 3, 60, rng)
+    guessed, _ = training.trained(made, dataset, config, float("inf"), 1e-5, rng)
+    assert len(guessed.coins) == len(made.units)
+    monkeypatch.setattr(Layout, "dealt_units", Layout.local_units)
+    with pytest.raises(ValueError, match="of which 60 are sampled"):
+        training.trained(made, dataset, config, float("inf"), 1e-5, rng)

@@ -68,7 +68,7 @@ def test_a_cpu_takes_dealt_records_without_a_copy(chunk, devices, sampled):
     x, y = small_datalens.images(8 * where.n_units)
     dealt = small_datalens.partition.assign(len(x), where.n_units, small_datalens.KEY)
     sealed = records.deal(records.seal(x, y, small_datalens.SPEC), dealt,
-                          None if sampled else where.local_units)
+                          where.dealt_units)
     host, placed = unseal(sealed), unseal(teachers.place(sealed, where))
     for array, on_devices in ((host.x, placed.x), (host.y, placed.y)):
         parts = [array] * devices if sampled else np.split(array, devices)

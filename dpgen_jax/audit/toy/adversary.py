@@ -168,7 +168,7 @@ def placed(data: Data, where: teachers.Layout, deal: partition.Partition | None 
     """Records on the devices of their units."""
     sealed = records.seal(*data, SPEC)
     return teachers.place(
-        records.deal(sealed, deal or dealt(where.n_units), where.local_units), where)
+        records.deal(sealed, deal or dealt(where.n_units), where.dealt_units), where)
 
 
 def lay(units: teachers.Units, where: teachers.Layout) -> Private[teachers.Units]:
