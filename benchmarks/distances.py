@@ -25,8 +25,11 @@ PUBLISHED: dict[str, tuple[float, ...]] = {
 IMAGES = {("datalens", "mnist", 1.0): "images-mnist-mnist-eps1-mean",
           ("datalens", "mnist", 10.0): "images-mnist-mnist-eps10-mean",
           ("gpate", "mnist", 1.0): "gpate-mnist-mnist-eps1-topk",
-          ("gpate", "fashion", 1.0): "gpate-fashion_mnist-fashion-eps1-full"}
-"""Results of `benchmarks.images` where those of `benchmarks.systems` are of fewer steps."""
+          ("gpate", "fashion", 1.0): "gpate-fashion_mnist-fashion-eps1-full",
+          ("gswgan", "mnist", 10.0): "gswgan-mnist-mnist-eps10",
+          ("gswgan", "fashion", 10.0): "gswgan-fashion_mnist-fashion-eps10",
+          ("dpac", "mnist", 10.0): "dpac-mnist-mnist-eps10"}
+"""Results of `benchmarks.images`, of the best of presets that were compared."""
 ROWS = {"datalens": "datalens:table1:{data}-eps{epsilon:g}",
         "gpate": "gpate:table1c:{data}-eps{epsilon:g}", "gswgan": "gswgan:table1:{data}",
         "dpac": "dpac:table2:{data}"}
@@ -85,10 +88,11 @@ def own_papers_table() -> str:
 
 def _ours(method: str, data: str, epsilon: float) -> tuple[float, bool]:
     """The accuracy of a CNN by the best preset that was run, and whether in fewer steps."""
-    if stem := IMAGES.get((method, data, epsilon)):
-        return results(stem)["evaluation"]["gen2real"]["cnn"]["accuracy"]["mean"], False
     row = system_row(method, data, epsilon)
-    return _cnn(row), row["steps"] < (row["preset_steps"] or 0)
+    found = [(_cnn(row), row["steps"] < (row["preset_steps"] or 0))]
+    if stem := IMAGES.get((method, data, epsilon)):
+        found.append((_cnn(results(stem)["evaluation"]), False))
+    return max(found)
 
 
 TABLES: dict[str, Callable[[], str]] = {

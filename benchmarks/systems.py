@@ -219,19 +219,25 @@ def row(args: argparse.Namespace, method: str, data: str, epsilon: float, number
 
 
 def evaluated(args: argparse.Namespace, run: Path, words: tuple[str, ...]) -> dict[str, Any]:
-    """Return metrics.json of a run; it is evaluated again where that lacks what is asked for."""
+    """Return metrics.json of a run; it is evaluated again where that is not what is asked for."""
     out = run / f"evaluation-{'full' if args.full else 'fast'}"
-    likeness = "fid" if args.inception_weights else "inception_score"
     path = out / "metrics.json"
-    there = read_json(path) if path.exists() else {}
-    if not there.keys() >= set(args.metrics) or (
-            "fidelity" in args.metrics and likeness not in there["fidelity"]):
+    if not (path.exists() and answers(args, read_json(path))):
         weights = (["--inception-weights", args.inception_weights] if args.inception_weights
                    else [])
         command("dpgen_jax.evaluate", run, *words, "--metrics", *args.metrics,
                 "--classifiers", *args.classifiers, "--seeds", args.seeds,
                 "--out", out, *weights, *([] if args.full else ["--fast"]))
     return read_json(path)
+
+
+def answers(args: argparse.Namespace, measured: Mapping[str, Any]) -> bool:
+    """Return whether an evaluation has the metrics, classifiers and seeds that are asked for."""
+    likeness = "fid" if args.inception_weights else "inception_score"
+    accuracies = {name: scores["accuracy"] for name, scores in measured.get("gen2real", {}).items()}
+    return (("fidelity" not in args.metrics or likeness in measured.get("fidelity", {}))
+            and ("gen2real" not in args.metrics or accuracies.keys() == set(args.classifiers))
+            and all(len(score["values"]) == args.seeds for score in accuracies.values()))
 
 
 def cases(args: argparse.Namespace) -> list[tuple[str, str, float]]:
@@ -241,12 +247,15 @@ def cases(args: argparse.Namespace) -> list[tuple[str, str, float]]:
         for epsilon in args.epsilons for data in args.data for method in args.methods))
 
 
-def words_of(args: argparse.Namespace, method: str, data: str, epsilon: float) -> list[str]:
+def words_of(args: argparse.Namespace, row: Mapping[str, Any]) -> list[str]:
     """Return the flags that make one row."""
+    method, data, epsilon = row["method"], row["dataset"], float(row["epsilon"])
     named = [] if math.isinf(epsilon) else ["--epsilon", f"{epsilon:g}"]
+    short = row.get("steps", math.inf) < (row["preset_steps"] or 0)
     return ["--methods", method, "--dataset", data, *named, *["--full"] * args.full,
             "--metrics", *args.metrics, "--classifiers", *args.classifiers,
-            "--seeds", str(args.seeds), *["--short"] * args.short,
+            "--seeds", str(args.seeds), *["--short"] * short,
+            *["--inception-weights", "WEIGHTS"] * bool(args.inception_weights),
             *[f"--repeats={args.repeats}"] * bool(args.repeats),
             *[f"--relation={args.relation}"] * (args.relation != systems_rows.REPLACE_ONE)]
 
@@ -266,7 +275,7 @@ def main(argv: list[str] | None = None) -> None:
         done.append(result)
         systems_rows.write(
             systems_rows.name(*case, args.full, args.relation),
-            common.record("systems", words_of(args, *case), range(args.seeds), {"row": result},
+            common.record("systems", words_of(args, result), range(args.seeds), {"row": result},
                           where))
         print(table(done), flush=True)
     for data, epsilon in itertools.product(args.data, args.epsilons) if args.draw else ():

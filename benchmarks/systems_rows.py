@@ -3,7 +3,8 @@
 METHOD-DATA-epsEPSILON.json is of the fast evaluation and replaced records; `-full` and `-zero-out`
 behind it are of the full evaluation and of the weaker promise. A file has one row and the command,
 the machine, the versions, the commit and the seeds of that row alone, so that a run that stops
-loses no other row.
+loses no other row. Rows of before there were such files (until 2026-11-26) have the command and
+the commit of the call that last collected them with others; their `trained_with` is their own.
 """
 
 from __future__ import annotations
@@ -33,12 +34,22 @@ def folder() -> Path:
 def write(named: str, record: dict[str, Any]) -> Path:
     """Write the record of a row.
 
-    A row that failed has no file where one is already: it is printed, and what was measured stays.
+    A row that failed, or has fewer trainings or metrics than the one that is there, is printed,
+    and what was measured stays.
     """
     path = folder() / f"{named}.json"
-    if "error" in record["results"]["row"] and path.exists():
+    if path.exists() and _poorer(record["results"]["row"], read_json(path)["results"]["row"]):
+        print(f"{path.name} stays: it has more trainings or metrics; delete it to replace it")
         return path
     return common.write(record, path)
+
+
+def _poorer(row: dict[str, Any], there: dict[str, Any]) -> bool:
+    """Whether a row has less than one that is there."""
+    metrics = [{name for name in ("gen2real", "fidelity") if one.get(name)} for one in (row, there)]
+    return "error" not in there and (
+        "error" in row or metrics[0] < metrics[1]
+        or row.get("repeats", 1) < there.get("repeats", 1))
 
 
 def recorded(data: Collection[str], full: bool = False, relation: str = REPLACE_ONE

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -120,6 +121,11 @@ def test_a_stop_or_a_failure_loses_no_row_that_was_measured(tmp_path, monkeypatc
     systems.main(given)
     with pytest.raises(KeyboardInterrupt):
         systems.main(given)
+    better = read_json(tmp_path / "systems" / "mixture-mnist-eps1.json")
+    better["results"]["row"]["repeats"] = 3
+    systems_rows.write("mixture-mnist-eps1", better)
+    poorer = {"results": {"row": better["results"]["row"] | {"repeats": 1, "score": 0.1}}}
+    systems_rows.write("mixture-mnist-eps1", poorer)
     assert [row["score"] for row in systems_rows.recorded(["mnist"])] == [0.5, 0.6]
 
 
@@ -266,15 +272,19 @@ def test_the_inception_score_stands_behind_the_accuracy_and_is_measured_where_it
     assert line == "| `a` | 0.500 / 0.600* | 0.750 / 0.850*, IS 8.25, FID 61.30 | 10 |"
     folder, commands, words = tmp_path / "run" / "evaluation-fast", [], ("--dataset", "glyphs")
     folder.mkdir(parents=True)
-    (folder / "metrics.json").write_text('{"gen2real": {}}')  # of an earlier version
+    gen2real = json.dumps({name: {"accuracy": scores.summary([0.5, 0.6])}
+                           for name in ("cnn", "mlp")})
+    (folder / "metrics.json").write_text(f'{{"gen2real": {gen2real}}}')  # of an earlier version
     monkeypatch.setattr(systems, "command", lambda *words: commands.append(words))
     systems.evaluated(parsed(tmp_path), tmp_path / "run", words)
     (folder / "metrics.json").write_text(
-        '{"gen2real": {}, "fidelity": {"inception_score": {"mean": 8.0}}}')
+        f'{{"gen2real": {gen2real}, "fidelity": {{"inception_score": {{"mean": 8.0}}}}}}')
     systems.evaluated(parsed(tmp_path), tmp_path / "run", words)
     systems.evaluated(parsed(tmp_path, "--inception-weights", "w"), tmp_path / "run", words)
     assert ["fidelity" in words for words in commands] == [True, True]
     assert "--inception-weights" in commands[1] and "--inception-weights" not in commands[0]
-    (folder / "metrics.json").write_text('{"gen2real": {}}')
-    systems.evaluated(parsed(tmp_path, "--metrics", "gen2real"), tmp_path / "run", words)
-    assert len(commands) == 2
+    (folder / "metrics.json").write_text(f'{{"gen2real": {gen2real}}}')
+    for more, again in (([], 0), (["--seeds", "3"], 1), (["--classifiers", "cnn"], 1)):
+        commands.clear()
+        systems.evaluated(parsed(tmp_path, "--metrics", "gen2real", *more), tmp_path / "run", words)
+        assert len(commands) == again

@@ -9,7 +9,7 @@ import dpgen_jax as dg
 from benchmarks import systems
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.evaluation.report import compare
-from dpgen_jax.evaluation.scores import over_runs
+from dpgen_jax.evaluation.scores import over_runs, summary
 from dpgen_jax.run import fitting, repeats
 
 
@@ -103,14 +103,14 @@ def test_what_one_training_lacks_the_mean_lacks():
 
 
 def test_a_row_of_the_systems_is_a_mean_over_its_trainings(tmp_path, monkeypatch):
-    def row(args, method, data, epsilon, train, number):
+    def row(args, method, data, epsilon, number=0):
         return {"method": method, "dataset": data, "epsilon": epsilon, "steps": 1,
                 "preset_steps": 1, "training_seconds": 10.0 + number, "fidelity": {},
-                "gen2real": {"cnn": {"accuracy": {"mean": 0.5 + 0.2 * number}}}}
+                "gen2real": {"cnn": {"accuracy": summary([0.5 + 0.2 * number])}}}
 
     monkeypatch.setattr(systems, "row", row)
     made = systems.repeated(systems.arguments(
-        ["--out", str(tmp_path), "--repeats", "2"]), "dpmerf", "mnist", 1.0, True)
+        ["--out", str(tmp_path), "--repeats", "2"]), "dpmerf", "mnist", 1.0)
     assert made["repeats"] == 2 and made["training_seconds_of_each"] == [10.0, 11.0]
-    assert "0.600 ± 0.141" in systems.table([made])
+    assert "0.600 ± 1.271" in systems.table([made])  # t of 1 degree of freedom is 12.706
     assert systems.folder(tmp_path, "dpmerf", "mnist", 1.0, 1).name == "dpmerf-mnist-eps1-1"
