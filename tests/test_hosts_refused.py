@@ -48,6 +48,14 @@ def test_what_cannot_be_is_said_before_anything_is_there(place, more, change, li
     assert not (place / "run").exists()
 
 
+def test_a_rehearsal_that_the_leader_refuses_ends_all(place):
+    """The leader alone rehearses, and the other waits for it."""
+    codes, said = processes.train(words("--dry-run", "--devices=7"), 2, 1, place)
+    assert codes == [2, 2] and said.count("--devices 7: only 1 are there") == 1, said
+    assert "another process has ended" in (place / "1.err").read_text(), said
+    assert "Traceback" not in said and "coordination" not in said, said
+
+
 @pytest.mark.long
 def test_a_run_goes_on_whoever_comes_late_or_takes_its_folder(place):
     """The third process takes a number that is taken; two others begin its folder, or go on."""

@@ -11,7 +11,7 @@ import pytest
 
 from dpgen_jax import train
 from dpgen_jax.core import picked
-from dpgen_jax.core.types import unseal
+from dpgen_jax.core.types import Column, TableSpec, UserError, unseal
 from dpgen_jax.data import held_out, load, mapped, parts
 from dpgen_jax.private import partition, records
 
@@ -68,6 +68,29 @@ def test_a_fingerprint_is_that_of_the_whole_arrays(both):
         whole.update(array.tobytes())
     sealed = records.seal(lying.x_train, lying.y_train, lying.spec)
     assert records.fingerprint(sealed, KEY) == whole.hexdigest()
+
+
+def test_the_range_of_features_is_checked_in_blocks(tmp_path, monkeypatch):
+    values = np.linspace(0, 1, 300, dtype=np.float32).reshape(60, 5)
+    columns = (Column(f"f{i}", "continuous", 0.0, 1.0) for i in range(5))
+    spec = TableSpec(tuple(columns), Column("y", "categorical", categories=("a", "b")), 5)
+    read = []
+    monkeypatch.setattr(picked, "BLOCK", 200)
+    monkeypatch.setattr(picked.Picked, "__array__", None)  # which would read all
+    monkeypatch.setattr(picked.Picked, "__getitem__", lambda self, rows: read.append(rows)
+                        or self.base[self.rows[rows]])
+    for wrong in (None, 47):
+        if wrong is not None:
+            values[wrong, 2] = np.nan
+        values.tofile(tmp_path / "x")
+        lying = picked.pick(np.memmap(tmp_path / "x", np.float32, "r", 0, (60, 5)),
+                            np.arange(60) > 3)
+        if wrong is None:
+            records.seal(lying, np.zeros(56, int), spec)
+            assert read == [slice(first, first + 10) for first in range(0, 56, 10)]
+        else:
+            with pytest.raises(UserError, match=rf"^records: row {wrong - 4} has values outside"):
+                records.seal(lying, np.zeros(56, int), spec)
 
 
 @pytest.mark.parametrize("mode", ["c", "r+"])

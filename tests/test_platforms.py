@@ -166,13 +166,20 @@ GB = 2**30
     ("9:cpu,cpuacct:/a\n4:memory:/a/b\n0::/", {"memory/a/memory.limit_in_bytes": f"{2 * GB}\n"}, 2),
     ("4:memory:/", {"memory/memory.limit_in_bytes": "9223372036854771712\n"}, 100),
     ("4:memory:/", {"memory.max": f"{GB}\n"}, 100),
+    # What is no limit: none in version 1, and one under which no process could run.
+    ("4:memory:/a", {"memory/a/memory.limit_in_bytes": "-1\n"}, 100),
+    ("0::/a", {"a/memory.max": "0\n", "memory.max": f"{3 * GB}\n"}, 3),
+    ("0::/a", {"a/memory.max": "nan\n"}, 100),
+    ("\n1:cpu\n0::/a:b", {"a:b/memory.max": f"{2 * GB}\n"}, 2),
+    # Names of groups are bytes.
+    ("0::/j\udce9\x85b", {"j\udce9\x85b/memory.max": f"{2 * GB}\n"}, 2),
     (None, {}, 100)])
 def test_the_memory_is_that_of_a_container_or_job(tmp_path, monkeypatch, groups, files, expected):
     monkeypatch.setattr(platforms, "GROUPS", tmp_path / "groups")
     monkeypatch.setattr(platforms, "OF_THIS_PROCESS", tmp_path / "cgroup")
     monkeypatch.setattr(platforms, "_physical_bytes", lambda: 100.0 * GB)
     if groups is not None:
-        (tmp_path / "cgroup").write_text(groups + "\n")
+        (tmp_path / "cgroup").write_bytes(os.fsencode(groups + "\n"))
     for name, content in files.items():
         (tmp_path / "groups" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "groups" / name).write_text(content)

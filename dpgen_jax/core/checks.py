@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dpgen_jax.core import picked
 from dpgen_jax.core.errors import UserError
 
 
@@ -65,15 +66,17 @@ def unit_range(part: str, x: np.ndarray, tolerance: float = 0.0) -> None:
 
     Args:
         part: What an error calls the records.
-        x: Records [n, ...], float.
+        x: Records [n, ...], float, which are read in blocks where they lie in a mapped file.
         tolerance: How far beyond 0 and 1 a value may lie.
 
     Raises:
         UserError: Naming the first row with another value; NaN is one.
     """
-    if not x.size or (x.min() >= -tolerance and x.max() <= 1 + tolerance):  # NaN fails both
-        return
-    bad = ~((x >= -tolerance) & (x <= 1 + tolerance))
-    row = np.flatnonzero(bad.reshape(len(x), -1).any(1))[0]
-    raise UserError(f"{part}: row {row} has values outside [0, 1] or NaN; scale images to "
-                    "[0, 1] or store them as uint8, and encode rows with their schema")
+    for some in picked.blocks(x):
+        rows = x[some]
+        if not rows.size or (rows.min() >= -tolerance and rows.max() <= 1 + tolerance):
+            continue  # NaN fails both
+        bad = ~((rows >= -tolerance) & (rows <= 1 + tolerance))
+        row = some.start + np.flatnonzero(bad.reshape(len(rows), -1).any(1))[0]
+        raise UserError(f"{part}: row {row} has values outside [0, 1] or NaN; scale images to "
+                        "[0, 1] or store them as uint8, and encode rows with their schema")

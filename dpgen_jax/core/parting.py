@@ -49,12 +49,14 @@ def leading(code: Callable[[], int]) -> Iterator[None]:
 def end_at_once(code: int) -> None:
     """Ends this process where it is one of several; a single one goes on.
 
-    In the middle of what all do together the others cannot be told: a broken connection tells them.
+    In the middle of what all do together the others hear no order. The process that leads sends
+    them its exit code on the connections of their meeting; of another, a broken one tells them.
 
     Args:
         code: The exit code.
     """
     if hosts.count() > 1:
+        _tell_code(code)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
@@ -86,6 +88,7 @@ def alive() -> Iterator[None]:
         threading.Thread(target=_watch, args=hosts.Team.connections, daemon=True).start()
     try:
         yield
+        _meet_at_the_end()
     except BaseException as error:
         if hosts.count() == 1:
             raise
@@ -100,9 +103,21 @@ def alive() -> Iterator[None]:
             tell(f"error: {GONE}", sys.stderr)
         elif not isinstance(error, SystemExit):
             traceback.print_exc()
-        _tell_code(_exit_code(error))
         end_at_once(_exit_code(error))
     _leave()
+
+
+def _meet_at_the_end() -> None:
+    """Waits until all are done, of processes that no order has ended, as of a rehearsal.
+
+    Until then `_watch` ends this one where the process that leads fails.
+    """
+    if hosts.Team.ended or hosts.count() == 1:
+        return
+    if hosts.leads():
+        _end(0)
+    else:
+        hosts.hear()
 
 
 def _watch(leader: socket.socket) -> None:
@@ -125,8 +140,7 @@ def _tell_code(code: int) -> None:
 
 
 def _leave() -> None:
-    """Parts from the others, who are at the same point."""
-    hosts.Team.ended = True
+    """Parts from the others, who know that the run has ended and are at the same point."""
     if hosts.count() > 1:
         import jax
 

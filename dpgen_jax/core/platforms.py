@@ -39,10 +39,12 @@ def usable_bytes() -> float:
 def _limits() -> Iterator[float]:
     """Yields the limits of the groups that this process is in, bytes; of both versions of them."""
     try:
-        lines = OF_THIS_PROCESS.read_text().splitlines()
+        lines = os.fsdecode(OF_THIS_PROCESS.read_bytes()).split("\n")
     except OSError:  # another system
         return
     for line in lines:
+        if line.count(":") < 2:
+            continue
         _, controllers, group = line.split(":", 2)
         if not controllers:
             top, name = GROUPS, "memory.max"
@@ -54,7 +56,8 @@ def _limits() -> Iterator[float]:
         # In a container a group may be named as its host sees it; the container's own is the top.
         for folder in (place, *place.parents[:len(place.parts) - len(top.parts)]):
             with contextlib.suppress(OSError, ValueError):  # none here, or "max"
-                yield float((folder / name).read_text())
+                if (limit := float((folder / name).read_text())) > 0:  # -1: none
+                    yield limit
 
 
 def _physical_bytes() -> float:

@@ -117,7 +117,7 @@ def flipped(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, np.ndar
         raise UserError(f"share {share:g} of {n_clients} clients is none; give "
                         f"{1 / n_clients:.2g} or more")
     affected = np.sort(np.random.default_rng(seed).permutation(n_clients)[:count])
-    x = dataset.x_train.copy()
+    x = np.array(dataset.x_train)
     rows = np.isin(dataset.clients, affected) & (dataset.y_train != EMPTY)
     x[rows] = 255 - x[rows]
     note = f"simulated clients: pixel intensities are flipped at {count} of {n_clients} clients"

@@ -38,7 +38,7 @@ def seal(x: np.ndarray, y: np.ndarray, spec: Spec) -> Private[Records]:
     if x.shape[1:] != spec.shape:
         raise UserError(f"records have shape {x.shape[1:]}, the schema declares {spec.shape}")
     if x.dtype != np.uint8:
-        checks.unit_range("records", np.asarray(x))
+        checks.unit_range("records", x)
     slots = np.zeros(len(x), bool)
     unlabelled: np.ndarray | list[int] = (
         np.flatnonzero(y == EMPTY) if y.shape == x.shape[:1] else [])

@@ -243,7 +243,7 @@ def plan(checked: Checked) -> Plan:
     capacity.check_memory(method, request.runtime)
     in_memory = record_memory.footprint(
         dataset, protection.slots(method, declared.config, dataset), layout)
-    record_memory.check(in_memory, method, layout)
+    record_memory.check(in_memory, method, layout, protected.unit)
     capacity.check_disk(root, method, request.runtime)
     return Plan(
         request=request, method=method, config=declared.config, spec=dataset.spec,

@@ -7,6 +7,7 @@ import dataclasses
 import jax
 
 from dpgen_jax.core import hosts, picked, reading
+from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Method, UserError
 from dpgen_jax.data import Dataset
 from dpgen_jax.private.layout import Layout
@@ -49,43 +50,51 @@ def footprint(data: Dataset, slots: int, layout: Layout) -> Footprint:
     return Footprint(read, whole * here // shares, whole // shares * apart)
 
 
-def check(records: Footprint, method: Method, layout: Layout) -> None:
+def check(records: Footprint, method: Method, layout: Layout, unit: str) -> None:
     """Refuses, before anything is spent, records that do not fit beside what else is in memory.
 
     Args:
         records: What the records take.
         method: The method, built.
         layout: How units lie on devices.
+        unit: Who is protected; of others than records the number of records is private.
 
     Raises:
         UserError: Where the memory is too small; the system would end the run where it deals them.
     """
-    on_host = hosts.count() // hosts.machines() * (records.read + records.dealt)
+    together = -(-hosts.count() // hosts.machines())  # processes of the fullest machine
+    on_host = together * (records.read + records.dealt)
     state = capacity.state_bytes(method)
     if layout.slab:
         state = 0 if layout.files else state
     elif records.on_device:
-        _check_devices(records.on_device, state // len(layout.devices))
+        _check_devices(records.on_device, state // len(layout.devices), unit)
         state = 0
-    state //= hosts.machines()
+    state = state * together // hosts.count()
     available = reading.machine_bytes()
     if on_host + state > available:
-        raise UserError(
-            f"the records take {_size(records.read)} as read and {_size(records.dealt)} as dealt, "
+        raise _too_large(
+            unit, f"take {_size(records.read)} as read and {_size(records.dealt)} as dealt, "
             f"beside {_size(state)} for the state of units, and the memory here is "
-            f"{_size(available)}: take fewer records, or save them as a file of arrays that is "
+            f"{_size(available)}", "take fewer records, or save them as a file of arrays that is "
             "mapped (npz: without compression), or use a machine with more memory")
 
 
-def _check_devices(records: int, state: int) -> None:
+def _check_devices(records: int, state: int, unit: str) -> None:
     """Refuses records and state beyond the memory of a device that has its own."""
     limit = min((device.memory_stats() or {}).get("bytes_limit", 0)
                 for device in jax.local_devices())
     if limit and records + state > limit:
-        raise UserError(
-            f"the records take {_size(records)} on each device, beside {_size(state)} for the "
-            f"state of units, and a device has {_size(limit)}: take fewer records, more devices, "
-            "or --state host")
+        raise _too_large(
+            unit, f"take {_size(records)} on each device, beside {_size(state)} for the state of "
+            f"units, and a device has {_size(limit)}",
+            "take fewer records, more devices, or --state host")
+
+
+def _too_large(unit: str, sizes: str, mend: str) -> UserError:
+    """The refusal, without sizes where they would tell a number of records that is private."""
+    what = sizes if unit == Unit.RECORD else "and the state of units do not fit into memory"
+    return UserError(f"the records {what}: {mend}")
 
 
 def _size(count: float) -> str:

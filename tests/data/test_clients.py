@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpgen_jax.core.picked import pick
 from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.data import from_arrays, load
 from dpgen_jax.data.base import Dataset
@@ -154,6 +155,8 @@ def test_flipped_clients_are_inverted_and_no_others():
     again, other = (flipped(data, 0.5, seed)[1] for seed in (0, 1))
     assert np.array_equal(again, chosen) and not np.array_equal(other, chosen)
     np.testing.assert_array_equal(flipped(data, 1.0, 0)[0].x_train, 255 - data.x_train)
+    lying = dataclasses.replace(data, x_train=pick(data.x_train, np.ones(1000, bool)))
+    np.testing.assert_array_equal(flipped(lying, 0.5, 0)[0].x_train, faulty.x_train)
 
 
 def test_a_fault_that_cannot_be():

@@ -1,5 +1,6 @@
 """How a run of several processes ends, and what all of them must share before it begins."""
 
+import signal
 import socket
 import types
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from dpgen_jax.core import hosts, parting
 from dpgen_jax.core.types import Private, UserError
 from dpgen_jax.private import packing
-from dpgen_jax.run import checkpoint, finish, follower
+from dpgen_jax.run import checkpoint, finish, follower, progress
 from dpgen_jax.run.folder import RunFolder
 
 
@@ -90,6 +91,40 @@ def test_a_process_ends_with_a_line_where_the_one_that_leads_is_gone(
         parting._watch(here)
     assert ended == [code] * (not regular)
     assert capsys.readouterr().err == f"error: {parting.GONE}\n" * (not regular)
+
+
+@pytest.mark.usefixtures("told")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_second_signal_ends_the_others_by_its_code(ended, monkeypatch, number, code):
+    monkeypatch.setattr(progress, "BURST", -1.0)
+    stop = progress.Stop()
+    leader, there = socket.socketpair()
+    with leader, there:
+        monkeypatch.setattr(hosts.Team, "connections", [leader])
+        stop.note(number, None)
+        with pytest.raises((KeyboardInterrupt, SystemExit)):  # as ending is stubbed
+            stop.note(number, None)
+        leader.close()
+        assert ended == [code] and there.recv(2) == bytes([code])
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_processes_that_no_order_ended_meet_before_they_leave(told, monkeypatch, leads):
+    """A process that leaves is not ended by `_watch`, so all must be done by then."""
+    seen = []
+    monkeypatch.setattr(hosts.Team, "ended", False)
+    monkeypatch.setattr(hosts.Team, "index", int(not leads))
+
+    def hear():
+        seen.append(hosts.Team.ended)
+        hosts.Team.ended = True
+
+    monkeypatch.setattr(hosts, "hear", hear)
+    monkeypatch.setattr(parting, "_leave", lambda: seen.append(hosts.Team.ended))
+    with parting.alive():
+        pass
+    assert seen == ([True] if leads else [False, True])
+    assert told == [("end", {"code": 0})] * leads
 
 
 @pytest.mark.usefixtures("told")

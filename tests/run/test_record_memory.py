@@ -62,16 +62,16 @@ def test_more_than_the_host_has_is_refused(monkeypatch, where):
     monkeypatch.setattr(reading, "machine_bytes", lambda: state + 10**9)
     layout, nothing = small_datalens.layout(), Footprint(0, 0, 0)
     record_memory.check(dataclasses.replace(nothing, **{where: 10**9}), METHOD,
-                        layout)
+                        layout, "record")
     beyond = dataclasses.replace(nothing, **{where: 10**9 + 1})
     with pytest.raises(UserError, match="the records take .* fewer records"):
-        record_memory.check(beyond, METHOD, layout)
+        record_memory.check(beyond, METHOD, layout, "record")
     # Where the state lies on the disk there is room; two processes of a machine have less.
     on_disk = dataclasses.replace(layout, slab=2, files="folder")
-    record_memory.check(beyond, METHOD, on_disk)
+    record_memory.check(beyond, METHOD, on_disk, "record")
     monkeypatch.setattr(hosts.Team, "count", 2)
     with pytest.raises(UserError, match="the records take"):
-        record_memory.check(beyond, METHOD, on_disk)
+        record_memory.check(beyond, METHOD, on_disk, "record")
 
 
 def test_more_than_a_device_has_is_refused(monkeypatch):
@@ -79,9 +79,31 @@ def test_more_than_a_device_has_is_refused(monkeypatch):
     state = record_memory.capacity.state_bytes(METHOD) // 2
     devices = [types.SimpleNamespace(memory_stats=lambda: {"bytes_limit": state + 100})]
     monkeypatch.setattr(jax, "local_devices", lambda: devices)
-    record_memory.check(Footprint(0, 0, 100), METHOD, layout)
+    record_memory.check(Footprint(0, 0, 100), METHOD, layout, "record")
     with pytest.raises(UserError, match="on each device"):
-        record_memory.check(Footprint(0, 0, 101), METHOD, layout)
+        record_memory.check(Footprint(0, 0, 101), METHOD, layout, "record")
+
+
+@pytest.mark.parametrize("unit", ["client", "subject"])
+@pytest.mark.parametrize("records", [Footprint(10**15, 0, 0), Footprint(0, 10**15, 0),
+                                     Footprint(0, 0, 10**15)])
+def test_a_refusal_tells_no_number_of_records_that_is_private(monkeypatch, unit, records):
+    devices = [types.SimpleNamespace(memory_stats=lambda: {"bytes_limit": 10**9})]
+    monkeypatch.setattr(jax, "local_devices", lambda: devices)
+    with pytest.raises(UserError, match="the records and the state .* fewer records") as caught:
+        record_memory.check(records, METHOD, Layout(UNITS, 2, GPUS), unit)
+    assert not any(character.isdigit() for character in str(caught.value))
+
+
+def test_the_fullest_of_several_machines_is_counted(monkeypatch):
+    """Of three processes on two machines, two are together, with their share of the state."""
+    monkeypatch.setattr(hosts.Team, "count", 3)
+    monkeypatch.setattr(hosts.Team, "machines", 2)
+    state = record_memory.capacity.state_bytes(METHOD) * 2 // 3
+    monkeypatch.setattr(reading, "machine_bytes", lambda: state + 2 * 10**9)
+    record_memory.check(Footprint(10**9, 0, 0), METHOD, small_datalens.layout(), "record")
+    with pytest.raises(UserError, match="the records take"):
+        record_memory.check(Footprint(10**9 + 1, 0, 0), METHOD, small_datalens.layout(), "record")
 
 
 @pytest.mark.parametrize("method", ["record", "subject", "client"])
