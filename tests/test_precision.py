@@ -1,6 +1,7 @@
 """Units may multiply matrices in bfloat16 on accelerators; nothing else does, and no CPU."""
 
 import dataclasses
+import json
 
 import jax
 import numpy as np
@@ -11,7 +12,7 @@ import small_datalens
 from dpgen_jax.core.types import Records
 from dpgen_jax.methods import datalens
 from dpgen_jax.methods.shared.precision import units_in
-from dpgen_jax.run import loop
+from dpgen_jax.run import loop, planning
 
 PLAIN = datalens.build(small_datalens.CONFIG, small_datalens.SPEC)
 METHOD = units_in(PLAIN, "bfloat16")
@@ -65,6 +66,23 @@ def test_every_phase_computes_alike():
     assert units_in(phased, "float32") is phased
     for phase in units_in(phased, "bfloat16").phases:
         assert phase.answer is not PLAIN.answer and phase.absorb is PLAIN.absorb
+
+
+@pytest.mark.parametrize(("written", "stated", "expected"), [
+    ("bfloat16", "float32", "bfloat16"), ("float32", "float32", "float32"),
+    ("float32", "bfloat16", "bfloat16"), (None, "bfloat16", "bfloat16"),
+    (None, "float32", "float32"), ("float8", "float32", "float32"), ([], "float32", "float32")])
+def test_a_run_goes_on_in_the_precision_in_which_it_began(tmp_path, written, stated, expected):
+    """Another one that the user states is refused where the folder is opened (`test_resume`)."""
+    (tmp_path / "config.json").write_text(json.dumps(
+        {"runtime": {} if written is None else {"compute": written}}))
+    asked = dataclasses.replace(runs.request(tmp_path, resume=True),
+                                runtime=dataclasses.replace(runs.RUNTIME, compute=stated))
+    declared = planning.declare(asked, runs.dataset(), lambda line: None)
+    assert declared.request.runtime.compute == expected
+    anew = dataclasses.replace(asked, resume=False)
+    assert planning.declare(anew, runs.dataset(),
+                            lambda line: None).request.runtime.compute == stated
 
 
 @pytest.mark.slow
