@@ -1,17 +1,21 @@
 """Units may multiply matrices in bfloat16 on accelerators; nothing else does, and no CPU."""
 
 import dataclasses
+import json
+import re
 
 import jax
 import numpy as np
 import pytest
 import runs
 import small_datalens
+import test_battery
 
+from dpgen_jax import methods
 from dpgen_jax.core.types import Records
 from dpgen_jax.methods import datalens
 from dpgen_jax.methods.shared.precision import units_in
-from dpgen_jax.run import loop
+from dpgen_jax.run import loop, planning
 
 PLAIN = datalens.build(small_datalens.CONFIG, small_datalens.SPEC)
 METHOD = units_in(PLAIN, "bfloat16")
@@ -65,6 +69,66 @@ def test_every_phase_computes_alike():
     assert units_in(phased, "float32") is phased
     for phase in units_in(phased, "bfloat16").phases:
         assert phase.answer is not PLAIN.answer and phase.absorb is PLAIN.absorb
+
+
+@pytest.mark.parametrize(("written", "stated", "expected"), [
+    ("bfloat16", "float32", "bfloat16"), ("float32", "float32", "float32"),
+    ("float32", "bfloat16", "bfloat16"), (None, "bfloat16", "bfloat16"),
+    (None, "float32", "float32"), ("float8", "float32", "float32"), ([], "float32", "float32")])
+def test_a_run_goes_on_in_the_precision_in_which_it_began(tmp_path, written, stated, expected):
+    """Another one that the user states is refused where the folder is opened (`test_resume`)."""
+    (tmp_path / "config.json").write_text(json.dumps(
+        {"runtime": {} if written is None else {"compute": written}}))
+    asked = dataclasses.replace(runs.request(tmp_path, resume=True),
+                                runtime=dataclasses.replace(runs.RUNTIME, compute=stated))
+    declared = planning.declare(asked, runs.dataset(), lambda line: None)
+    assert declared.request.runtime.compute == expected
+    anew = dataclasses.replace(asked, resume=False)
+    assert planning.declare(anew, runs.dataset(),
+                            lambda line: None).request.runtime.compute == stated
+
+
+INTEGERS_IN_BFLOAT16 = re.compile(
+    r"stablehlo\.convert .* : \(tensor<(?:[^>]*x)?u?i(?!1>)\d+>\) -> tensor<(?:[^>]*x)?bf16>")
+
+
+def rounded_integers(method, records):
+    """The conversions from integers to bfloat16 in what a unit of a method does.
+
+    Truth values are exact in it, and may be factors.
+    """
+    key, found = jax.eval_shape(lambda: jax.random.key(0)), []
+    for phase in method.phases or (method,):
+        query = jax.eval_shape(phase.ask, key, jax.eval_shape(method.init, key))
+        unit = jax.eval_shape(method.init_unit, key)
+        for function in (phase.learn, phase.answer):
+            text = program(function, key, unit, records, query)
+            found += INTEGERS_IN_BFLOAT16.findall(text)
+    return found
+
+
+def shapes(spec):
+    """Records of one unit."""
+    return Records(jax.ShapeDtypeStruct((6, *spec.shape), spec.dtype),
+                   jax.ShapeDtypeStruct((6,), np.int32))
+
+
+@pytest.mark.parametrize("name", test_battery.marked(methods.NAMES))
+def test_no_unit_multiplies_matrices_of_integers(name):
+    """In bfloat16 their products would be wrong above 256, and nothing would tell."""
+    spec = test_battery.spec_of(name)
+    method = units_in(methods.get(name).build(test_battery.small(name), spec), "bfloat16")
+    assert rounded_integers(method, shapes(spec)) == []
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.uint32])
+def test_a_product_of_integers_would_be_found(dtype):
+    def answer(key, unit, records, query):
+        counts = records.y.astype(dtype)[:, None]
+        return (counts.T @ counts).astype(np.float32)
+
+    wrong = units_in(dataclasses.replace(PLAIN, answer=answer), "bfloat16")
+    assert rounded_integers(wrong, shapes(small_datalens.SPEC))
 
 
 @pytest.mark.slow

@@ -113,7 +113,8 @@ CHANGES = {
     "config.g_optimiser.learning_rate": {"g_optimiser": Adam(0.1)},
     "budget.epsilon": {"budget": Budget(11.0, 1e-3)}, "budget.delta": {"budget": Budget(10, 2e-3)},
     "seed": {"seed": 1},
-    "runtime.moments": {"runtime": dataclasses.replace(runs.RUNTIME, moments="bfloat16")}}
+    "runtime.moments": {"runtime": dataclasses.replace(runs.RUNTIME, moments="bfloat16")},
+    "runtime.compute": {"runtime": dataclasses.replace(runs.RUNTIME, compute="bfloat16")}}
 
 
 @pytest.mark.parametrize("field", CHANGES)

@@ -220,7 +220,8 @@ class Method:
     and `answer` on its own records; the mechanism bounds each message, sums the messages over the
     units, adds noise and decodes; `absorb` takes the released value into the public state. The
     privacy events of the mechanism are all that the accountant is told. Where the schedule of the
-    mechanism samples the units of a round, what `learn` returns is not kept.
+    mechanism samples the units of a round, what `learn` returns is not kept. `learn` and `answer`
+    multiply no matrices of integers, which `methods.shared.precision` would round.
 
     A generator has `sample`, a classifier has `predict`.
 

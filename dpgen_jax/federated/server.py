@@ -13,7 +13,7 @@ import jax
 
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.mechanism import Mechanism
-from dpgen_jax.core.config import to_json
+from dpgen_jax.core.config import Runtime, to_json
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import BudgetExceeded, Method, Spec, UserError
@@ -61,11 +61,15 @@ def run(request: Request, spec: Spec, exchange: Exchange, log: Log = tell,
         The release, which is also in the run folder.
 
     Raises:
-        UserError: For a folder of another run, too few clients, and as `train`.
+        UserError: For a folder of another run, too few clients, a precision that is for runs of
+            one process, and as `train`.
         BudgetExceeded: Where the budget allows no step.
         SystemExit: With its exit code, after a signal that ended the run early.
     """
     require_32_bits()
+    if request.runtime.compute != Runtime.compute:
+        raise UserError(f"compute is {request.runtime.compute}, and the clients of a federation "
+                        f"compute in {Runtime.compute}: leave it out")
     notices = notices or Notices()
     terms = Terms(request.method, request.config, spec)
     method = terms.build(request.runtime)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dpgen_jax.core import storage
 from dpgen_jax.core.atomic import sync
+from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.run.folder import MEANING, RunFolder, environment, go_on, read_json, write_json
@@ -92,9 +93,12 @@ Change = tuple[str, object, object]
 def _changes(before: Json, now: Json) -> list[Change]:
     changes = [change for name in FIXED
                for change in _differences(name, before.get(name), now.get(name))]
-    # Speed may change, but not the form in which the checkpoints hold the moments.
-    changes += _differences("runtime.moments", before.get("runtime", {}).get("moments"),
-                            now.get("runtime", {}).get("moments"))
+    # Speed may change, but not the form in which the checkpoints hold the moments, nor the
+    # precision in which units answer. Runs of versions without a choice had the default.
+    for name in ("moments", "compute"):
+        changes += _differences(f"runtime.{name}", *(
+            (config.get("runtime") or {}).get(name, getattr(Runtime, name))
+            for config in (before, now)))
     # A choice that was made by private records stays made.
     changes += _differences("not_covered", list(before.get("not_covered") or ()),
                             list(now.get("not_covered") or ()))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dpgen_jax import methods
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.core import storage
-from dpgen_jax.core.config import Moments, to_json
+from dpgen_jax.core.config import to_json
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Method, Private, Records, Spec, TableSpec, UserError
@@ -156,8 +156,9 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
     log(first_lines.headline(request, methods.get(request.method).mechanism(config, spec), dataset))
     for line in (*first_lines.unprotected_clients(request, dataset), *request.remarks):
         log(f"note: {line}")
-    runtime = capacity.fitting(request.method, config, spec, request.runtime, log,
-                               _moments(request) if request.resume else None)
+    begun = _begun(request)
+    runtime = precision.as_begun(request.runtime, begun.get("compute"))
+    runtime = capacity.fitting(request.method, config, spec, runtime, log, begun.get("moments"))
     method = precision.units_in(methods.get(request.method).build(config, spec, runtime),
                                 runtime.compute)
     judging.require_same_relation(request.monitor, method.mechanism)
@@ -165,12 +166,12 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
                     method)
 
 
-def _moments(request: Request) -> Moments | None:
-    """Returns the precision in which a run that goes on keeps its moments; None: it says none."""
-    files = RunFolder(request.out) if request.out else None
-    if files is None or not files.config.is_file():
-        return None
-    written: Moments | None = read_json(files.config).get("runtime", {}).get("moments")
+def _begun(request: Request) -> Json:
+    """Returns the runtime with which a run that goes on began; empty where nothing says it."""
+    if not request.resume or request.out is None:
+        return {}
+    files = RunFolder(request.out)
+    written: Json = read_json(files.config).get("runtime", {}) if files.config.is_file() else {}
     return written
 
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpgen_jax.accountant.events import merge
-from dpgen_jax.core.config import Budget
+from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.core.types import UserError
-from dpgen_jax.federated import rounds, saved
+from dpgen_jax.federated import rounds, saved, server
 from dpgen_jax.federated.messages import Reply
 from dpgen_jax.run.folder import RunFolder
 
@@ -163,6 +163,14 @@ def test_the_cohort_when_a_client_is_away():
     assert rounds.queried_clients(mechanism, 0, {0, 1, 2, 4}) == [0, 2, 4]
     assert rounds.queried_clients(mechanism, 3, {0, 1, 2, 4}) == [1]
     assert rounds.queried_clients(mechanism, 0, {1, 7, -2}) == []
+
+
+def test_a_precision_in_which_no_client_computes_is_refused(tmp_path):
+    asked = dataclasses.replace(fed.request(tmp_path / "run"),
+                                runtime=Runtime(compute="bfloat16"))
+    with pytest.raises(UserError, match="compute is bfloat16, and the clients"):
+        server.run(asked, fed.SPEC, None)
+    assert not (tmp_path / "run").exists()
 
 
 def test_bytes_are_counted_each_turn(tmp_path, joined):

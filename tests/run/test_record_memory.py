@@ -96,7 +96,7 @@ def test_a_refusal_tells_no_number_of_records_that_is_private(monkeypatch, unit,
 
 
 def test_the_fullest_of_several_machines_is_counted(monkeypatch):
-    """Of three processes on two machines, two are together, with their share of the state."""
+    """Three processes on two machines: two are together, with their share of the state."""
     monkeypatch.setattr(hosts.Team, "count", 3)
     monkeypatch.setattr(hosts.Team, "machines", 2)
     state = record_memory.capacity.state_bytes(METHOD) * 2 // 3

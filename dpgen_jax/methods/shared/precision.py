@@ -9,11 +9,23 @@ from typing import Any
 
 import jax
 
-from dpgen_jax.core.config import Compute
+from dpgen_jax.core.config import Compute, Runtime
 from dpgen_jax.core.types import Method
 
 ALGORITHMS: dict[Compute, str | None] = {"float32": None, "bfloat16": "BF16_BF16_F32"}
 """An accelerator's way to multiply matrices: bfloat16 factors, float32 sums; None: JAX's own."""
+
+
+def as_begun(runtime: Runtime, written: object) -> Runtime:
+    """Returns the runtime of a run that goes on, in the precision in which it began.
+
+    Args:
+        runtime: What the user asked for; another precision than the default stays.
+        written: The precision that the run folder says, if it does.
+    """
+    began = next((compute for compute in ALGORITHMS if compute == written), Runtime.compute)
+    return runtime if runtime.compute != Runtime.compute else dataclasses.replace(
+        runtime, compute=began)
 
 
 def units_in(method: Method, compute: Compute) -> Method:
