@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks import common, validation_part
+from benchmarks import common, systems, validation_part
 from dpgen_jax import data
 from dpgen_jax.accountant import calibrate
 from dpgen_jax.accountant.plain_events import GaussianEvent
@@ -28,7 +28,6 @@ from dpgen_jax.core import cli
 from dpgen_jax.data.base import Dataset
 from dpgen_jax.evaluation.scores import summary
 
-DATA = {"mnist": "idx:mnist", "fashion": "idx:fashion_mnist"}
 NORMS = (5.0, 7.0, 9.0, 11.0, 13.0)
 DELTA = 1e-5
 
@@ -78,7 +77,7 @@ def sigma_of(epsilon: float) -> float:
 
 def case(name: str, epsilon: float, draws: int) -> dict[str, object]:
     """Return the row of a data set at an epsilon."""
-    loaded, sigma = data.load(DATA[name]), sigma_of(epsilon)
+    loaded, sigma = data.load(*systems.DATA[name]), sigma_of(epsilon)
     parts = validation_part.split(loaded, 1 / 6)
     tried = {norm: summary([accuracy(parts, norm, sigma, seed) for seed in range(draws)])
              for norm in NORMS}
@@ -96,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--draws", type=int, default=5, help="of the noise")
     args = parser.parse_args(argv)
     where = common.machine()
-    rows = [case(name, epsilon, args.draws) for name in DATA for epsilon in args.epsilons]
+    rows = [case(name, epsilon, args.draws) for name in systems.DATA for epsilon in args.epsilons]
     words = ["--epsilons", *(f"{e:g}" for e in args.epsilons), "--draws", str(args.draws)]
     common.write(common.record("nearest_mean", words, range(args.draws), {"rows": rows}, where))
     for row in rows:

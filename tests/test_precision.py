@@ -79,11 +79,11 @@ def test_a_run_goes_on_in_the_precision_in_which_it_began(tmp_path, written, sta
     """Another one that the user states is refused where the folder is opened (`test_resume`)."""
     (tmp_path / "config.json").write_text(json.dumps(
         {"runtime": {} if written is None else {"compute": written}}))
-    asked = dataclasses.replace(runs.request(tmp_path, resume=True),
-                                runtime=dataclasses.replace(runs.RUNTIME, compute=stated))
-    declared = planning.declare(asked, runs.dataset(), lambda line: None)
+    request = dataclasses.replace(runs.request(tmp_path, resume=True),
+                                  runtime=dataclasses.replace(runs.RUNTIME, compute=stated))
+    declared = planning.declare(request, runs.dataset(), lambda line: None)
     assert declared.request.runtime.compute == expected
-    anew = dataclasses.replace(asked, resume=False)
+    anew = dataclasses.replace(request, resume=False)
     assert planning.declare(anew, runs.dataset(),
                             lambda line: None).request.runtime.compute == stated
 

@@ -69,12 +69,12 @@ def by_client(samples: np.ndarray, x: np.ndarray, y: np.ndarray, clients: np.nda
         inception_score(probabilities[part]) for part in rows]}
     counts = {"clients": len(rows)}
     if inception is not None:
-        drawn = [rows[i] for i in rng.permutation(len(rows))[:INCEPTION_CLIENTS]]
-        ends = np.cumsum([len(part) for part in drawn])[:-1]
+        compared = [rows[i] for i in rng.permutation(len(rows))[:INCEPTION_CLIENTS]]
+        ends = np.cumsum([len(part) for part in compared])[:-1]
         scores["fid"], scores["fid_floor"] = _distances(
             inception(samples), inception(x[order]),
-            np.split(inception(x[np.concatenate(drawn)]), ends))
-        counts["fid_clients"] = len(drawn)
+            np.split(inception(x[np.concatenate(compared)]), ends))
+        counts["fid_clients"] = len(compared)
     return {"by_client": {name: _quantiles(values) for name, values in scores.items()} | counts,
             "not_covered_by_epsilon": [f"by_client.{name}" for name in scores]}
 

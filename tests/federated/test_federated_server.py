@@ -166,10 +166,10 @@ def test_the_cohort_when_a_client_is_away():
 
 
 def test_a_precision_in_which_no_client_computes_is_refused(tmp_path):
-    asked = dataclasses.replace(fed.request(tmp_path / "run"),
-                                runtime=Runtime(compute="bfloat16"))
+    request = dataclasses.replace(fed.request(tmp_path / "run"),
+                                  runtime=Runtime(compute="bfloat16"))
     with pytest.raises(UserError, match="compute is bfloat16, and the clients"):
-        server.run(asked, fed.SPEC, None)
+        server.run(request, fed.SPEC, None)
     assert not (tmp_path / "run").exists()
 
 

@@ -28,7 +28,7 @@ def images():
 
 
 @pytest.fixture(scope="module")
-def drawn(images):
+def samples(images):
     """Samples of each class before their shades are set, as vectors [2, DRAWN, 16]."""
     built, s = mixture.build(CONFIG, SPEC), mixture.sizes(CONFIG, SPEC)
 
@@ -46,10 +46,10 @@ def drawn(images):
 
 @pytest.mark.parametrize("label", [0, 1])
 def test_samples_have_the_means_and_covariances_of_the_records_of_their_class(
-        images, drawn, label):
+        images, samples, label):
     own = images[0][images[1] == label].reshape(-1, 16) / 255
-    np.testing.assert_allclose(drawn[label].mean(0), own.mean(0), atol=0.005)
-    real, made = np.cov(own.T), np.cov(drawn[label].T)
+    np.testing.assert_allclose(samples[label].mean(0), own.mean(0), atol=0.005)
+    real, made = np.cov(own.T), np.cov(samples[label].T)
     assert np.linalg.norm(made - real) < 0.1 * np.linalg.norm(real)
     other = np.cov(images[0][images[1] != label].reshape(-1, 16).T / 255)
     assert np.linalg.norm(made - other) > 0.5 * np.linalg.norm(real)

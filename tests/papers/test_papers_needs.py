@@ -101,12 +101,12 @@ def test_what_another_row_measured_of_the_same_training_stays(tmp_path):
 
 @pytest.mark.parametrize(("test_records", "samples"), [(8, 10_000), (19_962, 19_962)])
 def test_likeness_is_measured_on_the_whole_test_part(tmp_path, monkeypatch, test_records, samples):
-    asked = []
+    sizes = []
     monkeypatch.setattr(image_evaluation.assess, "assess", lambda release, dataset, options, log: (
-        asked.append(options.samples) or {"fidelity": {"fid": 1.0}}))
+        sizes.append(options.samples) or {"fidelity": {"fid": 1.0}}))
     dataset = SimpleNamespace(y_test=np.zeros(test_records, np.int32))
     assert image_evaluation.likeness(None, dataset, tmp_path) == {"fid": 1.0}
-    assert asked == [samples]
+    assert sizes == [samples]
 
 
 def test_fid_that_was_measured_stays(tmp_path):
