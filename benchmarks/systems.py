@@ -101,6 +101,10 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
                      "them alone")
     if args.repeats is not None and args.repeats < 1:
         parser.error(f"--repeats {args.repeats}: at least 1")
+    without = [name for name in args.methods or () if name not in WITH_RELATIONS]
+    if args.relation != systems_rows.REPLACE_ONE and without:
+        parser.error(f"--relation {args.relation}: {', '.join(without)} has replace-one alone; "
+                     f"it is for {', '.join(WITH_RELATIONS)}")
     args.methods = args.methods or (IN_COLOUR if args.data[0] in COLOUR else METHODS)
     if args.relation != systems_rows.REPLACE_ONE:
         args.methods = [name for name in args.methods if name in WITH_RELATIONS]

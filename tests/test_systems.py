@@ -75,11 +75,14 @@ def test_images_in_colour_are_named_alone(tmp_path, capsys):
     assert parsed(tmp_path, "--dataset", "cifar").methods == systems.IN_COLOUR
 
 
-def test_no_command_names_a_folder_and_zero_out_has_one_of_its_own():
+def test_no_command_names_a_folder_and_zero_out_has_one_of_its_own(capsys):
     assert systems.arguments([]).out.name == "systems"
     assert systems.arguments(["--relation", "zero-out"]).out.name == "systems-zero-out"
     with pytest.raises(SystemExit):
         systems.arguments(["--repeats", "0"])
+    with pytest.raises(SystemExit):
+        systems.arguments(["--relation", "zero-out", "--methods", "mixture", "gpate"])
+    assert "zero-out: gpate has replace-one alone" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words, ending", [
