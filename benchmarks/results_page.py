@@ -123,7 +123,6 @@ def figures(up: str) -> dict[str, Any]:
         "results": results, "link": link, "source": lambda stem: f"[{stem}.json]({link(stem)})",
         "seeds": lambda stem: len(load(stem)["seeds"]), "words": {1: "one", 2: "two",
                                                                 3: "three"}.get,
-        "rows_of_systems": f"[results/systems]({up}/benchmarks/results/systems)",
         "acc": lambda *which: f"{accuracy(*which)['mean']:.3f}",
         "pm": lambda *which: pm_of(accuracy(*which)), "pm_of": pm_of,
         "steps": lambda stem: results(stem)["privacy"]["steps"],

@@ -61,7 +61,8 @@ def test_every_results_file_is_linked_from_a_page():
 def test_links_lead_to_files(page):
     targets = re.findall(r"\]\(([^)\s]+)\)", page.read_text())
     local = [target.partition("#")[0] for target in targets if "://" not in target]
-    missing = [target for target in local if target and not (page.parent / target).exists()]
+    # No folders: Sphinx finds no page and no file there.
+    missing = [target for target in local if target and not (page.parent / target).is_file()]
     assert [target for target in missing if not target.startswith("api/")] == []  # made by a build
 
 
