@@ -45,12 +45,12 @@ COLOUR: Mapping[str, tuple[str, ...]] = {
     "cifar": ("npz:cifar10_subset/cifar10_subset.npz", "--classes=10")}
 """Data sets, as --dataset and the flags behind it name them."""
 FACTS = {"cifar": Facts("", ImageSpec(32, 32, 3, 10), 9980)}
-PRESETS = {"datalens": "{data}-eps{epsilon:g}-mean", "gpate": "{data}-eps{epsilon:g}-sum",
+PRESETS = {"datalens": "{data}-eps{epsilon:g}-nearest", "gpate": "{data}-eps{epsilon:g}-nearest",
            "dpgan": "{data}-eps{epsilon:g}-revisited", "fedavg_gan": "{data}",
            "dcgan": "{data}-small"}
 # Some minutes on two cores.
-SHORT = {"dcgan": 1000, "dpgan": 1500, "gswgan": 40, "dpac": 30, "datalens": 10, "gpate": 20,
-         "pategan": 8, "dpcgan": 1000, "projected_dpgan": 100, "fedavg_gan": 20}
+SHORT = {"dcgan": 1000, "dpgan": 1500, "gswgan": 40, "dpac": 30, "pategan": 8, "dpcgan": 1000,
+         "projected_dpgan": 100, "fedavg_gan": 20}
 SHORT_IN_COLOUR = {**SHORT, "dpgan": 150}
 QUICK = 900
 """Seconds of a training, below which a row is the mean of `REPEATS` trainings."""

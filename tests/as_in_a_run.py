@@ -22,6 +22,7 @@ from dpgen_jax.aggregation import clip, counts, histogram, levels, sketch, topk_
 from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.aggregation.clip import GradientL2, RowL2
 from dpgen_jax.aggregation.counts import CellVotes, NonNegativeL2
+from dpgen_jax.aggregation.few_rows import FewRows
 from dpgen_jax.aggregation.histogram import OneHot
 from dpgen_jax.aggregation.label_votes import LabelVotes
 from dpgen_jax.aggregation.levels import KLevels
@@ -120,6 +121,7 @@ def one_of_each_bound() -> dict[str, Method]:
         "KLevels": behind(KLevels(4, columns, rows)),
         "TopKSign": behind(votes),
         "SketchedSigns": behind(SketchedSigns(votes, CountSketch(3, 8, columns)), (rows, 24)),
+        "FewRows": behind(FewRows(TopKSign(4, rows - 1), rows)),
         "OneHot": behind(OneHot(2, columns, rows, 1.0), (rows, 2 * columns)),
         "NonNegativeL2": behind(NonNegativeL2(rows * columns, 4095, rows * columns),
                                 (1, rows * columns), lambda m: m.reshape(1, -1)),

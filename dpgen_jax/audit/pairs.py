@@ -19,6 +19,7 @@ import numpy as np
 from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.aggregation.clip import GradientL2, RowL2
 from dpgen_jax.aggregation.counts import CellVotes, NonNegativeL2
+from dpgen_jax.aggregation.few_rows import FewRows
 from dpgen_jax.aggregation.local import LocalMechanism
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.aggregation.moments import Moments
@@ -84,6 +85,13 @@ def _(bound: TopKSign, key: Array, shape: tuple[int, int]) -> tuple[Array, Array
 @opposites.register
 def _(bound: SketchedSigns, key: Array, shape: tuple[int, int]) -> tuple[Array, Array]:
     return opposites(bound.votes, key, shape)
+
+
+@opposites.register
+def _(bound: FewRows, key: Array, shape: tuple[int, int]) -> tuple[Array, Array]:
+    a, b = opposites(bound.bound, key, shape)
+    used = (jnp.arange(shape[0]) < bound.bound.rows)[:, None]
+    return jnp.where(used, a, 0), jnp.where(used, b, 0)
 
 
 @opposites.register(GradientL2)

@@ -32,9 +32,10 @@ from dpgen_jax.aggregation.sketch import CountSketch, SketchedSigns
 from dpgen_jax.aggregation.threshold import Mean, Threshold
 from dpgen_jax.aggregation.topagg import TopAggMechanism
 from dpgen_jax.aggregation.topk_sign import TopKSign
-from dpgen_jax.core.config import Runtime
-from dpgen_jax.core.types import Array, Method, Spec
+from dpgen_jax.core.config import Runtime, later
+from dpgen_jax.core.types import Array, Method, Spec, UserError
 from dpgen_jax.methods.shared.config import require_positive
+from dpgen_jax.methods.shared.nearest import Nearest, bounded, build_nearest
 from dpgen_jax.methods.shared.teachers import Messages, TeacherConfig, build_gan, features
 
 
@@ -62,9 +63,12 @@ class Config(TeacherConfig):
     """share of the teachers that must agree"""
     step_size: float = 1e-3
     """how far a fake is moved"""
+    nearest: Nearest = later(Nearest())
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.nearest.images and self.aggregate != "topk":
+            raise UserError(f"aggregate is '{self.aggregate}'; with nearest.images it must be topk")
         require_positive(top_k=self.top_k, step_size=self.step_size, clip=self.clip,
                          levels=self.levels, sketch_rows=self.sketch_rows,
                          sketch_columns=self.sketch_columns)
@@ -94,15 +98,16 @@ Bounded = tuple[Bound, int, Decode]
 """A bound, the columns of a bounded message, and the decoder of the noisy sum."""
 
 
-def _votes(config: Config, spec: Spec) -> TopKSign:
+def _votes(config: Config, spec: Spec, rows: int) -> TopKSign:
     """The bound of top-k signs."""
-    return TopKSign(min(config.top_k, features(spec)), rows=config.batch, clip=config.clip)
+    return TopKSign(min(config.top_k, features(spec)), rows, clip=config.clip)
 
 
 def _topk(config: Config, spec: Spec) -> Bounded:
     """The paper's sum of top-k signs."""
     decode: Decode = Threshold(config.threshold) if config.decode == "threshold" else Mean()
-    return _votes(config, spec), features(spec), decode
+    bound = bounded(lambda rows: _votes(config, spec, rows), config, config.nearest)
+    return bound, features(spec), decode
 
 
 def _d2p(config: Config, spec: Spec) -> Bounded:
@@ -114,7 +119,7 @@ def _d2p(config: Config, spec: Spec) -> Bounded:
 def _fetchsgd(config: Config, spec: Spec) -> Bounded:
     """A sum of count sketches of top-k signs."""
     table = CountSketch(config.sketch_rows, config.sketch_columns, features(spec))
-    return SketchedSigns(_votes(config, spec), table), table.size, Mean()
+    return SketchedSigns(_votes(config, spec, config.batch), table), table.size, Mean()
 
 
 _BOUNDS = {"topk": _topk, "d2p": _d2p, "fetchsgd": _fetchsgd}
@@ -124,6 +129,8 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     """Returns the method for records of this schema."""
     released_by = mechanism(config, spec)
     messages = _MESSAGES[config.aggregate](config, spec, released_by.bound)
+    if config.nearest.images:
+        return build_nearest(config, config.nearest, spec, released_by, messages)
     return build_gan(config, spec, runtime, released_by, messages)
 
 

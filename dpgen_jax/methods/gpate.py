@@ -31,9 +31,10 @@ from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.aggregation.threshold import Mean
 from dpgen_jax.aggregation.topk_sign import TopKSign
-from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.config import Runtime, later
 from dpgen_jax.core.types import Array, Method, Spec, UserError
 from dpgen_jax.methods.shared.config import require_positive
+from dpgen_jax.methods.shared.nearest import Nearest, bounded, build_nearest
 from dpgen_jax.methods.shared.teachers import Messages, TeacherConfig, build_gan, features
 
 
@@ -62,10 +63,14 @@ class Config(TeacherConfig):
     """discriminator steps before each answer"""
     d_steps_first: int = 1
     """discriminator steps before the first answer"""
+    step_size: float = later(1.0)
+    """how far a fake is moved, in released gradients"""
+    nearest: Nearest = later(Nearest())
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(bins=self.bins, clip=self.clip, sigma_ratio=self.sigma_ratio)
+        require_positive(bins=self.bins, clip=self.clip, sigma_ratio=self.sigma_ratio,
+                         step_size=self.step_size)
         if self.projection < 0:
             raise UserError(f"projection is {self.projection}; it must be 0 (none) or above")
 
@@ -127,14 +132,15 @@ def _votes(config: Config, columns: int) -> OneHot:
 
 def _sum(config: Config, columns: int, spec: Spec) -> SumMechanism:
     """The noisy sum of clipped projections."""
-    bound = RowL2(config.clip, columns, config.batch,
-                  levels=max(LEVELS, math.ceil(8 * math.sqrt(columns))))
+    levels = max(LEVELS, math.ceil(8 * math.sqrt(columns)))
+    bound = bounded(lambda rows: RowL2(config.clip, columns, rows, levels), config, config.nearest)
     return _sum_of(config, bound, columns, GridMean(bound.grid))
 
 
 def _topk(config: Config, columns: int, spec: Spec) -> SumMechanism:
     """The noisy sum of top-k signs."""
-    return _sum_of(config, TopKSign(columns, config.batch, config.clip), features(spec), Mean())
+    bound = bounded(lambda rows: TopKSign(columns, rows, config.clip), config, config.nearest)
+    return _sum_of(config, bound, features(spec), Mean())
 
 
 _AGGREGATES: dict[str, Callable[[Config, int, Spec], Mechanism]] = {
@@ -150,20 +156,28 @@ def _sum_of(config: Config, bound: Bound, columns: int, decode: Callable[[Array,
 
 def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     """Returns the method for records of this schema."""
-    released_by = mechanism(config, spec)
+    released_by, messages = mechanism(config, spec), _messages(config, spec)
+    if config.nearest.images:
+        return build_nearest(config, config.nearest, spec, released_by, messages)
+    return build_gan(config, spec, runtime, released_by, messages)
+
+
+def _messages(config: Config, spec: Spec) -> Messages:
+    """Gradients, projected or as they are; a release moves fakes by step_size of itself."""
     if config.aggregate == "topk":  # signs carry no length: fakes move by the clip
-        return build_gan(config, spec, runtime, released_by,
-                         Messages(lambda _, gradients: gradients,
-                                  lambda _, released: config.clip * released))
+        return Messages(lambda _, gradients: gradients,
+                        lambda _, released: config.step_size * config.clip * released)
     if not config.projection:
-        return build_gan(config, spec, runtime, released_by,
-                         Messages(lambda _, gradients: gradients, lambda _, released: released))
+        return Messages(lambda _, gradients: gradients,
+                        lambda _, released: config.step_size * released)
 
     def question(key: Array) -> Array:
         return projection.matrices(key, config.batch, features(spec), config.projection)
 
-    return build_gan(config, spec, runtime, released_by,
-                     Messages(projection.project, projection.reconstruct, question))
+    def direction(matrices: Array, released: Array) -> Array:
+        return config.step_size * projection.reconstruct(matrices, released)
+
+    return Messages(projection.project, direction, question)
 
 
 def published(config: Config, delta: float) -> Published | None:

@@ -12,6 +12,7 @@ from dpgen_jax.accountant.events import (
 )
 from dpgen_jax.aggregation.clip import GradientL2, RowL2
 from dpgen_jax.aggregation.counts import CellVotes, NonNegativeL2
+from dpgen_jax.aggregation.few_rows import FewRows
 from dpgen_jax.aggregation.histogram import OneHot
 from dpgen_jax.aggregation.label_votes import LabelMechanism, LabelVotes, Majority
 from dpgen_jax.aggregation.laplace import DiscreteLaplace
@@ -31,7 +32,7 @@ ZERO_OUT = GradientL2(1.0, 10, 100, Relation.ZERO_OUT)
 BOUNDS = [RowL2(1.0, 9, 2, 30), GradientL2(1.0, 10, 100), ZERO_OUT, OneHot(4, 3, 2, 1.0),
           LabelVotes(2), KLevels(4, 8, 2), TopKSign(3, 2),
           SketchedSigns(TopKSign(3, 2), CountSketch(2, 4, 8)), NonNegativeL2(8, 100, 8),
-          CellVotes(3, 8, 12)]
+          CellVotes(3, 8, 12), FewRows(TopKSign(3, 2), 5)]
 SCHEDULES = [FullParticipation(), RoundRobin(4), FixedSizeSampling(UNITS, 5),
              PoissonSampling(UNITS, 5), PublishedSampling(UNITS)]
 

@@ -26,7 +26,7 @@ def test_rows_that_break_the_bound_become_zero_and_no_others():
 
 
 BOUNDS = {"one of each module": ["RowL2", "KLevels", "TopKSign", "OneHot", "CellVotes",
-                                 "LabelVotes"],
+                                 "LabelVotes", "FewRows"],
           "the others": ["GradientL2", "SketchedSigns", "NonNegativeL2", "clients"]}
 
 

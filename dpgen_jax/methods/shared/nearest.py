@@ -1,0 +1,200 @@
+"""Teachers without a network, and a generator that holds images, for G-PATE and DataLens.
+
+A discriminator whose layers serve all classes learns from a teacher's few records what records of
+any class have in common: its gradient at a fake hardly depends on the fake's label, and still less
+on what the fake shows. Here a record teaches about one fake alone, the nearest of its class: a
+teacher has a linear discriminator for each fake, which begins at 0 and takes one step to tell the
+records nearest to the fake from the fake. Its gradient at the fake points from the fake to the mean
+of these records, which is all that is computed, and a teacher keeps no state. The votes, their
+aggregation and their price are those of the system.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from dpgen_jax.aggregation.bound import Bound
+from dpgen_jax.aggregation.few_rows import FewRows
+from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.core.types import (
+    Array,
+    ImageSpec,
+    Method,
+    Metrics,
+    PyTree,
+    Records,
+    Spec,
+    TableSpec,
+    UserError,
+)
+from dpgen_jax.methods.shared.config import require_not_negative, require_positive
+from dpgen_jax.methods.shared.teachers import Messages, TeacherConfig
+from dpgen_jax.nets import warp
+from dpgen_jax.nets.adam import moving_average
+
+DARKEST = 0.05
+"""Pixels of a start are drawn from DARKEST to twice it, so that no two images are the same."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Nearest:
+    """Teachers without a network, where `images` is above 0."""
+
+    images: int = 0
+    """images of each class that the generator holds, all of which are asked in each query; 0:
+    teachers and generator are networks"""
+    images_per_teacher: int = 15
+    """the most images on which one teacher votes; it votes on no more than it has records"""
+    pooled_steps: int = 0
+    """first steps in which the images of a class move alike, by the mean of their moves: they part
+    where there is something to tell them apart by, and none is left behind"""
+
+    def __post_init__(self) -> None:
+        require_not_negative(images=self.images, pooled_steps=self.pooled_steps)
+        require_positive(images_per_teacher=self.images_per_teacher)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Public:
+    """The public state: a function of released values and public keys alone.
+
+    Attributes:
+        images: float32 [C, K, H, W, ch] in [0, 1].
+        average: float32 [C, K, H, W, ch], their moving average.
+        step: int32 [], the queries so far.
+    """
+
+    images: Array
+    average: Array
+    step: Array
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Query:
+    """A query.
+
+    Attributes:
+        fakes: float32 [B, H, W, ch], all images, class by class.
+        question: public values that a system adds, pytree.
+    """
+
+    fakes: Array
+    question: PyTree
+
+
+def bounded(make: Callable[[int], Bound], config: TeacherConfig, nearest: Nearest) -> Bound:
+    """Returns the bound of messages of which few rows are not zero.
+
+    Args:
+        make: From a number of rows to a bound on them.
+        config: With the rows of a message, batch.
+        nearest: With the most rows that are not zero.
+    """
+    few = nearest.images_per_teacher
+    if not nearest.images or few >= config.batch:
+        return make(config.batch)
+    return FewRows(make(few), config.batch)
+
+
+def build_nearest(config: TeacherConfig, nearest: Nearest, spec: Spec, mechanism: Mechanism,
+                  messages: Messages) -> Method:
+    """Returns the method for images of this schema.
+
+    Args:
+        config: the configuration, of which the networks, their steps and optimisers are not used.
+        nearest: the images of a class, and how many of them hear one teacher.
+        spec: the schema.
+        mechanism: of the messages.
+        messages: as for `teachers.build_gan`.
+
+    Raises:
+        UserError: for a table, and for a batch that is not the number of images.
+    """
+    spec = _images_only(spec)
+    shape = (spec.classes, nearest.images, *spec.shape)
+    if config.batch != math.prod(shape[:2]):
+        raise UserError(f"batch is {config.batch}; all {nearest.images} images of each of "
+                        f"{spec.classes} classes are asked at once: set it to "
+                        f"{math.prod(shape[:2])}")
+    labels = jnp.repeat(jnp.arange(spec.classes), nearest.images)
+
+    def init(key: Array) -> Public:
+        start = jax.random.uniform(key, shape, jnp.float32, DARKEST, 2 * DARKEST)
+        return Public(start, start, jnp.zeros((), jnp.int32))
+
+    def ask(key: Array, public: Public) -> Query:
+        return Query(public.images.reshape(-1, *spec.shape), messages.question(key))
+
+    def answer(key: Array, unit: PyTree, records: Records, query: Query) -> Array:
+        del key, unit
+        return messages.message(query.question, towards(records, query.fakes, labels))
+
+    def absorb(key: Array, public: Public, query: Query, released: Array
+               ) -> tuple[Public, Metrics]:
+        del key
+        left = 1 - public.step / max(1, (config.steps or 1) - 1)
+        rate = config.g_final_rate + (1 - config.g_final_rate) * jnp.maximum(left, 0)
+        move = rate * messages.direction(query.question, released).reshape(shape)
+        alike = jnp.broadcast_to(move.mean(1, keepdims=True), shape)
+        move = jnp.where(public.step < nearest.pooled_steps, alike, move)
+        images = jnp.clip(public.images + move, 0, 1)
+        average = moving_average(public.average, images, config.ema, public.step + 1)
+        metrics = {"released_rms": jnp.sqrt(jnp.mean(released**2)),
+                   "moved_rms": jnp.sqrt(jnp.mean((images - public.images) ** 2))}
+        return Public(images, average, public.step + 1), metrics
+
+    def finalize(key: Array, public: Public) -> PyTree:
+        del key
+        return {"images": public.average}
+
+    def sample(model: PyTree, key: Array, labels: Array) -> Array:
+        k_which, k_warp = jax.random.split(key)
+        which = jax.random.randint(k_which, labels.shape, 0, nearest.images)
+        entries = jax.random.uniform(k_warp, (len(labels), warp.ENTRIES), minval=-1.0)
+        return warp.affine(model["images"][labels, which], config.generator.warp * entries,
+                           warp.beyond(spec.channels))
+
+    return Method(
+        mechanism=mechanism, init=init, init_unit=lambda key: (), ask=ask,
+        learn=lambda key, unit, records, query: unit, answer=answer, absorb=absorb,
+        finalize=finalize, sample=sample)
+
+
+def towards(records: Records, fakes: Array, labels: Array) -> Array:
+    """Returns how fakes should move to look like the records nearest to them.
+
+    Args:
+        records: of one teacher, m of them.
+        fakes: float32 [B, H, W, ch].
+        labels: int32 [B], of the fakes.
+
+    Returns:
+        float32 [B, D]: from each fake to the mean of the records of its class to which none of the
+        class's fakes is nearer; NaN where there is no such record.
+    """
+    b, m = len(fakes), len(records.y)
+    x = records.x.reshape(m, -1).astype(jnp.float32) / 255
+    flat = fakes.reshape(b, -1)
+    distances = jnp.sum(flat**2, -1) - 2 * x @ flat.T  # but for a constant of the record
+    nearest = jnp.argmin(jnp.where(records.y[:, None] == labels, distances, jnp.inf), -1)
+    chosen = (nearest[:, None] == jnp.arange(b)) & (records.y[:, None] == labels)
+    n = jnp.sum(chosen, 0, dtype=jnp.float32)[:, None]
+    return jnp.where(n > 0, chosen.T.astype(jnp.float32) @ x / n - flat, jnp.nan)
+
+
+def _images_only(spec: Spec) -> ImageSpec:
+    """Returns the schema of images.
+
+    Raises:
+        UserError: for a table.
+    """
+    if isinstance(spec, TableSpec):
+        raise UserError("nearest.images is for images; set it to 0 for a table")
+    return spec

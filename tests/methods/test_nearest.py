@@ -1,0 +1,161 @@
+"""Teachers without a network: what they answer, what one record changes, and what is refused."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import people_table
+import pytest
+import small_datalens
+
+from dpgen_jax.aggregation.few_rows import FewRows
+from dpgen_jax.aggregation.noise import NoNoise
+from dpgen_jax.core.types import Records, UserError
+from dpgen_jax.methods import datalens, gpate
+from dpgen_jax.methods.shared import nearest
+from dpgen_jax.methods.shared.nearest import Nearest
+from dpgen_jax.private import partition
+
+SPEC, RECORD = small_datalens.SPEC, 17
+FEW = {"teachers": 11, "batch": 6, "sigma": 3.0, "steps": 4,
+       "nearest": Nearest(images=2, images_per_teacher=4)}
+CONFIGS = {"datalens": datalens.Config(top_k=10, decode="mean", step_size=0.5, **FEW),
+           "gpate sum": gpate.Config(aggregate="sum", projection=0, clip=1.0, **FEW),
+           "gpate votes": gpate.Config(aggregate="topk", projection=10, clip=0.5, **FEW)}
+configs = pytest.mark.parametrize("name", CONFIGS)
+
+
+def built(config):
+    module = datalens if isinstance(config, datalens.Config) else gpate
+    return module.build(config, SPEC)
+
+
+def neighbours():
+    x, y = small_datalens.images()
+    x2, y2 = x.copy(), y.copy()
+    x2[RECORD], y2[RECORD] = 255 - x2[RECORD], (y2[RECORD] + 1) % 3
+    return (x, y), (x2, y2)
+
+
+def messages(method, query, x, y):
+    """int [U, B, D]: the bounded message of each teacher."""
+    index = partition.assign(len(x), 11, small_datalens.KEY).index
+
+    @jax.jit
+    @jax.vmap
+    def bounded(key, records):
+        return method.mechanism.bound.project(key, method.answer(key, (), records, query))
+
+    return np.asarray(bounded(jax.random.split(jax.random.key(0), 11),
+                              Records(x[index], y[index].astype(np.int32)))), index
+
+
+def test_a_fake_moves_towards_the_mean_of_the_records_nearest_to_it(rng):
+    x, y = small_datalens.images(9)
+    fakes = rng.uniform(size=(6, *SPEC.shape)).astype(np.float32)
+    labels = np.repeat(np.arange(3), 2)
+    moves = np.asarray(nearest.towards(Records(x, y.astype(np.int32)), fakes, labels))
+    chosen = [min((k for k in range(6) if labels[k] == label),
+                  key=lambda k, image=image: ((image / 255 - fakes[k])**2).sum())
+              for image, label in zip(x, y, strict=True)]
+    for k in range(6):
+        of_k = [x[i] / 255 for i in range(9) if chosen[i] == k]
+        wanted = (np.mean(of_k, 0) - fakes[k]).ravel() if of_k else np.full(64, np.nan)
+        np.testing.assert_allclose(moves[k], wanted, atol=1e-5)
+
+
+def test_without_a_record_of_a_class_nothing_is_said_of_it():
+    x, y = small_datalens.images(5)
+    fakes = np.zeros((6, *SPEC.shape), np.float32)
+    moves = nearest.towards(Records(x, np.ones_like(y, np.int32)), fakes,
+                            np.repeat(np.arange(3), 2))
+    assert np.isnan(moves).all(1).tolist() == [True, True, False, True, True, True]
+
+
+@configs
+def test_one_record_changes_one_message_and_no_public_state(name, tmp_path):
+    """Messages as they are bounded; then the real loop, in which nobody hears them."""
+    method = built(CONFIGS[name])
+    query = jax.jit(method.ask)(jax.random.key(1), jax.jit(method.init)(jax.random.key(0)))
+    (first, index), (second, _) = (messages(method, query, *data) for data in neighbours())
+    owner = np.flatnonzero((index == RECORD).any(1)).tolist()
+    assert np.flatnonzero((first != second).any((1, 2))).tolist() == owner
+    deaf = dataclasses.replace(method, mechanism=dataclasses.replace(
+        method.mechanism, decode=lambda votes, n: 0.0 * votes.astype(np.float32)))
+    states = []
+    for side, data in zip("ab", neighbours(), strict=True):
+        (tmp_path / side).mkdir()
+        states.append(small_datalens.run(tmp_path / side, *data, method=deaf)[0].public)
+    assert small_datalens.equal(*states) and int(states[0].step) == 4
+
+
+@configs
+def test_one_record_moves_the_sum_no_further_than_is_declared(name):
+    """Through the method's own answer: one record, black or white, and fakes of grey: opposites."""
+    config = dataclasses.replace(CONFIGS[name], nearest=Nearest(images=2, images_per_teacher=1))
+    method = built(config)
+    query = method.ask(jax.random.key(1), jax.jit(method.init)(jax.random.key(0)))
+    query = dataclasses.replace(query, fakes=np.full(query.fakes.shape, 0.5, np.float32))
+    answer = jax.jit(lambda key, x, y: method.mechanism.bound.project(
+        key, method.answer(key, (), Records(x, y), query)))
+    said = [np.asarray(answer(jax.random.key(0), np.full((1, *SPEC.shape), shade, np.uint8),
+                              np.full(1, label, np.int32))).astype(int)
+            for shade in (0, 255) for label in range(3)]
+    distances = [((a - b)**2).sum() for a in said for b in said]
+    declared = method.mechanism.bound.squared_sensitivity()
+    assert isinstance(method.mechanism.bound, FewRows)
+    # Rounding keeps a clipped row slightly short of its norm; votes attain their bound.
+    assert 0.9 * declared < max(distances) <= declared
+    assert name == "gpate sum" or max(distances) == declared == 40
+
+
+def classes(n, rng):
+    """Images of which each class is bright in other columns, in one of two ways."""
+    y = rng.integers(0, 3, n)
+    x = rng.integers(0, 40, (n, *SPEC.shape)).astype(np.uint8)
+    for i, label in enumerate(y):
+        rows = slice(0, 4) if rng.integers(2) else slice(4, 8)
+        x[i, rows, 2 * label:2 * label + 2] = 220
+    return x, y
+
+
+@configs
+def test_released_images_look_like_the_records(name, tmp_path, rng):
+    """Twelve rounds without noise: each class's two images are its two ways of being bright."""
+    config = dataclasses.replace(CONFIGS[name], steps=12, teachers=11, g_final_rate=0.2)
+    method = built(config)
+    quiet = dataclasses.replace(method, mechanism=dataclasses.replace(
+        method.mechanism, noise=NoNoise()))
+    x, y = classes(110, rng)
+    public = small_datalens.run(tmp_path, x, y, method=quiet, steps=12)[0].public
+    model = jax.jit(method.finalize)(jax.random.key(0), public)
+    labels = np.arange(60) % 3
+    made = np.asarray(jax.jit(method.sample)(model, jax.random.key(1), labels))
+    assert made.shape == (60, *SPEC.shape) and made.min() >= 0 and made.max() <= 1
+    means = np.stack([x[y == label].mean(0) for label in range(3)])
+    apart = ((made[:, None] - means / 255)**2).sum((2, 3, 4))
+    assert (apart.argmin(1) == labels).all()
+
+
+def test_few_images_hear_a_teacher_and_that_is_what_is_charged():
+    mechanism = datalens.mechanism(CONFIGS["datalens"], SPEC)
+    assert mechanism.bound.squared_sensitivity() == 4 * 10 * 4
+    every = dataclasses.replace(CONFIGS["datalens"], nearest=Nearest(2, 6))
+    assert datalens.mechanism(every, SPEC).bound.squared_sensitivity() == 4 * 10 * 6
+
+
+@pytest.mark.parametrize(("fields", "text"), [
+    ({"batch": 7}, "batch is 7; all 2 images of each of 3 classes are asked at once: set it to 6"),
+    ({"aggregate": "d2p"}, "aggregate is 'd2p'; with nearest.images it must be topk")])
+def test_settings_that_do_not_fit_are_named(fields, text):
+    with pytest.raises(UserError, match=text):
+        datalens.build(dataclasses.replace(CONFIGS["datalens"], **fields), SPEC)
+
+
+def test_fields_out_of_range_and_tables_are_refused():
+    with pytest.raises(UserError, match="images is -1; it must be 0 or above"):
+        Nearest(images=-1)
+    with pytest.raises(UserError, match="images_per_teacher is 0; it must be above 0"):
+        Nearest(images_per_teacher=0)
+    with pytest.raises(UserError, match="nearest.images is for images; set it to 0 for a table"):
+        gpate.build(CONFIGS["gpate sum"], people_table.THREE)
