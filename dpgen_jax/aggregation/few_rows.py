@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 
+import jax
 import jax.numpy as jnp
 
 from dpgen_jax.aggregation.bound import Bound
@@ -15,10 +16,10 @@ from dpgen_jax.core.types import Array, UserError
 
 @dataclasses.dataclass(frozen=True)
 class FewRows:
-    """A bound on the few rows in which a unit says something; all others are zero.
+    """A bound on the few rows of a message that are present; all others are zero.
 
-    Of a message, the rows count that are finite and not zero: the first of them, as many as `bound`
-    has rows. They are bounded by it, and put back in their places.
+    A row is present that is finite and not zero. Where more are than `bound` has rows, so many are
+    drawn among them. They are bounded by it, and put back in their places.
 
     Attributes:
         bound: The bound on these rows, U of them.
@@ -28,8 +29,11 @@ class FewRows:
         Unit and relation: those of `bound`. Sensitivity: a projected message has the entries of a
         message of U rows that `bound` projected, each row in one place, and zeros. So its norm is
         at most sqrt(bound.squared_norm), whatever the records are and wherever the rows lie, and
-        two messages of one unit differ by at most twice that. Some pair attains it: opposite rows
-        in the same places.
+        two messages of one unit differ by at most twice that, which opposite rows in the same
+        places attain if `bound` has such.
+
+    Source:
+        This library, for teachers that have something to say of few of many fakes.
 
     Raises:
         UserError: For fewer rows than `bound` has, and for a bound under another relation than
@@ -69,10 +73,22 @@ class FewRows:
         return self.bound.grid
 
     def project(self, key: Array, message: Array) -> Array:
-        """Bounds the first U rows of a message that are finite and not zero; the others are 0."""
-        says = jnp.all(jnp.isfinite(message), -1) & jnp.any(message != 0, -1)
-        places = jnp.argsort(~says, stable=True)[:self.bound.rows]
-        entries = self.bound.project(key, jnp.where(says[places, None], message[places], 0.0))
+        """Bounds U rows of a message that are present, and returns the others as 0.
+
+        Args:
+            key: Random key for the draw of rows and for rounding; it protects nothing.
+            message: float32 [B, M].
+
+        Returns:
+            int32 [B, D].
+        """
+        k_order, k_bound = jax.random.split(key)
+        present = jnp.all(jnp.isfinite(message), -1) & jnp.any(message != 0, -1)
+        # Drawn and not the first: rows may lie class by class.
+        order = jnp.where(present, jax.random.uniform(k_order, present.shape), 2.0)
+        places = jnp.argsort(order)[:self.bound.rows]
+        rows = jnp.where(present[places, None], message[places], jnp.nan)  # no message at all
+        entries = self.bound.project(k_bound, rows)
         # Set and not added: whatever the places are, no two rows can add up in one.
         placed = jnp.zeros((self.rows, entries.shape[1]), jnp.int32).at[places].set(entries)
         return enforce(placed, lambda rows: jnp.sum(jnp.any(rows != 0, -1)) <= self.bound.rows)

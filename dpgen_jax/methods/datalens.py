@@ -67,8 +67,10 @@ class Config(TeacherConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.nearest.images and self.aggregate != "topk":
-            raise UserError(f"aggregate is '{self.aggregate}'; with nearest.images it must be topk")
+        if self.nearest.images and (self.aggregate, self.decode) != ("topk", "mean"):
+            raise UserError(f"aggregate is '{self.aggregate}' and decode '{self.decode}'; with "
+                            "nearest.images, where few teachers vote on a fake, they must be topk "
+                            "and mean")
         require_positive(top_k=self.top_k, step_size=self.step_size, clip=self.clip,
                          levels=self.levels, sketch_rows=self.sketch_rows,
                          sketch_columns=self.sketch_columns)
@@ -79,7 +81,8 @@ def mechanism(config: Config, spec: Spec) -> SumMechanism:
 
     Guarantee:
         Unit: a record, through its teacher. Relation: replace-one. The sensitivity is that of the
-        bound; for topk it is 2 sqrt(k B). One step is one Gaussian release.
+        bound; for topk it is 2 sqrt(k B), where a teacher answers for U of B fakes 2 sqrt(k U).
+        One step is one Gaussian release.
 
     Source:
         Wang et al., CCS 2021, Theorem 3, where the batch is counted as well.
@@ -181,6 +184,6 @@ def _agreed(config: Config) -> Callable[[Array], Array]:
 
 def published(config: Config, delta: float) -> Published | None:
     """Returns the paper's own accounting; None for another aggregation than the paper's."""
-    if config.aggregate != "topk":
+    if config.aggregate != "topk" or config.nearest.images:
         return None
     return formulas.datalens(config.top_k, config.batch, config.sigma or 0.0, delta)

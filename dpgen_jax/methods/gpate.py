@@ -71,6 +71,9 @@ class Config(TeacherConfig):
         super().__post_init__()
         require_positive(bins=self.bins, clip=self.clip, sigma_ratio=self.sigma_ratio,
                          step_size=self.step_size)
+        if self.nearest.images and self.aggregate not in ("sum", "topk"):
+            raise UserError(f"aggregate is '{self.aggregate}'; with nearest.images it must be sum "
+                            "or topk")
         if self.projection < 0:
             raise UserError(f"projection is {self.projection}; it must be 0 (none) or above")
 
@@ -89,7 +92,7 @@ def mechanism(config: Config, spec: Spec) -> Mechanism:
 
     Guarantee:
         Unit: a record, through its teacher. Relation: replace-one. The sensitivity is that of the
-        bound, see `ConfidentGNMax`, `OneHot`, `RowL2` and `TopKSign`.
+        bound, see `ConfidentGNMax`, `OneHot`, `RowL2`, `TopKSign` and `FewRows`.
 
     Source:
         Long et al., NeurIPS 2021, Algorithm 3 (gnmax).

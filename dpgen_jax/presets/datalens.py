@@ -66,7 +66,7 @@ def _mean(preset: Preset, steps: int) -> Preset:
 
 
 def _nearest(preset: Preset, nearest: Nearest, warp: float, **fields: Any) -> Preset:
-    """The published votes at the same budget, by teachers without a network."""
+    """Top-k votes without a threshold at the same budget, by teachers without a network."""
     config = dataclasses.replace(
         preset.config, decode="mean", sigma=None, nearest=nearest,
         batch=nearest.images * preset.spec.classes, top_k=200,

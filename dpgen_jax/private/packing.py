@@ -31,7 +31,7 @@ def block_size(method: Method) -> int:
     Args:
         method: The method whose units they are.
     """
-    return max(1, BLOCK_BYTES // max(1, unit_bytes(method)))  # units may have no state
+    return max(1, BLOCK_BYTES // unit_bytes(method))
 
 
 def blocks(units: Private[T], layout: Layout, size: int) -> Iterator[Private[T]]:

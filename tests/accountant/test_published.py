@@ -8,6 +8,7 @@ from dp_accounting.rdp import RdpAccountant
 from dpgen_jax import methods
 from dpgen_jax.accountant.published import datalens, gpate
 from dpgen_jax.core.errors import BudgetExceeded
+from dpgen_jax.methods.shared.nearest import Nearest
 
 DELTA = 1e-5
 
@@ -52,7 +53,8 @@ def test_datalens_is_the_formula_it_names():
 
 
 def test_from_a_configuration():
-    config = types.SimpleNamespace(top_k=200, batch=15, sigma=5000.0, aggregate="topk")
+    config = types.SimpleNamespace(top_k=200, batch=15, sigma=5000.0, aggregate="topk",
+                                   nearest=Nearest())
     assert methods.published("datalens", config, DELTA).max_steps(1) == 127
     config.sigma = 0.0
     assert methods.published("datalens", config, DELTA).epsilon(1) == math.inf

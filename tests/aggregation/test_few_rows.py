@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dpgen_jax.aggregation.clip import GradientL2, RowL2
 from dpgen_jax.aggregation.few_rows import FewRows
+from dpgen_jax.aggregation.histogram import OneHot
 from dpgen_jax.aggregation.topk_sign import TopKSign
 from dpgen_jax.audit.pairs import opposites
 from dpgen_jax.core.terms import Relation
@@ -23,9 +24,9 @@ def project(bound, message, seed=0):
     return np.asarray(PROJECT(bound, jax.random.key(seed), np.float32(message)))
 
 
-def test_the_first_rows_that_say_something_keep_their_places(rng):
+def test_rows_that_are_present_keep_their_places(rng):
     message = rng.normal(size=(5, 8))
-    message[0], message[2, 3] = 0, np.nan
+    message[0], message[2, 3], message[4] = 0, np.nan, np.inf
     votes = project(VOTES, message)
     assert np.abs(votes).sum(1).tolist() == [0, 3, 0, 3, 0]
     order = np.sort(np.abs(message[3]))[-3]
@@ -35,6 +36,20 @@ def test_the_first_rows_that_say_something_keep_their_places(rng):
     alone[:4, 1], alone[4, 6] = np.nan, -2
     assert project(VOTES, alone).tolist() == [[0] * 8] * 4 + [[0] * 6 + [-1, 0]]
     assert not project(VOTES, np.full((5, 8), np.inf)).any()
+
+
+def test_no_row_is_preferred(rng):
+    """Rows may lie class by class: of five that are present, each is drawn as often."""
+    message = rng.normal(size=(5, 8))
+    drawn = sum((project(VOTES, message, seed) != 0).any(1) for seed in range(300))
+    assert drawn.sum() == 600 and drawn.min() > 80
+
+
+def test_a_unit_without_records_says_nothing():
+    """By a bound, too, that votes on rows of zeros."""
+    histograms = FewRows(OneHot(2, 8, 2, 1.0), 5)
+    assert not project(histograms, np.full((5, 8), np.nan)).any()
+    assert not project(histograms, np.zeros((5, 8))).any()
 
 
 @bounds

@@ -6,11 +6,13 @@ import jax
 import numpy as np
 import people_table
 import pytest
+import runs
 import small_datalens
 
+from dpgen_jax.aggregation.bits import OsBits
 from dpgen_jax.aggregation.few_rows import FewRows
 from dpgen_jax.aggregation.noise import NoNoise
-from dpgen_jax.core.types import Records, UserError
+from dpgen_jax.core.types import ImageSpec, Records, UserError
 from dpgen_jax.methods import datalens, gpate
 from dpgen_jax.methods.shared import nearest
 from dpgen_jax.methods.shared.nearest import Nearest
@@ -56,7 +58,7 @@ def test_a_fake_moves_towards_the_mean_of_the_records_nearest_to_it(rng):
     labels = np.repeat(np.arange(3), 2)
     moves = np.asarray(nearest.towards(Records(x, y.astype(np.int32)), fakes, labels))
     chosen = [min((k for k in range(6) if labels[k] == label),
-                  key=lambda k, image=image: ((image / 255 - fakes[k])**2).sum())
+                  key=lambda k, image=image: ((image - np.round(255 * fakes[k]))**2).sum())
               for image, label in zip(x, y, strict=True)]
     for k in range(6):
         of_k = [x[i] / 255 for i in range(9) if chosen[i] == k]
@@ -137,6 +139,51 @@ def test_released_images_look_like_the_records(name, tmp_path, rng):
     assert (apart.argmin(1) == labels).all()
 
 
+def test_the_votes_do_not_depend_on_how_many_teachers_answer_at_once():
+    """Bit for bit: a record that is as near to two fakes does not change its mind."""
+    rng = np.random.default_rng(0)
+    fakes = rng.uniform(size=(100, 28, 28, 1)).astype(np.float32)
+    fakes[1::2] = 1 - fakes[::2]
+    labels = np.repeat(np.arange(10), 10)
+    x = rng.integers(0, 256, (34, 15, 28, 28, 1), dtype=np.uint8)
+    y = rng.integers(0, 10, (34, 15)).astype(np.int32)
+    answer = jax.jit(jax.vmap(nearest.towards, (0, None, None)))
+    together = np.asarray(answer(Records(x, y), fakes, labels))
+    for chunk in (1, 2, 17):
+        parts = [np.asarray(answer(Records(x[i:i + chunk], y[i:i + chunk]), fakes, labels))
+                 for i in range(0, 34, chunk)]
+        assert np.concatenate(parts).tobytes() == together.tobytes()
+
+
+@pytest.mark.parametrize("state", ["host", "disk"])
+def test_teachers_without_state_lie_where_they_are_told(tmp_path, state):
+    runtime = dataclasses.replace(runs.RUNTIME, state=state)
+    fields = {"batch": 6, "nearest": Nearest(images=2, images_per_teacher=4)}
+    release, said = runs.train(tmp_path / "run", runtime=runtime, **fields)
+    assert release.privacy["steps"] == runs.CONFIG.steps and "nothing" in said
+
+
+def test_a_run_of_teachers_without_state_goes_on(tmp_path, monkeypatch):
+    """Cut at its fourth draw: that step stays charged, and the others are made."""
+    fields = {"batch": 6, "nearest": Nearest(images=2, images_per_teacher=4)}
+    draw, draws = OsBits.draw, []
+
+    def cut(self, shape):
+        draws.append(shape)
+        if len(draws) == 4:
+            raise KeyboardInterrupt
+        return draw(self, shape)
+
+    with monkeypatch.context() as patched, pytest.raises((KeyboardInterrupt, UserError)):
+        patched.setattr(OsBits, "draw", cut)
+        runs.train(tmp_path / "run", **fields)
+    release, _ = runs.train(tmp_path / "run", resume=True, **fields)
+    assert release.privacy["steps"] == runs.CONFIG.steps - 1
+    assert release.privacy["epsilon"] == runs.BUDGET.epsilon
+    x, y = release.sample(6, seed=0)
+    assert x.shape == (6, *SPEC.shape) and set(y) <= {0, 1, 2}
+
+
 def test_few_images_hear_a_teacher_and_that_is_what_is_charged():
     mechanism = datalens.mechanism(CONFIGS["datalens"], SPEC)
     assert mechanism.bound.squared_sensitivity() == 4 * 10 * 4
@@ -145,8 +192,9 @@ def test_few_images_hear_a_teacher_and_that_is_what_is_charged():
 
 
 @pytest.mark.parametrize(("fields", "text"), [
-    ({"batch": 7}, "batch is 7; all 2 images of each of 3 classes are asked at once: set it to 6"),
-    ({"aggregate": "d2p"}, "aggregate is 'd2p'; with nearest.images it must be topk")])
+    ({"batch": 7}, "batch is 7; all 2 images of each of 3 classes are queried at once"),
+    ({"aggregate": "d2p"}, "aggregate is 'd2p' and decode 'mean'; with nearest.images"),
+    ({"decode": "threshold"}, "aggregate is 'topk' and decode 'threshold'; with nearest.images")])
 def test_settings_that_do_not_fit_are_named(fields, text):
     with pytest.raises(UserError, match=text):
         datalens.build(dataclasses.replace(CONFIGS["datalens"], **fields), SPEC)
@@ -157,5 +205,9 @@ def test_fields_out_of_range_and_tables_are_refused():
         Nearest(images=-1)
     with pytest.raises(UserError, match="images_per_teacher is 0; it must be above 0"):
         Nearest(images_per_teacher=0)
+    with pytest.raises(UserError, match="aggregate is 'gnmax'; with nearest.images it must be sum"):
+        dataclasses.replace(CONFIGS["gpate sum"], aggregate="gnmax")
     with pytest.raises(UserError, match="nearest.images is for images; set it to 0 for a table"):
         gpate.build(CONFIGS["gpate sum"], people_table.THREE)
+    with pytest.raises(UserError, match="images of 49152 values; nearest.images takes at most 330"):
+        gpate.build(CONFIGS["gpate sum"], ImageSpec(128, 128, 3, 3))

@@ -5,8 +5,9 @@ any class have in common: its gradient at a fake hardly depends on the fake's la
 on what the fake shows. Here a record teaches about one fake alone, the nearest of its class: a
 teacher has a linear discriminator for each fake, which begins at 0 and takes one step to tell the
 records nearest to the fake from the fake. Its gradient at the fake points from the fake to the mean
-of these records, which is all that is computed, and a teacher keeps no state. The votes, their
-aggregation and their price are those of the system.
+of these records, which is all that is computed, and a teacher keeps no state. How messages are
+bounded, added up and noised is the system's, but that few fakes of a query hear a teacher, and only
+those are charged (`aggregation.few_rows`).
 """
 
 from __future__ import annotations
@@ -41,15 +42,23 @@ DARKEST = 0.05
 """Pixels of a start are drawn from DARKEST to twice it, so that no two images are the same."""
 
 
+FURTHEST = 2**31 - 1
+"""The largest int32: no distance is as large."""
+MOST_VALUES = FURTHEST // 255**2
+"""The most values of an image whose distances are int32."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Nearest:
     """Teachers without a network, where `images` is above 0."""
 
     images: int = 0
-    """images of each class that the generator holds, all of which are asked in each query; 0:
-    teachers and generator are networks"""
+    """images of each class that the generator holds, all of which are queried in each step; 0:
+    teachers and generator are networks. Networks, their steps and optimisers, layers, abstain and
+    latents are then not used; generator.warp, g_final_rate (of the moves) and ema are"""
     images_per_teacher: int = 15
-    """the most images on which one teacher votes; it votes on no more than it has records"""
+    """the most images for which one teacher answers: so many are charged. It has an answer for no
+    more than it has records; where it has more, images are drawn among them"""
     pooled_steps: int = 0
     """first steps in which the images of a class move alike, by the mean of their moves: they part
     where there is something to tell them apart by, and none is left behind"""
@@ -108,20 +117,21 @@ def build_nearest(config: TeacherConfig, nearest: Nearest, spec: Spec, mechanism
     """Returns the method for images of this schema.
 
     Args:
-        config: the configuration, of which the networks, their steps and optimisers are not used.
-        nearest: the images of a class, and how many of them hear one teacher.
+        config: the configuration, see `Nearest.images` for what is used of it.
+        nearest: the images of a class, and for how many of all one teacher answers.
         spec: the schema.
         mechanism: of the messages.
         messages: as for `teachers.build_gan`.
 
     Raises:
-        UserError: for a table, and for a batch that is not the number of images.
+        UserError: for a table, for images of too many values, and for a batch that is not the
+            number of images.
     """
     spec = _images_only(spec)
     shape = (spec.classes, nearest.images, *spec.shape)
     if config.batch != math.prod(shape[:2]):
         raise UserError(f"batch is {config.batch}; all {nearest.images} images of each of "
-                        f"{spec.classes} classes are asked at once: set it to "
+                        f"{spec.classes} classes are queried at once: set it to "
                         f"{math.prod(shape[:2])}")
     labels = jnp.repeat(jnp.arange(spec.classes), nearest.images)
 
@@ -157,18 +167,20 @@ def build_nearest(config: TeacherConfig, nearest: Nearest, spec: Spec, mechanism
     def sample(model: PyTree, key: Array, labels: Array) -> Array:
         k_which, k_warp = jax.random.split(key)
         which = jax.random.randint(k_which, labels.shape, 0, nearest.images)
+        if not config.generator.warp:
+            return model["images"][labels, which]
         entries = jax.random.uniform(k_warp, (len(labels), warp.ENTRIES), minval=-1.0)
         return warp.affine(model["images"][labels, which], config.generator.warp * entries,
                            warp.beyond(spec.channels))
 
-    return Method(
-        mechanism=mechanism, init=init, init_unit=lambda key: (), ask=ask,
-        learn=lambda key, unit, records, query: unit, answer=answer, absorb=absorb,
-        finalize=finalize, sample=sample)
+    return Method(mechanism=mechanism, init=init, ask=ask, answer=answer, absorb=absorb,
+                  finalize=finalize, sample=sample)
 
 
 def towards(records: Records, fakes: Array, labels: Array) -> Array:
     """Returns how fakes should move to look like the records nearest to them.
+
+    Distances are those of whole shades, 0 to 255.
 
     Args:
         records: of one teacher, m of them.
@@ -180,21 +192,27 @@ def towards(records: Records, fakes: Array, labels: Array) -> Array:
         class's fakes is nearer; NaN where there is no such record.
     """
     b, m = len(fakes), len(records.y)
-    x = records.x.reshape(m, -1).astype(jnp.float32) / 255
-    flat = fakes.reshape(b, -1)
-    distances = jnp.sum(flat**2, -1) - 2 * x @ flat.T  # but for a constant of the record
-    nearest = jnp.argmin(jnp.where(records.y[:, None] == labels, distances, jnp.inf), -1)
+    x = records.x.reshape(m, -1).astype(jnp.int32)
+    shades = jnp.round(255 * fakes.reshape(b, -1)).astype(jnp.int32)
+    # In integers: of floats the last bits, and with them the nearest, depend on the chunk.
+    distances = jnp.sum((x[:, None] - shades) ** 2, -1)
+    nearest = jnp.argmin(jnp.where(records.y[:, None] == labels, distances, FURTHEST), -1)
     chosen = (nearest[:, None] == jnp.arange(b)) & (records.y[:, None] == labels)
     n = jnp.sum(chosen, 0, dtype=jnp.float32)[:, None]
-    return jnp.where(n > 0, chosen.T.astype(jnp.float32) @ x / n - flat, jnp.nan)
+    # A sum of few whole numbers, which float32 adds up exactly in any order.
+    total = chosen.T.astype(jnp.float32) @ x.astype(jnp.float32)
+    return jnp.where(n > 0, total / (255 * n) - fakes.reshape(b, -1), jnp.nan)
 
 
 def _images_only(spec: Spec) -> ImageSpec:
     """Returns the schema of images.
 
     Raises:
-        UserError: for a table.
+        UserError: for a table, and for images of too many values.
     """
     if isinstance(spec, TableSpec):
         raise UserError("nearest.images is for images; set it to 0 for a table")
+    if math.prod(spec.shape) > MOST_VALUES:
+        raise UserError(f"images of {math.prod(spec.shape)} values; nearest.images takes at most "
+                        f"{MOST_VALUES}: make them smaller with --image-size, or set it to 0")
     return spec
