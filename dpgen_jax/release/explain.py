@@ -272,7 +272,7 @@ def not_covered(privacy: Json) -> tuple[str, ...]:
 
 def other_notes(privacy: Json) -> tuple[str, ...]:
     """Return what else the statement says of the data."""
-    return tuple(note for note in data_notes(privacy) if not _uncovered(note))
+    return tuple(note for note in data_notes(privacy) if not note.lower().startswith("not covered"))
 
 
 def by_hand(config: Json) -> tuple[str, ...]:
@@ -288,13 +288,12 @@ def by_hand(config: Json) -> tuple[str, ...]:
              "in by hand, not read from records")
     kept = ("of several synthetic images one is kept that a released classifier gives its label: "
             "images between two classes are rarer than they are among the records")
-    return (moved,) * bool(warp) + (kept,) * bool(settings.get("classifier"))
+    images = (settings.get("nearest") or {}).get("images", 0)
+    few = f"each synthetic image is one of the {images} of its class that the generator holds"
+    return ((moved,) * bool(warp) + (kept,) * bool(settings.get("classifier"))
+            + (few,) * bool(images))
 
 
 def data_notes(privacy: Json) -> tuple[str, ...]:
     """Return all notes of the statement on the data."""
     return tuple(map(str, privacy.get("data_notes", ())))
-
-
-def _uncovered(note: str) -> bool:
-    return note.lower().startswith("not covered")

@@ -17,6 +17,8 @@ from dpgen_jax.methods import datalens, gpate
 from dpgen_jax.methods.shared import nearest
 from dpgen_jax.methods.shared.nearest import Nearest
 from dpgen_jax.private import partition
+from dpgen_jax.release import explain
+from dpgen_jax.run.folder import read_json
 
 SPEC, RECORD = small_datalens.SPEC, 17
 FEW = {"teachers": 11, "batch": 6, "sigma": 3.0, "steps": 4,
@@ -182,6 +184,9 @@ def test_a_run_of_teachers_without_state_goes_on(tmp_path, monkeypatch):
     assert release.privacy["epsilon"] == runs.BUDGET.epsilon
     x, y = release.sample(6, seed=0)
     assert x.shape == (6, *SPEC.shape) and set(y) <= {0, 1, 2}
+    config = read_json(tmp_path / "run" / "release" / "config.json")
+    assert explain.by_hand(config) == (  # a line of the report
+        "each synthetic image is one of the 2 of its class that the generator holds",)
 
 
 def test_few_images_hear_a_teacher_and_that_is_what_is_charged():
