@@ -14,6 +14,7 @@ from dpgen_jax import aggregation
 from dpgen_jax.aggregation import (
     clip,
     counts,
+    few_rows,
     histogram,
     label_votes,
     levels,
@@ -129,6 +130,8 @@ BOUNDS = [topk_sign.TopKSign(3, 4), topk_sign.TopKSign(3, 4, clip=0.5), clip.Row
           levels.KLevels(4, 8, 4), plain.Unbounded(4, 8),
           sketch.SketchedSigns(topk_sign.TopKSign(3, 4), sketch.CountSketch(2, 6, 8)),
           counts.NonNegativeL2(8, 50, 8), counts.CellVotes(4, 8, 200),
+          few_rows.FewRows(topk_sign.TopKSign(3, 2), 4),
+          few_rows.FewRows(histogram.OneHot(4, 8, 2, 1.0), 4),
           moments.Moments(blocks=3, square_blocks=3, length=5, shades=2, levels=9, count=1,
                           first=2**12, square=5 * 2**12, tint=4, columns=65, limit=10**6)]
 
