@@ -33,7 +33,7 @@ class FewRows:
         places attain if `bound` has such.
 
     Source:
-        This library, for teachers that have something to say of few of many fakes.
+        This library, for teachers that answer for few of many fakes.
 
     Raises:
         UserError: For fewer rows than `bound` has, and for a bound under another relation than

@@ -6,8 +6,8 @@ on what the fake shows. Here a record teaches about one fake alone, the nearest 
 teacher has a linear discriminator for each fake, which begins at 0 and takes one step to tell the
 records nearest to the fake from the fake. Its gradient at the fake points from the fake to the mean
 of these records, which is all that is computed, and a teacher keeps no state. How messages are
-bounded, added up and noised is the system's, but that few fakes of a query hear a teacher, and only
-those are charged (`aggregation.few_rows`).
+bounded, added up and noised is the system's, but that a teacher answers for few fakes of a query,
+and that only so many are charged (`aggregation.few_rows`).
 """
 
 from __future__ import annotations
@@ -40,8 +40,6 @@ from dpgen_jax.nets.adam import moving_average
 
 DARKEST = 0.05
 """Pixels of a start are drawn from DARKEST to twice it, so that no two images are the same."""
-
-
 FURTHEST = 2**31 - 1
 """The largest int32: no distance is as large."""
 MOST_VALUES = FURTHEST // 255**2
