@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         method, preset = ROWS[name]
         case = {"method": method, "preset": preset, "share": args.share, "moments": args.moments,
                 "chunk": args.chunk, "repeats": args.repeats, "seed": args.seed,
-                "matmul": args.matmul, "copy_bytes": args.copy_bytes}
+                "matmul": args.matmul, "copy_bytes": args.copy_bytes, "compute": args.compute}
         if any(row["case"] == case and row["machine"] == where["cpu"] for row in rows
                if not args.again and "error" not in row):
             continue
@@ -80,6 +80,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
                         help=f"of {', '.join(ROWS)}; all if left out")
     parser.add_argument("--share", type=float, default=1.0, help="share of the units")
     parser.add_argument("--moments", default="bfloat16", choices=["bfloat16", "float32"])
+    parser.add_argument("--compute", default="float32", choices=["bfloat16", "float32"],
+                        help="as in Runtime")
     parser.add_argument("--chunk", type=int, default=0, help="0: as a run chooses it")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--matmul", type=int, default=2048, help="size of the roofline's matrices")

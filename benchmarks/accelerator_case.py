@@ -39,6 +39,7 @@ class Case:
     seed: int
     matmul: int
     copy_bytes: int
+    compute: str = "float32"
 
 
 def built(case: Case) -> tuple[Method, Any, tuple[int, int]]:
@@ -55,7 +56,8 @@ def built(case: Case) -> tuple[Method, Any, tuple[int, int]]:
     config = complete(case.method,
                       dataclasses.replace(preset.config, steps=10, **{field: count}),
                       preset.spec, Budget(float("inf"), preset.delta))
-    method = methods.get(case.method).build(config, preset.spec, Runtime(moments=case.moments))
+    method = methods.get(case.method).build(config, preset.spec, Runtime(
+        moments=case.moments, compute=case.compute))
     needed, free = teachers.unit_bytes(method) * count, common.available_bytes()
     if jax.default_backend() == "cpu" and free is not None and needed + 2**29 > free:
         raise SystemExit(f"the units' state takes {needed / 1e9:.1f} GB; {free / 1e9:.1f} GB are "
@@ -106,7 +108,8 @@ def measured(case: Case) -> dict[str, Any]:
     rng = np.random.default_rng(case.seed)
     records = Records(rng.integers(0, 256, (*shape, *preset.spec.shape), np.uint8),
                       rng.integers(0, preset.spec.classes, shape, np.int32))
-    layout = capacity.choose_layout(method, Runtime(chunk=case.chunk))
+    layout = capacity.choose_layout(method, Runtime(chunk=case.chunk),
+                                    records=jax.tree.map(lambda a: a[0], records))
     config = preset.config
     local_steps = config.critic_steps if hasattr(config, "critic_steps") else config.d_steps
     before, flops = rooflines(case), unit_flops(method, records, local_steps)

@@ -88,7 +88,8 @@ def train(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Releas
     release = lifecycle.run(dataclasses.replace(request, resume=resume), dataset,
                             lambda line: print(line, flush=True))
     finished.parent.mkdir(exist_ok=True)
-    write_json(finished, {"steps": release.privacy["steps"], "request": means})
+    write_json(finished, {"steps": release.privacy["steps"], "request": means,
+                          **common.accelerators()})
     shutil.rmtree(RunFolder(request.out).checkpoints, ignore_errors=True)
     return release
 
@@ -123,7 +124,10 @@ def votes(run: Path) -> dict[str, Any] | None:
 def results(release: lifecycle.Release, dataset: data.Dataset, run: Path) -> dict[str, Any]:
     """Return what a record has on a run, but for its evaluation."""
     rows = metrics.read(run / "metrics.jsonl")
-    return {"dataset": dataset.name, "run": read_json(run / "config.json"),
+    finished = run / "benchmark" / "trained.json"
+    trained = read_json(finished) if finished.exists() else {}
+    on = {"trained_on": trained["accelerators"]} if "accelerators" in trained else {}
+    return {"dataset": dataset.name, **on, "run": read_json(run / "config.json"),
             "privacy": release.privacy, "training_seconds": common.training_seconds(rows),
             "randomness_of_training": release.privacy["noise_source"]}
 

@@ -7,10 +7,12 @@ element by element is not.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
+
+from dpgen_jax.run.working_memory import inner_jaxprs
 
 
 def traced_flops(function: Callable, *shapes: Any, loop_length: int | None = None) -> int:
@@ -45,7 +47,7 @@ def _of(equation: Any, loop_length: int | None) -> int:
         kernel = equation.invars[1].aval.shape
         out_channels = equation.params["dimension_numbers"].rhs_spec[0]
         return 2 * math.prod(out.shape) * math.prod(kernel) // kernel[out_channels]
-    inner = [_count(jaxpr, loop_length) for jaxpr in _jaxprs(equation.params)]
+    inner = [_count(jaxpr, loop_length) for jaxpr in inner_jaxprs(equation.params)]
     if name == "cond":
         return max(inner)
     if name != "while" or not any(inner):
@@ -53,12 +55,3 @@ def _of(equation: Any, loop_length: int | None) -> int:
     if loop_length is None:
         raise ValueError("a loop with products has no length that is known before it runs")
     return sum(inner) * loop_length
-
-
-def _jaxprs(params: dict[str, Any]) -> Iterator[Any]:
-    """The jaxprs inside an equation, a rule for differentiation not among them."""
-    for value in params.values():
-        for item in value if isinstance(value, tuple | list) else (value,):
-            inner = getattr(item, "jaxpr", item)
-            if hasattr(inner, "eqns"):
-                yield inner

@@ -13,9 +13,10 @@ import jax
 from dpgen_jax import methods
 from dpgen_jax.core import hosts, reading
 from dpgen_jax.core.config import Moments, Runtime
-from dpgen_jax.core.types import Method, Spec, UserError, no_state
+from dpgen_jax.core.types import Method, Records, Spec, UserError, no_state
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private import teachers
+from dpgen_jax.run import working_memory
 
 MEMORY_SHARE = 0.7
 """of the memory that the teachers may fill; the rest is for records, messages and the generator"""
@@ -213,8 +214,8 @@ def check_disk(root: Path, method: Method, runtime: Runtime = Runtime()) -> None
                         f"{free / 1e9:.1f} GB free: free some space, or choose another --out")
 
 
-def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path = Path()
-                  ) -> teachers.Layout:
+def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path = Path(),
+                  records: Records | None = None) -> teachers.Layout:
     """Chooses devices and chunk.
 
     Args:
@@ -222,6 +223,8 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path =
         runtime: What the user asked for; zeros are replaced by what was measured to be best.
         rows: The records of a unit that is small.
         files: The folder of the state that lies on the disk.
+        records: Shapes of the records of one unit, by which an accelerator takes as many units at
+            once as its memory has room for; None: some.
 
     Returns:
         How the units lie on the devices.
@@ -255,7 +258,11 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path =
     on_cpu = devices[0].platform == "cpu"
     # A unit without a network of its own is one row of a product, of which many are taken at once.
     small = teachers.unit_bytes(method) < 2**10 and mechanism.unit == "record"
-    best = min(max(1, method.at_once // rows) if small else 1 if on_cpu else 64, mechanism.n_units)
+    best = min(max(1, method.at_once // rows) if small else 1, mechanism.n_units)
+    if not (small or on_cpu or batch_capacity):
+        each_round = -(-mechanism.n_units // (mechanism.schedule.n_cohorts * len(devices)))
+        limit = (available[0].memory_stats() or {}).get("bytes_limit") or host_memory()
+        best = working_memory.at_once(method, records, limit, each_round)
     if batch_capacity:
         # Of messages as long as a network, as many as a cache, or a device's memory, holds.
         message_bytes = 4 * mechanism.shape[0] * mechanism.shape[1]

@@ -236,14 +236,15 @@ def plan(checked: Checked) -> Plan:
     declared, protected = checked.declared, checked.protected
     request, dataset, method = declared.request, declared.dataset, declared.method
     root = request.out or folder.default_root(request.method, dataset.name)
-    layout = capacity.choose_layout(method, request.runtime, protected.rows_per_unit or 1,
-                                    RunFolder(root).private)
+    slots = protection.slots(method, declared.config, dataset)
+    layout = capacity.choose_layout(
+        method, request.runtime, protected.rows_per_unit or 1, RunFolder(root).private,
+        record_memory.of_a_unit(dataset, slots // method.mechanism.n_units))
     storage.refuse_remote(root)
     if request.release_to:
         storage.check_destination(request.release_to)
     capacity.check_memory(method, request.runtime)
-    in_memory = record_memory.footprint(
-        dataset, protection.slots(method, declared.config, dataset), layout)
+    in_memory = record_memory.footprint(dataset, slots, layout)
     record_memory.check(in_memory, method, layout, protected.unit)
     capacity.check_disk(root, method, request.runtime)
     return Plan(

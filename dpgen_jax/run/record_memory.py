@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 import jax
+import numpy as np
 
 from dpgen_jax.core import hosts, picked, reading
 from dpgen_jax.core.terms import Unit
-from dpgen_jax.core.types import Method, UserError
+from dpgen_jax.core.types import Method, Records, UserError
 from dpgen_jax.data import Dataset
 from dpgen_jax.private.layout import Layout
 from dpgen_jax.run import capacity
@@ -30,6 +31,19 @@ class Footprint:
     read: int
     dealt: int
     on_device: int
+
+
+def of_a_unit(data: Dataset, slots: int) -> Records:
+    """Returns shapes of the records of one unit: x [m, ...], y [m].
+
+    Args:
+        data: The data set.
+        slots: m, the places for records that a unit has.
+    """
+    x = data.x_train
+    shapes = jax.ShapeDtypeStruct((slots, *x.shape[1:]), x.dtype), jax.ShapeDtypeStruct(
+        (slots,), np.int32)
+    return Records(*shapes)  # type: ignore[arg-type]  # what traces functions takes shapes too
 
 
 def footprint(data: Dataset, slots: int, layout: Layout) -> Footprint:

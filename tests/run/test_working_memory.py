@@ -1,0 +1,76 @@
+"""How many units an accelerator queries at once, by the memory that one of them takes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import small_datalens
+import small_gswgan
+
+from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.types import Records
+from dpgen_jax.methods import datalens, gswgan
+from dpgen_jax.private import teachers
+from dpgen_jax.run import capacity, working_memory
+
+METHOD = datalens.build(small_datalens.CONFIG, small_datalens.SPEC)
+
+
+def records(m, shape=small_datalens.SPEC.shape):
+    return Records(jax.ShapeDtypeStruct((m, *shape), np.uint8),
+                   jax.ShapeDtypeStruct((m,), np.int32))
+
+
+def peak(function, *shapes):
+    return working_memory._peak(jax.make_jaxpr(function)(*shapes).jaxpr)
+
+
+X = jnp.zeros((10, 10))  # 400 bytes
+
+
+@pytest.mark.parametrize(("function", "arrays"), [
+    (lambda x: x + 1, 2),
+    (lambda x: (x + 1) * 2, 2),  # the argument is not needed any more
+    (lambda x: (x + 1) * x, 3),
+    (lambda x: jnp.sin(x) + jnp.cos(x), 3),
+    (lambda x: jax.lax.fori_loop(0, 3, lambda i, c: jnp.sin(c) + jnp.cos(c), x), 3),
+    (lambda x: jax.jit(lambda a: jnp.sin(a) + jnp.cos(a))(x) * x, 3),
+    (lambda x: jnp.outer(x, x), 102)])
+def test_what_is_needed_at_one_time_is_counted(function, arrays):
+    assert peak(function, X) == pytest.approx(400 * arrays, abs=100)
+
+
+def test_a_unit_takes_at_least_its_state_twice_and_more_with_more_records():
+    few, many = (working_memory.unit_bytes(METHOD, records(m)) for m in (4, 400))
+    assert few > 2 * teachers.unit_bytes(METHOD)
+    assert many - few > 396 * np.prod(small_datalens.SPEC.shape)
+
+
+def test_units_at_once_fit_into_their_share_of_the_memory():
+    each = working_memory.unit_bytes(METHOD, records(4))
+    memory = 20.5 * each / working_memory.SHARE
+    assert working_memory.at_once(METHOD, records(4), memory, 10**6) == 20
+    assert working_memory.at_once(METHOD, records(4), 1e15, 10**6) == working_memory.MOST
+    assert working_memory.at_once(METHOD, records(4), 1.0, 10**6) == 1
+
+
+def test_no_more_are_taken_than_a_round_queries():
+    """Places without a unit would be computed for nothing."""
+    assert working_memory.at_once(METHOD, records(4), 1e15, 3) == 3
+    assert working_memory.at_once(METHOD, None, 1e15, 3) == 3
+
+
+def test_an_accelerator_takes_one_critic_where_a_round_queries_one(monkeypatch):
+    class Device:
+        platform, process_index = "gpu", 0
+
+        def memory_stats(self):
+            return {"bytes_limit": 80e9}
+
+    method = gswgan.build(small_gswgan.gs(schedule="rotation", critics_per_step=1), small_datalens.SPEC)
+    devices = [Device()]
+    monkeypatch.setattr(jax, "devices", lambda *_: devices)
+    monkeypatch.setattr(jax, "local_devices", lambda *_: devices)
+    for shapes in (records(4), None):
+        layout = capacity.choose_layout(method, Runtime(), records=shapes)
+        assert (layout.chunk, layout.padded) == (1, small_gswgan.UNITS)
