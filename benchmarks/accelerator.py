@@ -13,7 +13,8 @@ and a copy. Beside the seconds stand
 A step near neither is limited by something else: small products, launches, or the aggregation. With
 `--share` below 1 fewer teachers are timed, which the record marks. Rows with the same flags on the
 same kind of device are kept, so that it goes on where it stopped. On two cores `--share .01` takes
-some minutes. The record is results/accelerator.json.
+some minutes. The record is results/accelerator.json; those of other devices, accelerator-NAME.json,
+stand in the same table.
 """
 
 from __future__ import annotations
@@ -35,15 +36,16 @@ ROWS = {"datalens-mnist": ("datalens", "mnist-eps1"), "gpate-mnist": ("gpate", "
 
 
 def table() -> str:
-    """Return the rows of the record as a table in Markdown."""
-    rows = json.loads((common.RESULTS / "accelerator.json").read_text())["results"]["rows"]
+    """Return the rows of all records as a table in Markdown."""
+    rows = [row for path in sorted(common.RESULTS.glob("accelerator*.json"))
+            for row in json.loads(path.read_text())["results"]["rows"]]
     return results_tables.markdown(
-        ("system, data", "device", "units timed", "step, s", "of float32 products",
-         "of copies", "compiling, s"),
-        ((row["row"].replace("-", ", "), row["device"], row["units_queried_a_step"],
-          f"{row['seconds_per_step']['median']:.2f}", f"{row['of_float32_products']:.0%}",
-          f"{row['of_copies']:.1%}", f"{row['compile_seconds']:.0f}")
-         for row in rows if "error" not in row))
+        ("system, data", "device", "units timed", "at once", "step, s", "of float32 products",
+         "of copies"),
+        ((row["row"].replace("-", ", "), row["device"], f"{row['units_queried_a_step']:,}",
+          row["chunk"], f"{row['seconds_per_step']['median']:.3g}",
+          f"{row['of_float32_products']:.0%}",
+          f"{row['of_copies']:.1%}") for row in rows if "error" not in row))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

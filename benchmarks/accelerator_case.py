@@ -19,8 +19,9 @@ from benchmarks import common
 from benchmarks.step_case import Library
 from benchmarks.traced_flops import traced_flops
 from dpgen_jax import methods, presets
-from dpgen_jax.core.config import Budget, Runtime
+from dpgen_jax.core.config import Budget, Compute, Runtime
 from dpgen_jax.core.types import Method, Private, Records
+from dpgen_jax.methods.shared.precision import units_in
 from dpgen_jax.private import teachers
 from dpgen_jax.run import capacity
 from dpgen_jax.run.calibrate_config import complete
@@ -39,7 +40,7 @@ class Case:
     seed: int
     matmul: int
     copy_bytes: int
-    compute: str = "float32"
+    compute: Compute = "float32"
 
 
 def built(case: Case) -> tuple[Method, Any, tuple[int, int]]:
@@ -56,8 +57,8 @@ def built(case: Case) -> tuple[Method, Any, tuple[int, int]]:
     config = complete(case.method,
                       dataclasses.replace(preset.config, steps=10, **{field: count}),
                       preset.spec, Budget(float("inf"), preset.delta))
-    method = methods.get(case.method).build(config, preset.spec, Runtime(
-        moments=case.moments, compute=case.compute))
+    method = units_in(methods.get(case.method).build(
+        config, preset.spec, Runtime(moments=case.moments)), case.compute)
     needed, free = teachers.unit_bytes(method) * count, common.available_bytes()
     if jax.default_backend() == "cpu" and free is not None and needed + 2**29 > free:
         raise SystemExit(f"the units' state takes {needed / 1e9:.1f} GB; {free / 1e9:.1f} GB are "

@@ -34,7 +34,8 @@ from dpgen_jax.nets.blocks import (
 FASTER_ON: frozenset[str] = frozenset()
 """Backends ("cpu", "gpu", "tpu") on which the backend's own convolution was measured to be faster
 than the matrix product by `benchmarks.convolutions`. On a CPU it is not in any shape that was
-measured; accelerators have not been measured."""
+measured, and on an H100 published steps of DataLens and GS-WGAN took longer with it; TPUs have not
+been measured."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dpgen_jax.private import teachers
 
 MOST = 256
 """Units that an accelerator queries at once, at most. On an H100 the published steps of DataLens
-and G-PATE take a seventh and a fifth less time in chunks of 250 than of 64."""
+and G-PATE took less time in chunks of 250 than of 64; more were not tried."""
 SOME = 64
 """the same, where the shapes of their records are not known"""
 SHARE = 1 / 8
@@ -39,8 +39,8 @@ def at_once(method: Method, records: Records | None, memory: float, rows: int) -
 def unit_bytes(method: Method, records: Records) -> int:
     """Returns the bytes of all values that are needed at one time while one unit is queried.
 
-    Compilers fuse operations and hold fewer of them: on an H100 chunks of published teachers took
-    two thirds (DataLens) and two fifths (G-PATE) of this.
+    Compilers fuse operations and hold fewer of them: on an H100 chunks of published teachers of
+    DataLens and G-PATE took about half of this.
 
     Args:
         method: The method, built.
