@@ -67,7 +67,8 @@ def test_an_accelerator_takes_one_critic_where_a_round_queries_one(monkeypatch):
         def memory_stats(self):
             return {"bytes_limit": 80e9}
 
-    method = gswgan.build(small_gswgan.gs(schedule="rotation", critics_per_step=1), small_datalens.SPEC)
+    config = small_gswgan.gs(schedule="rotation", critics_per_step=1)
+    method = gswgan.build(config, small_datalens.SPEC)
     devices = [Device()]
     monkeypatch.setattr(jax, "devices", lambda *_: devices)
     monkeypatch.setattr(jax, "local_devices", lambda *_: devices)
