@@ -224,7 +224,7 @@ def sharded(local: Callable, layout: Layout, by_unit: tuple[bool, ...], out_by_u
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class _Empty:
-    """What stands for an array without entries: no array, but its shape on a device and type."""
+    """Stands for an array without entries, with its shape on a device and its type."""
 
     shape: tuple[int, ...]
     dtype: Any
