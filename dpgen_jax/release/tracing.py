@@ -19,6 +19,8 @@ from dpgen_jax.release.standalone.program import LOOPS
 CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call",
          "custom_vjp_call_jaxpr", "remat2", "checkpoint")
 """Primitives that only run another program, which takes their place."""
+COMPOUND = "call_hi_primitive"
+"""The primitive of JAX 0.12 for an operation that is made of others."""
 PROGRAMS = ("jaxpr", "cond_jaxpr", "body_jaxpr", "branches")
 """The parameters of loops that are programs."""
 LEFT_OUT = ("sharding", "out_sharding", "update_jaxpr", "update_consts", "precision", "accuracy",
@@ -64,8 +66,8 @@ def _add(jaxpr: Any, names: dict[Any, Any], numbers: Any, steps: list[Any]) -> N
     for equation in jaxpr.eqns:
         name, p = equation.primitive.name, equation.params
         sources = [_source(variable, names) for variable in equation.invars]
-        if name in CALLS:
-            inner = p.get("jaxpr", p.get("call_jaxpr"))
+        if name in CALLS or name == COMPOUND:
+            inner = _parts(equation) if name == COMPOUND else p.get("jaxpr", p.get("call_jaxpr"))
             body, constants = getattr(inner, "jaxpr", inner), getattr(inner, "consts", [])
             inside = dict(zip(body.invars, sources, strict=True))
             inside |= {v: _literal(c) for v, c in zip(body.constvars, constants, strict=True)}
@@ -81,6 +83,13 @@ def _add(jaxpr: Any, names: dict[Any, Any], numbers: Any, steps: list[Any]) -> N
         if name == "scan":
             plain |= _parts_of_scan(equation)
         steps.append([name, plain, sources, [names[variable] for variable in equation.outvars]])
+
+
+def _parts(equation: Any) -> Any:
+    """Returns the program of others that an operation of JAX 0.12 is made of."""
+    inputs = (jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in equation.invars)
+    whole: Any = jax.jit(lambda *arrays: equation.primitive.bind(*arrays, **equation.params))
+    return whole.trace(*inputs).lojax.jaxpr
 
 
 def _parts_of_scan(equation: Any) -> dict[str, int]:
