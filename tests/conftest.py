@@ -24,7 +24,7 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0" + (
     " --xla_cpu_parallel_codegen_split_count=1"
     " --xla_cpu_use_fusion_emitters=false"  # which later versions do not know
-    if tuple(map(int, version("jax").split(".")[:2])) < (0, 12) else ""))
+    if tuple(map(int, version("jax").split(".")[:2])) < (0, 11) else ""))
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")  # nobody reads where code came from
 os.environ.setdefault("DPGEN_DATA", os.path.join(os.path.dirname(__file__), "../../shared/data"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import jax
@@ -22,8 +23,10 @@ CONFIG = datalens.Config(
     teachers=11, batch=4, top_k=10, sigma=30.0, steps=4, decode="mean", d_steps_first=3,
     generator=GeneratorNet(4, 16, 8), discriminator=DiscriminatorNet(4, 8, 8))
 KEY = b"partition key of the tests"
-# Options of a compilation whose use of memory is looked at (conftest.py has others for the rest).
-AS_IN_A_RUN = {"xla_cpu_use_fusion_emitters": True}
+# Options of a compilation whose use of memory is looked at (conftest.py has others for the rest,
+# where this JAX has them).
+AS_IN_A_RUN = ({"xla_cpu_use_fusion_emitters": True}
+               if "fusion_emitters" in os.environ.get("XLA_FLAGS", "") else {})
 
 
 def images(n: int = 50, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

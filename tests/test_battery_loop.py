@@ -21,6 +21,7 @@ import people_table
 import pytest
 import small_datalens
 import test_battery
+from private.test_empty_arrays import taken
 
 from dpgen_jax import methods
 from dpgen_jax.aggregation.mechanism import Mechanism
@@ -204,8 +205,10 @@ def test_one_record_changes_one_message(case):
 
 @cases
 def test_a_block_lowers_for_accelerators(case):
-    """On a machine that has none, and nothing in it waits for the host."""
+    """On a machine that has none; nothing in it waits for the host, and no device takes an empty
+    array (`test_empty_arrays`)."""
     built = compiled(case)
     traced = built.block.trace(*built.arguments(placed(case, False)[0]))
     text = traced.lower(lowering_platforms=("cuda", "tpu")).as_text()
     assert "stablehlo.while" in text and "callback" not in text
+    assert not [shape for shape in taken(traced) if 0 in shape]

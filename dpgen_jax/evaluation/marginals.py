@@ -235,7 +235,7 @@ def correlation_difference(x: np.ndarray, truth: np.ndarray) -> float:
     varies = np.ptp(truth, 0) > 0
     if varies.sum() < 2:
         return 0.0
-    upper = np.triu_indices(varies.sum(), 1)
+    upper = np.triu_indices(int(varies.sum()), 1)
     difference = correlations(x[:, varies]) - correlations(truth[:, varies])
     return float(np.abs(difference[upper]).mean())
 

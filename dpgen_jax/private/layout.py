@@ -6,8 +6,10 @@ import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
@@ -178,20 +180,83 @@ def on_devices(local: Callable, layout: Layout, by_unit: tuple[bool, ...],
         out_by_unit: Likewise for the (tuple of) results.
         donate: Arguments that are updated in place.
     """
-    if layout.parallel == "pmap":
-        return jax.pmap(local, axis_name=AXIS, devices=layout.devices, donate_argnums=donate,
-                        in_axes=jax.tree.map(lambda f: 0 if f else None, by_unit),
-                        out_axes=jax.tree.map(lambda f: 0 if f else None, out_by_unit))
-    return jax.jit(sharded(local, layout, by_unit, out_by_unit), donate_argnums=donate)
+    if layout.parallel == "shard_map":
+        return jax.jit(sharded(local, layout, by_unit, out_by_unit), donate_argnums=donate)
+    mapped = jax.pmap(_filled(local), axis_name=AXIS, devices=layout.devices,
+                      donate_argnums=donate,
+                      in_axes=jax.tree.map(lambda f: 0 if f else None, by_unit),
+                      out_axes=jax.tree.map(lambda f: 0 if f else None, out_by_unit))
+    return lambda *args: mapped(*_without_empty(args, by_unit, lambda shape: shape[1:]))
 
 
 def sharded(local: Callable, layout: Layout, by_unit: tuple[bool, ...], out_by_unit: PyTree
                ) -> Callable:
-    """Returns a per-device function as one of arrays that are sharded by unit or replicated."""
+    """Returns a per-device function as one of arrays that are sharded by unit or replicated.
+
+    Args:
+        local: As in `on_devices`, like the others.
+        layout: How units lie on devices.
+        by_unit: For each argument, whether it is sharded.
+        out_by_unit: For each result.
+    """
     def spec(flags: PyTree) -> PyTree:
         return jax.tree.map(lambda f: PartitionSpec(AXIS) if f else PartitionSpec(), flags)
 
     # check_vma=False: under the default, the gradient with respect to a replicated input (the
     # query images) is silently summed over devices, which would mix the teachers' answers.
-    return jax.shard_map(local, mesh=layout.mesh, in_specs=spec(by_unit),
-                         out_specs=spec(out_by_unit), check_vma=False)
+    mapped = jax.shard_map(_filled(local), mesh=layout.mesh, in_specs=spec(by_unit),
+                           out_specs=spec(out_by_unit), check_vma=False)
+
+    @functools.wraps(local)
+    def call(*args: PyTree) -> PyTree:
+        return mapped(*_without_empty(args, by_unit, lambda shape: (
+            shape[0] // len(layout.devices), *shape[1:])))
+
+    return call
+
+
+# XLA of JAX 0.11 crashes where it compiles a function that is mapped over devices and takes an
+# array without entries (the secret bits of a method that has none): it makes a constant of it, and
+# finds the shardings of the others no more. So none is passed: each device makes its own. What the
+# function closes over would be passed as well, and stays within a jit.
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class _Empty:
+    """Stands for an array without entries, with its shape on a device and its type."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+def _without_empty(args: tuple, by_unit: tuple[bool, ...],
+                   on_one: Callable[[tuple[int, ...]], tuple[int, ...]]) -> tuple:
+    """Returns arguments with an `_Empty` for each array without entries.
+
+    Args:
+        args: Of all devices.
+        by_unit: As in `on_devices`.
+        on_one: From the shape of an array by unit to that of a device's part.
+    """
+    def one(leaf: Array, split: bool) -> Array | _Empty:
+        if np.size(leaf):
+            return leaf
+        kind = jax.typeof(leaf)
+        return _Empty(on_one(kind.shape) if split else kind.shape, kind.dtype)
+
+    return tuple(jax.tree.map(functools.partial(one, split=split), arg)
+                 for arg, split in zip(args, by_unit, strict=True))
+
+
+def _filled(local: Callable) -> Callable:
+    """Returns a per-device function as one that takes an `_Empty` for an array without entries."""
+    def is_empty(leaf: PyTree) -> bool:
+        return isinstance(leaf, _Empty)
+
+    @functools.wraps(local)
+    def call(*args: PyTree) -> PyTree:
+        return local(*jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype) if is_empty(a) else a,
+                                   args, is_leaf=is_empty))
+
+    return jax.jit(call)

@@ -19,11 +19,14 @@ from dpgen_jax.release.standalone.program import LOOPS
 CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call",
          "custom_vjp_call_jaxpr", "remat2", "checkpoint")
 """Primitives that only run another program, which takes their place."""
+COMPOUND = "call_hi_primitive"
+"""The primitive of JAX 0.12 for an operation that is made of others."""
 PROGRAMS = ("jaxpr", "cond_jaxpr", "body_jaxpr", "branches")
 """The parameters of loops that are programs."""
 LEFT_OUT = ("sharding", "out_sharding", "update_jaxpr", "update_consts", "precision", "accuracy",
-            "jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd", "linear", "unroll", "_split_transpose")
-"""Parameters that change no value."""
+            "jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd", "linear", "unroll", "_split_transpose",
+            "ft_in", "ft_out")
+"""Parameters that change no value, or are said otherwise (`_parts_of_scan`)."""
 MODES = ("fill", "clip", "promise")
 
 
@@ -63,8 +66,8 @@ def _add(jaxpr: Any, names: dict[Any, Any], numbers: Any, steps: list[Any]) -> N
     for equation in jaxpr.eqns:
         name, p = equation.primitive.name, equation.params
         sources = [_source(variable, names) for variable in equation.invars]
-        if name in CALLS:
-            inner = p.get("jaxpr", p.get("call_jaxpr"))
+        if name in CALLS or name == COMPOUND:
+            inner = _parts(equation) if name == COMPOUND else p.get("jaxpr", p.get("call_jaxpr"))
             body, constants = getattr(inner, "jaxpr", inner), getattr(inner, "consts", [])
             inside = dict(zip(body.invars, sources, strict=True))
             inside |= {v: _literal(c) for v, c in zip(body.constvars, constants, strict=True)}
@@ -76,9 +79,30 @@ def _add(jaxpr: Any, names: dict[Any, Any], numbers: Any, steps: list[Any]) -> N
             raise UserError(f"the generator uses the operation {name!r}, which an exported folder "
                             "does not have; share release/ itself, or files of samples")
         names.update((variable, next(numbers)) for variable in equation.outvars)
-        steps.append([name, {key: _plain(key, value) for key, value in p.items()
-                             if key not in LEFT_OUT},
-                      sources, [names[variable] for variable in equation.outvars]])
+        plain = {key: _plain(key, value) for key, value in p.items() if key not in LEFT_OUT}
+        if name == "scan":
+            plain |= _parts_of_scan(equation)
+        steps.append([name, plain, sources, [names[variable] for variable in equation.outvars]])
+
+
+def _parts(equation: Any) -> Any:
+    """Returns the program of others that an operation of JAX 0.12 is made of."""
+    inputs = (jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in equation.invars)
+    whole: Any = jax.jit(lambda *arrays: equation.primitive.bind(*arrays, **equation.params))
+    return whole.trace(*inputs).lojax.jaxpr
+
+
+def _parts_of_scan(equation: Any) -> dict[str, int]:
+    """Returns how many inputs of a scan are constants and how many it carries.
+
+    Versions of JAX say it in different ways. In all of them a step has these as the whole does, and
+    everything else without its first axis.
+    """
+    body = equation.params["jaxpr"]
+    same_in, same_out = (sum(v.aval.ndim == of_step.ndim for v, of_step in zip(*pair, strict=True))
+                         for pair in ((equation.invars, body.in_avals),
+                                      (equation.outvars, body.out_avals)))
+    return {"num_consts": same_in - same_out, "num_carry": same_out}
 
 
 def _source(variable: Any, names: dict[Any, Any]) -> Any:

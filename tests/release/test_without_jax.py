@@ -85,7 +85,8 @@ def test_operations_are_those_of_jax():
 
     def function(x, at, key):
         key = jax.random.wrap_key_data(key)
-        state, each = jax.lax.scan(lambda c, row: (c * 0.5 + row.sum(), row.max() + c), 0.0, x)
+        state, each = jax.lax.scan(lambda c, row: (c * 0.5 + row.sum(), row.max() + c + at[0, 0]),
+                                   0.0, x)
         picked = [jax.lax.GatherScatterMode.FILL_OR_DROP, jax.lax.GatherScatterMode.CLIP]
         rows = [x.at[at[:, 0], at[:, 1]].get(mode=mode, fill_value=0) for mode in picked]
         added = [x.at[at[:, 0], at[:, 1]].add(2.0, mode=mode) for mode in picked[:1]]

@@ -37,7 +37,8 @@ def all_of(names: Sequence[str], log: Log) -> Report:
         UserError: A name that no fault has.
     """
     with contextlib.suppress(RuntimeError):  # a backend is already up, with the devices it has
-        jax.config.update("jax_num_cpu_devices", max(2, jax.config.jax_num_cpu_devices))  # type: ignore[attr-defined]
+        devices = jax.config.jax_num_cpu_devices  # type: ignore[attr-defined, unused-ignore]
+        jax.config.update("jax_num_cpu_devices", max(2, devices))
     for name in names:
         if name not in FAULTS:
             raise UserError(f"no fault is named {name!r}{nearest(name, FAULTS)}; known: "

@@ -208,6 +208,7 @@ OPERATIONS: dict[str, Operation] = {
     "rev": lambda p, x: np.flip(x, tuple(p["dimensions"])),
     "concatenate": lambda p, *parts: np.concatenate(parts, p["dimension"]),
     "stack": lambda p, *parts: np.stack(parts, p["axis"]),
+    "unstack": lambda p, x: [*np.moveaxis(x, p["axis"], 0)],
     "slice": lambda p, x: x[tuple(map(slice, p["start_indices"], p["limit_indices"], p["strides"]
                                       or [1] * x.ndim))],
     "dynamic_slice": _dynamic_slice,
