@@ -150,7 +150,8 @@ def spent(row: Row) -> tuple[str, str, str]:
     if record.get("stopped"):
         steps += " (stopped)"
         text += f", of which {record['charged_epsilon']:.3f} is spent"
-    return text, steps, hours_text(row.trained_seconds() or 0.0)
+    on = f" on one {record['trained_on'][0]}" if "trained_on" in record else ""
+    return text, steps, hours_text(row.trained_seconds() or 0.0) + on
 
 
 def memory(name: str) -> str:
