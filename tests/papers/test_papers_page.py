@@ -101,6 +101,12 @@ def test_results_are_shown_once_among_what_is_measured(results):
     assert page.counts() == counts
 
 
+def test_a_row_says_on_what_it_was_trained(results):
+    row = results("datalens:table1:mnist-eps1", training_seconds=60.0, trained_on=["NVIDIA H200"],
+                  privacy={"epsilon": 1.0, "steps": 2})
+    assert page.spent(row)[2] == "<0.1 on one NVIDIA H200"
+
+
 def test_a_row_without_results_shows_an_estimate():
     row = Row("datalens:table1:x", Training("datalens", "mnist-eps1-mean", "mnist"), {}, 3.0)
     assert page.line(row)[3:8] == ("", "", "", "18 GB", "~3")

@@ -55,6 +55,7 @@ def measured(monkeypatch, tmp_path):
 @pytest.mark.slow
 def test_a_row_writes_its_results_and_repeats_nothing(measured, tmp_path, monkeypatch):
     row = toy("gpate", "mnist-eps1")
+    monkeypatch.setattr(common, "accelerators", lambda: {"accelerators": ["a GPU"]})
     path = runner.run(row, tmp_path / "runs")
     record = json.loads(path.read_text())
     outcome = record["results"]
@@ -63,6 +64,7 @@ def test_a_row_writes_its_results_and_repeats_nothing(measured, tmp_path, monkey
     assert outcome["evaluation"]["gen2real"]["cnn"]["accuracy"] == LEAF
     assert outcome["as_systems"]["average"]["gen2real"]["accuracy"]["mean"] == 0.5
     assert outcome["privacy"]["steps"] == 2 and outcome["privacy"]["epsilon"] == 1.0
+    assert outcome["trained_on"] == ["a GPU"]
     shares = outcome["votes"]
     assert 0 < shares["second"] <= shares["most agreed bin"] <= 1 and 0 <= shares["answered"] <= 1
     assert measured == ["cnn", "cnn", "mlp", "fidelity"]
