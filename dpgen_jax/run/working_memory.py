@@ -9,7 +9,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.core.types import Method, Records
 from dpgen_jax.private import teachers
 
@@ -49,7 +51,7 @@ def unit_bytes(method: Method, records: Records) -> int:
     key = jax.random.key(0)
     query = jax.eval_shape(method.ask, key, jax.eval_shape(method.init, key))
     unit = jax.eval_shape(functools.partial(teachers.one_unit, method, key), jnp.int32(0))
-    private_input = jnp.zeros(0, jnp.int32)  # no unit is sampled
+    private_input = method.mechanism.private_inputs(SeededBits(0), np.zeros(1, np.int32), 0)[0, 0]
     traced = jax.make_jaxpr(functools.partial(teachers.query_unit, method))(
         unit, records, query, jnp.int32(1), private_input)
     shared = sum(_size(leaf) for leaf in jax.tree.leaves(query))  # all units have one query

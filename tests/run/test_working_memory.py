@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import small_datalens
 import small_gswgan
+import test_battery
 
+from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import Records
 from dpgen_jax.methods import datalens, gswgan
@@ -44,6 +46,25 @@ def test_a_unit_takes_at_least_its_state_twice_and_more_with_more_records():
     few, many = (working_memory.unit_bytes(METHOD, records(m)) for m in (4, 400))
     assert few > 2 * teachers.unit_bytes(METHOD)
     assert many - few > 396 * np.prod(small_datalens.SPEC.shape)
+
+
+@pytest.mark.parametrize("name", test_battery.NAMES)
+def test_the_work_of_every_method_is_counted(name):
+    method, _, query = test_battery.built(name)
+    if method.mechanism.schedule.batch_capacity is not None:
+        pytest.skip("as many messages are taken at once as a cache, or a device, holds")
+    x, y = test_battery.neighbours(name)[0]
+    each = jax.tree.map(lambda a: np.asarray(a)[:4], Records(x, y.astype(np.int32)))
+    assert working_memory.unit_bytes(method, each) > each.x.nbytes
+
+
+@pytest.mark.parametrize("fields", [
+    {"federated": True}, {"schedule": "secret-draw", "critics_per_step": 2}])
+def test_the_secret_bits_of_a_unit_are_of_the_shape_that_its_mechanism_draws(fields):
+    method = gswgan.build(small_gswgan.gs(**fields), small_datalens.SPEC)
+    drawn = method.mechanism.private_inputs(SeededBits(0), np.zeros(1, np.int32), 0)
+    assert drawn[0, 0].size
+    assert working_memory.unit_bytes(method, records(4)) > teachers.unit_bytes(method)
 
 
 def test_units_at_once_fit_into_their_share_of_the_memory():
