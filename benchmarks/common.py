@@ -30,17 +30,15 @@ PACKAGES = ("dpgen_jax", "jax", "jaxlib", "flax", "optax", "numpy")
 
 
 def machine() -> dict[str, Any]:
-    """Return CPU model, usable cores, bytes of memory, platform, and load of the last minute."""
+    """Describe the machine.
+
+    Returns:
+      The CPU model, the cores that this process may use, memory in bytes, the platform, and the
+      load average of the last minute, which shows whether something else was running.
+    """
     return {"cpu": _cpu_model(), "cores": cores(), "memory_bytes": _meminfo("MemTotal"),
             "platform": f"{platform.system()} {platform.machine()}",
             "load_average": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None}
-
-
-def accelerators() -> dict[str, list[str]]:
-    """Return the devices that JAX uses in this process, where they are no CPUs; else nothing."""
-    jax = sys.modules.get("jax")
-    kinds = [d.device_kind for d in jax.devices() if d.platform != "cpu"] if jax else []
-    return {"accelerators": kinds} if kinds else {}
 
 
 def cores() -> int:
@@ -90,8 +88,8 @@ def record(name: str, arguments: Sequence[str], seeds: Sequence[int], results: A
     """
     return {"benchmark": name, "command": " ".join(("python -m", f"benchmarks.{name}", *arguments)),
             "machine": where or machine(), "versions": versions(), "git": git(),
-            **accelerators(), "seeds": list(seeds), "results": results,
-            "date": datetime.now(UTC).isoformat(timespec="seconds")}
+            "seeds": list(seeds), "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "results": results}
 
 
 def write(rec: dict, out: str | Path | None = None) -> Path:

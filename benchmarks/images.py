@@ -23,6 +23,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+import jax
+
 from benchmarks import common
 from benchmarks.image_evaluation import Protocol, likeness, usefulness
 from dpgen_jax import data, methods, presets
@@ -89,9 +91,15 @@ def train(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Releas
                             lambda line: print(line, flush=True))
     finished.parent.mkdir(exist_ok=True)
     write_json(finished, {"steps": release.privacy["steps"], "request": means,
-                          **common.accelerators()})
+                          **accelerators()})
     shutil.rmtree(RunFolder(request.out).checkpoints, ignore_errors=True)
     return release
+
+
+def accelerators() -> dict[str, list[str]]:
+    """Return the devices of JAX where they are no CPUs; else nothing."""
+    kinds = [device.device_kind for device in jax.devices() if device.platform != "cpu"]
+    return {"accelerators": kinds} if kinds else {}
 
 
 def within(before: Any, now: Any) -> bool:

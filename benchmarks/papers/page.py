@@ -136,7 +136,7 @@ def others(row: Row) -> str:
 
 
 def spent(row: Row) -> tuple[str, str, str]:
-    """Return epsilon, as proven or the reason why it is not, the steps and the hours of a run."""
+    """Return epsilon, as proven or why it is not, steps, and hours, with the device if no CPU."""
     record = row.results()
     privacy = (record or {}).get("privacy")
     if not record or not privacy or "training_seconds" not in record:

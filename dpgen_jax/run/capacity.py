@@ -224,7 +224,7 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path =
         rows: The records of a unit that is small.
         files: The folder of the state that lies on the disk.
         records: Shapes of the records of one unit, by which an accelerator takes as many units at
-            once as its memory has room for; None: some.
+            once as its memory has room for; None where they are not known.
 
     Returns:
         How the units lie on the devices.

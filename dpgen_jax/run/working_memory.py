@@ -19,9 +19,9 @@ MOST = 256
 """Units that an accelerator queries at once, at most. On an H100 the published steps of DataLens
 and G-PATE took less time in chunks of 250 than of 64; more were not tried."""
 SOME = 64
-"""the same, where the shapes of their records are not known"""
+"""Units that an accelerator queries at once, where the shapes of their records are not known."""
 SHARE = 1 / 8
-"""of a device's memory that the units which are queried at once may take beside their state"""
+"""of a device's memory that units which are queried at once may take beside their state"""
 
 
 def at_once(method: Method, records: Records | None, memory: float, rows: int) -> int:
@@ -29,7 +29,7 @@ def at_once(method: Method, records: Records | None, memory: float, rows: int) -
 
     Args:
         method: The method, built.
-        records: Shapes of the records of one unit: x [m, ...], y [m]; None where nobody knows.
+        records: Shapes of the records of one unit: x [m, ...], y [m]; None: not known.
         memory: Bytes of memory of the device.
         rows: Units that a round queries on one device; a larger chunk would be filled up with
             places without a unit, which cost as much.

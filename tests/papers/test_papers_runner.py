@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import toy_rows
 
-from benchmarks import common, image_evaluation
+from benchmarks import common, image_evaluation, images
 from benchmarks.papers import __main__ as command
 from benchmarks.papers import page, ran, runner
 from benchmarks.papers.rows import Command, Nothing, Row, Training
@@ -55,7 +55,7 @@ def measured(monkeypatch, tmp_path):
 @pytest.mark.slow
 def test_a_row_writes_its_results_and_repeats_nothing(measured, tmp_path, monkeypatch):
     row = toy("gpate", "mnist-eps1")
-    monkeypatch.setattr(common, "accelerators", lambda: {"accelerators": ["a GPU"]})
+    monkeypatch.setattr(images, "accelerators", lambda: {"accelerators": ["a GPU"]})
     path = runner.run(row, tmp_path / "runs")
     record = json.loads(path.read_text())
     outcome = record["results"]
