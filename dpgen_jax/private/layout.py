@@ -38,6 +38,7 @@ class Layout:
         slab: Units that are on the devices at a time, a multiple of chunk x devices, where the
             state of all lies elsewhere (`private.streaming`); 0: all are on the devices.
         files: With a slab, the folder of the files that hold the state; None: host memory.
+        pretrained: Units of a device that are pretrained at once; 0, and with slabs: a chunk.
 
     Raises:
         UserError: A field is outside its range.
@@ -51,6 +52,7 @@ class Layout:
     sampled: bool = False
     slab: int = 0
     files: Path | None = None
+    pretrained: int = 0
 
     def __post_init__(self) -> None:
         if self.parallel not in ("shard_map", "pmap"):
@@ -69,6 +71,12 @@ class Layout:
         """The number of units with padding."""
         multiple = (self.slab or self.chunk * len(self.devices)) * self.n_cohorts
         return -(-self.n_units // multiple) * multiple
+
+    @property
+    def pretrained_at_once(self) -> int:
+        """Units of a device that are pretrained at once: as `pretrained` says, and no more."""
+        chosen = 0 if self.slab else self.pretrained
+        return min(chosen or self.chunk, self.padded // len(self.devices))
 
     @functools.cached_property
     def mesh(self) -> jax.sharding.Mesh:

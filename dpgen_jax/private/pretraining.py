@@ -73,7 +73,7 @@ def compile_call(method: Method, layout: Layout) -> Callable:
 
 
 class Span(NamedTuple):
-    """Some steps of one chunk of units.
+    """Some steps of one chunk of units: of those that a device pretrains at once.
 
     Attributes:
         at: int32 [], the first unit of the chunk on its device.
@@ -97,14 +97,15 @@ def warm_chunk(method: Method, layout: Layout, units: Private[Units], records: P
         layout: How units lie on devices.
         units: Sealed units of the device, leaves [U / devices, ...].
         records: Their sealed records.
-        states: Sealed states of the chunk, leaves [chunk, ...].
+        states: Sealed states of the chunk, leaves [units of a chunk, ...].
         span: Which units, and which steps.
 
     Returns:
         The units and the states, of the same shapes.
     """
     warm_start, everyone, (at, first, n) = _warm_start(method), unseal(units), span
-    chunk, own_records = jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, at, layout.chunk),
+    size = layout.pretrained_at_once
+    chunk, own_records = jax.tree.map(lambda a: lax.dynamic_slice_in_dim(a, at, size),
                                       (everyone, unseal(records)))
 
     def one(unit: Units, records: Records, state: PyTree) -> tuple[Units, PyTree]:
@@ -115,7 +116,7 @@ def warm_chunk(method: Method, layout: Layout, units: Private[Units], records: P
         done = jnp.asarray(first + n == warm_start.steps, unit.warm.dtype)
         return dataclasses.replace(unit, state=warm_start.finish(state), warm=done), state
 
-    chunk, after = vmapped(one, layout.chunk)(chunk, own_records, unseal(states))
+    chunk, after = vmapped(one, size)(chunk, own_records, unseal(states))
     # Written into the donated arrays: no second copy of the units.
     everyone = jax.tree.map(lambda a, new: lax.dynamic_update_slice_in_dim(a, new, at, 0),
                             everyone, chunk)
@@ -128,7 +129,7 @@ class Chunks:
     def __init__(self, method: Method, layout: Layout):
         self._call, self._layout = compile_call(method, layout), layout
         shapes = jax.eval_shape(_warm_start(method).init, jax.random.key(0))
-        wide = layout.chunk * len(layout.devices)
+        wide = layout.pretrained_at_once * len(layout.devices)
         self._states = Private(jax.tree.map(
             lambda a: spread(np.zeros((wide, *a.shape), a.dtype), layout), shapes))
 
@@ -148,7 +149,7 @@ class Chunks:
         """
         if not self._layout.slab:
             units, self._states = jax.block_until_ready(self._call(
-                units, records, self._states, Span(chunk * self._layout.chunk, first, n)))
+                units, records, self._states, Span(_starts(self._layout)[chunk], first, n)))
             return units
         wide = self._layout.chunk * len(self._layout.devices)
         rows = slice(chunk * wide, (chunk + 1) * wide)
@@ -196,4 +197,16 @@ def _ready(units: Private[Units], layout: Layout) -> np.ndarray:
     done[:layout.n_units] = warmed(units, layout)
     if layout.slab:
         return np.asarray(done.reshape(-1, len(layout.devices) * layout.chunk).all(1))
-    return np.asarray(done.reshape(len(layout.devices), -1, layout.chunk).all((0, 2)))
+    by_device = done.reshape(len(layout.devices), -1)
+    return np.asarray([by_device[:, at:at + layout.pretrained_at_once].all()
+                       for at in _starts(layout)])
+
+
+def _starts(layout: Layout) -> list[int]:
+    """Returns the first unit of each chunk on its device.
+
+    The last chunk is moved forward to be whole. What it repeats of the chunk before it comes out
+    as it was, since no unit has been queried yet.
+    """
+    units, size = layout.padded // len(layout.devices), layout.pretrained_at_once
+    return [min(at, units - size) for at in range(0, units, size)]

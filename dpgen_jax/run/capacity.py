@@ -259,10 +259,13 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path =
     # A unit without a network of its own is one row of a product, of which many are taken at once.
     small = teachers.unit_bytes(method) < 2**10 and mechanism.unit == "record"
     best = min(max(1, method.at_once // rows) if small else 1, mechanism.n_units)
+    pretrained = 0
     if not (small or on_cpu or batch_capacity):
+        each_device = -(-mechanism.n_units // len(devices))
         each_round = -(-mechanism.n_units // (mechanism.schedule.n_cohorts * len(devices)))
         limit = (available[0].memory_stats() or {}).get("bytes_limit") or host_memory()
         best = working_memory.at_once(method, records, limit, each_round)
+        pretrained = working_memory.pretrained_at_once(method, records, limit, each_device)
     if batch_capacity:
         # Of messages as long as a network, as many as a cache, or a device's memory, holds.
         message_bytes = 4 * mechanism.shape[0] * mechanism.shape[1]
@@ -270,7 +273,8 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path =
         best = max(1, min(best if on_cpu else 2048, cache_bytes // message_bytes, batch_capacity))
     chunk = runtime.chunk or best
     layout = teachers.Layout(batch_capacity or mechanism.n_units, chunk, devices, runtime.parallel,
-                             mechanism.schedule.n_cohorts, batch_capacity is not None)
+                             mechanism.schedule.n_cohorts, batch_capacity is not None,
+                             pretrained=0 if runtime.chunk else pretrained)
     if runtime.state == "device":
         return layout
     return dataclasses.replace(layout, slab=slab(method, chunk * len(devices)),

@@ -121,6 +121,50 @@ def test_rows_of_groups_are_warmed_like_any_others(groups):
                  real(units, where).state, ALONE.state)
 
 
+def together(pretrained, chunk=1, devices=1, **fields):
+    """A layout that pretrains so many units of a device at once."""
+    return dataclasses.replace(layout(chunk, devices, **fields), pretrained=pretrained)
+
+
+@pytest.mark.parametrize("where", [
+    together(2), together(3), together(99), together(1, 2), together(2, devices=2),
+    together(4, n_cohorts=COUNT), together(2, 2, 2, parallel="pmap"), together(3, 2)],
+    ids=lambda where: f"{where.pretrained} at once, chunk {where.chunk}, {len(where.devices)}")
+def test_more_units_or_fewer_are_pretrained_at_once_than_are_queried(where):
+    """The last ones at once may have some of those before them among them."""
+    units, shares = warmed(where)
+    found = real(units, where)
+    np.testing.assert_array_equal(found.warm, ALONE.warm)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
+                 found.state, ALONE.state)
+    size, own = where.pretrained_at_once, where.padded // len(where.devices)
+    assert size == min(where.pretrained, own)
+    assert len(shares) >= -(-own // size) and shares[-1] == 1
+
+
+@pytest.mark.parametrize("calls", [1, STEPS, STEPS + 2, 2 * STEPS + 3])
+def test_units_that_two_chunks_hold_end_where_they_would_have(monkeypatch, calls):
+    """An interruption among the last ones, which hold a unit that was done before."""
+    of_length(monkeypatch, 1)
+    where = together(2)
+    work = pretraining.pretrain(METHOD, cold(where), adversary.placed(data(), where, DEAL), where)
+    for _ in range(calls):
+        units, _ = next(work)
+    work.close()
+    flags = packing.warmed(units, where)
+    assert flags.sum() == {1: 0, STEPS: 2, STEPS + 2: 2, 2 * STEPS + 3: 3}[calls]
+    units = packing.assemble(packing.blocks(units, where, 3), METHOD, where)
+    *_, (units, _) = pretraining.pretrain(METHOD, units, adversary.placed(data(), where, DEAL),
+                                          where)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
+                 real(units, where).state, ALONE.state)
+    assert np.all(packing.warmed(units, where))
+
+
+def test_slabs_are_pretrained_chunk_by_chunk():
+    assert dataclasses.replace(together(4, 2), slab=2).pretrained_at_once == 2
+
+
 def of_length(monkeypatch, longest):
     """Calls of at most so many steps."""
     monkeypatch.setattr(pretraining, "LONGEST_CALL", longest)

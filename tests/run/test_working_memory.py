@@ -12,6 +12,7 @@ from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import Records
 from dpgen_jax.methods import datalens, gswgan
+from dpgen_jax.nets.resnet import ResNetNet
 from dpgen_jax.private import teachers
 from dpgen_jax.run import capacity, working_memory
 
@@ -81,18 +82,49 @@ def test_no_more_are_taken_than_a_round_queries():
     assert working_memory.at_once(METHOD, None, 1e15, 3) == 3
 
 
-def test_an_accelerator_takes_one_critic_where_a_round_queries_one(monkeypatch):
+@pytest.fixture()
+def accelerator(monkeypatch):
+    """A machine whose one device is no CPU, and has 80 GB."""
     class Device:
         platform, process_index = "gpu", 0
 
         def memory_stats(self):
             return {"bytes_limit": 80e9}
 
-    config = small_gswgan.gs(schedule="rotation", critics_per_step=1)
-    method = gswgan.build(config, small_datalens.SPEC)
     devices = [Device()]
     monkeypatch.setattr(jax, "devices", lambda *_: devices)
     monkeypatch.setattr(jax, "local_devices", lambda *_: devices)
-    for shapes in (records(4), None):
-        layout = capacity.choose_layout(method, Runtime(), records=shapes)
-        assert (layout.chunk, layout.padded) == (1, small_gswgan.UNITS)
+
+
+def critics(**fields):
+    config = small_gswgan.gs(schedule="rotation", critics_per_step=1, **fields)
+    return gswgan.build(config, small_datalens.SPEC)
+
+
+@pytest.mark.usefixtures("accelerator")
+@pytest.mark.parametrize("shapes", [records(4), None])
+def test_an_accelerator_takes_one_critic_where_a_round_queries_one(shapes):
+    layout = capacity.choose_layout(critics(), Runtime(), records=shapes)
+    assert (layout.chunk, layout.padded) == (1, small_gswgan.UNITS)
+
+
+@pytest.mark.usefixtures("accelerator")
+@pytest.mark.parametrize("shapes", [records(4), None])
+def test_all_critics_are_pretrained_at_once_where_there_is_room(shapes):
+    """However few of them answer in a round; not where the user has said how many."""
+    layout = capacity.choose_layout(critics(), Runtime(), records=shapes)
+    assert layout.pretrained_at_once == small_gswgan.UNITS
+    assert capacity.choose_layout(critics(), Runtime(chunk=1)).pretrained_at_once == 1
+    none = capacity.choose_layout(critics(warm_steps=0), Runtime(), records=shapes)
+    assert none.pretrained == 0
+
+
+def test_a_critic_that_has_a_generator_meanwhile_takes_more_memory():
+    """A published warm start was counted as a step, and took 46 GB at once."""
+    large, small = (critics(warm_generator=ResNetNet(2, channels)) for channels in (32, 2))
+    assert (working_memory.pretraining_bytes(large, records(4))
+            > 4 * working_memory.pretraining_bytes(small, records(4)))
+    each = working_memory.pretraining_bytes(large, records(4))
+    memory = 2.5 * each / working_memory.SHARE
+    assert working_memory.pretrained_at_once(large, records(4), memory, 10**6) == 2
+    assert working_memory.at_once(large, records(4), memory, 10**6) > 8
