@@ -7,7 +7,7 @@ histograms, Confident-GNMax, and the projection back. Timed in the same turns, i
   teachers and their sum, noise from fresh bits of the operating system; in the chunks that a run
   takes on this device, and in others;
 - "numpy": the algorithm as printed, a loop over samples and dimensions, each a NumPy expression
-  over all teachers; on the same gradients, with matrices and noise that are given to it;
+  over all teachers; on the same gradients, with new matrices and noise of NumPy's own generator;
 - a step of the preset at two numbers of teachers. A step of all of them does not fit everywhere:
   its time is taken to be linear in teachers and read off the line through the two.
 
@@ -104,9 +104,9 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             for n in dict.fromkeys((layout.chunk, *args.chunk))}
     answers = {name: seeded_step(each, args.seed) for name, each in ours.items()}
     inputs = answers[f"chunk {layout.chunk}"][0], *noises(mechanism, args.seed)
-    expected = algorithm_2(mechanism, x, *inputs)
+    expected, rng = algorithm_2(mechanism, x, *inputs), np.random.default_rng(args.seed)
     wall, processor = both_clocks({
-        "numpy": lambda: algorithm_2(mechanism, x, *inputs),
+        "numpy": lambda: algorithm_2(mechanism, x, *anew(mechanism, inputs, rng)),
         **{name: each.step for name, each in ours.items()},
         **{f"step of {n}": whole_step(preset, n, args.seed).step for n in args.step_teachers}},
         args.repeats)
@@ -191,19 +191,12 @@ def library(method: Method, x: np.ndarray, layout: Layout, seed: int) -> Library
 
 
 def seeded_step(ours: Library, seed: int) -> tuple[np.ndarray, ...]:
-    """Take a step with noise of the seed; later ones have noise of the operating system.
-
-    Args:
-      ours: The library's step.
-      seed: The seed.
-
-    Returns:
-      The matrices [B, D, k], the release [B, k], and that projected back [B, D].
-    """
+    """Return the matrices [B, D, k] of a step with this noise, its release, that projected back."""
     ours.bits = SeededBits(seed)
     ours.step()
-    ours.bits = OsBits()
-    return jax.device_get(ours.public)
+    ours.bits = OsBits()  # of later steps
+    transposed, *rest = jax.device_get(ours.public)
+    return np.ascontiguousarray(transposed.swapaxes(1, 2)), *rest
 
 
 def noises(mechanism: ConfidentGNMax, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -212,6 +205,15 @@ def noises(mechanism: ConfidentGNMax, seed: int) -> tuple[np.ndarray, np.ndarray
     shape = mechanism.bound.rows, mechanism.bound.columns
     return (np.asarray(mechanism.test_noise.sample(bits[:, 0])).reshape(shape),
             np.asarray(mechanism.noise.sample(bits[:, 1:])).reshape(*shape, -1))
+
+
+def anew(mechanism: ConfidentGNMax, inputs: Sequence[np.ndarray], rng: np.random.Generator) -> list:
+    """Draw matrices and noise of the shapes of these, with NumPy's generator."""
+    noises = mechanism.test_noise, mechanism.noise
+    matrices = rng.standard_normal(inputs[0].shape, np.float32)
+    return [matrices / np.float32(math.sqrt(mechanism.bound.columns)), *(
+        np.rint(rng.normal(0, noise.sigma, given.shape)).astype(np.int32)
+        for noise, given in zip(noises, inputs[1:], strict=True))]
 
 
 def algorithm_2(mechanism: ConfidentGNMax, x: np.ndarray, matrices: np.ndarray,

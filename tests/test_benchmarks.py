@@ -151,12 +151,12 @@ def test_each_teacher_votes_for_the_bin_of_algorithm_2():
     method, x = gnmax()
     bound = method.mechanism.bound
     rng = np.random.default_rng(3)
-    matrices = rng.standard_normal((3, 16, 4)).astype(np.float32) / 2
+    matrices = rng.standard_normal((3, 4, 16)).astype(np.float32) / 2
     used = set()
     for teacher in x / 4:  # shorter, so that the inner bins are used too
         votes = bound.project(None, projection.project(matrices, teacher)).reshape(3, 4, 5)
         for j in range(3):
-            columns = (teacher[None, j] @ matrices[j]).T
+            columns = (teacher[None, j] @ matrices[j].T).T
             plain = [aggregation.histogram(method.mechanism, column) for column in columns]
             np.testing.assert_array_equal(votes[j], plain)
             used |= set(np.argmax(plain, -1).tolist())

@@ -72,10 +72,11 @@ class OneHot:
         """
         del key
         assert_message(message, self.columns)
-        votes = bin_votes(message, self.clip, self.bins)
+        # Bins first: loops run along the many histograms, and not along the few bins of each.
+        votes = bin_votes(message.ravel(), self.clip, self.bins).T
         # The proof is in integers: of a histogram that got more than one vote, none is counted.
-        votes = enforce(votes, lambda bins: jnp.sum(bins * bins, -1, keepdims=True) <= 1)
-        return votes.reshape(message.shape[0], -1)
+        votes = enforce(votes, lambda bins: jnp.sum(bins * bins, 0, keepdims=True) <= 1)
+        return votes.T.reshape(message.shape[0], -1)
 
     @property
     def squared_norm(self) -> int:

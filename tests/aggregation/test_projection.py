@@ -19,7 +19,7 @@ ROWS, DIMENSION, PROJECTED = 2, 6, 3
 
 @functools.cache
 def draws():
-    """Matrices [20000, B, D, k], each time of another key."""
+    """Matrices [20000, B, k, D], each time of another key."""
     one = functools.partial(projection.matrices, rows=ROWS, dimension=DIMENSION,
                             projected=PROJECTED)
     return jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(0), 20_000))
@@ -37,7 +37,7 @@ def test_the_mean_of_what_comes_back_is_the_gradient(rng):
 
 def test_matrices_are_normal_and_fresh_for_each_fake_and_key():
     entries = np.asarray(draws()).reshape(20_000, -1)
-    assert draws().shape == (20_000, ROWS, DIMENSION, PROJECTED) and entries.dtype == np.float32
+    assert draws().shape == (20_000, ROWS, PROJECTED, DIMENSION) and entries.dtype == np.float32
     assert stats.kstest(entries.ravel() * math.sqrt(PROJECTED), "norm").pvalue > 1e-6
     # alpha 10^-6 over all pairs of entries of one draw, and of the same entry in two draws
     limit = 6 / math.sqrt(20_000)
@@ -53,8 +53,8 @@ def test_shapes_and_values_are_those_of_the_matrix_products(rng):
     back = projection.reconstruct(matrices, projected)
     assert back.shape == (ROWS, DIMENSION)
     for row in range(ROWS):
-        np.testing.assert_allclose(projected[row], gradients[row] @ matrices[row], rtol=1e-4)
-        np.testing.assert_allclose(back[row], matrices[row] @ np.asarray(projected[row]), rtol=1e-4)
+        np.testing.assert_allclose(projected[row], matrices[row] @ gradients[row], rtol=1e-4)
+        np.testing.assert_allclose(back[row], np.asarray(projected[row]) @ matrices[row], rtol=1e-4)
 
 
 def algorithm_2(gradients, matrix, clip, bins, threshold, test_noise, noise):
@@ -94,6 +94,6 @@ def test_the_aggregator_is_algorithm_2(rng):
     for row in range(ROWS):
         queries = slice(row * PROJECTED, (row + 1) * PROJECTED)
         expected = algorithm_2(
-            gradients[:, row].astype(float), np.asarray(matrices[row], float), clip, bins,
+            gradients[:, row].astype(float), np.asarray(matrices[row], float).T, clip, bins,
             threshold, test_noise[queries], noise[queries])
         np.testing.assert_allclose(sums[row], expected, rtol=1e-4, atol=1e-6)

@@ -52,12 +52,12 @@ def test_messages_are_projected_and_what_is_released_is_taken_back(way, rng):
         scale = CONFIG.clip if way == "topk" else 1
         np.testing.assert_allclose(direction((), gradients), scale * gradients, rtol=1e-6)
         return
-    matrices = rng.normal(size=(2, F, 4)).astype(np.float32)
+    matrices = rng.normal(size=(2, 4, F)).astype(np.float32)
     released = rng.normal(size=(2, 4)).astype(np.float32)
     np.testing.assert_allclose(message(matrices, gradients), np.stack(
-        [gradients[b] @ matrices[b] for b in range(2)]), rtol=1e-4, atol=1e-6)
+        [matrices[b] @ gradients[b] for b in range(2)]), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(direction(matrices, released), np.stack(
-        [matrices[b] @ released[b] for b in range(2)]), rtol=1e-4, atol=1e-6)
+        [released[b] @ matrices[b] for b in range(2)]), rtol=1e-4, atol=1e-6)
 
 
 RELEASED = np.random.default_rng(1).normal(size=(2, 4)).astype(np.float32)
@@ -74,7 +74,7 @@ def conversation():
         public, unit = method.init(key), method.init_unit(key)
         query = method.ask(key, public)
         new, metrics = method.absorb(key, public, query, RELEASED)
-        moved = jnp.einsum("bdk,bk->bd", query.question, RELEASED)
+        moved = jnp.einsum("bkd,bk->bd", query.question, RELEASED)
         target = query.fakes + moved
 
         def teacher(fakes):
@@ -100,7 +100,7 @@ def conversation():
 @pytest.mark.slow
 def test_the_question_is_a_fresh_matrix_for_each_fake_and_step():
     first, second = conversation().query.question, conversation().other.question
-    assert first.shape == (2, F, 4)
+    assert first.shape == (2, 4, F)
     every = np.concatenate([first, second]).reshape(4, -1)
     assert len(np.unique(every)) == every.size
     assert np.abs(np.corrcoef(every) - np.eye(4)).max() < 0.9
@@ -114,7 +114,7 @@ def test_the_question_is_a_function_of_the_public_key():
 
 def test_the_answer_is_minus_the_gradient_of_the_mean_loss_projected():
     parts = conversation()
-    expected = np.stack([-parts.teacher[b] @ parts.query.question[b] for b in range(2)])
+    expected = np.stack([parts.query.question[b] @ -parts.teacher[b] for b in range(2)])
     assert np.abs(expected).max() > 1e-4
     np.testing.assert_allclose(parts.answer, expected, rtol=1e-3, atol=1e-6)
 
