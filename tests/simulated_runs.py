@@ -64,8 +64,7 @@ class World:
         Returns (steps, purchases) that the ledger charges as it was opened."""
         die = _executioner(killed)
         files = RunFolder(root)
-        own = files.run_id() if resume_it else ""
-        start = spending.Start(BUDGET, True, total, own)
+        start = spending.Start(BUDGET, True, total, files if resume_it else None)
         with spending.before(spending.Identity(sealed), MECHANISM, start, say) as witness:
             (opening.reopen if resume_it else opening.create)(root, PUBLIC)
             die("folder")

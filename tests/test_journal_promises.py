@@ -18,7 +18,7 @@ from dpgen_jax.core.config import Budget
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.types import BudgetExceeded, UserError
 from dpgen_jax.private import records
-from dpgen_jax.run import early, side_releases, spending
+from dpgen_jax.run import early, side_releases, spending, sums
 from dpgen_jax.run.folder import RunFolder, read_json
 
 ONE, OTHER = np.arange(12) % 3, np.arange(12) // 4
@@ -48,7 +48,7 @@ def go_on(root, guarantee, clients=None):
     """The run goes on; its records are those of these clients."""
     files = RunFolder(root)
     identity = spending.Identity(RECORDS, grouping=lambda key: records.grouping(clients, key))
-    start = spending.Start(BUDGET, guarantee, None, files.run_id())
+    start = spending.Start(BUDGET, guarantee, None, files)
     with spending.before(identity, MECHANISM, start, lambda line: None) as witness:
         Ledger.open(files.ledger, witness(files)).close()
 
@@ -152,6 +152,15 @@ def test_a_purchase_that_was_lost_is_no_fault_of_a_run_with_a_declared_schema(lo
     assert not report.count(Verdict.FAILS)
 
 
+@pytest.mark.slow
+def test_a_line_torn_after_a_purchase_ends_no_run(loans):
+    bought("run").close()
+    with Path("run/ledger.jsonl").open("ab") as file:
+        file.write(b'{"config_hash":"0')
+    train.command(["--resume", "run"])
+    assert read_json(Path("run/release/privacy.json"))["epsilon"] == 5
+
+
 def test_data_that_changed_since_their_schema_was_bought_are_refused(loans, capsys):
     """The journal knew the new file by no content, and a later run on it had a whole budget."""
     bought("run").close()
@@ -235,6 +244,6 @@ def test_numbers_are_added_as_they_are_written():
     beside two of them."""
     earlier = [Run("", "", True, "record", "replace-one", 1e-5, "", 1, 0.1, 0.1, "", False)] * 2
     promise = spending.Promise("replace-one", "record", "")
-    spending._require(earlier, promise, Budget(0.1, 1e-5), 0.3)
+    sums.require(earlier, promise, Budget(0.1, 1e-5), 0.3, "")
     with pytest.raises(BudgetExceeded, match="would be epsilon 0.30001 at delta 3e-05, beyond"):
-        spending._require(earlier, promise, Budget(0.10001, 1e-5), 0.3)
+        sums.require(earlier, promise, Budget(0.10001, 1e-5), 0.3, "")

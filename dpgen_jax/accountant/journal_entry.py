@@ -37,7 +37,7 @@ class Run:
         spent: The epsilon that is charged so far.
         target: The epsilon that it claims, and may yet spend.
         folder: Where it was last seen.
-        in_use: Whether a process goes on with it now.
+        in_use: Whether a process goes on with it now, or may have spent more than is known.
         subjects: Of subjects, the keyed fingerprint of which records belong together.
         rows_per_unit: Of subjects, the most rows of one that are kept.
         content: The keyed digest of the file or folder that the records were read from; nothing
@@ -210,9 +210,11 @@ def read_run(path: Path) -> Run | None:
     Raises:
         UserError: The file is damaged.
     """
-    run = _ends(path)[0]
+    run, whole, _ = _ends(path)
     if run is None:
         return None
+    if path.stat().st_size > whole:  # nobody can tell of what the torn line was
+        return dataclasses.replace(run, in_use=True)
     with path.open("rb") as file:
         try:
             locking.give_up(locking.hold(path, file.fileno(), create=False), file.fileno())
@@ -227,7 +229,8 @@ def _ends(path: Path) -> tuple[Run | None, int, str]:
     """Reads the start and the end of a run's file.
 
     Returns the run, or None where a crash tore the file as it was made; the bytes of its whole
-    lines; the hash of the last. A torn last line is not counted: nothing was sampled on it.
+    lines; the hash of the last. The run goes on from there if a torn line follows: a crash tore it
+    before anything was sampled on it, and the ledger has lines of its own.
     """
     size = reading.require_regular(path).st_size
     with path.open("rb") as file:

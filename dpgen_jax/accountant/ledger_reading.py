@@ -79,6 +79,22 @@ def published(records: list[Record]) -> RenyiEvent | None:
     return None
 
 
+def claimed(path: str | os.PathLike[str], budget: float) -> float:
+    """Returns the epsilon that a run states if it goes on.
+
+    Args:
+        path: Its ledger, which need not exist.
+        budget: The epsilon that it was asked for.
+
+    Returns:
+        The budget, or what the ledger claims, a torn last line charged, where that is more.
+
+    Raises:
+        UserError: As `read`.
+    """
+    return max(budget, account(read(path)).claim()) if begun(path) else budget
+
+
 def account(records: list[Record]) -> Account:
     """Adds up records that `read` returned.
 

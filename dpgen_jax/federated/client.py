@@ -27,7 +27,7 @@ from dpgen_jax.federated.client_folder import memory_path
 from dpgen_jax.federated.messages import MAX_ROUNDS, Question, Terms
 from dpgen_jax.federated.store import NEVER, Memory
 from dpgen_jax.private import records as sealing
-from dpgen_jax.run import spending
+from dpgen_jax.run import resume, spending
 from dpgen_jax.run.folder import RunFolder
 from dpgen_jax.run.loop import require_32_bits
 
@@ -233,7 +233,7 @@ def open_client(root: Path, terms: Terms, data: Dataset, budget: Budget, *, seat
     guarantee = seat.seed is None and math.isfinite(budget.epsilon)
     # The journal is locked until the ledger exists: of two runs on the same records that start at
     # once, the second one learns of the first.
-    start = spending.Start(budget, guarantee, None, RunFolder(root).run_id())
+    start = spending.Start(budget, guarantee, None, RunFolder(root))
     of_one = np.zeros(sealing.count(records), np.int32)  # all belong to this client
     identity = spending.Identity(records, Private(data.content),
                                  lambda key: sealing.grouping(of_one, key))
@@ -245,6 +245,8 @@ def open_client(root: Path, terms: Terms, data: Dataset, budget: Budget, *, seat
         client_folder.recognise(files, records)
         ledger = client_folder.open_ledger(files, mechanism, budget, terms, witness(files))
     try:
+        if line := resume.of_torn_lines(ledger):
+            log.warning(line)
         memory = _memory(files, method, row, ledger, seat)
         return Client(terms, method, row, OnDisk(files, ledger, memory), seat)
     except BaseException:

@@ -82,6 +82,8 @@ def run(request: Request, spec: Spec, exchange: Exchange, log: Log = tell,
     log(f"run folder: {root.absolute()}")
     with resume.ledger(files, method.mechanism, public, request.resume) as ledger, \
             interruptible() as stop:
+        if line := resume.of_torn_lines(ledger):
+            log(line)
         session = Session(request, terms, method, files, ledger, notices, log)
         state = session.train(exchange, stop)
         if not state.step and stop.reason:

@@ -133,7 +133,7 @@ def answered(purchase: Purchase, resume: bool, draw: Callable[[Events], Answer])
     read = None if purchase.events else draw(())  # which may fail, before anything is made
     promised = spending.Promise(purchase.relation, Unit.RECORD, "")
     start = spending.Start(purchase.budget, bool(purchase.events), purchase.total,
-                           files.run_id() if going_on else "", purchase.paid)
+                           files if going_on else None, purchase.paid)
     with spending.before(spending.Identity(None, purchase.content), promised, start,
                          _private) as witness:
         if not going_on:

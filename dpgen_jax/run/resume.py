@@ -20,6 +20,7 @@ from dpgen_jax.accountant.ledger import NOBODY, Ledger
 from dpgen_jax.accountant.witness import Witness
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core import hosts
+from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.config import digest
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Method, Private, Records, UserError
@@ -145,6 +146,25 @@ def _declared(files: RunFolder, mechanism: Mechanism, public: Json, meaning: str
 def reopened(files: RunFolder, mechanism: Mechanism, journal: Witness) -> Ledger:
     """Opens the ledger of a finished run, for one release more. Raises: as `ledger`."""
     return Ledger.open(files.ledger, _Folder(files, mechanism, journal))
+
+
+def of_torn_lines(ledger: Ledger) -> str:
+    """Says what lines that a crash tore cost a run; nothing where they cost nothing.
+
+    Args:
+        ledger: The run's open ledger.
+    """
+    torn = [record for record in books.read(ledger.path)
+            if record["kind"] == "torn" and (record["steps"] or record["events"])]
+    if not torn:
+        return ""
+    n, steps, claim = len(torn), sum(record["steps"] for record in torn), at_most(ledger.claim())
+    above = "" if ledger.epsilon() <= ledger.target else (
+        f": epsilon {claim} is charged, above the budget of {at_most(ledger.target)}: no step is "
+        f"added, and a release of this run is one of epsilon {claim}")
+    what = f"{steps} step{'s' * (steps != 1)}" if steps else "what they name, of a purchase"
+    return (f"note: in {ledger.path} {n} line{'s' * (n > 1)} that a crash tore "
+            f"count{'s' * (n == 1)} as spent ({what}){above}")
 
 
 def _begun(files: RunFolder) -> bool:

@@ -1,10 +1,7 @@
 """The spending of earlier runs on the same records, as this machine's journal knows them.
 
-The sum is by basic composition: epsilons and deltas of the budgets are added. A run counts with its
-whole budget once it has spent anything, or is under way, since it may be resumed. Only runs count
-whose promise implies this one's: the same relation, and the same unit or clients, whose records it
-covers one by one. The others are named, and so are those without a guarantee; beside them no total
-can be promised.
+A run counts with its whole budget once it has spent anything, or is under way, since it may be
+resumed. `sums` adds them up.
 """
 
 from __future__ import annotations
@@ -13,39 +10,22 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from fractions import Fraction
 from pathlib import Path
 from typing import Protocol
 
 from dpgen_jax.accountant import journal
-from dpgen_jax.accountant.events import Events
 from dpgen_jax.accountant.journal import Journal, Unusable
 from dpgen_jax.accountant.journal_entry import Run
 from dpgen_jax.accountant.ledger import NOBODY
-from dpgen_jax.accountant.rounding import add_up, as_written, round_up
 from dpgen_jax.accountant.witness import Witness
 from dpgen_jax.aggregation.mechanism import Mechanism
-from dpgen_jax.core.at_most import at_most
-from dpgen_jax.core.config import Budget
-from dpgen_jax.core.types import BudgetExceeded, Private, Records, UserError
+from dpgen_jax.core.types import Private, Records, UserError
 from dpgen_jax.private.records import fingerprint, keyed
 from dpgen_jax.run import side_releases
 from dpgen_jax.run.folder import RunFolder
+from dpgen_jax.run.sums import Promise, Start, require, summary
 
-
-@dataclasses.dataclass(frozen=True)
-class Promise:
-    """The promise of a run, as far as sums over runs must agree in it.
-
-    Attributes:
-        relation: The neighbouring relation.
-        unit: "record", "client" or "subject".
-        subjects: Of clients and subjects, a keyed digest of which records belong together.
-    """
-
-    relation: str
-    unit: str
-    subjects: str
+__all__ = ["Identity", "Promise", "Purchase", "Start", "before", "opened", "witness"]
 
 
 NOTHING = Private("")
@@ -102,25 +82,6 @@ class Identity:
     grouping: Callable[[bytes], str] = lambda key: ""
 
 
-@dataclasses.dataclass(frozen=True)
-class Start:
-    """The run that starts.
-
-    Attributes:
-        budget: The run's budget.
-        guarantee: Whether the run has a guarantee without an exception.
-        total: The value of `--total-epsilon`, or None.
-        run_id: The id of the run that is resumed, or nothing.
-        paid: Events of purchases that are part of this run's own budget.
-    """
-
-    budget: Budget
-    guarantee: bool
-    total: float | None = None
-    run_id: str = ""
-    paid: Events = ()
-
-
 @contextmanager
 def before(identity: Identity, mechanism: Mechanism | Promise, start: Start,
            log: Callable[[str], None]) -> Iterator[Witnesses]:
@@ -155,10 +116,12 @@ def before(identity: Identity, mechanism: Mechanism | Promise, start: Start,
         earlier = [run for run in known_runs.on(records_print, content_print)
                    if run.run != start.run_id and (run.spent > 0 or run.in_use)
                    and not _is_paid(run, start)]
+        claiming = start.claiming()
         if earlier:
-            log(_summary(earlier, promise, start))
+            log(summary(earlier, promise, claiming))
         if total is not None:
-            _require(earlier, promise, start.budget, total)
+            require(earlier, promise, claiming.budget, total,
+                    start.remedy(claiming.budget.epsilon))
         yield lambda files: known_runs.witness(files.run_id(), records_print, start.guarantee,
                                                files.root, subjects, content_print)
 
@@ -208,69 +171,3 @@ def _is_paid(run: Run, start: Start) -> bool:
         return False
     charged = side_releases.cost(start.paid, side_releases.shorter(run.run))
     return charged.epsilon >= run.target and charged.delta >= run.delta
-
-
-def _counts(run: Run, promise: Promise) -> bool:
-    """Whether a run's promise implies this one.
-
-    What holds for all records of a client holds for each of them. Subjects are told apart by a
-    column of the records: one record that changes may change two of them, or their number. What
-    holds for one client or subject holds for no other grouping, and for none where clients were
-    simulated; how many rows were kept of one is no part of the promise.
-    """
-    covers = {"record": ("record", "client"), "client": ("client",), "subject": ("subject",)}
-    same = not promise.subjects or run.subjects == promise.subjects
-    return (run.guarantee and run.target < math.inf and run.relation == promise.relation and same
-            and run.unit in covers.get(promise.unit, ()))
-
-
-def _sum(earlier: list[Run], promise: Promise, budget: Budget) -> tuple[Fraction, Fraction]:
-    """Epsilon and delta of the runs that count and of this one, without rounding."""
-    counted = [run for run in earlier if _counts(run, promise)]
-    return (sum((as_written(run.target) for run in counted), as_written(budget.epsilon)),
-            sum((as_written(run.delta) for run in counted), as_written(budget.delta)))
-
-
-def _summary(earlier: list[Run], promise: Promise, start: Start) -> str:
-    """The line about earlier runs; it adds the run that starts only if that promises something."""
-    counted = [run for run in earlier if _counts(run, promise)]
-    others = [run for run in earlier if not _counts(run, promise)]
-    parts = []
-    if counted:
-        spent, targets = (at_most(add_up((getattr(run, part), 1) for run in counted), 4)
-                          for part in ("spent", "target"))
-        total = "this run gives no guarantee, so no sum with it bounds anything"
-        if start.guarantee:
-            epsilon, delta = map(round_up, _sum(earlier, promise, start.budget))
-            total = (f"with this run's {at_most(start.budget.epsilon)} that is epsilon "
-                     f"{at_most(epsilon, 4)} at delta {at_most(delta, 4)} by basic composition")
-        parts.append(f"{_number(counted)} spent epsilon {spent} of budgets of {targets}; {total}")
-    if others:
-        parts.append(f"{_number(others)} gave them no guarantee that could be added "
-                     f"({_folders(others)})")
-    return f"on these records, before: {'; '.join(parts)}"
-
-
-def _require(earlier: list[Run], promise: Promise, budget: Budget, total: float) -> None:
-    others = [run for run in earlier if not _counts(run, promise)]
-    if others:
-        raise BudgetExceeded(
-            f"--total-epsilon {total:g} cannot be promised: {_number(others)} on these records "
-            f"gave no guarantee that could be added ({_folders(others)})")
-    epsilon, delta = _sum(earlier, promise, budget)
-    if epsilon > as_written(total):
-        before = round_up(epsilon - as_written(budget.epsilon))
-        raise BudgetExceeded(
-            f"the sum over all runs on these records would be epsilon {at_most(round_up(epsilon))} "
-            f"at delta {at_most(round_up(delta), 4)}, beyond --total-epsilon {total:g}: "
-            f"{_number(earlier)} before this one, of budgets of {at_most(before)} in all "
-            f"({_folders(earlier)}); give this one less")
-
-
-def _number(runs: list[Run]) -> str:
-    return f"{len(runs)} run{'s' * (len(runs) > 1)}"
-
-
-def _folders(runs: list[Run]) -> str:
-    shown = [run.folder for run in runs[:3]]
-    return ", ".join(shown + ["..."] * (len(runs) > 3))

@@ -112,11 +112,11 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
     """
     request, files, mechanism = plan.request, plan.files, plan.method.mechanism
     stamp = protection.stamp(request.budget, request.seed, plan.config, plan.protected)
-    run_id = files.run_id() if request.resume or files.waiting else ""
+    going_on = files if request.resume or files.waiting else None
     announced = files.waiting and not request.resume  # before the purchase of this command
     spent: Log = (lambda line: None) if announced else notices.private
     identity = spending.Identity(plan.records, plan.content, plan.grouping)
-    start = spending.Start(request.budget, stamp.kind == "valid", request.total_epsilon, run_id,
+    start = spending.Start(request.budget, stamp.kind == "valid", request.total_epsilon, going_on,
                            plan.purchases)
     promise = spending.Promise(mechanism.relation, plan.protected.unit, "")
     with spending.before(identity, promise, start, spent) as witness:
@@ -124,8 +124,8 @@ def begin(plan: Plan, log: Log, notices: Notices) -> Iterator[Begun]:
         partition = resume.identity(files, plan.records, plan.assign, request.resume, request.seed)
         ledger = resume.ledger(files, mechanism, plan.public_config, request.resume, witness(files))
     log(f"run folder: {files.root}")
-    if missing := shortfall():
-        log(missing)
+    for line in filter(None, (shortfall(), resume.of_torn_lines(ledger))):
+        log(line)
     with ledger, interruptible(request.runtime.max_minutes) as stop:
         follower.require_shared(files)
         yield Begun(partition, ledger, stop, notices, stamp.holds)

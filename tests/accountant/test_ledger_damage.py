@@ -248,6 +248,23 @@ def test_a_torn_line_with_nothing_before_counts_a_step(path):
         assert book.steps_charged == 1 and book.spent() == ()
 
 
+def test_a_line_torn_before_the_declaration_is_no_round(path):
+    """It counted a step, after which nothing could be declared: a bought run never went on."""
+    with Ledger.create(path, HEADER | {"config_hash": ""}) as book:
+        book.charge(((COUNTS, 1),))
+    for tail in (b'{"config_hash":"a', b'{"hash":', b'{"ev', b"\0"):
+        with path.open("ab") as file:
+            file.write(tail)
+        with Ledger.open(path) as book:
+            assert book.steps_charged == 0 and book.spent() == ((COUNTS, 1),)
+    with Ledger.open(path) as book:
+        book.declare("abc")
+    with path.open("ab") as file:
+        file.write(b'{"ev')
+    with Ledger.open(path) as book:
+        assert book.steps_charged == 1
+
+
 def test_a_crash_while_recovering_loses_nothing(crashed, monkeypatch):
     crashed.write_bytes(crashed.read_bytes()[:-30])
     torn = crashed.read_bytes()
