@@ -67,6 +67,12 @@ def opacus_ratio(network: str) -> float:
     return seconds["records"]["median"] / seconds["plain"]["median"]
 
 
+def swept(stem: str, label: str) -> str:
+    """Returns the accuracy of a CNN in one row of a sweep."""
+    row = next(row for row in results(stem)["rows"] if row["label"] == label)
+    return f"{row['metrics']['gen2real.cnn.accuracy']['mean']:.3f}"
+
+
 def answered(stem: str) -> str:
     """Returns how many of 100 queries Confident-GNMax answered: its second event for its first."""
     queries, answers = results(stem)["privacy"]["events"]
@@ -126,7 +132,7 @@ def figures(up: str) -> dict[str, Any]:
         "acc": lambda *which: f"{accuracy(*which)['mean']:.3f}",
         "pm": lambda *which: pm_of(accuracy(*which)), "pm_of": pm_of,
         "steps": lambda stem: results(stem)["privacy"]["steps"],
-        "answered": answered, "load": load,
+        "answered": answered, "load": load, "swept": swept,
         "sweeps": results_tables.sweep_files(), "planned_steps": planned_steps,
         "systems_table": results_systems.systems_table, "system": system,
         "embedded_row": embedded_row, "opacus_ratio": opacus_ratio,
