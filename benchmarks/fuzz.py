@@ -1,6 +1,6 @@
 """Damaged input for readers of data, schemas, runs and messages, for as long as one likes.
 
-A case fails with a traceback, with over 10 seconds or 2 GB, or with a ledger that charges less than
+A case fails with a traceback, with over a minute or 2 GB, or with a ledger that charges less than
 it should.
 
     python -m benchmarks.fuzz --minutes 10                     # all readers in turns

@@ -12,7 +12,7 @@ import small_datalens
 import test_battery
 
 from dpgen_jax import methods
-from dpgen_jax.core.types import Records
+from dpgen_jax.core.types import Records, UserError
 from dpgen_jax.methods import datalens
 from dpgen_jax.methods.shared.precision import units_in
 from dpgen_jax.run import loop, planning
@@ -86,6 +86,14 @@ def test_a_run_goes_on_in_the_precision_in_which_it_began(tmp_path, written, sta
     anew = dataclasses.replace(request, resume=False)
     assert planning.declare(anew, runs.dataset(),
                             lambda line: None).request.runtime.compute == stated
+
+
+@pytest.mark.parametrize("written", [[], [{"compute": "float32"}], "bfloat16", None])
+def test_a_runtime_that_is_no_object_is_damage(tmp_path, written):
+    (tmp_path / "config.json").write_text(json.dumps({"runtime": written}))
+    request = runs.request(tmp_path, resume=True)
+    with pytest.raises(UserError, match="config.json is damaged: its runtime is no object"):
+        planning.declare(request, runs.dataset(), lambda line: None)
 
 
 INTEGERS_IN_BFLOAT16 = re.compile(

@@ -18,6 +18,8 @@ from dpgen_jax.core.types import UserError
 from dpgen_jax.data.dialect import DEFAULT, LONGEST_LINE, SEPARATORS, Dialect, detected, fault
 from dpgen_jax.data.parsing import Cells, each_once, joined
 
+MOST_EMPTY = 1_000_000
+"""Empty lines on end, at most."""
 TEXT_SHARE = 4  # of what is allowed, a quarter may be the text of a file that is read as a whole
 CELL_BYTES, LINE_BYTES = 100, 150
 """The bytes of a cell beside its letters, as a text in the lists of its row and its column, and of
@@ -135,9 +137,14 @@ def _rows(path: Path, dialect: Dialect) -> Iterator[Numbered]:
 
 def _filled(path: Path, rows: Iterable[Numbered], columns: int) -> Iterator[Numbered]:
     """Yields the rows that are not empty; in a file of one column such a line may be a record."""
+    empty = 0
     for line, row in rows:
+        empty = 0 if row else empty + 1
         if row:
             yield line, row
+        elif empty > MOST_EMPTY:  # ten kilobytes of gzip can hold hours of them
+            raise UserError(f"{path}, line {line}: the last {MOST_EMPTY:,} lines are empty; the "
+                            "file may be damaged: remove them")
         elif columns == 1:
             raise UserError(f"{path}, line {line}: an empty line in a file of one column, whose "
                             'empty cells would be empty lines too; write "" for an empty cell, or '

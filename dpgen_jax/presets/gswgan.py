@@ -7,9 +7,9 @@ promise nothing (epsilon inf). What is named by an epsilon is proven at that eps
 The presets named by an epsilon are for a machine without an accelerator: small networks, all
 critics in every step, and few steps. `-long` presets have the same networks, five times as many
 critics and four times as many steps, which helped much (`sweep-gswgan-mnist-eps10-critics.json` of
-benchmarks/results): minutes on an accelerator, hours on two cores. `-rotation` presets keep the published networks,
-critics and steps at a true epsilon, and are for accelerators: with 143 of 1,000 critics a step the
-mean gradient carries no more noise than the published run's single one.
+benchmarks/results): minutes on an accelerator, hours on two cores. `-rotation` presets keep the
+published networks, critics and steps at a true epsilon, and are for accelerators: with 143 of 1,000
+critics a step the mean gradient carries no more noise than the published run's single one.
 """
 
 import dataclasses

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import get_args
 
 from dpgen_jax import methods
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.core import storage
-from dpgen_jax.core.config import to_json
+from dpgen_jax.core.config import Compute, to_json
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Method, Private, Records, Spec, TableSpec, UserError
@@ -167,12 +168,18 @@ def declare(request: Request, dataset: Dataset, log: Log) -> Declared:
 
 
 def _begun(request: Request) -> Json:
-    """Returns the runtime with which a run that goes on began; empty where nothing says it."""
+    """Returns the precisions in which a run that goes on began; empty where nothing says them.
+
+    Raises:
+        UserError: The run's config.json is damaged.
+    """
     if not request.resume or request.out is None:
         return {}
-    files = RunFolder(request.out)
-    written: Json = read_json(files.config).get("runtime", {}) if files.config.is_file() else {}
-    return written
+    path = RunFolder(request.out).config
+    written = read_json(path).get("runtime", {}) if path.is_file() else {}
+    if not isinstance(written, dict):
+        raise UserError(f"{path} is damaged: its runtime is no object; bring the file back")
+    return {name: value for name, value in written.items() if value in get_args(Compute)}
 
 
 def _without_class_counts(request: Request, spec: Spec) -> Request:

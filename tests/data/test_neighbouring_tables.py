@@ -11,7 +11,7 @@ import gzip
 import pytest
 
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import load
+from dpgen_jax.data import csv_files, load
 
 SCHEMA = """\
 label: grade
@@ -164,3 +164,15 @@ def test_an_empty_cell_of_the_only_column_is_no_record_less(tmp_path):
     path.write_text("a\n1\n\n3\n")
     with pytest.raises(UserError, match='a.csv, line 3: an empty line in a file of one column'):
         load(f"csv:{path}", schema=str(schema))
+
+
+def test_no_file_of_empty_lines_is_read_for_hours(tmp_path, monkeypatch):
+    monkeypatch.setattr(csv_files, "MOST_EMPTY", 5)
+    (tmp_path / "s.yaml").write_text("columns:\n  a: {kind: integer, min: 0, max: 10}\n"
+                                     "  b: {kind: integer, min: 0, max: 10}\n")
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n1,2\n" + "\n" * 5 + "3,4\n" + "\n" * 5)
+    assert load(f"csv:{path}", schema=str(tmp_path / "s.yaml")).count == 2
+    path.write_text("a,b\n1,2\n" + "\n" * 6 + "3,4\n")
+    with pytest.raises(UserError, match="a.csv, line 8: the last 5 lines are empty"):
+        load(f"csv:{path}", schema=str(tmp_path / "s.yaml"))

@@ -1,8 +1,8 @@
 """Every reader on damaged input: "ok", or one line of an error, in time and memory.
 
 The child of a reader, its limits and the cases are those of `benchmarks.fuzz`, which runs them by
-the hundred thousand. A failing case is printed whole; it is not made smaller, as a hang takes ten
-seconds each time.
+the hundred thousand. A failing case is printed whole; it is not made smaller, as a hang takes a
+minute each time.
 """
 
 import contextlib
