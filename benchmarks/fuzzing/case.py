@@ -34,10 +34,13 @@ class Case:
     done: list[str] = dataclasses.field(default_factory=list)
 
     def write(self, root: Path) -> None:
-        """Lays the files out in `root`, an empty folder."""
+        """Lays the files out in `root`, an empty folder; but for those below what is no folder."""
         for name, content in self.files.items():
             path = root / name
-            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except (NotADirectoryError, FileExistsError):
+                continue
             if content == FIFO:
                 os.mkfifo(path)
             elif content == FOLDER:

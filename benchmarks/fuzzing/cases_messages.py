@@ -38,7 +38,8 @@ def _spoiled(draw: Random, data: bytes) -> bytes:
         head = dumped(changed(draw, json.loads(data[8:8 + size])))
         size = draw.choice((len(head), len(head), *WORDS))
         return struct.pack("<Q", size) + head + data[8 + size:]
-    about, arrays = wire.decode(data)
+    about, decoded = wire.decode(data)
+    arrays = dict(sorted(decoded.items()))  # safetensors gives them in any order
     if kind < 5:
         note = dumped(_about(draw, about))
         arrays = {wire.ABOUT: np.frombuffer(note, np.uint8)} | {
