@@ -38,9 +38,14 @@ def finish(state):
 
 METHOD = adversary.build(n_units=COUNT, pretraining=Pretraining(STEPS, init, step, finish))
 DEAL = adversary.partition.assign(15, COUNT, adversary.KEY)
-LAYOUTS = [(1, 1, "shard_map"), (2, 1, "shard_map"), (3, 1, "shard_map"), (1, 2, "shard_map"),
-           (2, 2, "pmap"), (1, 8, "shard_map")]
-layouts = pytest.mark.parametrize("parts", LAYOUTS, ids=str)
+layouts = pytest.mark.parametrize("parts", [
+    (1, 1, "shard_map"), (2, 1, "shard_map"), (3, 1, "shard_map"), (1, 2, "shard_map"),
+    (2, 2, "pmap"), (1, 8, "shard_map")], ids=str)
+
+
+def near(found, expected):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
+                 found.state, expected.state)
 
 
 def layout(chunk=1, devices=1, parallel="shard_map", n_cohorts=1):
@@ -107,8 +112,7 @@ def test_no_layout_changes_what_a_unit_becomes(parts):
     found = real(units, where)
     for name in ("key", "id", "warm"):
         np.testing.assert_array_equal(getattr(found, name), getattr(ALONE, name))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
-                 found.state, ALONE.state)
+    near(found, ALONE)
     assert shares == sorted(shares) and shares[-1] == 1 and shares[0] > 0
     assert np.all(packing.warmed(units, where))
 
@@ -117,8 +121,7 @@ def test_no_layout_changes_what_a_unit_becomes(parts):
 def test_rows_of_groups_are_warmed_like_any_others(groups):
     where = layout(2, 2, n_cohorts=groups)
     units, _ = warmed(where)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
-                 real(units, where).state, ALONE.state)
+    near(real(units, where), ALONE)
 
 
 def together(pretrained, chunk=1, devices=1, **fields):
@@ -127,23 +130,22 @@ def together(pretrained, chunk=1, devices=1, **fields):
 
 
 @pytest.mark.parametrize("where", [
-    together(2), together(3), together(99), together(1, 2), together(2, devices=2),
-    together(4, n_cohorts=COUNT), together(2, 2, 2, parallel="pmap"), together(3, 2)],
-    ids=lambda where: f"{where.pretrained} at once, chunk {where.chunk}, {len(where.devices)}")
+    together(2), together(3, 2), together(99), together(1, 2), together(2, devices=2),
+    together(4, n_cohorts=COUNT), together(2, 2, 2, parallel="pmap")],
+    ids=lambda where: f"{where.pretrained}, {where.chunk}, {len(where.devices)}, {where.n_cohorts}")
 def test_more_units_or_fewer_are_pretrained_at_once_than_are_queried(where):
     """The last ones at once may have some of those before them among them."""
     units, shares = warmed(where)
     found = real(units, where)
     np.testing.assert_array_equal(found.warm, ALONE.warm)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
-                 found.state, ALONE.state)
-    size, own = where.pretrained_at_once, where.padded // len(where.devices)
-    assert size == min(where.pretrained, own)
-    assert len(shares) >= -(-own // size) and shares[-1] == 1
+    near(found, ALONE)
+    own = where.padded // len(where.devices)
+    assert where.pretrained_at_once == min(where.pretrained, own)
+    assert len(shares) >= -(-own // where.pretrained_at_once) and shares[-1] == 1
 
 
-@pytest.mark.parametrize("calls", [1, STEPS, STEPS + 2, 2 * STEPS + 3])
-def test_units_that_two_chunks_hold_end_where_they_would_have(monkeypatch, calls):
+@pytest.mark.parametrize(("calls", "done"), [(1, 0), (STEPS + 2, 2), (2 * STEPS + 3, 3)])
+def test_units_that_two_chunks_hold_end_where_they_would_have(monkeypatch, calls, done):
     """An interruption among the last ones, which hold a unit that was done before."""
     of_length(monkeypatch, 1)
     where = together(2)
@@ -151,18 +153,12 @@ def test_units_that_two_chunks_hold_end_where_they_would_have(monkeypatch, calls
     for _ in range(calls):
         units, _ = next(work)
     work.close()
-    flags = packing.warmed(units, where)
-    assert flags.sum() == {1: 0, STEPS: 2, STEPS + 2: 2, 2 * STEPS + 3: 3}[calls]
+    assert packing.warmed(units, where).sum() == done
     units = packing.assemble(packing.blocks(units, where, 3), METHOD, where)
-    *_, (units, _) = pretraining.pretrain(METHOD, units, adversary.placed(data(), where, DEAL),
-                                          where)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
-                 real(units, where).state, ALONE.state)
+    own = adversary.placed(data(), where, DEAL)
+    *_, (units, _) = pretraining.pretrain(METHOD, units, own, where)
+    near(real(units, where), ALONE)
     assert np.all(packing.warmed(units, where))
-
-
-def test_slabs_are_pretrained_chunk_by_chunk():
-    assert dataclasses.replace(together(4, 2), slab=2).pretrained_at_once == 2
 
 
 def of_length(monkeypatch, longest):
@@ -179,8 +175,6 @@ def test_the_length_of_calls_does_not_matter(monkeypatch, longest):
     assert small_datalens.equal(real(units, layout(2)), real(usual, layout(2)))
     assert len(shares) >= 3 * -(-STEPS // longest)
 
-
-# Interrupted.
 
 @pytest.mark.parametrize("calls", [1, 4, STEPS, STEPS + 2])
 def test_an_interrupted_warm_up_goes_on_and_ends_where_it_would_have(monkeypatch, calls):
@@ -279,9 +273,7 @@ def test_padded_units_are_no_units():
     )
 
 
-@pytest.mark.parametrize(
-    "warm", [None, Pretraining(0, init, step, finish)], ids=["none", "no steps"]
-)
+@pytest.mark.parametrize("warm", [None, Pretraining(0, init, step, finish)], ids=("none", "zero"))
 def test_methods_without_a_warm_start_yield_nothing(warm):
     method, where = adversary.build(n_units=COUNT, pretraining=warm), layout()
     assert not list(pretraining.pretrain(method, cold(where), None, where))

@@ -1,5 +1,7 @@
 """How many units an accelerator queries at once, by the memory that one of them takes."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -117,6 +119,12 @@ def test_all_critics_are_pretrained_at_once_where_there_is_room(shapes):
     assert capacity.choose_layout(critics(), Runtime(chunk=1)).pretrained_at_once == 1
     none = capacity.choose_layout(critics(warm_steps=0), Runtime(), records=shapes)
     assert none.pretrained == 0
+
+
+def test_slabs_are_pretrained_chunk_by_chunk():
+    where = dataclasses.replace(small_datalens.layout(2, units=8), pretrained=4)
+    assert where.pretrained_at_once == 4
+    assert dataclasses.replace(where, slab=2).pretrained_at_once == 2
 
 
 def test_a_critic_that_has_a_generator_meanwhile_takes_more_memory():
