@@ -18,6 +18,7 @@ and the picture are results/topagg-bound-DATA-PRESET.json and .png.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from pathlib import Path
 from typing import Any, get_args
@@ -107,17 +108,27 @@ def reading(args: argparse.Namespace, more: list[str]) -> dict[str, Any]:
 
 
 def draw(presets_of: dict[str, Any], read: dict[str, Any], title: str, path: Path) -> None:
-    """Draw the best case by dimension, and the three curves of the run."""
-    figure = Figure(figsize=(13, 4), dpi=120, layout="constrained")
+    """Draw the best case by dimension, and the three curves of the run.
+
+    Presets that have the same case share a line; solid are those of epsilon 1.
+    """
+    figure = Figure(figsize=(13, 5), dpi=120, layout="constrained")
     peak, ratio, curve = figure.subplots(1, 3)
+    alike: dict[str, list[str]] = {}
     for name, row in presets_of.items():
-        peak.plot(row["dimensions"], row["log10_most_likely"], marker=".", label=name)
+        alike.setdefault(json.dumps(row), []).append(name)
+    for number, (text, names) in enumerate(alike.items()):
+        row = json.loads(text)
+        style = {"marker": ".", "color": f"C{number % 10}", "linewidth": 1,
+                 "linestyle": "--" if "eps10" in names[0] else "-"}
+        peak.plot(row["dimensions"], row["log10_most_likely"], label=", ".join(names), **style)
         ratio.plot(row["dimensions"], [math.nan if r is None else r
-                                       for r in row["theorem_to_independent"]], marker=".")
+                                       for r in row["theorem_to_independent"]], **style)
     peak.set(xscale="log", yscale="symlog", xlabel="entries of a row",
              ylabel="log10 of the most likely outcome's probability",
              title="best case over all votes (Theorem 5)")
-    peak.legend(fontsize=6, frameon=False)
+    figure.legend(*peak.get_legend_handles_labels(), loc="outside lower center", fontsize=7,
+                  frameon=False, ncols=4)
     ratio.axhline(1, color="black", linewidth=0.8, linestyle=":")
     ratio.set(xscale="log", yscale="log", xlabel="entries of a row", ylabel="divergence, times the "
               "data-independent one", title="Theorem 4 in that case; no point: it says nothing")
@@ -127,7 +138,8 @@ def draw(presets_of: dict[str, Any], read: dict[str, Any], title: str, path: Pat
         curve.plot(range(1, len(values) + 1), [math.nan if v is None else v for v in values],
                    marker=".", markersize=3, label=label + said)
     curve.set(xlabel="rounds", ylabel="epsilon at the run's delta", title=title)
-    curve.legend(fontsize=7, frameon=False)
+    curve.margins(y=0.3)  # room for the legend
+    curve.legend(fontsize=7, frameon=False, loc="upper left")
     for axes in (peak, ratio, curve):
         axes.grid(alpha=0.3)
     figure.savefig(path)
