@@ -7,18 +7,16 @@ histograms, Confident-GNMax, and the projection back. Timed in the same turns, i
   teachers and their sum, noise from fresh bits of the operating system; in the chunks that a run
   takes on this device, and in others;
 - "numpy": the algorithm as printed, a loop over samples and dimensions, each a NumPy expression
-  over all teachers; on the same gradients, with new matrices and noise of NumPy's own generator;
-- a step of the preset at two numbers of teachers. A step of all of them does not fit everywhere:
-  its time is taken to be linear in teachers and read off the line through the two.
+  over all teachers, with products on one thread, as two took twice as long; on the same gradients,
+  with new matrices and noise of NumPy's own generator;
+- a step of the preset at two numbers of teachers, by which the time of a step of all of them, which
+  does not fit everywhere, is taken to be linear.
 
 The share of the aggregation is its own time, with all teachers, of the step so extrapolated. Both
-are given by the wall and by the processor: where other work waits for the same cores, a step whose
-products are spread over all of them suffers more on the wall than what runs on one. Before, the
-library and NumPy run once on the same matrices and noise, and the answers that differ are counted:
-a projection within float32 rounding of a bin's edge may fall to either side of it.
-
-The gradients are random. A part is common to the teachers of a sample, and they are long enough
-that most votes fall into the outer two bins, as the paper says of its own.
+are given by the wall and by the processor. Before, the library and NumPy run once on the same
+matrices and noise, and answers that differ are counted: float32 may round to either side of a bin's
+edge. The gradients are random, with a part that is common to a sample's teachers; most votes fall
+into the outer two bins, as the paper says of its own.
 """
 
 from __future__ import annotations
@@ -35,6 +33,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import threadpoolctl
 
 from benchmarks import common
 from benchmarks.step_case import Library
@@ -73,8 +72,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.aggregation", description=__doc__,
                                      allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = [name for name, preset in presets.all_of("gpate").items()
-             if preset.config.aggregate == "gnmax" and preset.config.projection]
+    names = [name for name, each in presets.all_of("gpate").items()
+             if each.config.aggregate == "gnmax" and each.config.projection]
     parser.add_argument("--preset", default="mnist-eps1", choices=names, metavar="PRESET",
                         help=f"one of {', '.join(names)}")
     parser.add_argument("--teachers", type=int, default=4000, help="of the aggregation")
@@ -96,6 +95,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Time all ways in turns."""
+    threadpoolctl.threadpool_limits(1, user_api="blas")
     preset = presets.get("gpate", args.preset)[1]
     method = with_teachers(preset, args.teachers)
     mechanism, layout = method.mechanism, choose_layout(method, RUNTIME)

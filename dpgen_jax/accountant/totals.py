@@ -137,7 +137,7 @@ class Account:
         self.target = float(record["epsilon"])
 
     def _declare(self, record: Record) -> None:
-        if self.meaning or self.steps or not record["config_hash"]:
+        if self.meaning or self.next_id or not record["config_hash"]:
             raise ValueError("a configuration is declared once, before the first round")
         self.meaning = str(record["config_hash"])
 

@@ -125,8 +125,13 @@ def _rows(path: Path, dialect: Dialect) -> Iterator[Numbered]:
         reader = files.reader(_lines(path, text), skipinitialspace=True, strict=True,
                               delimiter=SEPARATORS[dialect.separator])
         begins = 1  # the next row, whose quotes may be open to the end of the file
+        empty = 0
         try:
             for row in reader:
+                empty = 0 if row else empty + 1
+                if empty > MOST_EMPTY:  # a megabyte of gzip can hold a thousand million of them
+                    raise UserError(f"{path}, line {reader.line_num}: the last {empty:,} lines "
+                                    "are empty; the file may be damaged: remove them")
                 yield reader.line_num, row
                 begins = reader.line_num + 1
         except UnicodeError as error:
@@ -137,14 +142,9 @@ def _rows(path: Path, dialect: Dialect) -> Iterator[Numbered]:
 
 def _filled(path: Path, rows: Iterable[Numbered], columns: int) -> Iterator[Numbered]:
     """Yields the rows that are not empty; in a file of one column such a line may be a record."""
-    empty = 0
     for line, row in rows:
-        empty = 0 if row else empty + 1
         if row:
             yield line, row
-        elif empty > MOST_EMPTY:  # ten kilobytes of gzip can hold hours of them
-            raise UserError(f"{path}, line {line}: the last {MOST_EMPTY:,} lines are empty; the "
-                            "file may be damaged: remove them")
         elif columns == 1:
             raise UserError(f"{path}, line {line}: an empty line in a file of one column, whose "
                             'empty cells would be empty lines too; write "" for an empty cell, or '

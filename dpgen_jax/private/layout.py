@@ -74,9 +74,10 @@ class Layout:
 
     @property
     def pretrained_at_once(self) -> int:
-        """Units of a device that are pretrained at once: as `pretrained` says, and no more."""
-        chosen = 0 if self.slab else self.pretrained
-        return min(chosen or self.chunk, self.padded // len(self.devices))
+        """Units of a device that are pretrained at once: at most `pretrained`, in equal parts."""
+        units = self.padded // len(self.devices)
+        most = min((0 if self.slab else self.pretrained) or self.chunk, units)
+        return -(-units // -(-units // most))
 
     @functools.cached_property
     def mesh(self) -> jax.sharding.Mesh:

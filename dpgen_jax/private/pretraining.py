@@ -114,7 +114,9 @@ def warm_chunk(method: Method, layout: Layout, units: Private[Units], records: P
         state = lax.fori_loop(first, first + n,
                               lambda i, s: warm_start.step(_key(unit, i + 1), s, records), state)
         done = jnp.asarray(first + n == warm_start.steps, unit.warm.dtype)
-        return dataclasses.replace(unit, state=warm_start.finish(state), warm=done), state
+        moved = dataclasses.replace(unit, state=warm_start.finish(state), warm=done)
+        # Two chunks may hold one unit, which one of them has pretrained: it stays as it is.
+        return jax.tree.map(lambda old, new: jnp.where(unit.warm, old, new), unit, moved), state
 
     chunk, after = vmapped(one, size)(chunk, own_records, unseal(states))
     # Written into the donated arrays: no second copy of the units.
@@ -205,8 +207,7 @@ def _ready(units: Private[Units], layout: Layout) -> np.ndarray:
 def _starts(layout: Layout) -> list[int]:
     """Returns the first unit of each chunk on its device.
 
-    The last chunk is moved forward to be whole. What it repeats of the chunk before it comes out
-    as it was, since no unit has been queried yet.
+    The last chunk begins early enough to be whole. What it repeats of the one before it stays.
     """
     units, size = layout.padded // len(layout.devices), layout.pretrained_at_once
     return [min(at, units - size) for at in range(0, units, size)]

@@ -162,7 +162,7 @@ def of_torn_lines(ledger: Ledger) -> str:
     above = "" if ledger.epsilon() <= ledger.target else (
         f": epsilon {claim} is charged, above the budget of {at_most(ledger.target)}: no step is "
         f"added, and a release of this run is one of epsilon {claim}")
-    what = f"{steps} step{'s' * (steps != 1)}" if steps else "what they name, of a purchase"
+    what = f"{steps} step{'s' * (steps != 1)}" if steps else "a purchase"
     return (f"note: in {ledger.path} {n} line{'s' * (n > 1)} that a crash tore "
             f"count{'s' * (n == 1)} as spent ({what}){above}")
 

@@ -2,8 +2,9 @@
 
 Only runs count whose promise implies that of the run which starts: the same relation, and the same
 unit or clients, whose records it covers one by one. The others are named, and so are those without
-a guarantee; beside them no total can be promised. Every run counts with what it claims: its budget,
-or what its ledger charges where that is more, as after a line that a crash tore.
+a guarantee; beside them no total can be promised. A run that goes on counts with what it claims: its
+budget, or what its ledger charges where that is more, as after a line that a crash tore; the others
+with what the journal last knew of them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from fractions import Fraction
 
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.accountant.journal_entry import Run
-from dpgen_jax.accountant.ledger_reading import claimed
+from dpgen_jax.accountant.ledger_reading import account, claimed, read
 from dpgen_jax.accountant.rounding import add_up, as_written, round_up
 from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.config import Budget
@@ -81,11 +82,14 @@ class Start:
         """
         if not self.folder:
             return "give this one less"
-        why = "" if claim <= self.budget.epsilon else (
-            f"{self.folder.ledger} claims epsilon {at_most(claim)}, more than the budget of "
-            f"{at_most(self.budget.epsilon)}, as a line that a crash tore counts as spent: bring "
-            "back the whole file, ")
-        return f"{why}leave this run as it is, or pass a larger --total-epsilon"
+        mend = "leave this run as it is" + ", or pass a larger --total-epsilon" * (claim < math.inf)
+        if claim <= self.budget.epsilon:
+            return mend
+        charged = account(read(self.folder.ledger))
+        why = ("a line that a crash tore counts as spent: bring back the whole file, "
+               if charged.epsilon() > charged.target else "the run has published a bound since: ")
+        return (f"{self.folder.ledger} claims epsilon {at_most(claim)}, more than the budget of "
+                f"{at_most(self.budget.epsilon)}, as {why}{mend}")
 
 
 def _counts(run: Run, promise: Promise) -> bool:

@@ -166,13 +166,17 @@ def test_an_empty_cell_of_the_only_column_is_no_record_less(tmp_path):
         load(f"csv:{path}", schema=str(schema))
 
 
-def test_no_file_of_empty_lines_is_read_for_hours(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("before", "after"), [("a,b\n1,2\n", "3,4\n"), ("a,b\n", "1,2\n3,4\n"),
+                                               ("", "a,b\n1,2\n3,4\n"), ("", "")])
+def test_no_file_of_empty_lines_is_read_for_hours(tmp_path, monkeypatch, before, after):
     monkeypatch.setattr(csv_files, "MOST_EMPTY", 5)
     (tmp_path / "s.yaml").write_text("columns:\n  a: {kind: integer, min: 0, max: 10}\n"
                                      "  b: {kind: integer, min: 0, max: 10}\n")
     path = tmp_path / "a.csv"
-    path.write_text("a,b\n1,2\n" + "\n" * 5 + "3,4\n" + "\n" * 5)
-    assert load(f"csv:{path}", schema=str(tmp_path / "s.yaml")).count == 2
-    path.write_text("a,b\n1,2\n" + "\n" * 6 + "3,4\n")
-    with pytest.raises(UserError, match="a.csv, line 8: the last 5 lines are empty"):
+    if after:
+        path.write_text(before + "\n" * 5 + after + "\n" * 5)
+        assert load(f"csv:{path}", schema=str(tmp_path / "s.yaml")).count == 2
+    path.write_text(before + "\n" * 6 + after)
+    line = before.count("\n") + 6
+    with pytest.raises(UserError, match=f"a.csv, line {line}: the last 6 lines are empty"):
         load(f"csv:{path}", schema=str(tmp_path / "s.yaml"))
