@@ -2,9 +2,9 @@
 
 Only runs count whose promise implies that of the run which starts: the same relation, and the same
 unit or clients, whose records it covers one by one. The others are named, and so are those without
-a guarantee; beside them no total can be promised. A run that goes on counts with what it claims: its
-budget, or what its ledger charges where that is more, as after a line that a crash tore; the others
-with what the journal last knew of them.
+a guarantee; beside them no total can be promised. A run that goes on counts with what it claims:
+its budget, or what its ledger charges where that is more, as after a line that a crash tore; the
+others with what the journal last knew of them.
 """
 
 from __future__ import annotations
