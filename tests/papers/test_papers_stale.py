@@ -11,7 +11,7 @@ import pytest
 from benchmarks import norms
 from benchmarks.papers import chosen
 from benchmarks.papers.registry import ROWS
-from benchmarks.papers.rows import Command
+from benchmarks.papers.rows import Command, Training
 from benchmarks.sweep import jobs
 from benchmarks.sweep.published import SWEEPS
 from dpgen_jax import presets, train
@@ -70,6 +70,8 @@ def configurations(row):
         config = presets.get(*chosen.preset_of(work))[1].config
         yield {**to_json(config), "teachers": record["teachers"], "batch": record["samples"],
                "bins": record["bins"], "projection": record["projections"]}, config
+    elif isinstance(work, Training):
+        yield record["run"]["config"], work.request()[0]
     elif "run" in record:
         yield record["run"]["config"], presets.get(*chosen.preset_of(work))[1].config
 
