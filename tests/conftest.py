@@ -146,5 +146,19 @@ def journal(monkeypatch, shared_journal):
 
 
 @pytest.fixture
+def world():
+    """The draws of all simulated runs of a test."""
+    from simulated_runs import World  # for most tests nothing of it is needed
+
+    return World()
+
+
+@pytest.fixture
+def root(tmp_path):
+    """The run folder of a simulated run."""
+    return tmp_path / "run"
+
+
+@pytest.fixture
 def rng():
     return np.random.default_rng(0)

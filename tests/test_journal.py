@@ -21,16 +21,6 @@ from dpgen_jax.private import records
 from dpgen_jax.run import spending
 
 
-@pytest.fixture
-def world():
-    return World()
-
-
-@pytest.fixture
-def root(tmp_path):
-    return tmp_path / "run"
-
-
 def test_of_two_copies_one_goes_on(world, root):
     """Both resumed they would have spent twice what is left."""
     killed(world, root, "block", blocks=2, resume_it=False)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from simulated_runs import BUDGET, MECHANISM, RECORDS, World
+from simulated_runs import BUDGET, MECHANISM, RECORDS
 from test_newcomer import QUICK
 
 from dpgen_jax import schema, train
@@ -23,16 +23,6 @@ from dpgen_jax.run.folder import RunFolder, read_json
 
 ONE, OTHER = np.arange(12) % 3, np.arange(12) // 4
 """Two ways in which twelve records belong to three clients"""
-
-
-@pytest.fixture
-def world():
-    return World()
-
-
-@pytest.fixture
-def root(tmp_path):
-    return tmp_path / "run"
 
 
 def looked_up(said, *, clients=None, unit="record", guarantee=True, total=None):

@@ -9,21 +9,11 @@ import shutil
 
 import numpy as np
 import pytest
-from simulated_runs import BUDGET, COUNTS, World, charged, killed
+from simulated_runs import BUDGET, COUNTS, charged, killed
 
 from dpgen_jax.core.types import BudgetExceeded, UserError
 from dpgen_jax.private import partition
 from dpgen_jax.run import checkpoint, metrics, opening
-
-
-@pytest.fixture
-def world():
-    return World()
-
-
-@pytest.fixture
-def root(tmp_path):
-    return tmp_path / "run"
 
 
 @pytest.fixture

@@ -22,16 +22,6 @@ SIZE = 10
 """Steps of a block; the budget allows 14 of them, beside the class counts"""
 
 
-@pytest.fixture
-def world():
-    return World()
-
-
-@pytest.fixture
-def root(tmp_path):
-    return tmp_path / "run"
-
-
 def tear(path, part):
     """Appends what a crash would leave of the reservation of one more block."""
     book = books.read(path)

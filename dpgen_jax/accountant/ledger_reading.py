@@ -84,7 +84,7 @@ def claimed(path: str | os.PathLike[str], budget: float) -> float:
 
     Args:
         path: Its ledger, which need not exist.
-        budget: The epsilon that it was asked for.
+        budget: The epsilon of its budget.
 
     Returns:
         The budget, or what the ledger claims, a torn last line charged, where that is more.

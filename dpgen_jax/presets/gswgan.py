@@ -6,10 +6,11 @@ promise nothing (epsilon inf). What is named by an epsilon is proven at that eps
 
 The presets named by an epsilon are for a machine without an accelerator: small networks, all
 critics in every step, and few steps. `-long` presets have the same networks, five times as many
-critics and four times as many steps, which helped much (`sweep-gswgan-mnist-eps10-critics.json` of
-benchmarks/results): minutes on an accelerator, hours on two cores. `-rotation` presets keep the
-published networks, critics and steps at a true epsilon, and are for accelerators: with 143 of 1,000
-critics a step the mean gradient carries no more noise than the published run's single one.
+critics and four times as many steps, which helped (`sweep-gswgan-mnist-eps10-critics.json` of
+benchmarks/results, one training a row): minutes on an accelerator, hours on two cores. `-rotation`
+presets keep the published networks, critics and steps at a true epsilon, and are for accelerators:
+with 143 of 1,000 critics a step the mean gradient carries no more noise than the published run's
+single one.
 """
 
 import dataclasses
@@ -32,15 +33,15 @@ PUBLISHED = "Chen et al. 2020, section 5.2; defaults of the authors' code"
 APPENDIX = "Chen et al. 2020, section 5.4, Algorithm 2 and appendices C.1 and C.2"
 CELEBA = "command of the DP-GAN-DPAC code for CelebA, whose first part GS-WGAN is"
 OURS = "this library: chosen on glyphs, whose records are public; benchmarks/images.py"
-VALIDATED = ("this library: chosen on a sixth of MNIST's training images; "
-             "benchmarks/results/sweep-gswgan-mnist-eps10-critics.json")
+VALIDATED = ("this library: chosen from nine trainings on MNIST, tested on a sixth of its training "
+             "images; benchmarks/results/sweep-gswgan-mnist-eps10-critics.json")
 
 SMALL = Config(
     critics=400, batch=16, steps=200, critic_steps=2, critic_steps_first=20, records_per_step=16,
     pool=8, warm_steps=0, penalty=1.0, generator=ResNetNet(8, 24), critic=CriticNet(8),
     warm_generator=ResNetNet(4, 8), g_optimiser=Adam(3e-3, 0.5, 0.9),
     d_optimiser=Adam(6e-3, 0.0, 0.99), g_final_rate=0.05, ema=0.9)
-# More critics make the noise of their mean smaller; what each learns from fewer records is enough.
+# More critics make the noise of their mean smaller.
 LONG = dataclasses.replace(SMALL, critics=2000, steps=800)
 # A tenth of the budget affords fewer, larger steps of more critics.
 TIGHT = dataclasses.replace(SMALL, critics=1000, steps=60, g_optimiser=Adam(5e-3, 0.5, 0.9))
