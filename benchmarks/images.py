@@ -136,7 +136,7 @@ def results(release: lifecycle.Release, dataset: data.Dataset, run: Path) -> dic
     trained = read_json(finished) if finished.exists() else {}
     on = {"trained_on": trained["accelerators"]} if "accelerators" in trained else {}
     return {"dataset": dataset.name, **on, "run": read_json(run / "config.json"),
-            "privacy": release.privacy, "training_seconds": common.training_seconds(rows),
+            "privacy": to_json(release.privacy), "training_seconds": common.training_seconds(rows),
             "randomness_of_training": release.privacy["noise_source"]}
 
 

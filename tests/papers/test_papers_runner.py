@@ -75,6 +75,14 @@ def test_a_row_writes_its_results_and_repeats_nothing(measured, tmp_path, monkey
     assert len(measured) == 4
 
 
+@pytest.mark.slow
+def test_a_row_without_noise_writes_that_it_promises_nothing(measured, tmp_path):
+    row = toy("datalens", "mnist-eps1")
+    row = dataclasses.replace(row, work=dataclasses.replace(row.work, variant="no-noise"))
+    outcome = json.loads(runner.run(row, tmp_path / "runs").read_text())["results"]
+    assert outcome["privacy"]["epsilon"] == "inf" and "votes" not in outcome
+
+
 @pytest.mark.long
 def test_a_training_that_was_stopped_goes_on(measured, tmp_path, monkeypatch):
     row, resumed, real = toy("datalens", "mnist-eps1"), [], lifecycle.run
