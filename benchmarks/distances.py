@@ -27,8 +27,9 @@ IMAGES = {("datalens", "mnist", 1.0): "images-mnist-mnist-eps1-mean",
           ("gpate", "mnist", 1.0): "gpate-mnist-mnist-eps1-topk",
           ("gpate", "fashion", 1.0): "gpate-fashion_mnist-fashion-eps1-full",
           ("gswgan", "mnist", 10.0): "gswgan-mnist-50000-mnist-eps10-long",
-          ("gswgan", "fashion", 10.0): "gswgan-fashion_mnist-fashion-eps10",
-          ("dpac", "mnist", 10.0): "dpac-mnist-mnist-eps10"}
+          ("gswgan", "fashion", 10.0): "gswgan-fashion_mnist-fashion-eps10-long",
+          ("dpac", "mnist", 10.0): "dpac-mnist-mnist-eps10-long",
+          ("dpac", "fashion", 10.0): "dpac-fashion_mnist-fashion-eps10-long"}
 """Results of `benchmarks.images`, of the best of presets that were compared."""
 ROWS = {"datalens": "datalens:table1:{data}-eps{epsilon:g}",
         "gpate": "gpate:table1c:{data}-eps{epsilon:g}", "gswgan": "gswgan:table1:{data}",

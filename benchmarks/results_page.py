@@ -26,6 +26,7 @@ from benchmarks import (
     results_systems,
     results_tables,
     systems,
+    systems_curves,
 )
 from benchmarks.papers import page as papers
 from benchmarks.papers import ran
@@ -166,6 +167,7 @@ def figures(up: str) -> dict[str, Any]:
         "pate": results("pate_accounting")["composition"][-1], "papers": papers,
         "ran": ran,
         "comparison": comparison, "audits": audits,
+        "curves_table": systems_curves.curves_table,
         "accelerator": accelerator, "cifar": systems.FACTS["cifar"],
         **results_tables.TABLES, **distances.TABLES}
 

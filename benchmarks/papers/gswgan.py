@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from benchmarks.papers import sweeps
 from benchmarks.papers.rows import Command, Nothing, Row, Training
-from benchmarks.papers.trainings import CNN, FID, MLP, SCORE, hours, training
+from benchmarks.papers.trainings import CNN, FID, MLP, SCORE, hours, small_rows, training
 from dpgen_jax.nets.critic import CriticNet
 from dpgen_jax.nets.resnet import ResNetNet
 
@@ -68,6 +68,8 @@ def _hours(system: str, data: str) -> float:
     return hours("dpcgan-gswgan" if system == "dpcgan" else system, data, code=True)
 
 
+A_NIGHT = ("this library: the published networks, and as many critics and steps as a night on two "
+           "cores allows, epsilon 10")
 MERF = {"dpmerf": "as Harder et al. 2021 print it, with one noisy release; the paper's appendix "
         "C.4 has 600 noisy steps of batches"}
 """Notes on baselines that are not here as the paper ran them."""
@@ -90,20 +92,13 @@ def _tables() -> Iterator[Row]:
 
 
 def _small() -> Iterator[Row]:
-    """Yield the small networks of this library, for machines without an accelerator."""
-    for data, spec, stem in (("mnist", "idx:mnist", "gswgan-mnist-mnist-eps10"),
-                             ("fashion", "idx:fashion_mnist",
-                              "gswgan-fashion_mnist-fashion-eps10")):
-        yield Row(f"gswgan:table1:{data}-small", Command(
-            "images", ("--method", "gswgan", "--preset", f"{data}-eps10", "--dataset", spec,
-                       "--out", f"runs/gswgan-{data}-eps10"), stem, data),
-            dict(zip((MLP, CNN), TABLE_1[data][OURS].split()[2:4], strict=True)), 0.3,
-            "this library: small networks, all 400 critics in each of 200 steps, epsilon 10")
+    """Yield the small networks of this library, and the published ones in fewer steps."""
+    for data in TABLE_1:
+        values = dict(zip(METRICS, TABLE_1[data][OURS].split(), strict=True))
+        yield from small_rows("gswgan:table1", "gswgan", data, {m: values[m] for m in (MLP, CNN)})
         yield Row(f"gswgan:table1:{data}-night",
                   Training("gswgan", f"{data}-eps10", data, "all", NIGHT),
-                  dict(zip(METRICS, TABLE_1[data][OURS].split(), strict=True)), 9.0,
-                  "this library: the published networks, and as many critics and steps as a night "
-                  "on two cores allows, epsilon 10")
+                  values, 9.0, A_NIGHT)
 
 
 def _federation(method: str, *noise: str) -> Command:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from benchmarks.papers.rows import Row, Training
+from benchmarks.papers.rows import Command, Row, Training
+from benchmarks.papers.sources import SOURCES
 from dpgen_jax import presets
 
 CNN, MLP = "gen2real.cnn.accuracy", "gen2real.mlp.accuracy"
@@ -134,3 +135,23 @@ def by_code(place: str, system: str, metric: str, text: str) -> Iterator[Row]:
                       Training(system, f"{data}-eps{epsilon}-code", data), {metric: values[-1]},
                       hours(system, data, float(epsilon), code=True),
                       "the command line in the authors' README")
+
+
+def small_rows(place: str, system: str, data: str, printed: Mapping[str, str]) -> Iterator[Row]:
+    """Yield the rows of GS-WGAN's or DPAC's small networks at epsilon 10.
+
+    Args:
+      place: PAPER:TABLE.
+      system: The method.
+      data: A name of `sources.SOURCES`.
+      printed: What the paper reports, by metric.
+    """
+    spec = SOURCES[data].spec
+    for end, preset, time, critics, steps in (("small", f"{data}-eps10", 0.3, "400", 200),
+                                              ("long", f"{data}-eps10-long", 3.0, "2,000", 800)):
+        yield Row(f"{place}:{data}-{end}", Command(
+            "images", ("--method", system, "--preset", preset, "--dataset", spec,
+                       "--out", f"runs/{system}-{preset}"),
+            f"{system}-{spec.removeprefix('idx:')}-{preset}", data), printed, time,
+            f"this library: small networks, all {critics} critics in each of {steps} steps, "
+            "epsilon 10")

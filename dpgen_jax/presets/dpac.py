@@ -16,7 +16,7 @@ from dpgen_jax.presets import Preset, gswgan, photographs, serving, stated
 from dpgen_jax.presets.gswgan import GENDER, GLYPHS, MNIST, OURS
 
 PUBLISHED = "Chen et al. 2023, section 5.1; defaults of the authors' code"
-VALIDATED = ("this library: GS-WGAN's of the same name, the best of three trainings on MNIST, "
+VALIDATED = ("this library: GS-WGAN's of the same name, the better of two trainings on MNIST, "
              "tested on a sixth of its training images; "
              "benchmarks/results/sweep-dpac-mnist-eps10-critics.json")
 
