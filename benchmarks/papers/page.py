@@ -12,6 +12,7 @@ from benchmarks.papers.rows import VARIANTS, Command, Nothing, Row, Training
 from benchmarks.papers.trainings import CNN, FID, MLP, SCORE
 from benchmarks.sweep.published import SWEEPS
 from dpgen_jax import presets
+from dpgen_jax.evaluation import utility
 
 OURS = {f"as_systems.{metric}": f"{name} in our protocol"
         for metric, name in ((CNN, "CNN"), (MLP, "MLP"))}
@@ -102,7 +103,10 @@ def norms(record: dict[str, Any]) -> dict[str, str]:
 
 
 def here(row: Row) -> dict[str, str]:
-    """Return what was measured of a row, by metric; nothing where nothing was."""
+    """Return what was measured of a row, by metric; nothing where nothing was.
+
+    The papers' averages are over all classifiers: one over fewer is not shown beside them.
+    """
     record = row.results()
     if record is None:
         return {}
@@ -111,7 +115,9 @@ def here(row: Row) -> dict[str, str]:
     if isinstance(row.work, Command) and row.work.module == "norms":
         return norms(record)
     wanted = dict.fromkeys((*row.paper, *row.also, *ALWAYS))
-    values = {metric: leaf(record, metric) for metric in wanted}
+    by_all = record.get("evaluation", {}).get("gen2real", {}).keys() >= {*utility.CLASSIFIERS}
+    values = {metric: leaf(record, metric) for metric in wanted
+              if by_all or not metric.startswith("average.")}
     return {metric: value for metric, value in values.items() if value is not None}
 
 

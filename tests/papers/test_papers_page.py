@@ -10,6 +10,7 @@ from benchmarks.papers.chosen import preset_of
 from benchmarks.papers.registry import ROWS
 from benchmarks.papers.rows import Row, Training
 from dpgen_jax import data, presets
+from dpgen_jax.evaluation import utility
 from dpgen_jax.run import lifecycle
 
 
@@ -52,6 +53,17 @@ def test_a_line_has_the_paper_others_and_ours_at_a_proven_epsilon(results):
                     "bin 0.600; in the second 0.390; answered queries 0.250")
     assert (epsilon, steps, memory, hours) == ("10", "3,456", "26 GB", "2.0")
     assert link.endswith(f"{row.work.result().name})")
+
+
+def test_an_average_over_fewer_classifiers_than_the_papers_is_not_shown(results):
+    def evaluation(*names):
+        return {"gen2real": {name: {"accuracy": leaf(0.4)} for name in names},
+                "average": {"gen2real": {"accuracy": leaf(0.3)}}}
+
+    row = results("gswgan:table1:mnist-dpmerf", evaluation=evaluation("cnn", "mlp"))
+    assert page.line(row)[3] == "MLP 0.400; CNN 0.400" and "average" in page.missing(row)
+    row = results("gswgan:table1:mnist-dpmerf", evaluation=evaluation(*utility.CLASSIFIERS))
+    assert page.line(row)[3] == "MLP 0.400; CNN 0.400; average 0.300"
 
 
 def test_variants_stand_below_their_row_once_they_are_measured(results):
