@@ -73,8 +73,29 @@ def test_an_array_tells_its_run_that_time_is_over(array, tmp_path):
     assert said(tmp_path, "requeued") == ["requeue 7_2"]
 
 
-def test_a_job_ends_for_what_a_person_must_mend():
-    job = yaml.safe_load((CLUSTER / "kubernetes_job.yaml").read_text())
+@pytest.fixture
+def job():
+    return yaml.safe_load((CLUSTER / "kubernetes_job.yaml").read_text())
+
+
+def test_a_job_is_one_by_the_schemas_of_kubernetes(job):
+    """Strictly: a name that a schema does not know is refused, as by `kubectl apply`."""
+    schemas = pytest.importorskip("kubernetes_validate", reason="needs the extra `dev`")
+    # 1.28 and before require onPodConditions of every rule, which their servers do not.
+    versions = [version for version in schemas.utils.all_versions()
+                if int(version.split(".")[1]) > 28]
+    for version in versions:
+        schemas.validate(job, version, strict=True)
+    condition, = job["spec"]["podFailurePolicy"]["rules"][0]["onPodConditions"]
+    for faulty, why in (({"type": condition["type"]}, "'status' is a required"),
+                        (condition | {"status": True}, "not of type 'string'"),
+                        (condition | {"state": "True"}, "Additional properties")):
+        job["spec"]["podFailurePolicy"]["rules"][0]["onPodConditions"] = [faulty]
+        with pytest.raises(schemas.ValidationError, match=why):
+            schemas.validate(job, versions[0], strict=True)  # the oldest
+
+
+def test_a_job_ends_for_what_a_person_must_mend(job):
     spec = job["spec"]
     codes = [rule["onExitCodes"]["values"] for rule in spec["podFailurePolicy"]["rules"]
              if rule["action"] == "FailJob"]

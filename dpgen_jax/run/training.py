@@ -28,6 +28,9 @@ from dpgen_jax.run.metrics import MetricsWriter
 from dpgen_jax.run.monitor import Monitor
 from dpgen_jax.run.progress import Bar, Notices, Stop, clock, public_seconds
 
+PATIENCE = 20
+"""The next checkpoint waits this many times as long as the last one stopped the training."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Training:
@@ -45,6 +48,7 @@ class Training:
         charged: The name under which the epsilon that was charged is shown.
         elapsed: Seconds since the training began, over all of its parts.
         saving: The checkpoint that is being written beside the training, if any.
+        stopped: Seconds for which the last checkpoint stopped the training, if there was one.
     """
 
     method: Method
@@ -58,6 +62,7 @@ class Training:
     charged: str
     elapsed: Callable[[], float] = dataclasses.field(default_factory=clock)
     saving: list[checkpoint.Saving] = dataclasses.field(default_factory=list)
+    stopped: list[float] = dataclasses.field(default_factory=list)
 
     def pretrain(self, state: State, records: Private[Records]) -> State:
         """Pretrains the units, and saves them now and then.
@@ -203,10 +208,12 @@ class Training:
     def save(self, state: State) -> None:
         """Begins a checkpoint of this state, once the last one is in its place."""
         self.saved()
+        begun = self.elapsed()
         with self._failure_told():
             self.saving.append(saved_state.begin(
                 self.files, state, self.method, self.layout, self.ledger,
                 self.runtime.keep_checkpoints))
+        self.stopped[:] = [self.elapsed() - begun]
 
     @contextlib.contextmanager
     def _failure_told(self) -> Iterator[None]:
@@ -221,8 +228,15 @@ class Training:
 
     @property
     def between_saves(self) -> float:
-        """Seconds between two checkpoints."""
-        return 60 * self.runtime.checkpoint_minutes
+        """Seconds from the end of one checkpoint to the next.
+
+        They stop the training for at most 5 % of the time, but where the user asks for other
+        minutes than the default.
+        """
+        minutes = self.runtime.checkpoint_minutes
+        if minutes != Runtime.checkpoint_minutes:
+            return 60 * minutes
+        return max(60 * minutes, PATIENCE * sum(self.stopped))
 
 
 class Recorder:

@@ -2,11 +2,13 @@
 
 import itertools
 import json
+import pathlib
 import re
 import signal
 import subprocess
 import sys
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -16,9 +18,11 @@ import small_datalens
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.core import hosts
+from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import UserError, unseal
 from dpgen_jax.methods import datalens
-from dpgen_jax.run import capacity, checkpoint, checkpoint_parts, saved_state
+from dpgen_jax.run import capacity, checkpoint, checkpoint_parts, saved_state, training
+from dpgen_jax.run.progress import Notices
 
 LIMIT = 1800
 """Seconds after which something waits for what never comes."""
@@ -193,3 +197,42 @@ def test_the_run_says_what_a_checkpoint_costs(tmp_path, monkeypatch, compiled_on
     monkeypatch.setattr(capacity, "copy_fits", lambda method: fits)
     _, said = runs.train(tmp_path / "run", steps=1)
     assert says in said
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.mark.parametrize(("runtime", "takes", "wait"), [
+    (Runtime(), 1, 5), (Runtime(), 60, 20), (Runtime(), 600, 200),
+    (Runtime(checkpoint_minutes=7), 600, 7)])
+def test_checkpoints_that_stop_the_training_take_little_of_its_time(
+        monkeypatch, runtime, takes, wait):
+    """One that takes `takes` seconds is followed by `wait` minutes of training, a block each."""
+    clock, ends, begins = Clock(), [], []
+
+    def begin(*_):
+        begins.append(clock.now)
+        clock.now += takes
+        ends.append(clock.now)
+        return types.SimpleNamespace(parts=types.SimpleNamespace(written=True),
+                                     finish=lambda: None)
+
+    monkeypatch.setattr(saved_state, "begin", begin)
+    run = training.Training(
+        method=types.SimpleNamespace(post_training=None), files=runs.files(pathlib.Path()),
+        layout=None, ledger=types.SimpleNamespace(epsilon=lambda: 0.0), runtime=runtime,
+        monitor=None, stop=None, notices=Notices(pytest.fail), charged="epsilon", elapsed=clock)
+    state = types.SimpleNamespace(done=0, units=(), public=())
+    record = training.Recorder(run, types.SimpleNamespace(advance=lambda *_: None), None, state)
+    while len(begins) < 4:
+        clock.now += 60
+        record(state, {})
+    assert 60 * runtime.checkpoint_minutes < begins[0] <= 60 * (runtime.checkpoint_minutes + 1)
+    for end, after in zip(ends, begins[1:], strict=False):
+        assert 60 * wait < after - end <= 60 * (wait + 1)  # due after `wait`: at the next block
