@@ -1,6 +1,7 @@
 """Publishes an upper bound on the data-dependent epsilon: python -m dpgen_jax.publish RUN.
 
-It goes through smooth sensitivity, once, at a cost that the run's claim has from then on.
+It goes through smooth sensitivity, once, at a cost that the run's claim has from then on;
+`--dry-run` says what the claim would be.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from dpgen_jax.core import cli
 from dpgen_jax.core.printing import print_record
 from dpgen_jax.run import data_dependent
 
+LAST = ("no vote was read, and nothing was drawn, charged or written; leave out --dry-run to "
+        "publish the bound")
+
 
 @dataclasses.dataclass(frozen=True)
 class Publish:
@@ -22,12 +26,14 @@ class Publish:
 
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """the folder of a finished run of Confident-GNMax"""
+    dry_run: bool = False
+    """say what the run's claim is now and what it would be, and publish and spend nothing"""
     json: bool = False
     """print JSON"""
 
 
 def command(argv: list[str]) -> None:
-    """Publishes the bound and prints it, with the run's new claim.
+    """Publishes the bound and prints it, with the run's new claim; or says what that would be.
 
     Args:
         argv: The arguments after the command's name.
@@ -37,8 +43,13 @@ def command(argv: list[str]) -> None:
     """
     args = cli.parse(Publish, argv, "python -m dpgen_jax.publish",
                      "Publishes an upper bound on the data-dependent epsilon of a run, once and at "
-                     "a cost: the run's claim rises.")
-    print_record(data_dependent.publish(args.run), args.json)
+                     "a cost: the run's claim rises, by what --dry-run says.")
+    if not args.dry_run:
+        print_record(data_dependent.publish(args.run), args.json)
+        return
+    print_record(data_dependent.price(args.run), args.json)
+    if not args.json:
+        print(LAST)
 
 
 if __name__ == "__main__":

@@ -272,3 +272,23 @@ def test_it_is_published_once(tmp_path):
     with pytest.raises(UserError, match="charged its one sanitised release"):
         data_dependent.publish(files.root)
     assert snapshot(files.root) == before
+
+
+@pytest.mark.parametrize("bought", [(), ((EpsilonDeltaEvent(0.3, 0.0, "class-counts"), 1),)])
+def test_the_price_is_known_before_and_costs_nothing(tmp_path, monkeypatch, capsys, bought):
+    """The journal is as it was too, and no vote or random bit can be read."""
+    files = finished(tmp_path / "run", bought=bought)
+    monkeypatch.setenv("DPGEN_STATE", str(tmp_path / "state"))
+    before = snapshot(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "_steps", refuse)
+        patch.setattr(OsBits, "draw", refuse)
+        publish.command([str(files.root), "--dry-run", "--json"])
+        priced = json.loads(capsys.readouterr().out)
+        publish.command([str(files.root), "--dry-run"])
+    assert "no vote was read" in capsys.readouterr().out
+    assert snapshot(tmp_path) == before and not (tmp_path / "state").exists()
+    published = data_dependent.publish(files.root)
+    assert priced["epsilon_without_it"] == 3.0 < priced["epsilon"] == published["epsilon"]
+    with pytest.raises(UserError, match="charged its one sanitised release"):
+        publish.command([str(files.root), "--dry-run"])

@@ -51,6 +51,24 @@ def event(sanitiser: Sanitiser) -> RenyiEvent:
     return RenyiEvent(sanitiser.order, sanitiser.rdp(), "smooth-sensitivity", tau)
 
 
+def require(mechanism: ConfidentGNMax, sanitiser: Sanitiser, kept: int, charged: int) -> None:
+    """Refuses a run of which no bound can be released, by what is public of it.
+
+    Args:
+        mechanism: The mechanism, with noise.
+        sanitiser: The declared parameters.
+        kept: Rounds whose votes are here.
+        charged: Rounds of the ledger, all of which must be among them.
+
+    Raises:
+        UserError: Votes are missing, or the conditions C5 or C6 do not hold.
+    """
+    if kept != charged:
+        raise UserError(f"{charged} steps are charged and the votes of {kept} are here: a bound on "
+                        "all of them cannot be published")
+    sanitiser.require_conditions(mechanism.noise.sigma, mechanism.vote_bins)
+
+
 def totals(votes: Private[Kept], mechanism: ConfidentGNMax, sanitiser: Sanitiser,
            charged: int) -> Private[Placed]:
     """Returns the total RDP and its smooth sensitivity, on the sanitiser's grids: sealed.
@@ -69,9 +87,7 @@ def totals(votes: Private[Kept], mechanism: ConfidentGNMax, sanitiser: Sanitiser
             then nothing may be released.
     """
     counted = unseal(votes)
-    if counted.steps != charged:
-        raise UserError(f"{charged} steps are charged and the votes of {counted.steps} are here: a "
-                        "bound on all of them cannot be published")
+    require(mechanism, sanitiser, counted.steps, charged)
     queries = (counted.counts, counted.answered, mechanism.votes_needed, mechanism.test_noise.sigma,
                mechanism.noise.sigma, sanitiser.order)
     # Of the tests and answers of the run, which are public, whatever the votes were.

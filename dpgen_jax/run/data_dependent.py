@@ -18,6 +18,8 @@ from dpgen_jax.accountant import gaussian, pate, renyi
 from dpgen_jax.accountant.events import EpsilonDeltaEvent, Events, GaussianEvent, RenyiEvent
 from dpgen_jax.accountant.ledger import account, published, read
 from dpgen_jax.accountant.rounding import add_up
+from dpgen_jax.accountant.smooth_sensitivity import Sanitiser
+from dpgen_jax.accountant.totals import Account
 from dpgen_jax.aggregation import sanitise
 from dpgen_jax.aggregation.bits import OsBits
 from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
@@ -29,8 +31,9 @@ from dpgen_jax.aggregation.topagg import TopAggMechanism
 from dpgen_jax.core.atomic import write_together
 from dpgen_jax.core.config import from_json
 from dpgen_jax.core.strict_json import Json
-from dpgen_jax.core.types import UserError
+from dpgen_jax.core.types import Spec, UserError
 from dpgen_jax.private import data_dependent
+from dpgen_jax.private import votes as vote_log
 from dpgen_jax.release import contents, documents, guarantee
 from dpgen_jax.run import costs, resume, spending
 from dpgen_jax.run.folder import RunFolder, existing, read_json, write_json
@@ -77,6 +80,54 @@ def reading(root: Path) -> Json:
     return record
 
 
+@dataclasses.dataclass(frozen=True)
+class _Offer:
+    """A bound that a run can publish, and what that costs: no vote is read for it.
+
+    Attributes:
+        files: The run folder.
+        mechanism: The mechanism of the run.
+        sanitiser: The declared parameters of the bound.
+        spec: The schema of what the run releases.
+        statement: The run's privacy.json as it is.
+        totals: What the ledger charges.
+        cost: The cost of the bound.
+        claim: The epsilon of the run once it is published.
+    """
+
+    files: RunFolder
+    mechanism: ConfidentGNMax
+    sanitiser: Sanitiser
+    spec: Spec
+    statement: Json
+    totals: Account
+    cost: RenyiEvent
+    claim: float
+
+
+def price(root: Path) -> Json:
+    """Returns what `publish` would make of a run's claim, from its ledger and its configuration.
+
+    No vote is read, and nothing is drawn, charged or written: both numbers are public. Only
+    `publish` itself sees that another process has the ledger, that the folder is a copy, or that
+    the votes are damaged.
+
+    Args:
+        root: The run folder.
+
+    Returns:
+        A record of the epsilon as it is and as it would be.
+
+    Raises:
+        UserError: As `publish`.
+    """
+    offer = _offer(root)
+    mechanism = offer.mechanism
+    kept = vote_log.n_steps(offer.files.votes, mechanism.queries, mechanism.vote_bins)
+    sanitise.require(mechanism, offer.sanitiser, kept, offer.totals.steps)
+    return {"run": str(root), "epsilon_without_it": offer.totals.claim(), "epsilon": offer.claim}
+
+
 def publish(root: Path) -> Json:
     """Releases an upper bound on the data-dependent epsilon through smooth sensitivity, once.
 
@@ -92,6 +143,33 @@ def publish(root: Path) -> Json:
     Raises:
         UserError: It was done before, or cannot be done for this run.
     """
+    offer = _offer(root)
+    files, totals, cost, claim = offer.files, offer.totals, offer.cost, offer.claim
+    votes = data_dependent.Confident(offer.mechanism).votes(files.votes)
+    sealed = sanitise.totals(votes, offer.mechanism, offer.sanitiser, totals.steps)
+    witness = spending.witness(files, lambda line: print(line, file=sys.stderr))
+    with resume.reopened(files, offer.mechanism, witness) as ledger:
+        ledger.extend(claim)
+        ledger.charge(((cost, 1),))
+        bound = sanitise.upper_bound(sealed, offer.sanitiser, OsBits())
+    order, statement = offer.sanitiser.order, offer.statement
+    epsilon = pate.epsilon_of([bound + cost.rdp], [order], totals.header["delta"])
+    statement["data_dependent_epsilon"] = {
+        "epsilon": epsilon, "order": order,
+        "kind": EX_POST, "own_cost_rdp": cost.rdp, "epsilon_without_it": totals.claim(),
+        "may_be_too_low_with_probability": offer.sanitiser.failure}
+    statement["epsilon"] = claim
+    statement["events"].append({**cost.statement(), "count": 1})
+    written = documents.files(statement, offer.spec,
+                              documents.of_release(offer.spec, classifies=False))
+    _known(files, hashlib.sha256(written["privacy.json"]).hexdigest())
+    write_together(files.release, written)
+    return {"run": str(root), "epsilon": claim,
+            "data_dependent_epsilon": statement["data_dependent_epsilon"]}
+
+
+def _offer(root: Path) -> _Offer:
+    """The bound that a run can publish. Raises: UserError: It can publish none."""
     files, mechanism, config = _run(root)
     if not isinstance(mechanism, ConfidentGNMax):
         raise UserError(f"{root}: a data-dependent bound is published for Confident-GNMax only, "
@@ -109,28 +187,9 @@ def publish(root: Path) -> Json:
             "; another would need another run" if published(read(files.ledger)) else
             ", that of the run whose release judges; publish its own from a run without --keep-best"
             ))
-    votes = data_dependent.Confident(mechanism).votes(files.votes)
-    cost = sanitise.event(config.sanitiser)
-    sealed = sanitise.totals(votes, mechanism, config.sanitiser, totals.steps)
-    delta = totals.header["delta"]
+    cost, delta = sanitise.event(config.sanitiser), totals.header["delta"]
     claim = gaussian.epsilon((*_budget(totals.claim(), delta, totals.spent()), (cost, 1)), delta)
-    witness = spending.witness(files, lambda line: print(line, file=sys.stderr))
-    with resume.reopened(files, mechanism, witness) as ledger:
-        ledger.extend(claim)
-        ledger.charge(((cost, 1),))
-        bound = sanitise.upper_bound(sealed, config.sanitiser, OsBits())
-    order = config.sanitiser.order
-    statement["data_dependent_epsilon"] = {
-        "epsilon": pate.epsilon_of([bound + cost.rdp], [order], delta), "order": order,
-        "kind": EX_POST, "own_cost_rdp": cost.rdp, "epsilon_without_it": totals.claim(),
-        "may_be_too_low_with_probability": config.sanitiser.failure}
-    statement["epsilon"] = claim
-    statement["events"].append({**cost.statement(), "count": 1})
-    written = documents.files(statement, spec, documents.of_release(spec, classifies=False))
-    _known(files, hashlib.sha256(written["privacy.json"]).hexdigest())
-    write_together(files.release, written)
-    return {"run": str(root), "epsilon": claim,
-            "data_dependent_epsilon": statement["data_dependent_epsilon"]}
+    return _Offer(files, mechanism, config.sanitiser, spec, statement, totals, cost, claim)
 
 
 def _known(files: RunFolder, digest: str) -> None:
