@@ -61,8 +61,8 @@ class Runtime:
     steps_per_call: int = 0
     """steps in one compiled call; 0: as many as take about a second"""
     checkpoint_minutes: float = 5.0
-    """time between checkpoints; 5 becomes more where they stop the training for long, of whose time
-    they then take at most 5 %; one is always written at the end"""
+    """time between checkpoints; 5 becomes more where they would stop the training for over 5 % of
+    the time, and any other number stays; one is always written at the end"""
     keep_checkpoints: int = 2
     """checkpoints to keep"""
     max_minutes: float = 0.0
