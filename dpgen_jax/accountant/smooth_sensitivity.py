@@ -211,6 +211,18 @@ class Sanitiser:
             raise UserError(f"beta must be at least 0.0001, got {self.beta}: float errors of the "
                             "sensitivity have to be small beside it")
 
+    def require_conditions(self, sigma2: float, bins: int) -> None:
+        """Refuses a run whose smooth sensitivity is not proven at this order, whatever its votes.
+
+        Args:
+            sigma2: Noise of GNMax, in votes.
+            bins: Of one histogram.
+
+        Raises:
+            UserError: C5 or C6 fails.
+        """
+        Curve(sigma2, bins, self.order).require_conditions()
+
     def rdp(self) -> float:
         """The cost of the release itself, at its order; to be added to the bound it gives.
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from dpgen_jax.accountant import smooth_sensitivity
 from dpgen_jax.accountant.events import Event, GaussianEvent, RenyiEvent
-from dpgen_jax.accountant.pate_curve import Curve
 from dpgen_jax.accountant.rounding import add_up
 from dpgen_jax.accountant.smooth_sensitivity import Placed, Sanitiser
 from dpgen_jax.aggregation.bits import BitSource
@@ -67,7 +66,7 @@ def require(mechanism: ConfidentGNMax, sanitiser: Sanitiser, kept: int, charged:
     if kept != charged:
         raise UserError(f"{charged} steps are charged and the votes of {kept} are here: a bound on "
                         "all of them cannot be published")
-    Curve(mechanism.noise.sigma, mechanism.vote_bins, sanitiser.order).require_conditions()
+    sanitiser.require_conditions(mechanism.noise.sigma, mechanism.vote_bins)
 
 
 def totals(votes: Private[Kept], mechanism: ConfidentGNMax, sanitiser: Sanitiser,
