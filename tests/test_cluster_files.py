@@ -80,7 +80,7 @@ def job():
 
 def test_a_job_is_one_by_the_schemas_of_kubernetes(job):
     """Strictly: a name that a schema does not know is refused, as by `kubectl apply`."""
-    schemas = pytest.importorskip("kubernetes_validate", reason="needs the extra `kubernetes`, 108 MB of schemas")
+    schemas = pytest.importorskip("kubernetes_validate", reason="needs the extra `kubernetes`")
     # 1.28 and before require onPodConditions of every rule, which their servers do not.
     versions = [version for version in schemas.utils.all_versions()
                 if int(version.split(".")[1]) > 28]
