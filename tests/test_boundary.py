@@ -57,6 +57,7 @@ MAY_IMPORT = {
     "data/": {"data", "core.types", "core.terms", "core.errors", "core.checks", "core.reading",
               "core.strict_json", "core.subjects", "core.digests", "core.picked",
               "core.console",  # a question before a download
+              "core.hosts",  # on how many machines a run is: each has a share of mapped records
               "accountant.events"},
     "evaluation/": {"evaluation", "nets", "core", "release", "data", "run.folder", "run.metrics"},
     "release/": {"release", "methods", "core", "version", "data.transform",

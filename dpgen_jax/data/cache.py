@@ -3,6 +3,7 @@
 They are private records, so they lie under DPGEN_CACHE (default ~/.cache/dpgen_jax), closed to
 other users, and never in a run or a release. An entry is a folder `KEY/` of `pixels.npy` and
 `meta.json`; it appears whole, by one rename, or not at all. Entries may be deleted at any time.
+Other records that are read for one process alone lie there in files without a name.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import tempfile
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 import numpy as np
 import PIL
@@ -31,19 +32,21 @@ PIXELS, META = "pixels.npy", "meta.json"
 
 @dataclasses.dataclass(frozen=True)
 class Decoded:
-    """The images of n files.
+    """The images of n files, or of n records of a few files.
 
     Attributes:
         pixels: uint8 [n, H, W, ch], read-only.
         bad: The positions of the files that were left out, where the pixels are 0.
+        labels: The labels [n] of records, which lie in the same files; of n files none.
     """
 
     pixels: np.ndarray
     bad: tuple[int, ...] = ()
+    labels: tuple[int, ...] = ()
 
 
 def entry(files: Sequence[Path | None], mode: str | None, size: int | None,
-          resize: Resize = "crop") -> Path:
+          resize: Resize = "crop", reader: tuple[str, ...] = ()) -> Path:
     """Returns the folder of an entry, named by the files' paths, sizes and times and the options.
 
     Args:
@@ -51,13 +54,15 @@ def entry(files: Sequence[Path | None], mode: str | None, size: int | None,
         mode: The mode to which they are converted; None for that of the files.
         size: The pixels to which they are resized; None for their own shape.
         resize: How they are made squares.
+        reader: What else decides the images, where the files are none: who reads them, and which
+            of their records.
 
     Raises:
         UserError: The cache folder is open to other users or cannot be made.
     """
     # Entries of earlier versions, which were all cropped, keep their names.
     stretched = () if resize == "crop" else (resize,)
-    digest = hashlib.sha256(repr((PIL.__version__, mode, size, *stretched)).encode())
+    digest = hashlib.sha256(repr((PIL.__version__, mode, size, *stretched, *reader)).encode())
     for path in files:
         key = b""
         if path is not None:
@@ -81,7 +86,7 @@ def _folder() -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         mode = folder.stat().st_mode
     except OSError as error:
-        raise _unusable(folder, error) from error
+        raise unusable(folder, error) from error
     if mode & 0o077:
         raise UserError(f"the cache folder {folder} is open to other users, and private records "
                         "would lie in it; chmod 700 it, or set DPGEN_CACHE to another folder")
@@ -101,29 +106,52 @@ def load(entry: Path, count: int) -> Decoded | None:
     try:
         pixels = np.load(entry / PIXELS, mmap_mode="r", allow_pickle=False)
         meta = json.loads((entry / META).read_text())
-        bad = tuple(meta["bad"])
+        bad, labels = tuple(meta["bad"]), tuple(meta.get("labels", ()))
         if (pixels.dtype, pixels.ndim, len(pixels)) == (np.uint8, 4, count) and (
-                meta["crc32"] == _sum(zlib.crc32(pixels.data), pixels.shape, bad)):
-            return Decoded(pixels, bad)
+                meta["crc32"] == _sum(zlib.crc32(pixels.data), pixels.shape, bad, labels)):
+            return Decoded(pixels, bad, labels)
     except (OSError, EOFError, ValueError, KeyError, TypeError):
         pass
     return None
 
 
-def _sum(crc: int, shape: Sequence[int], bad: Sequence[int]) -> int:
-    """Extends the checksum of the pixels over their shape and the files that were left out."""
-    return zlib.crc32(repr((list(shape), list(bad))).encode(), crc)
+def _sum(crc: int, shape: Sequence[int], bad: Sequence[int], labels: Sequence[int]) -> int:
+    """Extends the checksum of the pixels over all else that an entry holds."""
+    more = [list(labels)] if labels else []  # entries without labels keep their checksums
+    return zlib.crc32(repr((list(shape), list(bad), *more)).encode(), crc)
 
 
-def store(entry: Path, blocks: Iterable[tuple[np.ndarray, list[int]]]) -> None:
-    """Writes an entry, in place of a damaged one.
-
-    Errors of the blocks pass through; nothing is left behind after any error.
+def kept(entry: Path, count: int, blocks: Iterable[Decoded]) -> Decoded:
+    """Returns the images of an entry, mapped into memory; what is not there is decoded to it first.
 
     Args:
         entry: The folder of the entry.
-        blocks: Pairs of pixels uint8 [m, H, W, ch], m >= 1 for the first, and the positions of the
-            files that were left out.
+        count: The number of its images.
+        blocks: As `store` takes them; they are not begun where the entry is there.
+
+    Raises:
+        UserError: The folder cannot be written, or does not keep what is written.
+    """
+    decoded = load(entry, count)
+    if decoded is None:
+        store(entry, blocks)
+        decoded = load(entry, count)
+    if decoded is None:
+        raise UserError(f"the cache folder {entry.parent} does not keep what is written to it; set "
+                        "DPGEN_CACHE to another folder")
+    return decoded
+
+
+def store(entry: Path, blocks: Iterable[Decoded]) -> None:
+    """Writes an entry, in place of a damaged one.
+
+    Errors of the blocks pass through, but for those of the system; nothing is left behind after
+    any error.
+
+    Args:
+        entry: The folder of the entry.
+        blocks: Some images at a time, at least one in the first; the positions of those that were
+            left out are among all.
 
     Raises:
         UserError: The folder cannot be written.
@@ -133,20 +161,42 @@ def store(entry: Path, blocks: Iterable[tuple[np.ndarray, list[int]]]) -> None:
         shutil.rmtree(entry, ignore_errors=True)
         part = Path(tempfile.mkdtemp(prefix="part-", dir=entry.parent))  # mode 0700
         with _create(part / PIXELS) as file:
-            shape, bad, crc = _write(file, blocks)
+            shape, crc, bad, labels = _write(file, blocks)
         with _create(part / META) as file:
-            file.write(json.dumps({"bad": bad, "crc32": _sum(crc, shape, bad)}).encode())
+            file.write(json.dumps({"bad": bad, "crc32": _sum(crc, shape, bad, labels)}
+                                  | ({"labels": labels} if labels else {})).encode())
         if not entry.is_dir():  # else another run was faster
             part.rename(entry)
     except OSError as error:
-        raise _unusable(entry.parent, error) from error
+        raise unusable(entry.parent, error) from error
     finally:
         if part is not None:
             shutil.rmtree(part, ignore_errors=True)
 
 
-def _unusable(folder: Path, error: OSError) -> UserError:
-    """Returns the error of a cache folder that cannot be written."""
+def nameless() -> IO[bytes]:
+    """Returns a new file in the cache folder that only this process can open: it has no name.
+
+    It is gone when the process is, however that ends. It is written by calls, which tell of a full
+    disk, and without a buffer.
+
+    Raises:
+        UserError: The cache folder is open to other users or cannot be written.
+    """
+    folder = _folder()
+    try:
+        return tempfile.TemporaryFile(dir=folder, buffering=0)  # 0600; Windows removes it on close
+    except OSError as error:
+        raise unusable(folder, error) from error
+
+
+def unusable(folder: Path, error: OSError) -> UserError:
+    """Returns the error of a cache folder that cannot be written.
+
+    Args:
+        folder: The folder.
+        error: What the system said.
+    """
     return UserError(f"the cache folder {folder} cannot be written ({error.strerror or error}); "
                      "make room, or set DPGEN_CACHE to another folder")
 
@@ -156,25 +206,27 @@ def _create(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
-def _write(file: BinaryIO, blocks: Iterable[tuple[np.ndarray, list[int]]]
-           ) -> tuple[tuple[int, ...], list[int], int]:
-    """Writes an .npy file; returns its shape, the positions left out and the pixels' checksum.
+def _write(file: BinaryIO, blocks: Iterable[Decoded]
+           ) -> tuple[tuple[int, ...], int, list[int], list[int]]:
+    """Writes an .npy file; returns its shape and checksum, what was left out, and the labels.
 
     It is written, not mapped: on a full disk a write is an error, a mapped page kills the process.
     """
     bad: list[int] = []
+    labels: list[int] = []
     shape: tuple[int, ...] = ()
     crc = rows = 0
-    for pixels, left_out in blocks:
-        bad += left_out
+    for block in blocks:
+        bad += block.bad
+        labels += block.labels
         if not rows:
-            shape = pixels.shape[1:]
+            shape = block.pixels.shape[1:]
             _header(file, (0, *shape))
-        file.write(pixels.data)
-        crc, rows = zlib.crc32(pixels.data, crc), rows + len(pixels)
+        file.write(block.pixels.data)
+        crc, rows = zlib.crc32(block.pixels.data, crc), rows + len(block.pixels)
     file.seek(0)
     _header(file, (rows, *shape))  # of the same length: numpy leaves room for a first axis to grow
-    return (rows, *shape), bad, crc
+    return (rows, *shape), crc, bad, labels
 
 
 def _header(file: BinaryIO, shape: tuple[int, ...]) -> None:

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from dpgen_jax.core.reading import read_bytes, require_memory
 from dpgen_jax.core.types import EMPTY, UserError
-from dpgen_jax.data import cache, decoding
+from dpgen_jax.data import cache, decoding, mapped
 from dpgen_jax.data.base import Dataset, Resize, assemble, frozen, shown
 from dpgen_jax.data.cache import Decoded
 from dpgen_jax.data.class_names import with_names
@@ -79,7 +79,7 @@ def labelled(name: str, names: Sequence[str], train: Labelled, test: Labelled,
         y_train=frozen(np.where(empty[:n], EMPTY, data.y_train), np.int32),
         uncovered=tuple(form.undeclared(data.spec.shape)),
         private_notes=(*_skipped([path for i in decoded.bad if (path := files[i])]),
-                       *_absent(names, y[:n][~empty[:n]]), *_where(len(pairs))))
+                       *_absent(names, y[:n][~empty[:n]]), *where_kept(len(pairs))))
 
 
 def _skipped(bad: list[Path]) -> list[str]:
@@ -101,8 +101,12 @@ def _absent(names: Sequence[str], y: np.ndarray) -> list[str]:
     return [f"no training images of the class {', '.join(absent[:MAX_LISTED])}{more}"]
 
 
-def _where(count: int) -> list[str]:
-    """Returns a line on where decoded images are kept, if they are."""
+def where_kept(count: int) -> list[str]:
+    """Returns the line for the data holder on where decoded images are kept, if they are.
+
+    Args:
+        count: The number of images.
+    """
     if count < MANY:
         return []
     return [f"decoded images are kept under {cache.location()}; delete them when you are done"]
@@ -128,24 +132,28 @@ def read(files: Sequence[Path | None], mode: str | None, size: int | None, skip_
     with warnings.catch_warnings():  # `decoding` names the file
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         if len(files) < MANY:
-            blocks = list(_blocks(files, mode, size, skip_bad, resize))
-            pixels = np.concatenate([pixels for pixels, _ in blocks])
-            pixels.flags.writeable = False
-            return Decoded(pixels, tuple(i for _, left_out in blocks for i in left_out))
+            return together(_blocks(files, mode, size, skip_bad, resize))
         return _cached(files, mode, size, skip_bad, resize)
+
+
+def together(blocks: Iterable[Decoded]) -> Decoded:
+    """Returns the images of all blocks in memory.
+
+    Args:
+        blocks: Some images at a time, in one block at least.
+    """
+    parts = list(blocks)
+    pixels = np.concatenate([part.pixels for part in parts])
+    pixels.flags.writeable = False
+    return Decoded(pixels, tuple(i for part in parts for i in part.bad),
+                   tuple(label for part in parts for label in part.labels))
 
 
 def _cached(files: Sequence[Path | None], mode: str | None, size: int | None, skip_bad: bool,
             resize: Resize) -> Decoded:
     """Reads the images from the cache, where they are decoded to first if need be."""
     entry = cache.entry(files, mode, size, resize)
-    decoded = cache.load(entry, len(files))
-    if decoded is None:
-        cache.store(entry, _blocks(files, mode, size, skip_bad, resize))
-        decoded = cache.load(entry, len(files))
-    if decoded is None:
-        raise UserError(f"the cache folder {entry.parent} does not keep what is written to it; set "
-                        "DPGEN_CACHE to another folder")
+    decoded = cache.kept(entry, len(files), _blocks(files, mode, size, skip_bad, resize))
     unreadable = [path for i in decoded.bad if (path := files[i])]
     if unreadable and not skip_bad:
         raise decoding.unreadable(unreadable[0])
@@ -153,8 +161,8 @@ def _cached(files: Sequence[Path | None], mode: str | None, size: int | None, sk
 
 
 def _blocks(files: Sequence[Path | None], mode: str | None, size: int | None, skip_bad: bool,
-            resize: Resize) -> Iterator[tuple[np.ndarray, list[int]]]:
-    """Yields blocks: images uint8 [m, H, W, ch], and the positions left out, where they are 0.
+            resize: Resize) -> Iterator[Decoded]:
+    """Yields the images in blocks, with the positions that were left out, where they are 0.
 
     Pillow decodes and resizes outside the interpreter's lock, so that threads run side by side.
     """
@@ -163,17 +171,19 @@ def _blocks(files: Sequence[Path | None], mode: str | None, size: int | None, sk
             look = partial(_or_none, decoding.is_gray, skip_bad=skip_bad)
             mode = "RGB" if False in list(pool.map(look, files)) else "L"  # looks at every file
         shape = _shape(files, mode, size, skip_bad)
-        require_memory(f"an array of {len(files):,} images of {shape[0]} x {shape[1]} pixels",
-                       len(files) * math.prod(shape))
+        needs = mapped.require_memory if len(files) >= MANY else require_memory
+        needs(f"an array of {len(files):,} images of {shape[0]} x {shape[1]} pixels",
+              len(files) * math.prod(shape))
         decode = partial(_or_none, partial(decoding.pixels, mode=mode, size=size, resize=resize,
                                            shape=None if size else shape), skip_bad=skip_bad)
         left_out = 0
         with _bar(len(files)) as bar:
             for start in range(0, len(files), BLOCK):
                 images = list(pool.map(decode, files[start:start + BLOCK]))
-                bad = [start + i for i, image in enumerate(images) if image is None]
+                bad = tuple(start + i for i, image in enumerate(images) if image is None)
                 zeros = np.zeros(shape, np.uint8)
-                yield np.stack([zeros if image is None else image for image in images]), bad
+                yield Decoded(np.stack([zeros if image is None else image for image in images]),
+                              bad)
                 left_out += len(bad)
                 bar.update(len(images))
     if left_out == len(files):

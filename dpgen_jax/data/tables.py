@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from dpgen_jax.core import reading
 from dpgen_jax.core.types import EMPTY
-from dpgen_jax.data import csv_files
+from dpgen_jax.data import csv_files, growing, mapped
 from dpgen_jax.data.base import Dataset, frozen, locate, safe_name
 from dpgen_jax.data.parsing import Cells, Coded, coded, private_notes
 from dpgen_jax.data.schema import Schema
@@ -118,8 +118,8 @@ def _require_room(path: Path, schema: Schema, block: Cells) -> None:
                for cells in block.columns.values() for cell in cells)
     rows = path.stat().st_size * len(block.rows) / max(1, size)
     (width,) = schema.spec.shape
-    reading.require_memory(f"{path.name}: about {rows:,.0f} rows of {width:,} encoded values"
-                           f"{_codes_instead(schema)}", VALUE_BYTES * width * rows)
+    mapped.require_memory(f"{path.name}: about {rows:,.0f} rows of {width:,} encoded values"
+                          f"{_codes_instead(schema)}", VALUE_BYTES * width * rows)
 
 
 def _codes_instead(schema: Schema) -> str:
@@ -137,29 +137,28 @@ def _encoded(name: str, schema: Schema, blocks: Iterable[Coded], others: int = 0
         name: The name of the data set.
         schema: The schema.
         blocks: The rows of the part.
-        others: The rows of the parts before it, which are in memory too.
+        others: The rows of the parts before it, which were read too.
 
     Returns:
         x float32 [n, F], y int32 [n], and lines for the data holder alone.
     """
     (width,) = schema.spec.shape
     codes = _codes_instead(schema)
-    x, classes, n = np.empty((0, width), np.float32), [], 0
+    classes, n = [], 0
     changes: Counter[tuple[str, str]] = collections.Counter()
-    with _clock(name) as clock:
+    with _clock(name) as clock, growing.Rows(width) as rows:
         for block in blocks:
-            first, n = n, n + len(block.y)
-            reading.require_memory(
+            n += len(block.y)
+            mapped.require_memory(
                 f"{name}: {others + n:,} rows of {width:,} encoded values{codes}",
-                width * (VALUE_BYTES * (others + n) + CODE_BYTES * len(block.y)))
-            if n > len(x):
-                x.resize((n + first // 8, width), refcheck=False)  # in place: no second copy
-            x[first:n] = encode(schema.spec, block.codes)
-            x[first:n][block.y == EMPTY] = 0
+                width * VALUE_BYTES * (others + n), width * CODE_BYTES * len(block.y))
+            encoded = encode(schema.spec, block.codes)
+            encoded[block.y == EMPTY] = 0
+            rows.add(encoded)
             classes.append(block.y)
             changes.update(block.changes)
             clock.update()
-    x.resize((n, width), refcheck=False)
+        x = rows.all()
     y, label = np.concatenate(classes), schema.spec.label if schema.spec.labelled else None
     return x, y, private_notes(block.source, changes, label, y)
 

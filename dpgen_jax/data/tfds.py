@@ -14,20 +14,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 from dpgen_jax.core import console
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import tfds_tables
-from dpgen_jax.data.base import (
-    Arrays,
-    Dataset,
-    Uncovered,
-    assemble,
-    fit,
-    stack,
-)
+from dpgen_jax.data import tfds_images, tfds_tables
+from dpgen_jax.data.base import Arrays, Dataset, Uncovered, assemble
 from dpgen_jax.data.class_names import fixed_classes, official
 from dpgen_jax.data.parsing import Cells
 
@@ -81,7 +72,8 @@ def tfds(name: str, classes: int | None, image_size: int | None, download: bool 
                      "description"], image_size)
     data = official(data, tuple(getattr(features["label"], "names", None) or ()))
     shape = getattr(features["image"], "shape", None) or (None,) * 3
-    return dataclasses.replace(data, uncovered=tuple(_undescribed(data, shape, image_size)))
+    return dataclasses.replace(data, uncovered=tuple(_undescribed(data, shape, image_size)),
+                               private_notes=(*data.private_notes, *tfds_images.notes(builder)))
 
 
 def prepared(name: str, download: bool, confirm: Callable[[str], bool | None]) -> Any:
@@ -231,17 +223,4 @@ def _read(name: str, builder: Any, split: str, image_size: int | None) -> Arrays
     """Reads the images and labels of one split."""
     with _failures(name, f"be read (split {split!r})", "prepare it again, with "
                    f"file_format='{FILE_FORMAT}', and set TFDS_DATA_DIR to its folder"):
-        count = builder.info.splits[split].num_examples
-        y = np.empty(count, np.int64)
-
-        def images() -> Iterator[tuple[str, np.ndarray]]:
-            i = -1
-            for i, record in enumerate(_records(builder, split)):
-                y[i] = record["label"]
-                image = record["image"]
-                yield f"{split} image {i}", fit(image, image_size) if image_size else image
-            if i + 1 != count:
-                raise UserError(f"tfds:{name}: split {split!r} holds {i + 1} records and states "
-                                f"{count}; prepare it again")
-
-        return stack(images(), count), y
+        return tfds_images.read(name, builder, split, records(name, builder, split), image_size)

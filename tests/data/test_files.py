@@ -163,12 +163,12 @@ def test_a_folder_that_cannot_be_written(root, many, tmp_path, monkeypatch):
 
 def test_another_run_may_finish_first(root, many, tmp_path):
     entry = cache.entry(listed(root), "RGB", 8)
-    block = np.ones((2, 8, 8, 3), np.uint8)
+    block = cache.Decoded(np.ones((2, 8, 8, 3), np.uint8))
 
     def blocks():
-        yield block, []
-        cache.store(entry, [(block, []), (block, [])])  # the other run, in between
-        yield block, []
+        yield block
+        cache.store(entry, [block, block])  # the other run, in between
+        yield block
     cache.store(entry, blocks())
     assert cache.load(entry, 4).pixels.shape == (4, 8, 8, 3)
     assert cache.load(entry, 5) is None
