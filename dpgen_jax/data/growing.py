@@ -78,3 +78,15 @@ class Rows:
                 left = left[self._file.write(left):]
         except OSError as error:
             raise cache.unusable(cache.location(), error) from error
+
+
+def notes(rows: np.ndarray) -> tuple[str, ...]:
+    """Returns the line for the data holder on where rows lie, where that is on a disk.
+
+    Args:
+        rows: Rows as `Rows.all` returned them.
+    """
+    if not isinstance(rows, np.memmap):
+        return ()
+    return (f"encoded rows lie in a file without a name under {cache.location()}, until this "
+            "process ends",)

@@ -97,6 +97,7 @@ def table(name: str, schema: Schema, train: Iterable[Coded], test: Iterable[Code
         UserError: The encoded values would not fit into memory.
     """
     x, y, private = _encoded(name, schema, train)
+    private = (*growing.notes(x), *private)
     x_test = y_test = None
     if test is not None:
         x_test, y_test, more = _encoded(name, schema, test, len(y))

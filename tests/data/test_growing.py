@@ -70,7 +70,9 @@ def test_the_rows_are_the_same(place, files, monkeypatch, options):
     assert len(files) == 1 + ("test_csv" in options)
     for name in PARTS:
         np.testing.assert_array_equal(getattr(here, name), getattr(there, name))
-    assert here.notes == there.notes and here.private_notes == there.private_notes
+    (said,) = {*here.private_notes} - {*there.private_notes}
+    assert "a file without a name under" in said and here.notes == there.notes
+    assert here.private_notes == (said, *there.private_notes)
     assert not here.x_train.flags.writeable and here.x_train.dtype == np.float32
     if "test_fraction" not in options:  # of which the parts are copies here
         assert picked.mapping(here.x_train) and not picked.mapping(there.x_train)
