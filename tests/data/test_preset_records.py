@@ -1,4 +1,4 @@
-"""What presets state of their data, against the very files, where these are at hand."""
+"""The statements of presets on their data, against the very files, where these are at hand."""
 
 import pytest
 from known_data import KNOWN
