@@ -29,7 +29,7 @@ from benchmarks import (
     systems_curves,
 )
 from benchmarks.papers import page as papers
-from benchmarks.papers import ran
+from benchmarks.papers import ran, stale
 from benchmarks.results_tables import ROOT, load, pm_of, results
 from benchmarks.sweep import jobs
 from benchmarks.sweep.published import SWEEPS
@@ -165,7 +165,7 @@ def figures(up: str) -> dict[str, Any]:
         "mlp": gradients["mlp-128"], "opacus": gradients["opacus"],
         "aggregation": results("aggregation"),
         "pate": results("pate_accounting")["composition"][-1], "papers": papers,
-        "ran": ran,
+        "ran": ran, "stale": stale,
         "comparison": comparison, "audits": audits,
         "curves_table": systems_curves.curves_table,
         "accelerator": accelerator, "cifar": systems.FACTS["cifar"],

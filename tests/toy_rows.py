@@ -2,6 +2,7 @@
 
 import dataclasses
 import gzip
+import math
 import struct
 
 import numpy as np
@@ -27,9 +28,14 @@ FIELDS = {"teachers": 4, "critics": 4, "critics_per_step": 2, "clients": 4, "cli
           "bins": 3, "s_steps": 1, "s_hidden": 4, "client_records": 4, "client_batch": 2,
           "client_steps": 1}
 
+FEDERATED = ("gswgan:table2:femnist", "gswgan:table2:femnist-fedavg")
+CREDIT = ("gpate:table1a:credit-gpate", "gpate:table7:credit-gpate", "gpate:table1a:credit-dcgan",
+          "gpate:table1a:credit-pategan", "gpate:table1a:sample")
+"""Rows that test_papers_command_steps.py runs as their commands do."""
 
-def small(config):
-    """The configuration with small networks and few of everything."""
+
+def small(config, features=None):
+    """The configuration with small networks and few of everything; top-k of all features stays."""
     changed = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -41,8 +47,10 @@ def small(config):
             changed[field.name] = (4,) if isinstance(value, tuple) else 4
     if hasattr(config, "generator_steps"):  # of whose fakes there are two for each class
         changed["batch"] = 20
-    if config.units_are_records:  # whose noise is found for a few records
+    if config.units_are_records and config.sigma != 0:  # whose noise is found for a few records
         changed["sigma"] = None
+    if features and getattr(config, "top_k", None) == features:
+        changed["top_k"] = features
     if getattr(config, "steps", None) == 1:  # a single release
         changed["steps"] = 1
     return dataclasses.replace(config, **changed)
@@ -70,20 +78,41 @@ def official(root):
             "places": official_photographs.places(root / "places365")}
 
 
+def features(root, shape, train=24, test=8):
+    """A file as `dpgen_jax.features` writes it, of noise; returns the data set's name."""
+    rng = np.random.default_rng(0)
+    root.mkdir(parents=True)
+    arrays = {}
+    for part, n in (("train", train), ("test", test)):
+        arrays[f"x_{part}"] = rng.random((n, *shape), np.float32)
+        arrays[f"y_{part}"] = np.arange(n) % 10
+    np.savez(root / "features.npz", **arrays, classes=10)
+    return f"npz:{root / 'features.npz'}"
+
+
 def loaded(work: Training, specs):
     """The generated data of a training, read as its preset says."""
-    preset = presets.get(work.method, work.preset)[1]
+    return read(presets.get(work.method, work.preset)[1], specs[work.data])
+
+
+def read(preset, spec):
+    """A generated data set, read as a preset says."""
     options = dict(preset.options)
     if preset.kind:
         options["image_size"] = preset.spec.height
     if "per_class" in options:
         options["per_class"] = 4
-    return data.load(specs[work.data], **options)
+    return data.load(spec, **options)
 
 
 def trained(work: Training, dataset, out):
     """A release of two steps."""
-    config, budget = work.request()
+    return two_steps(work.method, work.preset, *work.request(), dataset, out)
+
+
+def two_steps(method, preset, config, budget, dataset, out):
+    """A release of two steps of a configuration at toy size."""
+    config = small(config, math.prod(dataset.spec.shape))
     return lifecycle.run(lifecycle.Request(
-        work.method, work.preset, small(config), budget, Runtime(devices=1), out,
-        accept_uncovered=True), dataset, lambda line: None)
+        method, preset, config, budget, Runtime(devices=1), out, accept_uncovered=True), dataset,
+        lambda line: None)

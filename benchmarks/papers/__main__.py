@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
-from benchmarks.papers import needs, page, registry, runner
+from benchmarks.papers import needs, page, registry, runner, stale
 from benchmarks.papers.rows import VARIANTS, Nothing, Row
 from dpgen_jax.core import cli
 from dpgen_jax.core.config import State
@@ -62,6 +62,8 @@ def state(row: Row) -> str:
         return "cannot be run"
     if not row.work.known():
         return "not built"
+    if stale.changes(row):
+        return stale.BEFORE
     if row.measured():
         without = page.missing(row)
         return f"measured without {', '.join(without)}" if without else "measured"

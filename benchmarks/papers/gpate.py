@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.papers import sweeps
+from benchmarks.papers import sweeps, trainings
 from benchmarks.papers.rows import Command, Nothing, Row, Training
 from benchmarks.papers.trainings import CNN, FID, SCORE, by_code, grid, hours, training
 
@@ -98,7 +98,8 @@ def _credit() -> list[Row]:
                 "the paper quotes it from PATE-GAN's, Jordon et al., ICLR 2019; dpgan here is for "
                 "images")
             rows.append(Row(f"gpate:{place}:credit-{system}", work,
-                            _printed("gen2real", score, values), 1.0 if preset else 0.0))
+                            _printed("gen2real", score, values), 1.0 if preset else 0.0,
+                            "the number of steps is this library's" if system == "dcgan" else ""))
     rows.append(Row("gpate:table6:credit-real", _table("gpate", "credit"), {
         name: value for score, values in REAL.items()
         for name, value in _printed("real2real", score, values).items()}, 1.0))
@@ -119,7 +120,7 @@ def _without_privacy() -> list[Row]:
         data, value = line.split()
         preset = f"{data}-{'paper' if data in ('mnist', 'fashion') else 'published'}"
         rows.append(Row(f"gpate:table1c:{data}-dcgan", Training("dcgan", preset, data),
-                        {CNN: value}, hours("dcgan", data)))
+                        {CNN: value}, hours("dcgan", data), trainings.WITHOUT_PRIVACY))
     return rows
 
 

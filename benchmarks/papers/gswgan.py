@@ -6,7 +6,16 @@ from collections.abc import Iterator
 
 from benchmarks.papers import sweeps
 from benchmarks.papers.rows import Command, Nothing, Row, Training
-from benchmarks.papers.trainings import CNN, FID, MLP, SCORE, hours, small_rows, training
+from benchmarks.papers.trainings import (
+    CNN,
+    FID,
+    MLP,
+    SCORE,
+    WITHOUT_PRIVACY,
+    hours,
+    small_rows,
+    training,
+)
 from dpgen_jax.nets.critic import CriticNet
 from dpgen_jax.nets.resnet import ResNetNet
 
@@ -70,8 +79,13 @@ def _hours(system: str, data: str) -> float:
 
 A_NIGHT = ("this library: the published networks, and as many critics and steps as a night on two "
            "cores allows, epsilon 10")
-MERF = {"dpmerf": "as Harder et al. 2021 print it, with one noisy release; the paper's appendix "
-        "C.4 has 600 noisy steps of batches"}
+NOTES = {
+    "dpmerf": "as Harder et al. 2021 print it, with one noisy release; the paper's appendix C.4 "
+              "has 600 noisy steps of batches, of noise 0.588",
+    "dpmerf_ae": "settings of this library: 350 noisy steps of batches of 600, of which the last "
+                 "50 release the embedding, and noise found for epsilon 10; the paper's appendix "
+                 "C.4 has 2,040 steps, of noise 0.686, and prints no networks",
+    "dcgan": WITHOUT_PRIVACY}
 """Notes on baselines that are not here as the paper ran them."""
 
 
@@ -81,14 +95,14 @@ def _tables() -> Iterator[Row]:
         for system, values in systems.items():
             yield Row(_name("table1", data, system), _training(system, data),
                       dict(zip(METRICS, values.split(), strict=True)), _hours(system, data),
-                      MERF.get(system, ""))
+                      NOTES.get(system, ""))
     for place, (data, systems) in zip(("tableA1", "tableA2"), TABLE_A.items(), strict=True):
         for system, values in systems.items():
             paths = [CNN.replace("cnn", name) for name in NAMES[:-1]]
             printed = dict(zip((*paths, "average.gen2real.accuracy"),
                                (f"0{value}" for value in values.split()), strict=True))
             yield Row(_name(place, data, system), _training(system, data), printed,
-                      _hours(system, data), MERF.get(system, ""))
+                      _hours(system, data), NOTES.get(system, ""))
 
 
 def _small() -> Iterator[Row]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.papers import page
+from benchmarks.papers import page, stale
 from benchmarks.papers.chosen import preset_of
 from benchmarks.papers.registry import ROWS
 from benchmarks.papers.rows import Command, Row
@@ -56,6 +56,7 @@ def done(row: Row) -> str:
     epsilon, steps, _ = page.spent(row)
     at = f" at epsilon {epsilon}" if epsilon else ""
     at += f" after {steps} steps" if "stopped" in steps else ""
+    at += f", {stale.BEFORE}" if stale.changes(row) else ""
     printed = page.cell_text(dict(row.paper))
     return (f"`{row.name}`: {page.cell_text(page.here(row)) or 'measured'}{at}"
             f"{f' (the paper: {printed})' if printed else ''}")

@@ -9,6 +9,7 @@ import numpy as np
 import official_photographs as official
 import pytest
 import toy_rows
+from known_data import KNOWN
 
 from benchmarks import small_femnist, table_presets
 from dpgen_jax import data, evaluate, fit, methods, presets, train
@@ -23,11 +24,6 @@ PHOTOGRAPHS = [(method, name) for method, name in ALL if presets.all_of(method)[
 SYSTEMS = ("datalens", "gpate", "gswgan", "dpac", "dpgan", "pategan")
 OFFICIAL = ((162_770, "0"), (19_867, "1"), (19_962, "2"))
 """Images of CelebA's official partition, in their order."""
-# The shape, classes and training records that each other data set of a preset has.
-KNOWN = {"mnist": ((28, 28, 1), 10, 60_000), "fashion": ((28, 28, 1), 10, 60_000),
-         "adult": ((108,), 2, 32_561), "credit": ((29,), 2, 284_807),
-         "credit-sample": ((29,), 2, 45_569), "table": ((29,), 2, 45_569),
-         "features": ((512,), 10, 50_000), "femnist": ((28, 28, 1), 62, 671_585)}
 MERGED = {("gswgan", "femnist-published"): 36}
 """Presets for Federated EMNIST with capitals and small letters in one class."""
 FEDERATED = {"gswgan": "mnist", "fedavg_gan": "glyphs"}

@@ -18,6 +18,7 @@ CITED = ("Wang et al. 2021", "Long et al. 2021", "Chen et al. 2020", "Chen et al
          "Bie, Kamath and Zhang 2023", "AI-secure/DataLens", "AI-secure/G-PATE",
          "DP-GAN-DPAC code")
 """The papers and codes of which there are presets, as their sources name them."""
+PATH = re.compile(r"\b[a-z_]+(?:/[\w.-]+)+\.(?:py|md|json)\b")
 every = pytest.mark.parametrize(("method", "name"), ALL)
 
 
@@ -40,12 +41,21 @@ def test_what_a_preset_names_exists(method, name):
     """Files of this repository, other presets, and modules."""
     preset = presets.all_of(method)[name]
     for text in (preset.source, *preset.differs):
-        for path in re.findall(r"\b[a-z_]+(?:/[a-z_-]+)+\.(?:py|md)\b", text):
+        for path in re.findall(PATH, text):
             assert (ROOT / path).is_file() or (ROOT / "dpgen_jax" / path).is_file(), path
         for module in re.findall(r"\((nets\.\w+)\)", text):
             importlib.import_module(f"dpgen_jax.{module}")
     other = re.match(r"this library: ([\w.-]+) with another", preset.source)
     assert other is None or other[1] in presets.all_of(method)
+
+
+def test_results_files_are_among_what_is_looked_for():
+    found = [path for method, name in ALL for path in re.findall(
+        PATH, presets.all_of(method)[name].source) if path.endswith(".json")]
+    assert {"benchmarks/results/sweep-gswgan-mnist-eps10-critics.json",
+            "benchmarks/results/sweep-dpac-mnist-eps10-critics.json"} <= {*found}
+    assert re.findall(PATH, "as in benchmarks/results/sweep-a-eps0.5.json, of MNIST") == [
+        "benchmarks/results/sweep-a-eps0.5.json"]
 
 
 def test_the_papers_that_are_cited_are_cited_by_some_preset():
