@@ -40,7 +40,7 @@ def blocks(place, process=0):
 
 @pytest.mark.slow
 def test_two_processes_release_what_one_does_in_seconds(tmp_path):
-    """Of the methods that compile soonest: with and without a network in each unit."""
+    """Methods that compile soonest are compared, with and without a network in each unit."""
     names = ["topagg_sgd table", "datalens images nearest", "gpate images nearest"]
     one, two = (made(tmp_path / str(n), names, n, 2 // n) for n in (1, 2))
     for name in names:
