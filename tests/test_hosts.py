@@ -170,9 +170,8 @@ def test_processes_that_differ_are_refused_before_anything_is_spent(place):
     assert not (place / "run").exists()
 
 
-@pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.parametrize("who", [0, 1])
+@pytest.mark.parametrize("who", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_sigterm_to_any_process_stops_all(place, who):
     started = processes.start(words(1, "--steps=4000", "--sigma=6e4"), 2, 1, place)
     wait_for(1, started, place)
@@ -197,7 +196,6 @@ def test_sigterm_to_any_process_may_leave_a_checkpoint_alone(place):
     assert checkpoint.steps(runs.files(place / "run").checkpoints)[-1] == steps(place) < 4000
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("who", [0, 1])
 def test_a_process_that_dies_ends_all_and_one_goes_on(place, who):
