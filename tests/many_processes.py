@@ -13,8 +13,8 @@ LIMIT = 1800
 """Seconds, for processes that hang; nothing waits for them otherwise."""
 
 
-def start(words, processes: int, devices: int, cwd: Path, change=lambda i, words: words
-          ) -> list[subprocess.Popen]:
+def start(words, processes: int, devices: int, cwd: Path, change=lambda i, words: words,
+          program=("-m", "dpgen_jax.train")) -> list[subprocess.Popen]:
     """Starts the processes of `python -m dpgen_jax.train WORDS`.
 
     Args:
@@ -23,13 +23,14 @@ def start(words, processes: int, devices: int, cwd: Path, change=lambda i, words
         devices: CPU devices of each.
         cwd: Where they run; process I writes to I.out and I.err there.
         change: From a process's number and words to the words that it gets.
+        program: The words of Python that start the command.
     """
     place, commands = coordinator(), []
     for i in range(processes):
         meeting = [] if processes == 1 else [
             f"--coordinator={place}", f"--processes={processes}", f"--process-id={i}",
             f"--join-seconds={LIMIT}"]
-        commands.append(["-m", "dpgen_jax.train", *change(i, [*words, *meeting])])
+        commands.append([*program, *change(i, [*words, *meeting])])
     return spawn(commands, devices, cwd)
 
 

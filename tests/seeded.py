@@ -17,6 +17,7 @@ from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.data import Dataset, from_arrays
 from dpgen_jax.methods import dpgan
+from dpgen_jax.methods.shared.nearest import Nearest
 from dpgen_jax.nets.critic import CriticNet
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.plain import ConvNet, MlpNet
@@ -33,6 +34,9 @@ CRITICS = {
     "generator": ResNetNet(2, 2), "critic": CriticNet(2), "warm_generator": ResNetNet(2, 2)}
 CLASSIFIER = {"t_c": 1, "fake_steps": 1, "real_steps": 1, "fake_batch": 4, "c_penalty": 0.0,
               "classifier": CriticNet(2)}
+NEAREST = {"teachers": 4, "batch": 6, "steps": 3, "g_final_rate": 0.5,
+           "nearest": Nearest(images=2, images_per_teacher=4, pooled_steps=1),
+           "generator": GeneratorNet(warp=0.3)}
 STUDENT = TEACHERS | {"memory": 2, "s_steps": 2, "g_steps": 2, "s_hidden": 4}
 RECORDS_SAMPLED = {"batch": 6, "steps": 2, "fakes": 6, "g_batch": 6}
 MERF = {"features": 12, "batch": 6, "generator_steps": 3, "generator": GeneratorNet(4, 8, 4)}
@@ -70,8 +74,13 @@ CASES = {
     "topagg_sgd table": Case("topagg_sgd", "table", {
         "batch": 6, "steps": 3, "hidden": (4,), "momentum": 0.5, "keep": "dimension"}),
 }
-# Every other method, each on one kind of records.
+# Teachers without a network, as default presets of images have them, and every other method, each
+# on one kind of records.
 SLOW = {
+    "datalens images nearest": Case("datalens", "images", NEAREST | {
+        "top_k": 10, "decode": "mean", "step_size": 0.2}),
+    "gpate images nearest": Case("gpate", "images", NEAREST | {
+        "aggregate": "sum", "projection": 0, "clip": 1.0, "step_size": 1.0}),
     "dpmerf images": Case("dpmerf", "images", MERF | {"windows": (0, 2)}),
     "mixture images": Case("mixture", "images", {
         "cells": 2, "frequencies": 4, "dimensions": 5, "relation": "zero-out"}),

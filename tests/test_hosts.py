@@ -1,10 +1,12 @@
 """Several processes make one run: its release does not depend on how many they are."""
 
 import signal
+import struct
 import time
 import types
 
 import many_processes as processes
+import numpy as np
 import pytest
 import runs
 
@@ -16,7 +18,7 @@ from dpgen_jax.core import hosts
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.hosts import Hosts
-from dpgen_jax.run import checkpoint, first_lines, lifecycle, metrics
+from dpgen_jax.run import checkpoint, first_lines, lifecycle, metrics, progress
 
 COMMON = [word for word in runs.FLAGS if not word.startswith(("--devices", "--chunk"))]
 WORDS = ["datalens", "--dataset=npz:noise.npz", *COMMON, "--chunk=1", "--devices={devices}",
@@ -95,6 +97,68 @@ def test_every_kind_of_method_runs_on_two(place, method):
 
 
 @pytest.mark.slow
+def test_two_processes_without_out_make_one_folder_with_a_default_preset(tmp_path):
+    """As a user of MNIST starts them; with fewer teachers and steps, on as few records as count as
+    MNIST's."""
+    idx(tmp_path / "mnist", 30001)
+    codes, said = processes.train(["datalens", "--dataset=idx:mnist", "--epsilon=1",
+                                   "--teachers=60", "--steps=2"], 2, 1, tmp_path)
+    assert codes == [0, 0], said
+    assert "preset mnist-eps1-nearest: epsilon 1 at" in said and "of 2 processes" in said, said
+    folder, = (tmp_path / "runs").iterdir()
+    statement, = tmp_path.rglob("privacy.json")
+    assert statement.parent == folder / "release"
+    release = lifecycle.load(folder)
+    assert release.privacy["steps"] == 2 and release.privacy["epsilon"] <= 1
+    kinds = [record["kind"] for record in books.read(folder / "ledger.jsonl")]
+    assert kinds.count("header") == 1 and "open" not in kinds
+
+
+def idx(folder, n):
+    """A set of n images of ten classes in files as MNIST has them, and ten more for the test."""
+    folder.mkdir()
+    shades = np.random.default_rng(0).integers(0, 256, (10, 28, 28), np.uint8)
+    for part, size in (("train", n), ("t10k", 10)):
+        y = (np.arange(size) % 10).astype(np.uint8)
+        x = shades[y]
+        x[:, 0, :4] = np.arange(size, dtype=">u4")[:, None].view(np.uint8)  # no two are the same
+        (folder / f"{part}-images-idx3-ubyte").write_bytes(
+            struct.pack(">4I", 0x803, *x.shape) + x.tobytes())
+        (folder / f"{part}-labels-idx1-ubyte").write_bytes(
+            struct.pack(">2I", 0x801, size) + y.tobytes())
+
+
+# The command, of which the clock jumps an hour in the third draw; none but the leader draws.
+LATE = """
+import sys, time
+from dpgen_jax import train
+from dpgen_jax.aggregation.bits import OsBits
+from dpgen_jax.core import cli
+draw, draws, now = OsBits.draw, [], time.monotonic
+def late(self, shape):
+    draws.append(shape)
+    if len(draws) == 3:
+        time.monotonic = lambda: now() + 3600
+    return draw(self, shape)
+OsBits.draw = late
+cli.main(train.command)
+"""
+
+
+@pytest.mark.slow
+def test_the_time_limit_of_the_leader_ends_all_and_two_go_on(place):
+    given = words(1, "--steps=6", "--steps-per-call=1", "--max-minutes=30")
+    started = processes.start(given, 2, 1, place, program=["-c", LATE])
+    codes, said = processes.finish(started, place)
+    assert codes == [progress.OUT_OF_TIME] * 2 and "the time of --max-minutes is over" in said, said
+    assert lifecycle.load(place / "run").privacy["steps"] == steps(place) == 3
+    codes, said = processes.train(["--resume=run"], 2, 1, place)
+    assert codes == [0, 0], said
+    release = lifecycle.load(place / "run")
+    assert release.privacy["steps"] == 6 and sum(e["count"] for e in release.privacy["events"]) == 6
+
+
+@pytest.mark.slow
 def test_processes_that_differ_are_refused_before_anything_is_spent(place):
     def other(i, given):
         return [word for word in given if i == 0 or word != "--top-k=8"]
@@ -106,9 +170,8 @@ def test_processes_that_differ_are_refused_before_anything_is_spent(place):
     assert not (place / "run").exists()
 
 
-@pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.parametrize("who", [0, 1])
+@pytest.mark.parametrize("who", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_sigterm_to_any_process_stops_all(place, who):
     started = processes.start(words(1, "--steps=4000", "--sigma=6e4"), 2, 1, place)
     wait_for(1, started, place)
@@ -133,7 +196,6 @@ def test_sigterm_to_any_process_may_leave_a_checkpoint_alone(place):
     assert checkpoint.steps(runs.files(place / "run").checkpoints)[-1] == steps(place) < 4000
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("who", [0, 1])
 def test_a_process_that_dies_ends_all_and_one_goes_on(place, who):

@@ -30,7 +30,6 @@ def lives(place, counts):
     return place
 
 
-@pytest.mark.long
 def test_a_run_goes_on_with_other_numbers_of_processes_to_the_same_end(tmp_path):
     several, one = lives(tmp_path / "several", [2, 1, 4]), lives(tmp_path / "one", [1, 1, 1])
     assert model(several, NAME) == model(one, NAME)
