@@ -1,6 +1,6 @@
 """Accuracy by epsilon, of the systems that `benchmarks.systems` ran at more than two of them.
 
-    python -m benchmarks.systems --epsilon 0.2 3 --methods mixture dpmerf gpate   # more epsilons
+    python -m benchmarks.systems --epsilon 0.2 3 --methods mixture gpate   # more epsilons
     python -m benchmarks.systems_curves    # draws results/systems-curves.png
 
 All rows are of the fast evaluation and of replaced records.
