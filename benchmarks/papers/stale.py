@@ -12,10 +12,13 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from benchmarks import norms
 from benchmarks.papers import chosen
 from benchmarks.papers.registry import ROWS
 from benchmarks.papers.rows import Command, Row, Training
-from dpgen_jax import presets
+from benchmarks.sweep import jobs
+from benchmarks.sweep.published import SWEEPS
+from dpgen_jax import presets, train
 from dpgen_jax.core.config import to_json
 
 Pair = tuple[Mapping[str, Any], Any]
@@ -51,9 +54,6 @@ def changed(ran: Mapping[str, Any], config: Any) -> dict[str, tuple[Any, Any]]:
 
 def _of_sweep(name: str, record: Mapping[str, Any]) -> Iterator[Pair]:
     """Yield those of a sweep's cells."""
-    from benchmarks.sweep import jobs
-    from benchmarks.sweep.published import SWEEPS
-
     cells = {cell.label: cell for cell in SWEEPS[name].cells} if name in SWEEPS else {}
     for entry in record["rows"]:
         if "config" in entry and entry["label"] in cells:
@@ -62,8 +62,6 @@ def _of_sweep(name: str, record: Mapping[str, Any]) -> Iterator[Pair]:
 
 def _of_norms(argv: tuple[str, ...], record: Mapping[str, Any]) -> Iterator[Pair]:
     """Yield those of the systems of a study of norms."""
-    from benchmarks import norms
-
     args = norms.arguments(list(argv))
     wanted = {"steps": args.steps, "critics": args.critics, "warm_steps": args.warm_steps}
     for title, variant in record["variants"].items():
@@ -92,8 +90,6 @@ def configurations(row: Row) -> Iterator[Pair]:
     elif isinstance(work, Command) and module == "norms":
         yield from _of_norms(work.argv, record)
     elif isinstance(work, Command) and module == "topagg_bound" and "config" in record:
-        from dpgen_jax import train
-
         yield record["config"], train.parse("datalens", list(work.argv)).config
     elif named := chosen.preset_of(work):
         config = presets.get(*named)[1].config

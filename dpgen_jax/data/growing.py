@@ -80,13 +80,13 @@ class Rows:
             raise cache.unusable(cache.location(), error) from error
 
 
-def notes(rows: np.ndarray) -> tuple[str, ...]:
+def notes(*parts: np.ndarray | None) -> tuple[str, ...]:
     """Returns the line for the data holder on where rows lie, where that is on a disk.
 
     Args:
-        rows: Rows as `Rows.all` returned them.
+        parts: Rows as `Rows.all` returned them, or None.
     """
-    if not isinstance(rows, np.memmap):
+    if not any(isinstance(rows, np.memmap) for rows in parts):
         return ()
     return (f"encoded rows lie in a file without a name under {cache.location()}, until this "
             "process ends",)

@@ -97,13 +97,14 @@ def table(name: str, schema: Schema, train: Iterable[Coded], test: Iterable[Code
         UserError: The encoded values would not fit into memory.
     """
     x, y, private = _encoded(name, schema, train)
-    private = (*growing.notes(x), *private)
     x_test = y_test = None
     if test is not None:
         x_test, y_test, more = _encoded(name, schema, test, len(y))
         private += more
         if (labelled := y_test != EMPTY).sum() < len(y_test):
             x_test, y_test = x_test[labelled], y_test[labelled]
+    private = (*growing.notes(x, x_test), *private)
+    if x_test is not None and y_test is not None:
         x_test, y_test = frozen(x_test, np.float32), frozen(y_test, np.int32)
     return Dataset(
         safe_name(name), schema.spec, frozen(x, np.float32), frozen(y, np.int32), x_test, y_test,
