@@ -13,6 +13,7 @@ import os
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 
@@ -20,6 +21,8 @@ from dpgen_jax.core import hosts
 from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import UserError, one_line
 
+PATIENCE = 5.0
+"""Seconds that the process that leads waits for the others, once it has told them its exit code."""
 GONE = ("another process has ended, or cannot be reached; its own last line says why. What was "
         "charged stays charged; `--resume` goes on, with any number of processes")
 
@@ -133,10 +136,20 @@ def _watch(leader: socket.socket) -> None:
 
 
 def _tell_code(code: int) -> None:
-    """Tells the others, where this process leads, by what exit code it ends at once."""
-    for connection in hosts.Team.connections if hosts.leads() else ():
+    """Tells the others, where this process leads, by what exit code it ends at once.
+
+    It waits for them to end first: JAX's runtime, which this process serves, could else end them
+    with its stack trace before they read the code.
+    """
+    others = hosts.Team.connections if hosts.leads() else ()
+    for connection in others:
         with contextlib.suppress(OSError):
             connection.send(bytes([code % 256]))
+    last = time.monotonic() + PATIENCE
+    for connection in others:
+        with contextlib.suppress(OSError):
+            connection.settimeout(max(0.01, last - time.monotonic()))
+            connection.recv(1)
 
 
 def _leave() -> None:

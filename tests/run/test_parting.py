@@ -2,6 +2,8 @@
 
 import signal
 import socket
+import threading
+import time
 import types
 from pathlib import Path
 
@@ -85,6 +87,7 @@ def test_a_process_ends_with_a_line_where_the_one_that_leads_is_gone(
     leader, here = socket.socketpair()
     with leader, here:
         monkeypatch.setattr(hosts.Team, "connections", [leader])
+        monkeypatch.setattr(parting, "PATIENCE", 0.0)
         if said:
             parting._tell_code(code)
         leader.close()
@@ -97,6 +100,7 @@ def test_a_process_ends_with_a_line_where_the_one_that_leads_is_gone(
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_second_signal_ends_the_others_by_its_code(ended, monkeypatch, number, code):
     monkeypatch.setattr(progress, "BURST", -1.0)
+    monkeypatch.setattr(parting, "PATIENCE", 0.0)
     stop = progress.Stop()
     leader, there = socket.socketpair()
     with leader, there:
@@ -106,6 +110,27 @@ def test_a_second_signal_ends_the_others_by_its_code(ended, monkeypatch, number,
             stop.note(number, None)
         leader.close()
         assert ended == [code] and there.recv(2) == bytes([code])
+
+
+@pytest.mark.usefixtures("told")
+def test_the_process_that_leads_ends_after_those_that_heard_its_code(ended, monkeypatch):
+    """JAX's runtime, which it serves, would end them with a stack trace where they are slower."""
+    leader, there = socket.socketpair()
+    seen = []
+
+    def slow():
+        seen.append(there.recv(1))
+        time.sleep(0.2)
+        seen.append(list(ended))
+        there.close()
+
+    other = threading.Thread(target=slow)
+    with leader, there:
+        monkeypatch.setattr(hosts.Team, "connections", [leader])
+        other.start()
+        parting.end_at_once(2)
+        other.join()
+    assert seen == [b"\x02", []] and ended == [2]
 
 
 @pytest.mark.parametrize("leads", [True, False])
