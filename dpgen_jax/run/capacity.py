@@ -214,6 +214,30 @@ def check_disk(root: Path, method: Method, runtime: Runtime = Runtime()) -> None
                         f"{free / 1e9:.1f} GB free: free some space, or choose another --out")
 
 
+UNITS_PER_DEVICE = 100
+"""Units with large networks of a round for each device of a CPU. On two cores (`benchmarks.steps`,
+the published DataLens) 100 teachers took as long on two devices as on one, 400 and 1,000 less."""
+
+
+def _devices_by_default(method: Method, available: Sequence[jax.Device]) -> int:
+    """Returns how many devices of a process compute where the user names no number.
+
+    A large network's products take all cores of a CPU from one device, but two devices take them
+    better: each has a unit. For few units the public half, which every device computes, is too
+    large beside them, as it is beside the products of all records that were sampled.
+    """
+    mechanism = method.mechanism
+    if available[0].platform != "cpu":
+        return len(available)
+    if (mechanism.schedule.batch_capacity is not None or mechanism.n_units == 1
+            or method.decomposes):
+        return 1
+    if teachers.unit_bytes(method) <= 2**20:
+        return len(available)
+    a_round = mechanism.n_units // mechanism.schedule.n_cohorts
+    return min(max(1, a_round // (UNITS_PER_DEVICE * hosts.count())), len(available))
+
+
 def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path = Path(),
                   records: Records | None = None) -> teachers.Layout:
     """Chooses devices and chunk.
@@ -241,18 +265,12 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path =
         raise UserError("--parallel pmap is for one process; leave it out")
     if runtime.state != "device" and hosts.count() > 1:
         raise UserError(f"--state {runtime.state} is for one process; leave it out, or start one")
-    # A large network's products use all cores from one device; of several, the threads wait for
-    # each other in XLA's collectives. So they do for the products of all records that were sampled,
-    # beside which the public half, done by every device, is large.
-    large = (teachers.unit_bytes(method) > 2**20 or batch_capacity is not None
-             or mechanism.n_units == 1 or method.decomposes)
-    alone = large and available[0].platform == "cpu"
-    if alone and method.decomposes and runtime.devices > 1:
+    if method.decomposes and runtime.devices > 1 and available[0].platform == "cpu":
         # The threads of the device that waits for the others' sums are those that it would need.
         raise UserError(f"--devices {runtime.devices}: this method decomposes matrices, for which "
                         "several devices of one CPU can wait for each other without end; leave "
                         "--devices out, and one has all cores")
-    each = runtime.devices or (1 if alone else len(available))
+    each = runtime.devices or _devices_by_default(method, available)
     devices = tuple(device for process in range(hosts.count())
                     for device in [d for d in jax.devices() if d.process_index == process][:each])
     on_cpu = devices[0].platform == "cpu"

@@ -1,4 +1,9 @@
-"""Methods that decompose matrices take one device of a CPU: several could wait without end."""
+"""How many devices of a CPU a run takes where the user names no number.
+
+Methods that decompose matrices take one: several could wait without end.
+"""
+
+import dataclasses
 
 import jax
 import people_table
@@ -7,9 +12,11 @@ import small_datalens
 
 from dpgen_jax import methods, presets
 from dpgen_jax.core.config import Runtime
-from dpgen_jax.core.types import UserError
+from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.run import capacity
 from dpgen_jax.run.calibrate_config import with_records
+
+MNIST = ImageSpec(28, 28, 1, 10)
 
 
 @pytest.mark.parametrize(("name", "spec"), [
@@ -27,6 +34,20 @@ def test_a_method_that_multiplies_only_takes_all():
     method = methods.get("datalens").build(small_datalens.CONFIG, small_datalens.SPEC)
     assert not method.decomposes
     assert len(capacity.choose_layout(method, Runtime()).devices) == len(jax.devices())
+
+
+@pytest.mark.parametrize(("method", "preset", "units", "devices"), [
+    ("datalens", "mnist-eps1", 100, 1), ("datalens", "mnist-eps1", 299, 2),
+    ("datalens", "mnist-eps1", 4000, 4), ("gpate", "mnist-eps1", 4000, 4),
+    ("gswgan", "mnist-published", 1000, 1)])
+def test_large_networks_take_one_for_each_hundred_of_a_round(method, preset, units, devices):
+    """Beside fewer, the public half is too large, which every device computes."""
+    config = with_records(presets.get(method, preset)[1].config, 60_000)
+    field = "critics" if method == "gswgan" else "teachers"
+    built = methods.get(method).build(dataclasses.replace(config, **{field: units}), MNIST)
+    assert capacity.teachers.unit_bytes(built) > 2**20
+    available = jax.local_devices()[:1] * 4
+    assert capacity._devices_by_default(built, available) == devices
 
 
 def test_as_many_small_units_are_answered_at_once_as_the_method_says():
