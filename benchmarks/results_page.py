@@ -151,7 +151,8 @@ def figures(up: str) -> dict[str, Any]:
             (row["method"], row["noise"]): row for row in results("federated_cost")["rows"]},
         "fuzz": results("fuzz"), "credit": results("credit"),
         "kills": results("kills"), "steps_file": steps_file,
-        "step": next(case for case in steps_file["cases"] if case["teachers"] == 4000),
+        "step_on": {case["devices"]: case for case in steps_file["cases"]
+                    if case["teachers"] == 4000},
         "large": results("large_table"), "images": results("large_images"),
         "many_columns": results("wide_table")["cases"][0],
         "hosts": results("hosts"),

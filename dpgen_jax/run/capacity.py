@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jax
