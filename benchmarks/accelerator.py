@@ -48,6 +48,27 @@ def table() -> str:
           f"{row['of_copies']:.1%}") for row in rows if "error" not in row))
 
 
+def kinds_table() -> str:
+    """Return milliseconds for each unit by kind of instruction, of this machine's record."""
+    path = common.RESULTS / "accelerator.json"
+    rows = [row for row in json.loads(path.read_text())["results"]["rows"]
+            if "seconds_by_kind" in row]
+    return results_tables.markdown(
+        ("system, data", "products", "their GFLOP/s", "of float32 products", "passes over values",
+         "copies and gathers", "the stack, read and written"),
+        ((row["row"].replace("-", ", "), *_of_products(row),
+          *(f"{1000 * row['seconds_by_kind'][kind] / row['units_queried_a_step']:.2f}"
+            for kind in ("passes", "layout", "stack"))) for row in rows))
+
+
+def _of_products(row: dict[str, Any]) -> tuple[str, str, str]:
+    """The milliseconds of a unit's products, their rate, and its share of the device's best."""
+    seconds = row["seconds_by_kind"]["products"]
+    rate = row["flops_per_step"] / seconds
+    return (f"{1000 * seconds / row['units_queried_a_step']:.2f}", f"{rate / 1e9:.0f}",
+            f"{rate / row['rooflines']['float32_flops_per_second']:.0%}")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark and write its record."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)

@@ -17,6 +17,7 @@ import numpy as np
 
 from benchmarks import common
 from benchmarks.step_case import Library
+from benchmarks.step_profile import seconds_by_kind
 from benchmarks.traced_flops import traced_flops
 from dpgen_jax import methods, presets
 from dpgen_jax.core.config import Budget, Compute, Runtime
@@ -117,6 +118,10 @@ def measured(case: Case) -> dict[str, Any]:
     whole = Library(method, Private(records), jax.random.key(case.seed), layout, case.seed)
     step = common.side_by_side({"step": whole.step}, case.repeats)["step"]
     after = rooflines(case)
+    parts = {} if layout.devices[0].platform != "cpu" else {
+        "seconds_by_kind": seconds_by_kind(
+            whole.step, whole.block.lower(*whole.arguments(1)).compile().as_text(),
+            -(-shape[0] // layout.n_cohorts))}
     best = {name: max(before[name], after[name]) for name in before}
     queried = -(-shape[0] // layout.n_cohorts)
     traffic = queried * (2 * teachers.unit_bytes(method) + records.x[0].nbytes)
@@ -128,7 +133,7 @@ def measured(case: Case) -> dict[str, Any]:
         "flops_per_step": flops * queried, "bytes_per_step": traffic, "rooflines": best,
         "of_float32_products": flops * queried / seconds / best["float32_flops_per_second"],
         "of_copies": traffic / seconds / best["copy_bytes_per_second"],
-        "compile_seconds": whole.compile_seconds, "compilations": whole.compilations}
+        "compile_seconds": whole.compile_seconds, "compilations": whole.compilations, **parts}
 
 
 def main() -> None:

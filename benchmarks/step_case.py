@@ -17,14 +17,14 @@ import numpy as np
 
 from benchmarks import common
 from benchmarks.flops import published_flops
+from benchmarks.plain_loop import PlainLoop
 from dpgen_jax import methods, presets
 from dpgen_jax.aggregation.bits import SeededBits
-from dpgen_jax.aggregation.mechanism import release
 from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.core.types import ImageSpec, Method, Private, Records
 from dpgen_jax.methods.datalens import Config
 from dpgen_jax.private import teachers
-from dpgen_jax.private.layout import Layout, on_devices
+from dpgen_jax.private.layout import Layout, on_devices, spread
 from dpgen_jax.run import loop
 from dpgen_jax.run.calibrate_config import complete
 
@@ -115,11 +115,8 @@ class Library:
 
     def run(self, n: int) -> Any:
         """Run n (0 or 1) steps in one call, which draws its noise bits as a step of a run does."""
-        state = self.state
-        bits = loop.draw(self.mechanism, self.layout, self.bits, self.step_number, 1, 1)
-        before = len(COMPILED)
-        public, units, metrics, *_ = self.block(state.public, state.units, self.records, *bits,
-                                                state.key, self.step_number, n)
+        state, before = self.state, len(COMPILED)
+        public, units, metrics, *_ = self.block(*self.arguments(n))
         self.compilations += len(COMPILED) - before
         self.state = dataclasses.replace(state, public=public, units=units)
         self.step_number += n
@@ -129,57 +126,12 @@ class Library:
         """Run one step."""
         return self.run(1)
 
-
-class PlainLoop:
-    """The plain way: states in a Python list, and one compiled function called for each teacher.
-
-    The same verbs, keys and noise as the library, on the first device.
-    """
-
-    def __init__(self, p: Problem):
-        self.method, self.bits, self.step_number = p.method, SeededBits(p.seed), 1
-        k_public, k_units, self.key = jax.random.split(p.key, 3)
-        self.public = jax.jit(p.method.init)(k_public)
-        self.public = dataclasses.replace(self.public, step=jnp.ones_like(self.public.step))
-        init = jax.jit(lambda i: self._init(k_units, i))
-        self.units = [init(i) for i in range(p.method.mechanism.n_units)]
-        self.records = [Records(jnp.asarray(x), jnp.asarray(y))
-                        for x, y in zip(p.records.x, p.records.y, strict=True)]
-        self.begin, self.end = jax.jit(self._begin), jax.jit(self._end, donate_argnums=0)
-        self.query_unit = jax.jit(self._query_unit, donate_argnums=(0, 1))
-        self.bits_shape = 1, *p.method.mechanism.bits_shape
-        self.bits.draw(self.bits_shape)  # the library's first call, which compiles, drew these
-
-    def _init(self, key, i):
-        first, later = jax.random.split(jax.random.fold_in(key, i))
-        return self.method.init_unit(first), later
-
-    def _begin(self, public, step):
-        k_ask, k_absorb = jax.random.split(jax.random.fold_in(self.key, step))
-        return self.method.ask(k_ask, public), k_absorb
-
-    def _query_unit(self, unit, total, records, query, step):
-        state, key = unit
-        k_learn, k_answer, k_bound = jax.random.split(jax.random.fold_in(key, step), 3)
-        state = self.method.learn(k_learn, state, records, query)
-        message = self.method.answer(k_answer, state, records, query)
-        return (state, key), total + self.method.mechanism.bound.project(k_bound, message)
-
-    def _end(self, public, total, bits, key, query):
-        released = release(self.method.mechanism, bits, Private(total))
-        return self.method.absorb(key, public, query, released)
-
-    def step(self) -> Any:
-        """Run one step."""
-        query, k_absorb = self.begin(self.public, self.step_number)
-        total = jnp.zeros(self.method.mechanism.shape, jnp.int32)
-        for i, records in enumerate(self.records):
-            self.units[i], total = self.query_unit(self.units[i], total, records, query,
-                                                   self.step_number)
-        bits = self.bits.draw(self.bits_shape)[0]
-        self.public, metrics = self.end(self.public, total, bits, k_absorb, query)
-        self.step_number += 1
-        return self.public, self.units, metrics
+    def arguments(self, n: int) -> tuple[Any, ...]:
+        """Return what the block takes for n steps."""
+        private_inputs, *draws = loop.draw(self.mechanism, self.layout, self.bits,
+                                           self.step_number, 1, 1)
+        return (self.state.public, self.state.units, self.records,
+                spread(private_inputs, self.layout), *draws, self.state.key, self.step_number, n)
 
 
 def aggregation_alone(p: Problem, layout: Layout) -> Library:
