@@ -93,8 +93,9 @@ def record(name: str, arguments: Sequence[str], seeds: Sequence[int], results: A
 
 
 def write(rec: dict, out: str | Path | None = None) -> Path:
-    """Write a record to `out`, or to benchmarks/results/NAME.json; whole or not at all."""
-    path = Path(out) if out else RESULTS / f"{rec['benchmark']}.json"
+    """Write a record, whole or not at all, to a file, or as NAME.json to a folder that exists."""
+    name = f"{rec['benchmark']}.json"
+    path = path / name if (path := Path(out or RESULTS / name)).is_dir() else path
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     part.write_text(json.dumps(rec, indent=1, allow_nan=False) + "\n")
@@ -145,8 +146,9 @@ def apart(module: str, case: Mapping[str, Any], env: Mapping[str, str]) -> dict[
       The JSON of the last line of its output, or {"error": reason} where it fails.
     """
     command = [sys.executable, "-m", module, json.dumps(case)]
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **env}, capture_output=True,
-                          text=True)
+    # Else the last line of an error is about frames that JAX leaves out, and not the error.
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={
+        **os.environ, "JAX_TRACEBACK_FILTERING": "off", **env})
     if done.returncode == 0:
         return json.loads(done.stdout.splitlines()[-1])
     if done.returncode < 0:

@@ -1,4 +1,4 @@
-"""What the CPU does in a step, by kind of instruction: JAX's profiler over one call of a block.
+"""The time of a step on a CPU by kind of instruction: JAX's profiler over one call of a block.
 
 XLA's profiler times each instruction of a compiled program. An instruction is sorted by what it
 does, as the program's text says: that of a fusion by all that is fused in it.

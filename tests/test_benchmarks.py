@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks import aggregation, claimed, common, fakes, flops, steps
+from benchmarks import aggregation, claimed, common, fakes, flops, step_case, steps
 from dpgen_jax import presets
 from dpgen_jax.aggregation import projection
 from dpgen_jax.aggregation.bits import OsBits
@@ -84,6 +84,19 @@ def test_the_plain_loop_computes_what_the_library_computes():
     measured = common.apart(steps.MODULE, case, {"XLA_FLAGS": AS_IN_A_RUN})
     assert set(measured["seconds_per_step"]) == {"shard_map", "plain"}
     assert measured["largest_difference_of_generator_weights"] < 1e-4
+
+
+def test_pmap_computes_what_shard_map_computes():
+    measured = step_case.measure_beside(step_case.Case(
+        kind="parallel", preset="glyphs", teachers=3, chunk=1, devices=2))
+    assert set(measured["ratio"]) == {"pmap / shard_map"}
+    assert measured["largest_difference_of_generator_weights"] == 0
+
+
+def test_a_record_can_be_written_to_a_folder(tmp_path):
+    record = common.record("steps", [], [0], {})
+    assert common.write(record, tmp_path) == tmp_path / "steps.json"
+    assert common.write(record, tmp_path / "new/other.json").is_file()
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What a step does by kind of instruction, as the accelerator benchmark records it."""
+"""The time of a step by kind of instruction, as the accelerator benchmark records it."""
 
 import jax
 import jax.numpy as jnp
