@@ -145,6 +145,8 @@ def test_any_metric_of_the_evaluation_is_named_and_only_what_it_needs_is_measure
     assert named() == [CNN] and named(method="topagg_sgd", preset="digits") == ["accuracy"]
     assert named(preset="adult") == ["gen2real.lr.auroc"]
     assert named("--metric", "average.gen2real.auroc", preset="adult") == ["average.gen2real.auroc"]
+    one, two = CNN, "gen2real.mlp.accuracy"
+    assert named("--metric", one, "--metric", two) == named("--metric", one, two) == [one, two]
     quality = ("fidelity.inception_score", "fidelity.fid")
     assert named(published=quality) == ["fidelity.inception_score"]
     assert named("--inception-weights", "w", published=quality) == list(quality)

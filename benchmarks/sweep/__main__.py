@@ -58,8 +58,9 @@ def arguments(argv: list[str]) -> argparse.Namespace:
                         metavar="NAME: FIELD=VALUE FIELD=VALUE")
     parser.add_argument("--preset", help="as --set preset=")
     parser.add_argument("--dataset", help="as --set dataset=")
-    parser.add_argument("--metric", nargs="+", default=[], help="paths in metrics.json, such as "
-                        "gen2real.cnn.accuracy, fidelity.inception_score, average.gen2real.auroc")
+    parser.add_argument("--metric", nargs="+", action="extend", default=[],
+                        help="paths in metrics.json, such as gen2real.cnn.accuracy, "
+                             "fidelity.inception_score, average.gen2real.auroc")
     parser.add_argument("--runs", "--repeats", type=int, default=1,
                         help="training runs of each cell")
     parser.add_argument("--seeds", type=int, default=2, help="of the evaluation of each run")
