@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import shutil
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -220,7 +221,7 @@ the published DataLens) 100 teachers took as long on two devices as on one, 400 
 
 
 def _devices_by_default(method: Method, available: Sequence[jax.Device]) -> int:
-    """Returns how many devices of a process compute where the user names no number.
+    """Returns how many devices of each process compute where the user names no number.
 
     A large network's products take all cores of a CPU from one device, but two devices take them
     better: each has a unit. For few units the public half, which every device computes, is too
@@ -229,10 +230,9 @@ def _devices_by_default(method: Method, available: Sequence[jax.Device]) -> int:
     mechanism = method.mechanism
     if available[0].platform != "cpu":
         return len(available)
-    if (mechanism.schedule.batch_capacity is not None or mechanism.n_units == 1
-            or method.decomposes):
+    if method.decomposes or mechanism.schedule.batch_capacity is not None:
         return 1
-    if teachers.unit_bytes(method) <= 2**20:
+    if teachers.unit_bytes(method) <= 2**20 and mechanism.n_units > 1:
         return len(available)
     a_round = mechanism.n_units // mechanism.schedule.n_cohorts
     return min(max(1, a_round // (UNITS_PER_DEVICE * hosts.count())), len(available))
@@ -270,7 +270,8 @@ def choose_layout(method: Method, runtime: Runtime, rows: int = 1, files: Path =
         raise UserError(f"--devices {runtime.devices}: this method decomposes matrices, for which "
                         "several devices of one CPU can wait for each other without end; leave "
                         "--devices out, and one has all cores")
-    each = runtime.devices or _devices_by_default(method, available)
+    fewest = min(Counter(device.process_index for device in jax.devices()).values())
+    each = runtime.devices or _devices_by_default(method, available[:fewest])
     devices = tuple(device for process in range(hosts.count())
                     for device in [d for d in jax.devices() if d.process_index == process][:each])
     on_cpu = devices[0].platform == "cpu"

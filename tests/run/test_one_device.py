@@ -4,6 +4,7 @@ Methods that decompose matrices take one: several could wait without end.
 """
 
 import dataclasses
+import types
 
 import jax
 import people_table
@@ -48,6 +49,17 @@ def test_large_networks_take_one_for_each_hundred_of_a_round(method, preset, uni
     assert capacity.teachers.unit_bytes(built) > 2**20
     available = jax.local_devices()[:1] * 4
     assert capacity._devices_by_default(built, available) == devices
+
+
+def test_processes_take_no_more_than_the_one_that_has_fewest(monkeypatch):
+    """Else they would disagree on the layout, and be refused."""
+    method = methods.get("datalens").build(small_datalens.CONFIG, small_datalens.SPEC)
+    here = jax.devices()[:3]
+    there = types.SimpleNamespace(process_index=1, platform="cpu")
+    monkeypatch.setattr(jax, "local_devices", lambda: here)
+    monkeypatch.setattr(jax, "devices", lambda: [*here, there, there])
+    monkeypatch.setattr(capacity.hosts.Team, "count", 2)
+    assert capacity.choose_layout(method, Runtime()).devices == (*here[:2], there, there)
 
 
 def test_as_many_small_units_are_answered_at_once_as_the_method_says():
