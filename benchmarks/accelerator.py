@@ -49,7 +49,7 @@ def table() -> str:
 
 
 def kinds_table() -> str:
-    """Return milliseconds for each unit by kind of instruction, of this machine's record."""
+    """Return the milliseconds of a unit by kind of instruction, from results/accelerator.json."""
     path = common.RESULTS / "accelerator.json"
     rows = [row for row in json.loads(path.read_text())["results"]["rows"]
             if "seconds_by_kind" in row]
@@ -62,11 +62,14 @@ def kinds_table() -> str:
 
 
 def _of_products(row: dict[str, Any]) -> tuple[str, str, str]:
-    """The milliseconds of a unit's products, their rate, and its share of the device's best."""
-    seconds = row["seconds_by_kind"]["products"]
+    """Return the milliseconds of a unit's products, their rate, and its share of the roofline.
+
+    Where one unit is queried the public half is among them, whose operations are not counted.
+    """
+    seconds, units = row["seconds_by_kind"]["products"], row["units_queried_a_step"]
     rate = row["flops_per_step"] / seconds
-    return (f"{1000 * seconds / row['units_queried_a_step']:.2f}", f"{rate / 1e9:.0f}",
-            f"{rate / row['rooflines']['float32_flops_per_second']:.0%}")
+    return (f"{1000 * seconds / units:.2f}", *(("", "") if units == 1 else (
+        f"{rate / 1e9:.0f}", f"{rate / row['rooflines']['float32_flops_per_second']:.0%}")))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

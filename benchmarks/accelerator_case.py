@@ -118,12 +118,10 @@ def measured(case: Case) -> dict[str, Any]:
     whole = Library(method, Private(records), jax.random.key(case.seed), layout, case.seed)
     step = common.side_by_side({"step": whole.step}, case.repeats)["step"]
     after = rooflines(case)
-    parts = {} if layout.devices[0].platform != "cpu" else {
-        "seconds_by_kind": seconds_by_kind(
-            whole.step, whole.block.lower(*whole.arguments(1)).compile().as_text(),
-            -(-shape[0] // layout.n_cohorts))}
     best = {name: max(before[name], after[name]) for name in before}
     queried = -(-shape[0] // layout.n_cohorts)
+    parts = {} if layout.devices[0].platform != "cpu" else {"seconds_by_kind": seconds_by_kind(
+        whole.step, whole.block.lower(*whole.arguments(1)).compile().as_text(), queried)}
     traffic = queried * (2 * teachers.unit_bytes(method) + records.x[0].nbytes)
     seconds = step["median"]
     return {

@@ -95,12 +95,12 @@ def record(name: str, arguments: Sequence[str], seeds: Sequence[int], results: A
 def write(rec: dict, out: str | Path | None = None) -> Path:
     """Write a record, whole or not at all, to a file, or as NAME.json to a folder that exists."""
     name = f"{rec['benchmark']}.json"
-    path = path / name if (path := Path(out or RESULTS / name)).is_dir() else path
+    path = Path(out or RESULTS / name)
+    path = path / name if path.is_dir() else path
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     part.write_text(json.dumps(rec, indent=1, allow_nan=False) + "\n")
-    part.replace(path)
-    return path
+    return part.replace(path)
 
 
 def utility_of(release: Any, dataset: Any, tasks: Sequence[str], seeds: int,

@@ -1,4 +1,4 @@
-"""A step as a loop in Python with one compiled call for each teacher, beside which is timed."""
+"""A step as a loop in Python with one compiled call a teacher, to time the stack beside."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class PlainLoop:
     """The plain way: states in a Python list, and one compiled function called for each teacher.
 
-    The same verbs, keys and noise as the library, on the first device.
+    It takes the library's verbs, keys and noise, and the first device.
     """
 
     def __init__(self, p: Problem):

@@ -20,9 +20,10 @@ import jax
 LAYOUT = frozenset({"concatenate", "copy", "transpose", "pad", "slice", "gather", "reverse"})
 """Instructions that only move values."""
 _NESTED = frozenset({"while", "call", "conditional", "tuple", "get-tuple-element", "parameter"})
-"""Instructions that are others' frame, or take no time."""
+"""Instructions that contain others, or that take no time."""
 _FREE = frozenset({"bitcast", "reshape", "broadcast", "constant", "iota", "parameter", "fusion",
                    "tuple"})
+"""Opcodes that say nothing about the kind of a fusion."""
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%([\w.-]+) = (?:\([^=]*\)|\S+) ([a-z-]+)\(")
 _CALLED = re.compile(r"(?:calls|to_apply)=%([\w.-]+)")
 
@@ -54,7 +55,7 @@ def kinds(program: str) -> dict[str, str]:
 
 
 def _kind(opcodes: Iterable[str]) -> str:
-    """The kind of an instruction with these in it."""
+    """Return the kind of an instruction that has these opcodes in it."""
     opcodes = set(opcodes) - _FREE
     if opcodes & {"dot", "convolution"}:
         return "products"
@@ -69,7 +70,8 @@ def seconds_by_kind(step: Callable[[], Any], program: str, units: int) -> dict[s
     Args:
       step: The call to profile, compiled before.
       program: The text of its program.
-      units: How many units it asks: what is executed less often is of the public half.
+      units: How many units it queries: what is executed less often is of the public half. Of one
+        unit the two cannot be told apart.
 
     Returns:
       Seconds by kind, see `kinds`; "public" is the half that all units share.

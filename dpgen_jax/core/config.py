@@ -45,7 +45,7 @@ class Runtime:
     """
 
     devices: int = 0
-    """devices to use; 0: all, or as many of a CPU as large networks are faster on"""
+    """devices to use; 0: all, and of a CPU as many as the method is faster on"""
     chunk: int = 0
     """teachers in one batched product; 0: chosen for the device"""
     parallel: Literal["shard_map", "pmap"] = "shard_map"

@@ -22,7 +22,7 @@ from dpgen_jax.core.console import tell
 from dpgen_jax.core.errors import UserError, one_line
 
 PATIENCE = 5.0
-"""Seconds that the process that leads waits for the others, once it has told them its exit code."""
+"""Seconds that the process that leads waits for the others, once it has sent them its exit code."""
 GONE = ("another process has ended, or cannot be reached; its own last line says why. What was "
         "charged stays charged; `--resume` goes on, with any number of processes")
 

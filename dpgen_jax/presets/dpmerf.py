@@ -5,7 +5,8 @@
 Fashion-MNIST, over 784 pixels). The presets of this library have the same network, trained on an
 unbiased distance. Windows and bandwidths were picked among four by accuracy on the TEST images of
 MNIST, one run each: what they reach there is a picked maximum. Among nine on 10,000 of the training
-images they would stay (`benchmarks/results/sweep-dpmerf-mnist-eps1.json`, and of Fashion-MNIST).
+images, one run each, none is ahead of them by much more than a hundredth
+(`benchmarks/results/sweep-dpmerf-mnist-eps1.json`, and of Fashion-MNIST).
 """
 
 import dataclasses

@@ -21,6 +21,10 @@ from dpgen_jax.run import working_memory
 
 MEMORY_SHARE = 0.7
 """of the memory that the teachers may fill; the rest is for records, messages and the generator"""
+UNITS_PER_DEVICE = 100
+"""Units with large networks of a round for each device of a CPU. On two cores 250 published
+DataLens teachers took as long on two devices as on one, and 4,000 a quarter less
+(benchmarks/results/steps.json)."""
 
 
 def fitting(method: str, config: MethodConfig, spec: Spec, runtime: Runtime,
@@ -213,11 +217,6 @@ def check_disk(root: Path, method: Method, runtime: Runtime = Runtime()) -> None
     if needed > free:
         raise UserError(f"{what} {needed / 1e9:.1f} GB, and the disk of {root} has "
                         f"{free / 1e9:.1f} GB free: free some space, or choose another --out")
-
-
-UNITS_PER_DEVICE = 100
-"""Units with large networks of a round for each device of a CPU. On two cores (`benchmarks.steps`,
-the published DataLens) 100 teachers took as long on two devices as on one, 400 and 1,000 less."""
 
 
 def _devices_by_default(method: Method, available: Sequence[jax.Device]) -> int:
