@@ -48,12 +48,12 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def hours(row: Row) -> str:
-    """Return the hours that a row took, or an estimate with a ~ before it."""
+    """Return the hours that a row took, with its accelerator, or an estimate with a ~ before it."""
     seconds = row.trained_seconds()
     if seconds is None:
         return f"~{row.hours:g}" if row.hours and not row.measured() else ""
     parts = (row.results() or {}).get("evaluation", {}).get("seconds", {})
-    return page.hours_text(seconds + sum(parts.values()))
+    return page.hours_text(seconds + sum(parts.values())) + page.device(row)
 
 
 def state(row: Row) -> str:
@@ -65,8 +65,9 @@ def state(row: Row) -> str:
     if stale.changes(row):
         return stale.BEFORE
     if row.measured():
-        without = page.missing(row)
-        return f"measured without {', '.join(without)}" if without else "measured"
+        without, stopped = page.missing(row), (row.results() or {}).get("stopped")
+        return ("measured" + ", stopped" * bool(stopped)
+                + f" without {', '.join(without)}" * bool(without))
     return "no data" if row.source().absent() else "not measured"
 
 

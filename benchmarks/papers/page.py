@@ -156,8 +156,13 @@ def spent(row: Row) -> tuple[str, str, str]:
     if record.get("stopped"):
         steps += " (stopped)"
         text += f", of which {record['charged_epsilon']:.3f} is spent"
-    on = f" on one {record['trained_on'][0]}" if "trained_on" in record else ""
-    return text, steps, hours_text(row.trained_seconds() or 0.0) + on
+    return text, steps, hours_text(row.trained_seconds() or 0.0) + device(row)
+
+
+def device(row: Row) -> str:
+    """Return the accelerator that a row was trained on, in words; nothing for a CPU."""
+    named = (row.results() or {}).get("trained_on")
+    return f" on one {named[0]}" if named else ""
 
 
 def memory(name: str) -> str:

@@ -122,5 +122,9 @@ def sentence() -> str:
     """Return the rows that were measured before their presets changed, in words."""
     rows = {row.name: changes(row) for row in ROWS.values()}
     named = "; ".join(f"`{name}` ({', '.join(fields)})" for name, fields in rows.items() if fields)
-    return (f"These were {BEFORE}, in the fields named: {named}." if named else
-            "All that is measured has the configuration that its preset has today.")
+    known = (f"These were {BEFORE}, in the fields named: {named}." if named else
+             "All results that name a configuration name the one that their preset has today.")
+    silent = {path.name for row in ROWS.values() if row.measured()
+              and (path := row.work.result()) and not any(configurations(row))}
+    files = ", ".join(f"`{name}`" for name in sorted(silent))
+    return f"{known} Nothing is known of {files}, which name none." if silent else known

@@ -101,6 +101,7 @@ def test_a_training_that_was_stopped_goes_on(measured, tmp_path, monkeypatch):
     path = runner.run(row, tmp_path / "runs", as_it_stands=True)
     assert resumed == [False] and json.loads(path.read_text())["results"]["stopped"] is True
     assert page.spent(row)[1] == "2 (stopped)" and "after 2 (stopped) steps" in ran.done(row)
+    assert command.state(row).startswith("measured, stopped")
     evaluated = len(measured)
     runner.run(row, tmp_path / "runs")
     assert resumed == [False, True] and row.measured() and page.spent(row)[1] == "2"

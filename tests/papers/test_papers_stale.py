@@ -15,6 +15,8 @@ from benchmarks.papers.registry import ROWS
 from dpgen_jax import presets
 from dpgen_jax.core.config import to_json
 
+RESULTS = common.RESULTS
+
 MEASURED = {str(row.work.result()): row for row in ROWS.values() if row.measured()}
 CASES = [(row.name, *both) for row in MEASURED.values() for both in stale.configurations(row)]
 
@@ -54,7 +56,11 @@ def test_the_list_and_the_page_say_that_a_row_was_measured_before_its_preset_cha
 
     state, sentence, done = written(same)
     assert state.startswith("measured without") and "changed" not in done
-    assert sentence == "All that is measured has the configuration that its preset has today."
+    assert sentence == ("All results that name a configuration name the one that their preset has "
+                        "today.")
     state, sentence, done = written(same | {"critics": config.critics - 1})
     assert state == "measured before its preset changed" and state in done
     assert f"{state}, in the fields named: `{row.name}` (critics)." in sentence
+    epochs = ROWS["gpate:appendix-g:epoch"].work.result()
+    epochs.write_text((RESULTS / epochs.name).read_text())  # times, and no configuration
+    assert stale.sentence().endswith("Nothing is known of `epochs.json`, which name none.")
