@@ -17,7 +17,7 @@ from dpgen_jax.evaluation import utility
 OURS = {f"as_systems.{metric}": f"{name} in our protocol"
         for metric, name in ((CNN, "CNN"), (MLP, "MLP"))}
 """The protocol of `benchmarks.systems`: fewer images, and a shorter schedule."""
-SHORT = {CNN: "CNN", MLP: "MLP", SCORE: "IS", FID: "FID", **OURS,
+SHORT = {CNN: "CNN", "gen2real_cnn.accuracy": "CNN", MLP: "MLP", SCORE: "IS", FID: "FID", **OURS,
          "real2gen.mlp.accuracy": "real2gen MLP", "real2gen.cnn.accuracy": "real2gen CNN",
          "average.gen2real.accuracy": "average",
          "average.gen2real.calibrated_accuracy": "calibrated",
