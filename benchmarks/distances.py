@@ -100,5 +100,16 @@ def _ours(method: str, data: str, epsilon: float) -> tuple[float, bool]:
     return max(found)
 
 
-TABLES: dict[str, Callable[[], str]] = {
-    table.__name__: table for table in (published_table, distance_table, own_papers_table)}
+def warp_table() -> str:
+    """Returns what a CNN learns from `mixture` with and without what its presets set by hand."""
+    labels = {"preset": "as the preset", "not moved": "not moved (`warp` 0)",
+              "settings for any images": "the settings of other images (`images-eps...`)"}
+    columns = [{row["label"]: row["metrics"][CNN] for row in results(
+        f"sweep-mixture-{data}-eps{epsilon:g}-warp")["rows"]} for data, epsilon in CELLS]
+    return markdown(_head("setting"), ([text, *(
+        f"{column[label]['mean']:.3f} ± {column[label]['std']:.3f}" for column in columns)]
+        for label, text in labels.items()))
+
+
+TABLES: dict[str, Callable[[], str]] = {table.__name__: table for table in (
+    published_table, distance_table, own_papers_table, warp_table)}
