@@ -26,12 +26,15 @@ import numpy as np
 from scipy import stats
 
 from benchmarks import common, validation_part
-from dpgen_jax import data
+from dpgen_jax import data, presets
 from dpgen_jax.core import cli
+from dpgen_jax.core.errors import UserError
 from dpgen_jax.run import metrics
 from dpgen_jax.run.folder import RunFolder, read_json
 
 SCORE = "public_accuracy"
+FEWEST = 3
+"""Judgements of a training."""
 
 
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -47,7 +50,13 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("runs/judged"))
     parser.add_argument("--json", type=Path, help="the results file")
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    steps = args.steps or presets.get(args.method, args.preset)[1].config.steps
+    if args.every < 1 or (steps is not None and steps < FEWEST * args.every):
+        raise UserError(f"--every {args.every}: in {steps} steps that are fewer than {FEWEST} "
+                        "judgements, of which no order can be seen; give a smaller number, "
+                        "at least 1")
+    return args
 
 
 def written(dataset: str, out: Path) -> tuple[str, str]:
@@ -85,8 +94,8 @@ def compared(judged: dict[int, float], real: dict[int, float]) -> dict[str, Any]
         real: That of the same generators on real ones.
 
     Returns:
-        The rank correlation of both, and the steps and accuracies on real images of the generator
-        that the judge picks, of the last one, and of the best.
+        The rank correlation of both (None where one does not vary), and the steps and accuracies on
+        real images of the generator that the judge picks, of the last one, and of the best.
 
     Raises:
         ValueError: For curves of other steps.
@@ -96,8 +105,9 @@ def compared(judged: dict[int, float], real: dict[int, float]) -> dict[str, Any]
     steps = sorted(judged)
     picked = max(steps, key=lambda step: judged[step])
     best = max(steps, key=lambda step: real[step])
-    correlation = stats.spearmanr([judged[s] for s in steps], [real[s] for s in steps])
-    return {"rank_correlation": float(correlation.statistic), **{
+    scores = [[scored[step] for step in steps] for scored in (judged, real)]
+    vary = all(len(set(one)) > 1 for one in scores)
+    return {"rank_correlation": float(stats.spearmanr(*scores).statistic) if vary else None, **{
         name: {"step": step, "accuracy": real[step]}
         for name, step in (("picked", picked), ("last", steps[-1]), ("best", best))}}
 

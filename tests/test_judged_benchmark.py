@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks import judged
+from dpgen_jax.core.errors import UserError
 from dpgen_jax.data import load
 
 
@@ -13,6 +14,16 @@ def test_a_judge_is_compared_by_what_it_picks():
     assert found["rank_correlation"] == pytest.approx(0.5)
     assert found["picked"] == {"step": 100, "accuracy": 0.55}
     assert found["last"] == found["best"] == {"step": 150, "accuracy": 0.6}
+
+
+def test_a_curve_that_does_not_vary_has_no_order():
+    assert judged.compared({50: 0.3, 100: 0.3}, {50: 0.2, 100: 0.4})["rank_correlation"] is None
+
+
+@pytest.mark.parametrize("every", [0, 700])
+def test_too_few_judgements_are_refused_before_anything_is_trained(every):
+    with pytest.raises(UserError, match=f"--every {every}: in 2000 steps"):
+        judged.arguments(["--every", str(every)])
 
 
 def test_a_judge_of_other_steps_is_not_compared():
