@@ -85,6 +85,17 @@ def sweep_files() -> list[str]:
     return sorted(path.stem for path in (ROOT / "benchmarks/results").glob("sweep-*.json"))
 
 
+def sweep_title(stem: str) -> str:
+    """Returns what a sweep is of: its source, or its method, preset and data if it has no name."""
+    found = results(stem)
+    if found["source"] != "the command line":
+        return str(found["source"])
+    first = next(row for row in found["rows"] if "error" not in row)
+    part = first["dataset"].rpartition("_")[2] in ("validation", "val")
+    on = "a sixth of the training images" if part else first["dataset"]
+    return f"`{first['method']}`, from the preset `{first['preset']}`, tested on {on}"
+
+
 def sweep_table(stem: str) -> str:
     """Returns the cells of a sweep, beside what the paper prints for them."""
     found = results(stem)
