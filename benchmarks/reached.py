@@ -10,7 +10,7 @@ import math
 import statistics
 from typing import Any
 
-from benchmarks.results_systems import system_rows, training_seconds
+from benchmarks.results_systems import system_rows
 from benchmarks.results_tables import ROOT
 from benchmarks.tables.measures import CLASSIFIERS
 from dpgen_jax import methods
@@ -31,20 +31,13 @@ def _images() -> list[dict[str, Any]]:
              "records": IMAGES[row["dataset"]], "flags": _fewer(row),
              "epsilon": float(row["epsilon"]), "measure": "accuracy of a CNN",
              "score": round(row["gen2real"]["cnn"]["accuracy"]["mean"], 3),
-             "seconds": math.ceil(_seconds(row)), "file": row["file"]}
+             "seconds": math.ceil(row["training_seconds"]), "file": row["file"]}
             for row in system_rows() if math.isfinite(float(row["epsilon"]))]
 
 
 def _fewer(row: dict[str, Any]) -> str:
     """The flag of a row that took fewer steps than its preset."""
     return f"--steps {row['steps']}" * (row["steps"] < (row["preset_steps"] or 0))
-
-
-def _seconds(row: dict[str, Any]) -> float:
-    """The seconds of a training, of all rows of a method where some leave the generator out."""
-    method = row["method"]
-    return max(training_seconds(method)) if method in ("dpmerf", "dpmerf_ae") else (
-        row["training_seconds"])
 
 
 def _tables() -> list[dict[str, Any]]:

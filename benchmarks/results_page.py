@@ -138,7 +138,6 @@ def figures(up: str) -> dict[str, Any]:
         "sweep_title": results_tables.sweep_title, "planned_steps": planned_steps,
         "systems_table": results_systems.systems_table, "system": system,
         "embedded_row": embedded_row, "opacus_ratio": opacus_ratio,
-        "seconds_of": lambda method: f"{max(results_systems.training_seconds(method)):.0f}",
         "lowest_auroc": lambda: f"{min(table_aurocs()):.2f}",
         "highest_auroc": lambda: f"{max(table_aurocs()):.2f}", "span": span,
         "tvd": lambda stem: f"{variation(stem)['mean']:.2f}",

@@ -27,11 +27,6 @@ def system_row(method: str, dataset: str, epsilon: float | str) -> dict[str, Any
         row["method"], row["dataset"], row["epsilon"]) == (method, dataset, epsilon))
 
 
-def training_seconds(method: str) -> list[float]:
-    """Returns how long each run of a system trained."""
-    return [row["training_seconds"] for row in system_rows() if row["method"] == method]
-
-
 def systems_table(methods: Sequence[str] = (), **which: Any) -> str:
     """Returns all private systems, or those named, by the mean of their CNN accuracies.
 

@@ -141,8 +141,9 @@ PRESETS = {
 }
 PRESETS |= {f"{name}-mean": _mean(_codes[name], steps) for name, steps in (
     ("mnist-eps1", 50), ("mnist-eps10", 25), ("fashion-eps1", 50), ("fashion-eps10", 25))}
-# Averaged over its steps (`sweep-datalens-fashion-eps1-averaged.json` of benchmarks/results) the
-# third is better; for MNIST at epsilon 1 that made no difference, at epsilon 10 it was not tried.
+# Averaged over its steps the third did better on validation images (six trainings each,
+# sweep-datalens-fashion-eps1-averaged.json of benchmarks/results); that of MNIST at epsilon 1 did
+# not, and at epsilon 10 it was not tried.
 PRESETS |= {f"{name}-nearest": _nearest(_codes[name], nearest, warp, teachers=teachers, steps=steps,
                                         step_size=size, ema=ema)
             for name, nearest, warp, teachers, steps, size, ema in (
