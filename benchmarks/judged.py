@@ -11,7 +11,8 @@ record, results/judged-METHOD-PRESET.json, has the curves and what they would pi
 
 Records are the training images, of which a sixth are the real images that judge; no test image is
 read. The trainings have a seed, since they must be repeated, and so promise nothing; the judge has
-none. The script continues with the run folders that are there.
+none. The script continues with the run folders that are there; they lie in a folder whose name has
+the digest of all that decides what they mean, so that another preset never goes on with them.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from scipy import stats
 from benchmarks import common, validation_part
 from dpgen_jax import data, presets
 from dpgen_jax.core import cli
+from dpgen_jax.core.config import digest
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.run import metrics
 from dpgen_jax.run.folder import RunFolder, read_json
@@ -101,7 +103,7 @@ def compared(judged: dict[int, float], real: dict[int, float]) -> dict[str, Any]
         ValueError: For curves of other steps.
     """
     if judged.keys() != real.keys():
-        raise ValueError(f"the judge was asked at other steps: {sorted(judged)}, {sorted(real)}")
+        raise ValueError(f"the curves have other steps: {sorted(judged)}, {sorted(real)}")
     steps = sorted(judged)
     picked = max(steps, key=lambda step: judged[step])
     best = max(steps, key=lambda step: real[step])
@@ -112,22 +114,29 @@ def compared(judged: dict[int, float], real: dict[int, float]) -> dict[str, Any]
         for name, step in (("picked", picked), ("last", steps[-1]), ("best", best))}}
 
 
+def folder(args: argparse.Namespace) -> Path:
+    """Return the folder of the runs, by all that decides what they mean, the whole preset too."""
+    known = digest([args.dataset, presets.get(args.method, args.preset)[1].config, args.epsilon,
+                    args.share, args.steps, args.every, args.seed])[:12]
+    return args.out / f"{args.method}-{args.preset}-{known}"
+
+
 def run(args: argparse.Namespace, argv: Sequence[str]) -> Path:
     """Train all four runs and write the record."""
-    where = common.machine()
-    args.out.mkdir(parents=True, exist_ok=True)
-    records, real = written(args.dataset, args.out)
-    judge = trained(args.out / "judge", "mixture", "--dataset", records, "--epsilon",
+    where, place = common.machine(), folder(args)
+    place.mkdir(parents=True, exist_ok=True)
+    records, real = written(args.dataset, place)
+    judge = trained(place / "judge", "mixture", "--dataset", records, "--epsilon",
                     args.share * args.epsilon)
     steps = [] if args.steps is None else ["--steps", args.steps]
     words = (args.method, "--preset", args.preset, "--dataset", records, "--seed", args.seed,
              *steps, "--evaluate-every", args.every, "--steps-per-call", args.every)
-    judged = trained(args.out / "judged", *words, "--sigma", "None", "--epsilon", args.epsilon,
+    judged = trained(place / "judged", *words, "--sigma", "None", "--epsilon", args.epsilon,
                      "--public-dataset", f"release:{judge}")
     sigma = read_json(judged / "config.json")["config"]["sigma"]
-    same = trained(args.out / "by-real-images", *words, "--sigma", sigma, "--epsilon", "inf",
+    same = trained(place / "by-real-images", *words, "--sigma", sigma, "--epsilon", "inf",
                    "--public-dataset", real)
-    whole = trained(args.out / "without-a-judge", *words, "--sigma", "None", "--epsilon",
+    whole = trained(place / "without-a-judge", *words, "--sigma", "None", "--epsilon",
                     args.epsilon, "--public-dataset", real)
     models = [(run / "release/generator.safetensors").read_bytes() for run in (judged, same)]
     assert models[0] == models[1], "with the same seed and noise both are one training"

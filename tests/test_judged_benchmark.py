@@ -26,6 +26,14 @@ def test_too_few_judgements_are_refused_before_anything_is_trained(every):
         judged.arguments(["--every", str(every)])
 
 
+def test_runs_of_other_settings_lie_in_other_folders():
+    other = (["--seed", "1"], ["--share", "0.5"], ["--every", "20"], ["--dataset", "glyphs"],
+             ["--steps", "500"], ["--epsilon", "2"], ["--preset", "mnist-eps10"])
+    folders = {judged.folder(judged.arguments(argv)) for argv in ([], *other)}
+    assert len(folders) == 1 + len(other)
+    assert judged.folder(judged.arguments([])) in folders
+
+
 def test_a_judge_of_other_steps_is_not_compared():
     with pytest.raises(ValueError, match="other steps"):
         judged.compared({50: 0.2, 100: 0.6}, {50: 0.3, 99: 0.55})
