@@ -21,7 +21,9 @@ def test_a_difference_is_ours_less_the_best_of_its_column(monkeypatch):
         full and relation == "zero-out") else [])
     monkeypatch.setattr(distances, "PUBLISHED", {"a": (0.5, 0.8, 0.1, 0.1),
                                                  "b": (0.6, 0.7, 0.2, 0.3)})
-    _, _, full, *others = distances.distance_table().splitlines()
+    _, _, best, aims, full, *others = distances.distance_table().splitlines()
+    assert cells(best) == ["best published", "0.600", "0.800", "0.200", "0.300"]
+    assert cells(aims)[1:] == [f"{aim:.3f}" for aim in distances.AIMS]
     assert cells(full) == ["full, zero-out", "", "0.900 (+0.100)", "", ""]
     assert [cells(line)[1:] for line in others] == [[""] * 4] * 3
 

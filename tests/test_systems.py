@@ -221,11 +221,13 @@ def test_the_table_has_a_column_for_each_data_set_and_epsilon():
 
 
 def test_the_picture_has_a_row_for_each_system_and_two_images_of_each_class(tmp_path, monkeypatch):
+    def sample(n, labels, seed):
+        label = np.tile(np.array(labels, np.int32), n // len(labels))
+        return np.broadcast_to(20 * label[:, None, None, None], (n, 28, 28, 1)).astype(
+            np.uint8), label
+
     def load(run):
-        label = np.tile(np.arange(10, dtype=np.int32), 2)
-        return SimpleNamespace(sample=lambda n, seed: (
-            np.broadcast_to(20 * label[:, None, None, None], (20, 28, 28, 1)).astype(np.uint8),
-            label))
+        return SimpleNamespace(sample=sample, spec=SimpleNamespace(classes=10))
 
     monkeypatch.setattr(systems_shown, "load", load)
     monkeypatch.setattr(systems.common, "RESULTS", tmp_path)
