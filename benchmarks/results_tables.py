@@ -96,6 +96,13 @@ def sweep_title(stem: str) -> str:
     return f"`{first['method']}`, from the preset `{first['preset']}`, tested on {on}"
 
 
+def sweep_command(stem: str) -> str:
+    """Returns the command of a sweep, with a comment that says how long its trainings took."""
+    seconds = sum(run["training_seconds"] for row in results(stem)["rows"]
+                  for run in row.get("runs", ()))
+    return f"{load(stem)['command']}   # takes {max(1, round(seconds / 60))} min of training"
+
+
 def sweep_table(stem: str) -> str:
     """Returns the cells of a sweep, beside what the paper prints for them."""
     found = results(stem)

@@ -225,4 +225,5 @@ def test_a_line_is_run_or_says_why_not():
     """Those that install, build and test are marked too: nothing is left out in silence."""
     plain = [line for line in lines() if not line.marked]
     assert [line for line in plain if line.text.startswith(("pip", "docker", "pytest"))] == []
+    assert [line for line in plain if "validation.npz" in line.text] == [], "needs MNIST"
     assert any(line.text.startswith("python -m dpgen_jax.train") for line in plain)
