@@ -40,9 +40,10 @@ def table() -> str:
     rows = [row for path in sorted(common.RESULTS.glob("accelerator*.json"))
             for row in json.loads(path.read_text())["results"]["rows"]]
     return results_tables.markdown(
-        ("system, data", "device", "units timed", "at once", "step, s", "of float32 products",
+        ("system, data", "devices", "units timed", "at once", "step, s", "of float32 products",
          "of copies"),
-        ((row["row"].replace("-", ", "), row["device"], f"{row['units_queried_a_step']:,}",
+        ((row["row"].replace("-", ", "), f"{row['devices']} x {row['device']}",
+          f"{row['units_queried_a_step']:,}",
           row["chunk"], f"{row['seconds_per_step']['median']:.3g}",
           f"{row['of_float32_products']:.0%}",
           f"{row['of_copies']:.1%}") for row in rows if "error" not in row))

@@ -3,10 +3,10 @@
     python -m benchmarks.state_places --teachers 1000 --folder .
 
 The published networks of DataLens on MNIST's shape (random records, float32 moments), a process for
-each place, in turns: device, disk, device, disk. Each makes the given number of steps after one
-that warms up; the first step of a run, which trains the teachers for longer, is left out. What the
-disk itself has to do depends on how much of the state the system keeps in free memory: the bytes
-that were available before each process are recorded.
+each place, in turns: device, disk, device, disk, on as many devices as a run takes. Each makes the
+given number of steps after one that warms up; the first step of a run, which trains the teachers
+for longer, is left out. What the disk itself has to do depends on how much of the state the system
+keeps in free memory: the bytes that were available before each process are recorded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def measured(case: dict[str, Any]) -> dict[str, Any]:
     """Time steps with the state in one place.
 
     Args:
-      case: `preset`, `teachers`, `place`, `folder`, `repeats` and `seed`.
+      case: `preset`, `teachers`, `place`, `folder`, `devices`, `repeats` and `seed`.
 
     Returns:
       The case, with seconds a step, bytes, and the peak of this process.
@@ -47,7 +47,8 @@ def measured(case: dict[str, Any]) -> dict[str, Any]:
         "step", case["preset"], case["teachers"], 1, 1, "float32", seed=case["seed"]))
     with tempfile.TemporaryDirectory(dir=case["folder"]) as folder:
         layout = capacity.choose_layout(
-            problem.method, Runtime(devices=1, state=case["place"]), files=Path(folder))
+            problem.method, Runtime(devices=case["devices"], state=case["place"]),
+            files=Path(folder))
         whole = step_case.Library(problem.method, Private(problem.records), problem.key, layout,
                                   case["seed"])
         seconds = []
@@ -58,8 +59,8 @@ def measured(case: dict[str, Any]) -> dict[str, Any]:
     state = capacity.state_bytes(problem.method)
     median = common.timing(seconds[1:])
     return case | {
-        "available_bytes_before": available, "state_bytes": state, "slab": layout.slab,
-        "chunk": layout.chunk, "init_seconds": whole.init_seconds, "seconds_per_step": median,
+        "available_bytes_before": available, "devices": len(layout.devices),
+        "state_bytes": state, "slab": layout.slab, "chunk": layout.chunk, "init_seconds": whole.init_seconds, "seconds_per_step": median,
         "seconds_per_teacher": median["median"] / case["teachers"],
         "bytes_moved_per_second": 2 * state / median["median"] * (layout.slab > 0),
         "peak_resident_bytes": common.peak_bytes()}
@@ -86,6 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeats", type=int, default=2, help="timed steps of a process")
     parser.add_argument("--turns", type=int, default=2, help="processes for each place")
     parser.add_argument("--folder", default=".", help="a folder on the disk to measure")
+    parser.add_argument("--devices", type=int, default=0, help="0: as many as a run takes")
     parser.add_argument("--places", nargs="+", choices=PLACES, default=PLACES,
                         help="disk alone where the memory does not hold the state")
     parser.add_argument("--seed", type=int, default=0)
@@ -94,15 +96,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     where, cases = common.machine(), []
     for place in (*args.places,) * args.turns:
         case = {"preset": args.preset, "teachers": args.teachers, "place": place,
-                "folder": str(Path(args.folder).absolute()), "repeats": args.repeats,
-                "seed": args.seed}
-        cases.append(common.apart(MODULE, case, {"JAX_NUM_CPU_DEVICES": "1"}) | {"folder": "DIR"})
+                "folder": str(Path(args.folder).absolute()), "devices": args.devices,
+                "repeats": args.repeats, "seed": args.seed}
+        cores = {"JAX_NUM_CPU_DEVICES": str(args.devices or where["cores"])}
+        cases.append(common.apart(MODULE, case, cores) | {"folder": "DIR"})
         print(json.dumps(cases[-1]), flush=True)
         if "error" in cases[-1]:
             return 1
     words = ["--preset", args.preset, "--teachers", str(args.teachers), "--repeats",
-             str(args.repeats), "--turns", str(args.turns), "--folder", "DIR",
-             "--places", *args.places]
+             str(args.repeats), "--turns", str(args.turns), "--devices", str(args.devices),
+             "--folder", "DIR", "--places", *args.places]
     results: dict[str, Any] = {"cases": cases}
     if set(args.places) == set(PLACES):
         results["disk_by_device"] = ratio(cases)
