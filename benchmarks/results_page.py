@@ -171,6 +171,7 @@ def figures(up: str) -> dict[str, Any]:
         "comparison": comparison, "audits": audits,
         "curves_table": systems_curves.curves_table,
         "accelerator": accelerator, "cifar": systems.FACTS["cifar"],
+        "quarter": {row["row"]: row for row in results("accelerator-two-devices")["rows"]},
         **results_tables.TABLES, **distances.TABLES}
 
 

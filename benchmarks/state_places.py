@@ -59,9 +59,9 @@ def measured(case: dict[str, Any]) -> dict[str, Any]:
     state = capacity.state_bytes(problem.method)
     median = common.timing(seconds[1:])
     return case | {
-        "available_bytes_before": available, "devices": len(layout.devices),
-        "state_bytes": state, "slab": layout.slab, "chunk": layout.chunk, "init_seconds": whole.init_seconds, "seconds_per_step": median,
-        "seconds_per_teacher": median["median"] / case["teachers"],
+        "available_bytes_before": available, "devices": len(layout.devices), "state_bytes": state,
+        "slab": layout.slab, "chunk": layout.chunk, "init_seconds": whole.init_seconds,
+        "seconds_per_step": median, "seconds_per_teacher": median["median"] / case["teachers"],
         "bytes_moved_per_second": 2 * state / median["median"] * (layout.slab > 0),
         "peak_resident_bytes": common.peak_bytes()}
 
