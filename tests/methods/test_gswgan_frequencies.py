@@ -1,4 +1,4 @@
-"""Critics that answer with low frequencies: what they send, what the generator follows, its cost."""
+"""Critics that answer with low frequencies: the message, what follows from it, and its cost."""
 
 import jax
 import jax.numpy as jnp
@@ -63,7 +63,7 @@ def test_the_generator_follows_the_image_of_what_was_released(pixels):
 
 @pytest.mark.parametrize(("count", "columns"), [(0, 192), (6, 36 + 2 * 4), (1, 3)])
 def test_fewer_numbers_cost_the_same_and_have_less_noise_in_all(count, columns):
-    """Of opponent colours there are a third of the frequencies a side; at least one."""
+    """Opponent colours have a third of the frequencies a side, and at least one."""
     for config, method in ((small_gswgan.gs(frequencies=count), gswgan),
                            (small_gswgan.dp(frequencies=count), dpac)):
         mechanism = method.mechanism(config, COLOUR)
