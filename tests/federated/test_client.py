@@ -292,6 +292,7 @@ def test_a_refusal_says_nothing_of_the_records(tmp_path, monkeypatch, caplog):
 
         monkeypatch.setattr(client, "_checked", leak)
         said, arrays = client.reply(about, question.arrays)
+        assert said.pop("terms") == fed.TERMS.digest  # any digits
         assert said["refused"] == "refused" and not arrays and "17" not in str(said)
         assert "record 17" in caplog.text  # the data holder's own output
         said, arrays = client.reply({"turn": 0, "terms": "x"}, {})

@@ -55,7 +55,7 @@ class CriticConfig(MethodConfig):
     batch: int = 32
     """fakes in one query"""
     clip: float = 1.0
-    """largest L2 norm of a critic's gradient at one fake"""
+    """largest L2 norm of a critic's answer at one fake"""
     frequencies: int = 0
     """lowest cosine frequencies a side with which a critic answers, of colours a third of them: the
     fewer, the less noise in all; 0: the gradient at every pixel, as published"""
