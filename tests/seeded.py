@@ -125,7 +125,6 @@ LONG = {
         "networks": "linear", "linear": dpgan.Linear(4, (8,), (4,)), "weight_clip": 0.1}),
     "gswgan images secret draw": Case("gswgan", "images", CRITICS | {
         "critics_per_step": 2, "schedule": "secret-draw"}),
-    "gswgan images frequencies": Case("gswgan", "images", CRITICS | {"frequencies": 3}),
     "gswgan images federated": Case("gswgan", "clients", CRITICS | {"federated": True}, LOCAL),
     "dcgan images gs-wgan": Case("dcgan", "images", {
         "networks": "gs-wgan", "batch": 3, "steps": 2, "penalty": 0.0, "resnet": ResNetNet(2, 2),

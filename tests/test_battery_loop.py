@@ -37,7 +37,6 @@ TABLES = ("pategan", "gpate", "projected_dpgan", "datalens-d2p",
           "marginals")  # the others are on images
 VARIANTS = {"datalens-d2p": ("datalens", {"aggregate": "d2p"}),
             "datalens-fetchsgd": ("datalens", {"aggregate": "fetchsgd", "sketch_columns": 24}),
-            "gswgan-frequencies": ("gswgan", {"frequencies": 4}),
             "dcgan-wasserstein": ("dcgan", {"networks": "gs-wgan", "resnet": ResNetNet(4, 8)})}
 NO_PENALTY = {"penalty": 0.0, "c_penalty": 0.0}  # whose second derivatives take long to compile
 FAST_UNITS = {"d_optimiser": Adam(0.05)}  # so that a record moves a vote within these few steps

@@ -12,11 +12,11 @@ from benchmarks import common, state_places
 def test_a_process_measures_steps(tmp_path, place, monkeypatch):
     monkeypatch.setattr("dpgen_jax.run.capacity.SLAB_BYTES", 1)
     case = {"preset": "glyphs", "teachers": 3, "place": place, "folder": str(tmp_path),
-            "repeats": 2, "seed": 0}
+            "devices": 1, "repeats": 2, "seed": 0}
     found = json.loads(json.dumps(state_places.measured(case)))
     assert len(found["seconds_per_step"]["all"]) == 2 and found["seconds_per_teacher"] > 0
     assert (found["bytes_moved_per_second"] > 0) == (found["slab"] == 1) == (place == "disk")
-    assert 0 < found["state_bytes"] < found["peak_resident_bytes"]
+    assert found["devices"] == 1 and 0 < found["state_bytes"] < found["peak_resident_bytes"]
     assert not any(tmp_path.iterdir())
 
 

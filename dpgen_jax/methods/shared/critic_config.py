@@ -30,7 +30,6 @@ from dpgen_jax.methods.shared.config import (
 )
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.critic import CriticNet
-from dpgen_jax.nets.frequencies import n_frequencies
 from dpgen_jax.nets.resnet import ResNetNet
 
 PUBLISHED_ADAM = Adam(1e-4, 0.5, 0.9)
@@ -55,10 +54,7 @@ class CriticConfig(MethodConfig):
     batch: int = 32
     """fakes in one query"""
     clip: float = 1.0
-    """largest L2 norm of a critic's answer at one fake"""
-    frequencies: int = 0
-    """lowest cosine frequencies a side with which a critic answers, of colours a third of them: the
-    fewer, the less noise in all; 0: the gradient at every pixel, as published"""
+    """largest L2 norm of a critic's gradient at one fake"""
     sigma: float | None = None
     """noise multiplier: standard deviation of the noise on the sum of gradients over 2 clip, the
     most that one critic can move it; found from the budget and steps if left out; 0: no noise"""
@@ -96,8 +92,7 @@ class CriticConfig(MethodConfig):
             clip=self.clip, critic_steps=self.critic_steps,
             critic_steps_first=self.critic_steps_first, records_per_step=self.records_per_step)
         require_not_negative(critics_per_step=self.critics_per_step, warm_steps=self.warm_steps,
-                             pool=self.pool, penalty=self.penalty, drift=self.drift,
-                             frequencies=self.frequencies)
+                             pool=self.pool, penalty=self.penalty, drift=self.drift)
         require_share(g_final_rate=self.g_final_rate)
         require_decay(ema=self.ema)
 
@@ -120,19 +115,6 @@ def images_only(spec: Spec) -> ImageSpec:
     if not isinstance(spec, ImageSpec):
         raise UserError("this method's networks are for images; for a table use gpate")
     return spec
-
-
-def answer_length(config: CriticConfig, spec: ImageSpec) -> int:
-    """Returns how many numbers a critic answers at a fake: pixels, or frequencies.
-
-    Raises:
-        UserError: for more frequencies than an image has.
-    """
-    side = min(spec.height, spec.width)
-    if config.frequencies > side:
-        raise UserError(f"frequencies is {config.frequencies}, and images are {spec.height} x "
-                        f"{spec.width}: at most {side}, or 0 for every pixel")
-    return n_frequencies(spec, config.frequencies) if config.frequencies else math.prod(spec.shape)
 
 
 def schedule(config: CriticConfig) -> Schedule:
@@ -161,16 +143,15 @@ def mechanism(config: CriticConfig, spec: Spec) -> SumMechanism | LocalMechanism
 
     Guarantee:
         Unit: a record through its critic, or a client where federated. Relation: replace-one.
-        A message is a gradient of norm up to C at each of B fakes, or the low frequencies of one
-        with this norm, whatever the records of the unit are, so its sensitivity is 2 C sqrt(B). The
-        noise has a standard deviation of 2 C sigma per coordinate of the sum, or of one client's
-        message where federated. One participation is one Gaussian release with
-        mu = sqrt(B) / sigma.
+        A message is a gradient of norm up to C at each of B fakes, whatever the records of the unit
+        are, so its sensitivity is 2 C sqrt(B). The noise has a standard deviation of 2 C sigma per
+        coordinate of the sum, or of one client's message where federated. One participation is one
+        Gaussian release with mu = sqrt(B) / sigma.
 
     Raises:
         UserError: for a table, and for a sigma that is too large for the noise's integers.
     """
-    columns, sigma = answer_length(config, images_only(spec)), config.sigma or 0.0
+    columns, sigma = math.prod(images_only(spec).shape), config.sigma or 0.0
     levels = row_levels(columns, sigma)
     bound = RowL2(config.clip, columns, config.batch, levels)
     noise, rounds = gaussian(2 * levels * sigma), schedule(config)

@@ -33,7 +33,6 @@ from dpgen_jax.methods.shared.critic_config import CriticConfig, mechanism
 from dpgen_jax.methods.shared.fakes import fakes, minibatch
 from dpgen_jax.nets.adam import descend, moving_average
 from dpgen_jax.nets.critic import Critic
-from dpgen_jax.nets.frequencies import frequencies, restored
 from dpgen_jax.nets.resnet import ResNet
 from dpgen_jax.nets.spectral import normalise
 from dpgen_jax.nets.wasserstein import critic_loss
@@ -117,7 +116,6 @@ def build_gan(config: CriticConfig, spec: ImageSpec, runtime: Runtime, extra: Ex
         extra: the part in which systems differ.
     """
     released_by, public_fakes = mechanism(config, spec), fakes(config, spec)
-    shortened, lengthened = _answers(config, spec)
     net_g, net_d = ResNet(config.generator, spec), Critic(config.critic, spec)
     g_adam = config.g_optimiser.scheduled(config.g_final_rate, config.steps or 1)
     d_adam = config.d_optimiser.transformation(runtime.moments)
@@ -194,7 +192,8 @@ def build_gan(config: CriticConfig, spec: ImageSpec, runtime: Runtime, extra: Ex
         (weights, vectors, _), state = unit
         normalised, _ = net_d.normalise(weights, vectors)
         slope = jax.grad(lambda x: jnp.sum(net_d.apply(normalised, x, query.labels)))(query.fakes)
-        return shortened(extra.direction(key, state, pixels(records), records.y, query, slope))
+        message = extra.direction(key, state, pixels(records), records.y, query, slope)
+        return message.reshape(config.batch, -1)
 
     def absorb(key: Array, public: Public, query: Query, released: Array
                ) -> tuple[Public, Metrics]:
@@ -206,7 +205,7 @@ def build_gan(config: CriticConfig, spec: ImageSpec, runtime: Runtime, extra: Ex
             return net_g.generate(weights, public.vectors, query.latents, query.labels)
 
         _, pull = jax.vjp(generate, public.weights)
-        (grads,) = pull(-lengthened(released) / config.batch)
+        (grads,) = pull(-released.reshape(query.fakes.shape) / config.batch)
         weights, optimiser = descend(g_adam, public.weights, grads, public.optimiser)
         average = moving_average(public.average, weights, config.ema, public.step + 1)
         vectors = net_g.iterate(weights, public.vectors)
@@ -225,16 +224,6 @@ def build_gan(config: CriticConfig, spec: ImageSpec, runtime: Runtime, extra: Ex
         mechanism=released_by, init=init, init_unit=init_unit, ask=ask, learn=learn, answer=answer,
         absorb=absorb, finalize=finalize, sample=sample,
         pretraining=_warm_start(config, spec, net_d, init_unit, critic_step))
-
-
-def _answers(config: CriticConfig, spec: ImageSpec
-             ) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
-    """Returns the functions from gradients [B, H, W, ch] to answers [B, D], and back."""
-    if not config.frequencies:
-        return (lambda slope: slope.reshape(len(slope), -1),
-                lambda released: released.reshape(-1, *spec.shape))
-    return (lambda slope: frequencies(slope, config.frequencies),
-            lambda released: restored(released, spec, config.frequencies))
 
 
 def _warm_start(config: CriticConfig, spec: ImageSpec, net_d: Critic,
