@@ -161,6 +161,8 @@ def figures(up: str) -> dict[str, Any]:
         "convolutions": results("convolutions"),
         "places": {case["place"]: case for case in sorted(
             results("state_places")["cases"], key=lambda case: -case["seconds_per_teacher"])},
+        "slower_places": {case["place"]: case["seconds_per_teacher"] for case in sorted(
+            results("state_places")["cases"], key=lambda case: case["seconds_per_teacher"])},
         "large_state": results("state_places-8000")["cases"][0],
         "narrow": results("critics-8"), "wide": results("critics-64"),
         "conv": gradients["conv-16-32"], "conv_wide": gradients["conv-32-64"],
