@@ -115,13 +115,17 @@ class ResNet:
 
     def sample(self, model: Arrays, z: Array, labels: Array) -> Array:
         """Generates images [n, H, W, ch] in (0, 1) from z [n, latent] and labels int [n]."""
+        return jax.nn.sigmoid(self.logits(model, z, labels))
+
+    def logits(self, model: Arrays, z: Array, labels: Array) -> Array:
+        """Returns the logits [n, H, W, ch] of the pixels of these images."""
         onehot = jax.nn.one_hot(labels, self.spec.classes)
         h = join(z, onehot) @ model["linear"] + model["linear_bias"]
         h = pixel_norm(jax.nn.relu(h.reshape(len(z), *self._base(), self.net.width)))
         for i in range(self.doublings):
             h = _block(model, i, h)
         h = _cropped(convolve3_few(h, model["last"]), self.spec)
-        return jax.nn.sigmoid(h + model["last_bias"])
+        return h + model["last_bias"]
 
 
 def pixel_norm(x: Array) -> Array:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Self
+import functools
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from dpgen_jax.core.types import UserError
 
@@ -37,6 +38,13 @@ def _require(valid: dict[str, bool], fields: dict[str, float], rule: str) -> Non
             raise UserError(f"{name} is {value}; it {rule.format(name)}")
 
 
+@functools.cache
+def _choices(config: type) -> dict[str, tuple[Any, ...]]:
+    """The values of each field of a Config that is a choice among named ones."""
+    return {name: get_args(hint) for name, hint in get_type_hints(config).items()
+            if get_origin(hint) is Literal}
+
+
 @dataclasses.dataclass(frozen=True)
 class MethodConfig:
     """The base of every Config.
@@ -67,6 +75,10 @@ class MethodConfig:
     promise may be for subjects; else `--unit` is refused"""
 
     def __post_init__(self) -> None:
+        for name, choices in _choices(type(self)).items():
+            if getattr(self, name) not in choices:
+                raise UserError(f"{name} is {getattr(self, name)!r}; it must be one of "
+                                f"{', '.join(map(str, choices))}")
         if self.sigma is not None and not self.sigma >= 0:
             raise UserError(f"sigma is {self.sigma}; it must be 0 or above")
         if self.steps is not None and self.steps < 1:

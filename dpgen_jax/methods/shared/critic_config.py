@@ -30,6 +30,7 @@ from dpgen_jax.methods.shared.config import (
 )
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.critic import CriticNet
+from dpgen_jax.nets.logit_slope import LogitSlope
 from dpgen_jax.nets.resnet import ResNetNet
 
 PUBLISHED_ADAM = Adam(1e-4, 0.5, 0.9)
@@ -77,6 +78,9 @@ class CriticConfig(MethodConfig):
     """steps of the warm start, in which each critic has its own generator"""
     g_final_rate: float = 1.0
     """the generator's learning rate falls linearly to this share of itself; 1: constant"""
+    logit_slope: LogitSlope = "sigmoid"
+    """how what is released for pixels reaches the generator's logits: sigmoid: by the chain rule,
+    as published; straight-through: as it is, less what moves a black or white pixel further out"""
     ema: float = 0.999
     """the released generator is a moving average of the weights; 0: the last weights"""
     generator: ResNetNet = ResNetNet()

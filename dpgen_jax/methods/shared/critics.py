@@ -31,6 +31,7 @@ from dpgen_jax.core.types import (
 )
 from dpgen_jax.methods.shared.critic_config import CriticConfig, mechanism
 from dpgen_jax.methods.shared.fakes import fakes, minibatch
+from dpgen_jax.nets import logit_slope
 from dpgen_jax.nets.adam import descend, moving_average
 from dpgen_jax.nets.critic import Critic
 from dpgen_jax.nets.resnet import ResNet
@@ -117,6 +118,7 @@ def build_gan(config: CriticConfig, spec: ImageSpec, runtime: Runtime, extra: Ex
     """
     released_by, public_fakes = mechanism(config, spec), fakes(config, spec)
     net_g, net_d = ResNet(config.generator, spec), Critic(config.critic, spec)
+    to_logits = logit_slope.BY_NAME[config.logit_slope]
     g_adam = config.g_optimiser.scheduled(config.g_final_rate, config.steps or 1)
     d_adam = config.d_optimiser.transformation(runtime.moments)
 
@@ -201,11 +203,13 @@ def build_gan(config: CriticConfig, spec: ImageSpec, runtime: Runtime, extra: Ex
         # pulled back through the generator, and nothing else reaches its weights.
         del key
 
-        def generate(weights: PyTree) -> Array:
-            return net_g.generate(weights, public.vectors, query.latents, query.labels)
+        def logits_of(weights: PyTree) -> Array:
+            model = normalise(weights, public.vectors)[0]
+            return net_g.logits(model, query.latents, query.labels)
 
-        _, pull = jax.vjp(generate, public.weights)
-        (grads,) = pull(-released.reshape(query.fakes.shape) / config.batch)
+        logits, pull = jax.vjp(logits_of, public.weights)
+        moved = released.reshape(logits.shape) / config.batch
+        (grads,) = pull(-to_logits(jax.nn.sigmoid(logits), moved))
         weights, optimiser = descend(g_adam, public.weights, grads, public.optimiser)
         average = moving_average(public.average, weights, config.ema, public.step + 1)
         vectors = net_g.iterate(weights, public.vectors)
