@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from dpgen_jax.core.types import UserError
@@ -38,7 +37,6 @@ def _require(valid: dict[str, bool], fields: dict[str, float], rule: str) -> Non
             raise UserError(f"{name} is {value}; it {rule.format(name)}")
 
 
-@functools.cache
 def _choices(config: type) -> dict[str, tuple[Any, ...]]:
     """The values of each field of a Config that is a choice among named ones."""
     return {name: get_args(hint) for name, hint in get_type_hints(config).items()
