@@ -124,4 +124,4 @@ def test_as_published_is_the_published_preset_of_the_same_data():
         assert budget.epsilon == float("inf") and config.pool == 0
     assert config.sigma == 0.61135 and config.critics == 2543  # CelebA's
     small, _ = registry.find("gpate:table1c:mnist-eps1-gswgan+as-published").work.request()
-    assert (small.critics_per_step, small.sigma, small.steps) == (1, 1.07, 60)
+    assert (small.critics_per_step, small.sigma, small.steps) == (1, 1.07, 100)
