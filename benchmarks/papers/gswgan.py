@@ -53,9 +53,9 @@ TABLE_A = {  # Tables A1 and A2, in the order of NAMES
         "dpmerf_ae": ".56 .62 .26 .45 .54 .36 .12 .30 .65 .40 .50 .55 .55 .45",
         "gswgan": ".65 .64 .25 .47 .55 .40 .48 .38 .67 .65 .68 .54 .47 .53"}}
 NIGHT = {"critics": 200, "steps": 200, "warm_steps": 200, "generator": ResNetNet(),
-         "critic": CriticNet(), "warm_generator": ResNetNet()}
-"""The published networks in the small presets: about 160,000 critic steps, of which two cores make
-eight a second."""
+         "critic": CriticNet(), "warm_generator": ResNetNet(), "logit_slope": "sigmoid"}
+"""The published networks and slope in the small presets: about 160,000 critic steps, of which two
+cores make eight a second."""
 FEMNIST = ("--dataset", "femnist:fed_emnist_train.h5", "--classes", "36", "--out", "runs/federated")
 PAID = "cost.as_published.epsilon"
 SIMULATED_NOISE = ("0.01", "0.1", "0.5")

@@ -151,7 +151,7 @@ def small_rows(place: str, system: str, data: str, printed: Mapping[str, str]) -
       printed: What the paper reports, by metric.
     """
     spec = SOURCES[data].spec
-    for end, preset, time, critics, steps in (("small", f"{data}-eps10", 0.3, "400", 200),
+    for end, preset, time, critics, steps in (("small", f"{data}-eps10", 0.3, "1,000", 200),
                                               ("long", f"{data}-eps10-long", 3.0, "2,000", 800)):
         yield Row(f"{place}:{data}-{end}", Command(
             "images", ("--method", system, "--preset", preset, "--dataset", spec,
