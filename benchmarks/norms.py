@@ -43,9 +43,10 @@ from dpgen_jax.run.calibrate_config import complete, with_records
 SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
     "DP-SGD GAN": ("dpcgan", {}),
     "DP-SGD GAN, clipped weights": ("dpgan", {}),
-    "GS-WGAN": ("gswgan", {}),
-    "GS-WGAN, no penalty": ("gswgan", {"penalty": 0.0}),
+    "GS-WGAN": ("gswgan", {"logit_slope": "sigmoid"}),
+    "GS-WGAN, no penalty": ("gswgan", {"logit_slope": "sigmoid", "penalty": 0.0}),
 }
+"""Method and fields of each; the generator of GS-WGAN has the slope of the paper."""
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:
