@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from dpgen_jax.core.types import Array
 
 LogitSlope = Literal["sigmoid", "straight-through"]
-EDGE = 0.02
+EDGE = 0.02  # One value was tried.
 
 
 def sigmoid(pixels: Array, direction: Array) -> Array:
