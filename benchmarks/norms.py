@@ -36,7 +36,7 @@ from benchmarks.norms_figure import draw
 from benchmarks.norms_study import BINS, Study, follow
 from dpgen_jax import data, methods, presets
 from dpgen_jax.core import cli
-from dpgen_jax.core.config import Budget, Runtime, to_json
+from dpgen_jax.core.config import Budget, Runtime, digest, to_json
 from dpgen_jax.core.types import ImageSpec, Records, UserError
 from dpgen_jax.run.calibrate_config import complete, with_records
 
@@ -117,7 +117,7 @@ def main(argv: list[str]) -> None:
             if known.get(title, {}).get("settings") == settings:
                 variants[title] = known[title]
                 continue
-            began, path = time.perf_counter(), args.out / f"{title.replace(', ', '-')}.npz"
+            began, path = time.perf_counter(), checkpoint(args.out, title, settings)
             rows = follow(s, args.seed, args.points, path)
             variants[title] = {"settings": settings, "rows": rows,
                                "seconds_since_start": time.perf_counter() - began}
@@ -128,6 +128,11 @@ def main(argv: list[str]) -> None:
     write(args, argv, variants, where)
     draw(variants, BINS, args.record.with_suffix(".png"))
     print(args.record)
+
+
+def checkpoint(out: Path, title: str, settings: dict[str, Any]) -> Path:
+    """Return the checkpoint of a variant; other settings have another, and begin anew."""
+    return out / f"{title.replace(', ', '-')}-{digest(settings)[:8]}.npz"
 
 
 def finished(record: Path) -> dict[str, Any]:

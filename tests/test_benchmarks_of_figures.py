@@ -101,6 +101,12 @@ def test_a_stopped_study_goes_on_to_the_same_norms(glyphs, tmp_path, monkeypatch
     assert norms_study.follow(s, 0, 4, path) == whole
 
 
+def test_a_study_with_other_settings_has_another_checkpoint(tmp_path):
+    names = {norms.checkpoint(tmp_path, "GS-WGAN, clipped", {"config": {"steps": n}}).name
+             for n in (4, 4, 5)}
+    assert len(names) == 2 and all(name.startswith("GS-WGAN-clipped-") for name in names)
+
+
 def test_images_of_another_shape_are_refused(glyphs):
     with pytest.raises(UserError, match="has records .* preset mnist-eps10 of gswgan is for"):
         norms.study(norms.arguments(["--dataset", "glyphs"]), glyphs, "GS-WGAN", True)

@@ -160,9 +160,10 @@ ROWS = [
     *_without_privacy(),
     *grid("gpate:table2", OURS, ALL[:-1], (CNN,), TABLE_2), *sweeps.rows("gpate:table2"),
     *_pictures("table3"), *sweeps.rows("gpate:table4"),
-    Row("gpate:figure2:curves", Nothing("it draws Table 2: the sweeps of gpate:table2 draw "
-                                        "G-PATE's curves, and its other rows are points of the "
-                                        "baselines'")),
+    *(Row(f"gpate:figure2:{data}", sweeps.command(f"gpate:table2:{data}"), {},
+          sweeps.hours(f"gpate:table2:{data}"),
+          "the curve of G-PATE, drawn beside the results of Table 2; its other rows are points of "
+          "the baselines' curves") for data in ("mnist", "fashion")),
     *_texts(), *_pictures("figure3"),
     *grid("gpate:table8", OURS, ALL, (SCORE, FID), TABLE_8),
     sweeps.epoch("gpate:appendix-g:epoch", "gpate-mnist", "256.74",

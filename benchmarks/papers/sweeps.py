@@ -82,7 +82,8 @@ def bounds(place: str) -> Iterator[Row]:
 def norms(place: str) -> Iterator[Row]:
     """Yield the rows of GS-WGAN's Figures 2 and A1: gradient norms, before and after the clip."""
     for name, flags, took in (
-            ("mnist", ("--gswgan", "mnist-published", "--sizes", "paper"), 150.0),
+            ("mnist", ("--dpcgan", "mnist-gswgan", "--gswgan", "mnist-published", "--sizes",
+                       "paper"), 150.0),
             ("mnist-small", ("--steps", "150", "--critics", "60"), 0.5)):
         stem = f"norms-mnist-{'paper' if 'paper' in flags else 'small'}"
         yield Row(f"{place}:{name}", Command("norms", ("--dataset", "idx:mnist", *flags), stem,
