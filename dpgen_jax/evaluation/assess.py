@@ -19,7 +19,7 @@ from dpgen_jax.core.config import Evaluation, to_json
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import ImageSpec, Spec, TableSpec, UserError
 from dpgen_jax.data import Dataset, held_out, without_empty_slots
-from dpgen_jax.evaluation import fidelity, inception, judge, membership, utility
+from dpgen_jax.evaluation import fidelity, inception, judge, membership, smaller, utility
 from dpgen_jax.evaluation import tables as table_scores
 from dpgen_jax.evaluation.scores import Images, Log
 from dpgen_jax.evaluation.settings import setting_for
@@ -75,7 +75,8 @@ def assess(release: Release, dataset: Dataset, options: Evaluation = Evaluation(
     if isinstance(release.spec, TableSpec):
         return _header("table", dataset, release) | _table(
             release, release.spec, dataset, options, log)
-    return _header("images", dataset, release) | _images(release, dataset, options, log)
+    return _header("images", dataset, release) | _images(release, release.spec, dataset, options,
+                                                         log)
 
 
 def _header(kind: str, dataset: Dataset, release: Release) -> Json:
@@ -154,17 +155,21 @@ def _once(draw: Draw) -> Draw:
     return cached
 
 
-def _images(release: Release, dataset: Dataset, options: Evaluation, log: Log) -> Json:
+def _images(release: Release, spec: ImageSpec, dataset: Dataset, options: Evaluation, log: Log
+            ) -> Json:
+    by = smaller.factor(spec)
+    dataset = smaller.dataset(dataset, by)
     test, real = _test(dataset), _train(dataset)
     setting = setting_for(options)
     full, n_most = setting.name == "full", MAX_COMPARED[setting.name]
-    draw = _once(lambda n, seed: release.sample(n, seed=seed))
+    draw = _once(lambda n, seed: smaller.drawn(release, n, seed, by))
     network = None
     if options.inception_weights:  # read first: a wrong file must not cost minutes
         network = fidelity.Inception(
             functools.partial(inception.features, inception.load(options.inception_weights),
                               log=log), None if full else fidelity.INCEPTION_IMAGES)
     parts = [utility.utility(draw, test, real, setting, classes=release.spec.classes, log=log)]
+    parts.append({"notes": smaller.note(spec), "seconds": {}})
 
     def draws(most: int) -> list[Images]:
         return [draw(min(most, setting.n_samples), seed) for seed in range(setting.seeds)]
