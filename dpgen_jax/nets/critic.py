@@ -80,9 +80,12 @@ class Critic(_Network):
         Returns:
             Scores [m].
         """
+        return at_label(self.scores(normalised, x), labels)
+
+    def scores(self, normalised: Arrays, x: Array) -> Array:
+        """Scores records x [m, H, W, ch] under every label: [m, C]; arguments as of `apply`."""
         heads = normalised["linear"] + normalised["embedding"]
-        scores = _maps(normalised, x) @ heads + normalised["linear_bias"]
-        return jnp.sum(scores * jax.nn.one_hot(labels, self.spec.classes), -1)
+        return _maps(normalised, x) @ heads + normalised["linear_bias"]
 
 
 class Classifier(_Network):
@@ -97,11 +100,16 @@ class Classifier(_Network):
         return _maps(normalised, x) @ normalised["linear"] + normalised["linear_bias"]
 
 
+def at_label(scores: Array, labels: Array) -> Array:
+    """Returns the score under its label, [m], of scores [m, C] of records with labels int [m]."""
+    return jnp.sum(scores * jax.nn.one_hot(labels, scores.shape[-1]), -1)
+
+
 def class_score(logits: Array, labels: Array) -> Array:
     """Returns the label's logit minus the mean of the others, [m], of logits [m, C]."""
     classes = logits.shape[-1]
-    at_label = jax.nn.one_hot(labels, classes)
-    return jnp.sum(logits * (at_label - (1 - at_label) / max(classes - 1, 1)), -1)
+    own = jax.nn.one_hot(labels, classes)
+    return jnp.sum(logits * (own - (1 - own) / max(classes - 1, 1)), -1)
 
 
 def _layers(net: CriticNet, spec: ImageSpec, outputs: int) -> Shapes:

@@ -51,7 +51,7 @@ SMALL = Config(
 # More critics make the noise of their mean smaller.
 LONG = dataclasses.replace(SMALL, critics=2000, steps=800, logit_slope="sigmoid")
 # A tenth of the budget affords fewer, larger steps of more critics.
-TIGHT = dataclasses.replace(SMALL, critics=2000, steps=100, critic_steps=1,
+TIGHT = dataclasses.replace(SMALL, critics=2000, steps=100, critic_steps=1, class_weight=10.0,
                             g_optimiser=Adam(5e-3, 0.5, 0.9))
 # At 64 x 64 pixels the noise of more steps is beyond what can be drawn.
 LARGE_TIGHT = dataclasses.replace(TIGHT, steps=40)

@@ -74,6 +74,9 @@ class CriticConfig(MethodConfig):
     """weight of the gradient penalty; 0: none"""
     drift: float = 1e-3
     """weight of the squared scores of real records"""
+    class_weight: float = 0.0
+    """how much the gradient of a critic's answer has of how far the critic's score under a fake's
+    label is above that under the others, beside that of the score itself; 0: none, as published"""
     warm_steps: int = 2000
     """steps of the warm start, in which each critic has its own generator"""
     g_final_rate: float = 1.0
@@ -96,7 +99,8 @@ class CriticConfig(MethodConfig):
             clip=self.clip, critic_steps=self.critic_steps,
             critic_steps_first=self.critic_steps_first, records_per_step=self.records_per_step)
         require_not_negative(critics_per_step=self.critics_per_step, warm_steps=self.warm_steps,
-                             pool=self.pool, penalty=self.penalty, drift=self.drift)
+                             pool=self.pool, penalty=self.penalty, drift=self.drift,
+                             class_weight=self.class_weight)
         require_share(g_final_rate=self.g_final_rate)
         require_decay(ema=self.ema)
 

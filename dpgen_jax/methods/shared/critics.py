@@ -33,7 +33,7 @@ from dpgen_jax.methods.shared.critic_config import CriticConfig, mechanism
 from dpgen_jax.methods.shared.fakes import fakes, minibatch
 from dpgen_jax.nets import logit_slope
 from dpgen_jax.nets.adam import descend, moving_average
-from dpgen_jax.nets.critic import Critic
+from dpgen_jax.nets.critic import Critic, at_label, class_score
 from dpgen_jax.nets.resnet import ResNet
 from dpgen_jax.nets.spectral import normalise
 from dpgen_jax.nets.wasserstein import critic_loss
@@ -93,7 +93,7 @@ class Extra:
         init: `init(key)` -> the state that a unit keeps beside its critic.
         learn: `learn(key, state, x, y, query)` -> state, of x float32 [m, H, W, ch] and y [m].
         direction: `direction(key, state, x, y, query, slope)` -> the answer [B, H, W, ch]; slope is
-            the gradient of the critic's score at each fake.
+            the critic's gradient at each fake.
     """
 
     ask: Callable[[Array, PyTree, Array], PyTree] = lambda key, material, step: ()
@@ -193,7 +193,13 @@ def build_gan(config: CriticConfig, spec: ImageSpec, runtime: Runtime, extra: Ex
     def answer(key: Array, unit: PyTree, records: Records, query: Query) -> Array:
         (weights, vectors, _), state = unit
         normalised, _ = net_d.normalise(weights, vectors)
-        slope = jax.grad(lambda x: jnp.sum(net_d.apply(normalised, x, query.labels)))(query.fakes)
+
+        def judged(x: Array) -> Array:
+            scores, labels = net_d.scores(normalised, x), query.labels
+            told = config.class_weight * class_score(scores, labels)
+            return jnp.sum(at_label(scores, labels) + told)
+
+        slope = jax.grad(judged)(query.fakes)
         message = extra.direction(key, state, pixels(records), records.y, query, slope)
         return message.reshape(config.batch, -1)
 
