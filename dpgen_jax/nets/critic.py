@@ -108,8 +108,8 @@ def at_label(scores: Array, labels: Array) -> Array:
 def class_score(logits: Array, labels: Array) -> Array:
     """Returns the label's logit minus the mean of the others, [m], of logits [m, C]."""
     classes = logits.shape[-1]
-    own = jax.nn.one_hot(labels, classes)
-    return jnp.sum(logits * (own - (1 - own) / max(classes - 1, 1)), -1)
+    onehot = jax.nn.one_hot(labels, classes)
+    return jnp.sum(logits * (onehot - (1 - onehot) / max(classes - 1, 1)), -1)
 
 
 def _layers(net: CriticNet, spec: ImageSpec, outputs: int) -> Shapes:

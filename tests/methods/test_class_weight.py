@@ -1,4 +1,4 @@
-"""What the class weight adds to a critic's answer: nothing but what tells one label from others."""
+"""The class weight adds nothing to a critic's answer but what tells one label from others."""
 
 import dataclasses
 

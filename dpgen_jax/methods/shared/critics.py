@@ -196,8 +196,8 @@ def build_gan(config: CriticConfig, spec: ImageSpec, runtime: Runtime, extra: Ex
 
         def judged(x: Array) -> Array:
             scores, labels = net_d.scores(normalised, x), query.labels
-            told = config.class_weight * class_score(scores, labels)
-            return jnp.sum(at_label(scores, labels) + told)
+            return jnp.sum(at_label(scores, labels)
+                           + config.class_weight * class_score(scores, labels))
 
         slope = jax.grad(judged)(query.fakes)
         message = extra.direction(key, state, pixels(records), records.y, query, slope)
