@@ -124,7 +124,7 @@ def test_any_images_may_be_given_names(tmp_path):
 def test_an_evaluation_sees_no_empty_slot(monkeypatch):
     """Measures of likeness and attacks on members get records alone."""
     seen = []
-    monkeypatch.setattr(assess, "_images", lambda release, dataset, options, log: seen.append(
+    monkeypatch.setattr(assess, "_images", lambda release, spec, dataset, *_: seen.append(
         dataset.y_train) or {})
     x, y = runs.images()
     x[3], y[3] = 0, EMPTY
