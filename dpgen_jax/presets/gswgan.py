@@ -41,7 +41,7 @@ VALIDATED = ON_VALIDATION.format("nine", "eps10-critics")
 AT_10 = ON_VALIDATION.format(
     "ten", "eps10-critics.json and benchmarks/results/sweep-gswgan-mnist-eps10-slope")
 AT_1 = ON_VALIDATION.format(
-    "four", "eps1-slope.json and benchmarks/results/sweep-gswgan-mnist-eps1-class")
+    "five", "eps1-slope.json and benchmarks/results/sweep-gswgan-mnist-eps1-class")
 BORROWED = "this library: critics, steps and slope of MNIST's presets; no run of these photographs"
 
 SMALL = Config(
