@@ -162,7 +162,7 @@ def _images(release: Release, spec: ImageSpec, dataset: Dataset, options: Evalua
     test, real = _test(dataset), _train(dataset)
     setting = setting_for(options)
     full, n_most = setting.name == "full", MAX_COMPARED[setting.name]
-    draw = _once(lambda n, seed: smaller.drawn(release, n, seed, by))
+    draw = _once(lambda n, seed: smaller.sampled(release, n, seed, by))
     network = None
     if options.inception_weights:  # read first: a wrong file must not cost minutes
         network = fidelity.Inception(

@@ -42,7 +42,8 @@ AT_10 = ON_VALIDATION.format(
     "ten", "eps10-critics.json and benchmarks/results/sweep-gswgan-mnist-eps10-slope")
 AT_1 = ON_VALIDATION.format(
     "five", "eps1-slope.json and benchmarks/results/sweep-gswgan-mnist-eps1-class")
-BORROWED = "this library: critics, steps and slope of MNIST's presets; no run of these photographs"
+BORROWED = ("this library: critics, steps, slope and class weight of MNIST's presets; no run of "
+            "these photographs")
 
 SMALL = Config(
     critics=1000, batch=16, steps=200, critic_steps=2, critic_steps_first=20, records_per_step=16,

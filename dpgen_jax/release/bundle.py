@@ -77,7 +77,7 @@ class Release:
             UserError: For n below 1, unknown labels and conditions that cannot be met, and for a
                 classifier.
         """
-        return _together(self.stream(n, labels, seed, where))
+        return together(self.stream(n, labels, seed, where))
 
     def stream(self, n: int, labels: Labels = None, seed: int | None = None, where: Where = None,
                max_tries: int | None = None) -> Sampler:
@@ -119,7 +119,7 @@ class Release:
             Rows float32 [n, F] with hard one-hots, which keep the constraints of the schema, and
             labels int32 [n].
         """
-        x, y = _together(self.stream(n, None, seed).encoded())
+        x, y = together(self.stream(n, None, seed).encoded())
         if isinstance(self.spec, TableSpec) and self.spec.constraints:
             made = finishing.finished(self.spec, x, y)
             x = transform.encode(self.spec, made.codes).astype(np.float32)
@@ -259,7 +259,7 @@ class Release:
             self.spec, self.classifies))
 
 
-def _together(blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+def together(blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
     """The records and the labels of all blocks."""
     x, y = zip(*blocks, strict=True)
     return np.concatenate(x), np.concatenate(y)

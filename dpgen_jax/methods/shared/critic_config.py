@@ -75,8 +75,9 @@ class CriticConfig(MethodConfig):
     drift: float = 1e-3
     """weight of the squared scores of real records"""
     class_weight: float = 0.0
-    """how much the gradient of a critic's answer has of how far the critic's score under a fake's
-    label is above that under the others, beside that of the score itself; 0: none, as published"""
+    """weight, in a critic's answer at a fake, of the gradient of its class score (the score under
+    the fake's label less the mean of those under the others), beside the gradient of its score; 0:
+    none, as published"""
     warm_steps: int = 2000
     """steps of the warm start, in which each critic has its own generator"""
     g_final_rate: float = 1.0

@@ -93,7 +93,7 @@ class Extra:
         init: `init(key)` -> the state that a unit keeps beside its critic.
         learn: `learn(key, state, x, y, query)` -> state, of x float32 [m, H, W, ch] and y [m].
         direction: `direction(key, state, x, y, query, slope)` -> the answer [B, H, W, ch]; slope is
-            the critic's gradient at each fake.
+            the gradient at each fake of the critic's score and of its weighted class score.
     """
 
     ask: Callable[[Array, PyTree, Array], PyTree] = lambda key, material, step: ()
@@ -194,12 +194,12 @@ def build_gan(config: CriticConfig, spec: ImageSpec, runtime: Runtime, extra: Ex
         (weights, vectors, _), state = unit
         normalised, _ = net_d.normalise(weights, vectors)
 
-        def judged(x: Array) -> Array:
+        def weighted(x: Array) -> Array:
             scores, labels = net_d.scores(normalised, x), query.labels
             return jnp.sum(at_label(scores, labels)
                            + config.class_weight * class_score(scores, labels))
 
-        slope = jax.grad(judged)(query.fakes)
+        slope = jax.grad(weighted)(query.fakes)
         message = extra.direction(key, state, pixels(records), records.y, query, slope)
         return message.reshape(config.batch, -1)
 
