@@ -12,6 +12,7 @@ from test_finish import STEPS, nth, run, totals, whole
 
 from dpgen_jax.aggregation.bits import OsBits
 from dpgen_jax.core.types import UserError
+from dpgen_jax.release.bundle import Release
 from dpgen_jax.run import checkpoint, lifecycle
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_once")]
@@ -38,15 +39,18 @@ def disk(tmp_path):
 def test_a_disk_that_is_full(disk, monkeypatch, capfd, left):
     """From the third step on, when the first has its checkpoint, there is room for a release and
     for no other checkpoint; or for nothing, until somebody makes some: then a resume goes on."""
-    def fill(self, shape):
-        (disk / "other").write_bytes(b"")
-        free = shutil.disk_usage(disk).free
-        (disk / "other").write_bytes(bytes(max(0, free - left)))
-        return real(self, shape)
+    def filled(real):
+        def first_fill(*args):
+            (disk / "other").write_bytes(b"")
+            free = shutil.disk_usage(disk).free
+            (disk / "other").write_bytes(bytes(max(0, free - left)))
+            return real(*args)
+        return first_fill
 
-    real = OsBits.draw
     with monkeypatch.context() as patch:
-        nth(patch, OsBits, "draw", 3, lambda *args: fill(*args))
+        nth(patch, OsBits, "draw", 3, filled(OsBits.draw))
+        # Again: a checkpoint that fails beside the third step makes room where it was begun.
+        patch.setattr(Release, "save", filled(Release.save))
         if left:
             _, failures = run(disk / "run")
             assert any(re.search("checkpoint .* cannot be written .No space", f) for f in failures)
