@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks import systems, systems_rows
+from benchmarks import scenes, systems, systems_rows
 
 
 @functools.cache
@@ -43,6 +43,8 @@ def systems_table(methods: Sequence[str] = (), **which: Any) -> str:
     rows.sort(key=lambda row: order.index(row["method"]))
     head, rule, *lines = systems.table(rows).strip().split("\n")
     for short, name in (("mnist,", "MNIST,"), ("fashion,", "Fashion-MNIST,"),
-                        ("cifar,", "CIFAR-10,")):
+                        ("cifar,", "CIFAR-10,"),
+                        *((f"{name},", f"{classes} classes, {images:,} images,")
+                          for name, (classes, images) in scenes.SETS.items())):
         head = head.replace(f"| {short}", f"| {name}")
     return "\n".join([head, rule, *(line.replace("*", "\\*") for line in lines)])

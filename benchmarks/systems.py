@@ -3,6 +3,7 @@
     nohup python -m benchmarks.systems > systems.log &
     python -m benchmarks.systems --methods dpmerf dpgan --dataset mnist --epsilon 10
     python -m benchmarks.systems --dataset cifar
+    python -m benchmarks.systems --dataset scenes-2 scenes-10 scenes-100
 
 Each row is a run folder OUT/METHOD-DATA-epsEPSILON, trained and evaluated by the commands of a
 user, and has a file of its own (`benchmarks.systems_rows`). The script can be stopped at any time
@@ -28,7 +29,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import common, systems_rows
+from benchmarks import common, scenes, systems_rows
 from benchmarks.common import command
 from benchmarks.systems_shown import picture, table
 from dpgen_jax import methods, presets
@@ -42,9 +43,13 @@ from dpgen_jax.run.folder import RunFolder, read_json
 
 DATA: Mapping[str, tuple[str, ...]] = {"mnist": ("idx:mnist",), "fashion": ("idx:fashion_mnist",)}
 COLOUR: Mapping[str, tuple[str, ...]] = {
-    "cifar": ("npz:cifar10_subset/cifar10_subset.npz", "--classes=10")}
+    "cifar": ("npz:cifar10_subset/cifar10_subset.npz", "--classes=10"),
+    **{name: (f"folder:runs/{name}", f"--classes={classes}")
+       for name, (classes, _) in scenes.SETS.items()}}
 """Data sets, as --dataset and the flags behind it name them."""
-FACTS = {"cifar": Facts("", ImageSpec(32, 32, 3, 10), 9980)}
+FACTS = {"cifar": Facts("", ImageSpec(32, 32, 3, 10), 9980)} | {
+    name: Facts("", ImageSpec(scenes.SIDE, scenes.SIDE, 3, classes), images)
+    for name, (classes, images) in scenes.SETS.items()}
 PRESETS = {"datalens": "{data}-eps{epsilon:g}-nearest", "gpate": "{data}-eps{epsilon:g}-nearest",
            "dpgan": "{data}-eps{epsilon:g}-revisited", "fedavg_gan": "{data}",
            "dcgan": "{data}-small"}
@@ -271,6 +276,8 @@ def main(argv: list[str] | None = None) -> None:
     if args.repeats != 1 and not args.collect:
         print(f"a row that is trained {args.repeats or REPEATS} times is so on the SAME records, "
               "each time for its whole epsilon: as often that is spent on them")
+    for name in scenes.SETS.keys() & set(args.data):
+        scenes.write(Path("runs") / name, *scenes.SETS[name])
     done: list[dict[str, Any]] = []
     for case in cases(args):
         where, result = common.machine(), repeated(args, *case)

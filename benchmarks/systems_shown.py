@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from benchmarks import common
+from benchmarks import common, scenes
 from dpgen_jax.release import plots
 from dpgen_jax.release.bundle import load
 
-DATA_SETS = ("mnist", "fashion", "cifar")
+DATA_SETS = ("mnist", "fashion", "cifar", *scenes.SETS)
 """In the order of their columns."""
 
 
@@ -63,7 +63,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def picture(rows: list[dict[str, Any]], data: str, epsilon: float, run: Callable[[str], Path]
             ) -> Path:
-    """Draw a row of images of each private system, two of each class, behind its accuracy.
+    """Draw a row of 20 images of each private system, of ten classes at most, by its accuracy.
 
     Args:
       rows: The rows.
@@ -79,7 +79,7 @@ def picture(rows: list[dict[str, Any]], data: str, epsilon: float, run: Callable
     for r in shown:
         release = load(run(r["method"]))
         # Without labels some systems draw classes as often as the records have them.
-        x, y = release.sample(20, labels=range(release.spec.classes), seed=0)
+        x, y = release.sample(20, labels=range(min(10, release.spec.classes)), seed=0)
         images.append(x[np.argsort(y, kind="stable")])
     labels = [f"{r['method']} {r['gen2real']['cnn']['accuracy']['mean']:.2f}" for r in shown]
     return plots.samples_grid(np.concatenate(images), common.RESULTS /
