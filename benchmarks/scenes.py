@@ -33,6 +33,11 @@ SETS: Mapping[str, tuple[int, int]] = {
 GOLDEN = (math.sqrt(5) - 1) / 2
 
 
+def names(classes: int) -> list[str]:
+    """Return the names of the classes' folders."""
+    return [f"{label:03d}" for label in range(classes)]
+
+
 def scene(label: int, rng: np.random.Generator) -> Image.Image:
     """Return an image of a class.
 
@@ -79,7 +84,7 @@ def write(folder: Path, classes: int, images: int, seed: int = 0) -> Path:
     for part, count in (("train", images), ("test", int(images * TEST_SHARE))):
         # Names are public and tell nothing of the class.
         for number, label in enumerate(rng.permutation(count) % classes):
-            path = made / part / f"{label:03d}" / f"{number:06d}.png"
+            path = made / part / names(classes)[label] / f"{number:06d}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             scene(int(label), rng).save(path)
     return made.rename(folder)

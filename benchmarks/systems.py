@@ -44,7 +44,7 @@ from dpgen_jax.run.folder import RunFolder, read_json
 DATA: Mapping[str, tuple[str, ...]] = {"mnist": ("idx:mnist",), "fashion": ("idx:fashion_mnist",)}
 COLOUR: Mapping[str, tuple[str, ...]] = {
     "cifar": ("npz:cifar10_subset/cifar10_subset.npz", "--classes=10"),
-    **{name: (f"folder:runs/{name}", f"--classes={classes}")
+    **{name: (f"folder:runs/{name}", f"--class-names={','.join(scenes.names(classes))}")
        for name, (classes, _) in scenes.SETS.items()}}
 """Data sets, as --dataset and the flags behind it name them."""
 FACTS = {"cifar": Facts("", ImageSpec(32, 32, 3, 10), 9980)} | {

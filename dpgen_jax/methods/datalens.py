@@ -33,8 +33,8 @@ from dpgen_jax.aggregation.threshold import Mean, Threshold
 from dpgen_jax.aggregation.topagg import TopAggMechanism
 from dpgen_jax.aggregation.topk_sign import TopKSign
 from dpgen_jax.core.config import Runtime, later
+from dpgen_jax.core.ranges import require_positive
 from dpgen_jax.core.types import Array, Method, Spec, UserError
-from dpgen_jax.methods.shared.config import require_positive
 from dpgen_jax.methods.shared.nearest import Nearest, bounded, build_nearest
 from dpgen_jax.methods.shared.teachers import Messages, TeacherConfig, build_gan, features
 
@@ -71,9 +71,10 @@ class Config(TeacherConfig):
             raise UserError(f"aggregate is '{self.aggregate}' and decode '{self.decode}'; with "
                             "nearest.images, where few teachers vote on a fake, they must be topk "
                             "and mean")
-        require_positive(top_k=self.top_k, step_size=self.step_size, clip=self.clip,
-                         levels=self.levels, sketch_rows=self.sketch_rows,
-                         sketch_columns=self.sketch_columns)
+        require_positive(top_k=self.top_k, step_size=self.step_size, levels=self.levels,
+                         sketch_rows=self.sketch_rows, sketch_columns=self.sketch_columns)
+        if not self.clip > 0:
+            raise UserError(f"clip is {self.clip}; it must be above 0 (inf: not clipped)")
 
 
 def mechanism(config: Config, spec: Spec) -> SumMechanism:

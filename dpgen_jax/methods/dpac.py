@@ -21,12 +21,8 @@ import jax.numpy as jnp
 from dpgen_jax.accountant import published_sampling as formulas
 from dpgen_jax.accountant.published_formula import Published
 from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.ranges import require_not_negative, require_positive, require_share
 from dpgen_jax.core.types import Array, ImageSpec, Method, PyTree, Spec, UserError
-from dpgen_jax.methods.shared.config import (
-    require_not_negative,
-    require_positive,
-    require_share,
-)
 from dpgen_jax.methods.shared.critic_config import (
     PUBLISHED_ADAM,
     CriticConfig,

@@ -18,8 +18,8 @@ from dpgen_jax.accountant import published as formulas
 from dpgen_jax.accountant.published_formula import Published
 from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.ranges import require_not_negative, require_positive
 from dpgen_jax.core.types import Array, Method, PyTree, Spec
-from dpgen_jax.methods.shared.config import require_positive
 from dpgen_jax.methods.shared.dpsgd import GanConfig, Players, build_gan, dpsgd, length
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.pair import Generator, released
@@ -36,6 +36,10 @@ class Sgd:
     """learning rate after `decay_steps`"""
     decay_steps: int = 10_000
     """steps in which the learning rate falls"""
+
+    def __post_init__(self) -> None:
+        require_not_negative(learning_rate=self.learning_rate, final_rate=self.final_rate)
+        require_positive(decay_steps=self.decay_steps)
 
     def transformation(self) -> optax.GradientTransformation:
         """Returns optax's gradient descent, with the bare count of steps as its state.

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 
 from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.ranges import require_not_negative, require_positive
 from dpgen_jax.core.types import ImageSpec, Method, PyTree, Spec
-from dpgen_jax.methods.shared.config import require_positive
 from dpgen_jax.methods.shared.dpsgd import GanConfig, Players, Scorer, build_gan, dpsgd, length
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
@@ -65,6 +65,10 @@ class Config(GanConfig):
     """hidden layers of the discriminator of tables"""
     d_optimiser: Adam = Adam()
     g_optimiser: Adam = Adam()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_not_negative(weight_clip=self.weight_clip)
 
 
 def scorer(config: Config, spec: Spec) -> Scorer:

@@ -31,6 +31,7 @@ from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.ranges import require_decay, require_positive
 from dpgen_jax.core.types import (
     Array,
     Method,
@@ -41,7 +42,7 @@ from dpgen_jax.core.types import (
     Spec,
     UserError,
 )
-from dpgen_jax.methods.shared.config import RecordUnits, require_decay, require_positive
+from dpgen_jax.methods.shared.config import RecordUnits
 from dpgen_jax.methods.shared.dpsgd import values
 from dpgen_jax.nets import merf
 from dpgen_jax.nets.adam import Adam, descend
@@ -90,6 +91,8 @@ class Config(RecordUnits):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive(batch=self.batch, generator_steps=self.generator_steps)
+        for width in self.bandwidths:
+            require_positive(bandwidths=width)
         require_decay(ema=self.ema)
         if self.steps != 1:
             raise UserError(f"steps is {self.steps}; this method releases once, and trains its "

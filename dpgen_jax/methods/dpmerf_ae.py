@@ -25,6 +25,7 @@ from dpgen_jax.accountant import published_sampling as formulas
 from dpgen_jax.accountant.published_formula import Published
 from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.ranges import require_decay, require_positive
 from dpgen_jax.core.types import (
     Array,
     ImageSpec,
@@ -36,7 +37,6 @@ from dpgen_jax.core.types import (
     UserError,
 )
 from dpgen_jax.methods.dpmerf import Fit, fitting, keys, of_each_class
-from dpgen_jax.methods.shared.config import require_decay, require_positive
 from dpgen_jax.methods.shared.dpsgd import DpSgd, dpsgd, length, values
 from dpgen_jax.nets import merf, table
 from dpgen_jax.nets.adam import Adam, descend
@@ -75,7 +75,8 @@ class Config(DpSgd):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive(embedding_steps=self.embedding_steps, hidden=self.hidden, code=self.code,
-                         fakes=self.fakes, generator_steps=self.generator_steps)
+                         fakes=self.fakes, generator_steps=self.generator_steps,
+                         bandwidth=self.bandwidth)
         require_decay(ema=self.ema)
         if self.steps is not None and self.steps <= self.embedding_steps:
             raise UserError(f"embedding_steps is {self.embedding_steps}, of {self.steps} steps; "

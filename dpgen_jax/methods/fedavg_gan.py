@@ -32,6 +32,7 @@ from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.sampling import PoissonSampling
 from dpgen_jax.aggregation.schedule import FullParticipation, RoundRobin
 from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.ranges import require_decay, require_not_negative, require_positive
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import (
     Array,
@@ -43,12 +44,7 @@ from dpgen_jax.core.types import (
     Spec,
     UserError,
 )
-from dpgen_jax.methods.shared.config import (
-    MethodConfig,
-    require_decay,
-    require_not_negative,
-    require_positive,
-)
+from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.methods.shared.dpsgd import Scorer, length, values
 from dpgen_jax.nets.adam import Adam, descend, moving_average
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet

@@ -32,8 +32,8 @@ from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.aggregation.threshold import Mean
 from dpgen_jax.aggregation.topk_sign import TopKSign
 from dpgen_jax.core.config import Runtime, later
+from dpgen_jax.core.ranges import require_positive
 from dpgen_jax.core.types import Array, Method, Spec, UserError
-from dpgen_jax.methods.shared.config import require_positive
 from dpgen_jax.methods.shared.nearest import Nearest, bounded, build_nearest
 from dpgen_jax.methods.shared.teachers import Messages, TeacherConfig, build_gan, features
 

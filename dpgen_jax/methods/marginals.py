@@ -32,6 +32,7 @@ from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.core.config import Runtime, later
+from dpgen_jax.core.ranges import require_not_negative, require_positive
 from dpgen_jax.core.types import (
     Array,
     Method,
@@ -52,11 +53,7 @@ from dpgen_jax.methods.shared import (
     table_votes,
     tree,
 )
-from dpgen_jax.methods.shared.config import (
-    RecordUnits,
-    require_not_negative,
-    require_positive,
-)
+from dpgen_jax.methods.shared.config import RecordUnits
 from dpgen_jax.methods.shared.table_plan import Plan
 from dpgen_jax.methods.shared.table_state import Public
 from dpgen_jax.methods.shared.tree_fit import Fit

@@ -34,6 +34,12 @@ from dpgen_jax.aggregation.moments import Moments
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.ranges import (
+    require_decay,
+    require_not_negative,
+    require_positive,
+    require_share,
+)
 from dpgen_jax.core.terms import Relation
 from dpgen_jax.core.types import (
     Array,
@@ -49,7 +55,7 @@ from dpgen_jax.methods.shared import (
     gaussians,
     sample_classifier,
 )
-from dpgen_jax.methods.shared.config import RecordUnits, require_not_negative, require_positive
+from dpgen_jax.methods.shared.config import RecordUnits
 from dpgen_jax.methods.shared.gaussians import LEAST, Public, Sizes
 from dpgen_jax.nets.frequencies import n_frequencies
 from dpgen_jax.nets.oriented import n_features
@@ -119,10 +125,10 @@ class Config(RecordUnits):
         chosen = {name: value for name in ("cells", "frequencies", "dimensions", "norm")
                   if (value := getattr(self, name)) is not None}
         require_positive(trust=self.trust, spread=self.spread, **chosen)
-        require_not_negative(whitening=self.whitening, prune=self.prune, warp=self.warp,
+        require_not_negative(whitening=self.whitening, prune=self.prune,
                              means=self.means, classifier=self.classifier)
-        if self.warp >= 1:
-            raise UserError(f"warp is {self.warp}; it must lie in 0 <= warp < 1")
+        require_decay(warp=self.warp)
+        require_share(grey=self.grey or 0.0)
         if self.steps < (least := self.means + self.classifier + 3):
             raise UserError(f"steps is {self.steps}; with {self.means} for means of cells and "
                             f"{self.classifier} for a classifier at least {least} are needed")

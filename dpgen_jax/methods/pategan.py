@@ -28,9 +28,9 @@ from dpgen_jax.aggregation.laplace import DiscreteLaplace
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.core.config import Runtime
-from dpgen_jax.core.types import Array, Method, Metrics, PyTree, Records, Spec, UserError
+from dpgen_jax.core.ranges import require_not_negative, require_positive
+from dpgen_jax.core.types import Array, Method, Metrics, PyTree, Records, Spec
 from dpgen_jax.methods.shared import teachers
-from dpgen_jax.methods.shared.config import require_positive
 from dpgen_jax.nets.adam import Adam, AdamState, descend, moving_average
 from dpgen_jax.nets.blocks import leaky_relu
 from dpgen_jax.nets.losses import generator_loss
@@ -76,8 +76,7 @@ class Config(teachers.TeacherConfig):
         super().__post_init__()
         require_positive(memory=self.memory, s_steps=self.s_steps, g_steps=self.g_steps,
                          s_hidden=self.s_hidden)
-        if not 0 <= self.jitter < math.inf:
-            raise UserError(f"jitter is {self.jitter}; it must be 0 (none) or above")
+        require_not_negative(jitter=self.jitter)
 
 
 def mechanism(config: Config, spec: Spec) -> LabelMechanism:

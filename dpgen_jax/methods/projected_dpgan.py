@@ -31,8 +31,9 @@ from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.ranges import require_decay, require_positive
 from dpgen_jax.core.types import Array, Method, Metrics, PyTree, Records, Spec
-from dpgen_jax.methods.shared.config import RecordUnits, require_decay, require_positive
+from dpgen_jax.methods.shared.config import RecordUnits
 from dpgen_jax.methods.shared.dpsgd import values
 from dpgen_jax.methods.shared.teachers import features
 from dpgen_jax.nets.adam import Adam, descend, moving_average

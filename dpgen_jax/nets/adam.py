@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
+from dpgen_jax.core.ranges import require_decay, require_not_negative, require_positive
 from dpgen_jax.core.types import Array, PyTree, UserError
 
 _STORED = {"float32": jnp.float32, "bfloat16": jnp.uint16}
@@ -49,6 +50,11 @@ class Adam:
     beta1: float = 0.5
     beta2: float = 0.999
     epsilon: float = 1e-8
+
+    def __post_init__(self) -> None:
+        require_positive(epsilon=self.epsilon)
+        require_not_negative(learning_rate=self.learning_rate)
+        require_decay(beta1=self.beta1, beta2=self.beta2)
 
     def transformation(self, moments: str = "float32") -> optax.GradientTransformation:
         """Returns Adam with the constant learning rate, for one unit.

@@ -1,40 +1,12 @@
-"""The base of every method's Config, and the checks of its fields."""
+"""The base of every method's Config."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_origin, get_type_hints
 
+from dpgen_jax.core.ranges import require_not_negative
 from dpgen_jax.core.types import UserError
-
-
-def require_positive(**fields: float) -> None:
-    """Raises UserError unless every field, given by its name, is above 0."""
-    _require({name: value > 0 for name, value in fields.items()}, fields, "must be above 0")
-
-
-def require_not_negative(**fields: float) -> None:
-    """Raises UserError unless every field, given by its name, is 0 or above."""
-    _require({name: value >= 0 for name, value in fields.items()}, fields, "must be 0 or above")
-
-
-def require_share(**fields: float) -> None:
-    """Raises UserError unless every field, given by its name, lies between 0 and 1."""
-    _require({name: 0 <= value <= 1 for name, value in fields.items()}, fields,
-             "must lie between 0 and 1")
-
-
-def require_decay(**fields: float) -> None:
-    """Raises UserError unless every field, given by its name, lies in 0 <= field < 1."""
-    _require({name: 0 <= value < 1 for name, value in fields.items()}, fields,
-             "must lie in 0 <= {} < 1")
-
-
-def _require(valid: dict[str, bool], fields: dict[str, float], rule: str) -> None:
-    """Raises UserError for the first field that is not valid."""
-    for name, value in fields.items():
-        if not valid[name]:
-            raise UserError(f"{name} is {value}; it {rule.format(name)}")
 
 
 def _choices(config: type) -> dict[str, tuple[Any, ...]]:
@@ -77,8 +49,8 @@ class MethodConfig:
             if getattr(self, name) not in choices:
                 raise UserError(f"{name} is {getattr(self, name)!r}; it must be one of "
                                 f"{', '.join(map(str, choices))}")
-        if self.sigma is not None and not self.sigma >= 0:
-            raise UserError(f"sigma is {self.sigma}; it must be 0 or above")
+        if self.sigma is not None:
+            require_not_negative(sigma=self.sigma)
         if self.steps is not None and self.steps < 1:
             raise UserError(f"steps is {self.steps}; at least 1 is needed")
 

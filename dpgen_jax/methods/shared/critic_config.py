@@ -20,14 +20,14 @@ from dpgen_jax.aggregation.schedule import (
     RoundRobin,
     Schedule,
 )
-from dpgen_jax.core.types import ImageSpec, Spec, UserError
-from dpgen_jax.methods.shared.config import (
-    MethodConfig,
+from dpgen_jax.core.ranges import (
     require_decay,
     require_not_negative,
     require_positive,
     require_share,
 )
+from dpgen_jax.core.types import ImageSpec, Spec, UserError
+from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.critic import CriticNet
 from dpgen_jax.nets.logit_slope import LogitSlope

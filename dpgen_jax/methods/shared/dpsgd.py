@@ -23,9 +23,10 @@ from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.sampling import PoissonSampling
 from dpgen_jax.aggregation.schedule import FullParticipation, Schedule
+from dpgen_jax.core.ranges import require_decay, require_not_negative, require_positive
 from dpgen_jax.core.terms import Relation
 from dpgen_jax.core.types import Array, Method, Metrics, PyTree, Records, Spec, UserError
-from dpgen_jax.methods.shared.config import RecordUnits, require_decay, require_positive
+from dpgen_jax.methods.shared.config import RecordUnits
 from dpgen_jax.nets.adam import descend, moving_average
 from dpgen_jax.nets.pair import Generator
 
@@ -134,6 +135,7 @@ class GanConfig(DpSgd):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive(fakes=self.fakes, g_batch=self.g_batch, d_steps=self.d_steps)
+        require_not_negative(diversity=self.diversity)
         require_decay(ema=self.ema)
 
 

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from dpgen_jax.aggregation.bound import Bound
 from dpgen_jax.aggregation.few_rows import FewRows
 from dpgen_jax.aggregation.mechanism import Mechanism
+from dpgen_jax.core.ranges import require_not_negative, require_positive
 from dpgen_jax.core.types import (
     Array,
     ImageSpec,
@@ -33,7 +34,6 @@ from dpgen_jax.core.types import (
     TableSpec,
     UserError,
 )
-from dpgen_jax.methods.shared.config import require_not_negative, require_positive
 from dpgen_jax.methods.shared.teachers import Messages, TeacherConfig
 from dpgen_jax.nets import warp
 from dpgen_jax.nets.adam import moving_average
