@@ -16,7 +16,7 @@ from dpgen_jax import data, evaluate, federate, methods, presets, train
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.methods import about
-from dpgen_jax.presets import choice, numbers, results
+from dpgen_jax.presets import choice, results
 from dpgen_jax.presets import help as short_help
 from dpgen_jax.run import rehearsal, typed
 from dpgen_jax.run.flags import Train
@@ -25,75 +25,6 @@ from dpgen_jax.run.folder import read_json
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 MNIST = ImageSpec(28, 28, 1, 10)
 BEST = {kind: choice.method_for(kind)[0] for kind in choice.BEST}
-
-
-@pytest.mark.parametrize(("dataset", "name"), [
-    ("glyphs", "glyphs"), ("idx:mnist", "mnist"), ("idx:/data/MNIST/raw", "mnist"),
-    ("tfds:fashion_mnist", "fashion"), ("idx:FashionMNIST", "fashion"), ("idx:scans", ""),
-    ("npz:mnist.npz", ""), ("csv:adult", ""), ("adult:x", "adult"), ("tfds:kmnist", "")])
-def test_only_data_sets_that_are_public_have_a_name(dataset, name):
-    assert choice.public_name(dataset) == name
-    assert choice.public_name("celeba:X", "hair") == "hair" and not choice.public_name("celeba:X")
-
-
-@pytest.mark.parametrize(("method", "facts", "epsilon", "name"), [
-    ("datalens", choice.Facts("mnist", MNIST, 60_000), 9.0, "mnist-eps10-nearest"),
-    ("datalens", choice.Facts("", MNIST, 60_000), 0.5, "images-eps1"),
-    ("datalens", choice.Facts("glyphs", ImageSpec(12, 12, 1, 10), 30_000), None, "glyphs"),
-    ("datalens", choice.Facts("glyphs", MNIST, 30_000), None, "images-eps10"),  # resized
-    ("gpate", choice.Facts("", numbers(7), 500), 1.0, "table-few"),
-    ("gpate", choice.Facts("", numbers(7), 50_000), 1.0, "table"),
-    ("gpate", choice.Facts("breast_cancer", numbers(30), 455), 1.0, "breast_cancer"),
-    ("dpmerf", choice.Facts("", ImageSpec(32, 32, 3, 2), 860), 3.0, "images-few"),
-    ("dpgan", choice.Facts("mnist", MNIST, 2_000), 1.0, "images-few")])  # too few for MNIST's
-def test_a_preset_is_chosen_by_what_is_public(method, facts, epsilon, name):
-    assert choice.preset_for(method, facts, epsilon).name == name
-
-
-@pytest.mark.parametrize("method", methods.NAMES)
-def test_no_preset_of_a_named_data_set_serves_other_data(method):
-    for facts in (choice.Facts("", MNIST, 50_000), choice.Facts("", numbers(30), 455)):
-        try:
-            chosen = choice.preset_for(method, facts)
-        except UserError as error:
-            assert f"{method} has no preset for {facts}" in str(error)
-            continue
-        assert chosen.name.startswith(("images", "table"))
-
-
-def test_a_general_preset_is_scaled_to_the_data():
-    facts = choice.Facts("", ImageSpec(16, 16, 1, 4), 7_500)
-    model = presets.get("datalens", "images-eps10")[1]
-    chosen = choice.preset_for("datalens", facts, 10.0).preset
-    assert chosen.config == dataclasses.replace(
-        model.config, teachers=500, top_k=round(model.config.top_k * 16 * 16 / 28**2))
-    assert chosen.delta == model.delta and choice.preset_for(
-        "datalens", dataclasses.replace(facts, records=2_000_000)).preset.delta == 1e-8
-    few = choice.Facts("", ImageSpec(8, 8, 1, 4), 300)
-    assert choice.preset_for("dpgan", few).preset.config.batch == 150
-
-
-def test_numbers_of_records_of_clients_decide_nothing():
-    one, other = (choice.preset_for("fedavg_gan", choice.Facts("", MNIST, n, clients=True))
-                  for n in (50, 200_000))
-    assert one == other
-    writers = dataclasses.replace(MNIST, classes=62)
-    one, other = (choice.preset_for("fedavg_gan", choice.Facts("femnist", writers, n, clients=True))
-                  for n in (335_000, 336_000))  # half of those for which there is a preset
-    assert one == other and one.name == "femnist"
-
-
-def test_too_few_records_get_the_methods_that_fit_and_no_useless_advice():
-    facts = choice.Facts("", MNIST, 860)
-    with pytest.raises(UserError, match="for 860 images.*: mixture, dpmerf, dpgan;"):
-        choice.preset_for("datalens", facts)
-    assert choice.preset_for("datalens", facts, tuned=True).preset.config.teachers == 57
-
-
-def test_the_best_method_that_is_there_is_taken(monkeypatch):
-    assert all(name in methods.NAMES for name in BEST.values())
-    monkeypatch.setattr(methods, "NAMES", ("datalens", "dpmerf"))
-    assert {choice.method_for(kind)[0] for kind in choice.BEST} == {"dpmerf"}
 
 
 def table(path, n=200):

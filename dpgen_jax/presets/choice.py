@@ -176,11 +176,12 @@ def preset_for(method: str, facts: Facts, epsilon: float | None = None, tuned: b
     general = _general(known, facts.kind)
     if not general:
         raise UserError(f"{method} has no preset for {facts}{_others(facts)}{_named(known, facts)}")
-    name = min(general, key=lambda name: _distance(general[name].epsilon, epsilon)
+    enough = {name: preset for name, preset in general.items() if _serves(preset, facts)}
+    name = min(enough or general, key=lambda name: _distance(general[name].epsilon, epsilon)
                + _distance(general[name].records, _records(general[name], facts)))
     preset = general[name]
     records = _records(preset, facts)
-    if records < FEWEST * preset.records and not tuned and (others := _others(facts)):
+    if not _serves(preset, facts) and not tuned and (others := _others(facts)):
         raise UserError(
             f"{method} has no preset for {facts}: {name} was chosen for {preset.records:,}, of "
             f"which these are less than a tenth{others}{_named(known, facts)}")
@@ -198,6 +199,11 @@ def _is_of(preset: Preset, facts: Facts) -> bool:
 
 def _general(known: Mapping[str, Preset], kind: str) -> dict[str, Preset]:
     return {name: preset for name, preset in known.items() if preset.dataset == kind}
+
+
+def _serves(preset: Preset, facts: Facts) -> bool:
+    """Whether the records are not far fewer than those that a preset was chosen for."""
+    return _records(preset, facts) >= FEWEST * preset.records
 
 
 def _records(preset: Preset, facts: Facts) -> int:
@@ -218,7 +224,7 @@ def _distance(one: float, other: float) -> float:
 def _others(facts: Facts) -> str:
     """Names the methods whose presets are for such data; empty where there are none."""
     fitting = [method for method in methods.NAMES if method not in CLASSIFIERS and any(
-        facts.records >= FEWEST * preset.records and preset.epsilon < math.inf
+        _serves(preset, facts) and preset.epsilon < math.inf
         for preset in _general(presets.all_of(method), facts.kind).values())]
     return f"; methods that have one: {', '.join(fitting)}" if fitting else ""
 
