@@ -25,6 +25,7 @@ from benchmarks import (
     reached,
     results_systems,
     results_tables,
+    scenes,
     systems,
     systems_curves,
 )
@@ -68,10 +69,10 @@ def opacus_ratio(network: str) -> float:
     return seconds["records"]["median"] / seconds["plain"]["median"]
 
 
-def swept(stem: str, label: str) -> str:
-    """Returns the accuracy of a CNN in one row of a sweep."""
+def swept(stem: str, label: str, metric: str = "gen2real.cnn.accuracy") -> str:
+    """Returns a metric, of a CNN if none is named, in one row of a sweep."""
     row = next(row for row in results(stem)["rows"] if row["label"] == label)
-    return f"{row['metrics']['gen2real.cnn.accuracy']['mean']:.3f}"
+    return f"{row['metrics'][metric]['mean']:.3f}"
 
 
 def answered(stem: str) -> str:
@@ -172,7 +173,7 @@ def figures(up: str) -> dict[str, Any]:
         "ran": ran, "stale": stale,
         "comparison": comparison, "audits": audits,
         "curves_table": systems_curves.curves_table,
-        "accelerator": accelerator, "cifar": systems.FACTS["cifar"],
+        "accelerator": accelerator, "cifar": systems.FACTS["cifar"], "scenes": tuple(scenes.SETS),
         "quarter": {row["row"]: row for row in results("accelerator-two-devices")["rows"]},
         **results_tables.TABLES, **distances.TABLES}
 

@@ -14,7 +14,7 @@ from PIL import Image
 from benchmarks.tables.measures import CLASSIFIERS
 from dpgen_jax import data, evaluate, federate, methods, presets, train
 from dpgen_jax.core.data_options import DataOptions
-from dpgen_jax.core.types import ImageSpec, UserError
+from dpgen_jax.core.types import UserError
 from dpgen_jax.methods import about
 from dpgen_jax.presets import choice, results
 from dpgen_jax.presets import help as short_help
@@ -23,7 +23,6 @@ from dpgen_jax.run.flags import Train
 from dpgen_jax.run.folder import read_json
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
-MNIST = ImageSpec(28, 28, 1, 10)
 BEST = {kind: choice.method_for(kind)[0] for kind in choice.BEST}
 
 

@@ -153,11 +153,12 @@ def small_rows(place: str, system: str, data: str, printed: Mapping[str, str]) -
       printed: What the paper reports, by metric.
     """
     spec = SOURCES[data].spec
-    for end, preset, time, critics, steps in (("small", f"{data}-eps10", 0.3, "1,000", 200),
-                                              ("long", f"{data}-eps10-long", 3.0, "2,000", 800)):
+    for end, preset, time in (("small", f"{data}-eps10", 0.3),
+                              ("long", f"{data}-eps10-long", 3.0)):
+        config = presets.get(system, preset)[1].config
         yield Row(f"{place}:{data}-{end}", Command(
             "images", ("--method", system, "--preset", preset, "--dataset", spec,
                        "--out", f"runs/{system}-{preset}"),
             f"{system}-{spec.removeprefix('idx:')}-{preset}", data), printed, time,
-            f"this library: small networks, all {critics} critics in each of {steps} steps, "
-            "epsilon 10")
+            f"this library: small networks, all {config.critics:,} critics in each of "
+            f"{config.steps} steps, epsilon 10")
