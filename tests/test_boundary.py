@@ -37,6 +37,7 @@ MAY_IMPORT = {
     # aggregation for a type annotation only
     "core/types.py": {"core.errors", "core.refinement", "core.schema", "aggregation"},
     "core/config.py": {"core.types", "core.strict_json"},
+    "core/ranges.py": {"core.types"},
     "accountant/": {"accountant", "core.atomic", "core.errors", "core.platforms", "core.reading",
                     "core.strict_json", "core.terms"},
     "private/": {"private", "core.types", "core.terms", "core.checks", "core.reading",
@@ -45,9 +46,9 @@ MAY_IMPORT = {
                  "accountant.pate", "accountant.pate_laplace", "accountant.topagg"},
     "aggregation/": {"aggregation", "core.types", "core.terms", "accountant.events",
                      "accountant.rounding", "accountant.smooth_sensitivity"},
-    "nets/": {"nets", "core.types", "core.config"},
+    "nets/": {"nets", "core.types", "core.config", "core.ranges"},
     "methods/": {"methods", "nets", "aggregation", "core.types", "core.config", "core.errors",
-                 "core.terms",
+                 "core.ranges", "core.terms",
                  "accountant.smooth_sensitivity",  # the declared numbers of a sanitiser
                  # formulas of papers, for numbers beside the proven one
                  "accountant.published", "accountant.published_sampling",
