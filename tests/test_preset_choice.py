@@ -66,6 +66,14 @@ def test_a_general_preset_is_scaled_to_the_data():
         model.config, teachers=500, top_k=round(model.config.top_k * 16 * 16 / 28**2))
     assert chosen.delta == model.delta and choice.preset_for(
         "datalens", dataclasses.replace(facts, records=2_000_000)).preset.delta == 1e-8
+    for method, field in (("dpmerf", "batch"), ("dpmerf_ae", "fakes")):
+        many = choice.Facts("", ImageSpec(16, 16, 3, 500), 10_000)
+        config = choice.preset_for(method, many, 10.0).preset.config
+        assert getattr(config, field) == 2000  # four of each class, where two are the least
+        methods.get(method).build(dataclasses.replace(config, records=10_000, sigma=1.0), many.spec)
+        usual = choice.preset_for(method, dataclasses.replace(facts, records=60_000), 10.0).preset
+        assert getattr(usual.config, field) == getattr(
+            presets.get(method, "images-eps10")[1].config, field)
     few = choice.Facts("", ImageSpec(8, 8, 1, 4), 300)
     assert choice.preset_for("dpgan", few).preset.config.batch == 150
 

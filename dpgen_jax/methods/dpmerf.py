@@ -59,6 +59,7 @@ class Config(RecordUnits):
     """The configuration of DP-MERF. `sigma` may be None: it is found from the budget."""
 
     protects_subjects = True
+    fakes_of_all_classes = "batch"
 
     records: int | None = None
     """number of records, which is public; that of the data set if left out"""

@@ -49,6 +49,8 @@ from dpgen_jax.nets.pair import Generator
 class Config(DpSgd):
     """The configuration of DP-MERF on codes."""
 
+    fakes_of_all_classes = "fakes"
+
     embedding_steps: int = 50
     """the last of the steps, which release the embedding and not gradients"""
     hidden: int = 64

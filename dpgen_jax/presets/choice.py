@@ -49,6 +49,8 @@ MAX_NAMED = 12
 """The presets that a message names."""
 FEWEST = 0.1
 """A general preset serves this share of the records for which it was chosen, and more."""
+FAKES_OF_A_CLASS = 4
+"""The fewest in a generator step for which each class must have some; two are the least."""
 COUNTS = ("teachers", "critics", "clients")
 """Fields that go with the number of records."""
 
@@ -245,6 +247,8 @@ def _scaled(preset: Preset, facts: Facts) -> Any:
         name: max(1, round(share * fields[name])) for name in COUNTS if fields.get(name)}
     if isinstance(config, DpSgd):  # whose batch is sampled from the records
         changes["batch"] = min(config.batch, max(1, records // 2))
+    if name := config.fakes_of_all_classes:
+        changes[name] = max(fields[name], FAKES_OF_A_CLASS * facts.spec.classes)
     size, model = math.prod(facts.spec.shape), math.prod(preset.spec.shape)
     if isinstance(facts.spec, ImageSpec) and isinstance(preset.spec, ImageSpec) and size != model:
         if fields.get("top_k"):

@@ -53,7 +53,7 @@ SMALL = Config(
     d_optimiser=Adam(6e-3, 0.0, 0.99), g_final_rate=0.05, logit_slope="straight-through", ema=0.9)
 # More critics make the noise of their mean smaller.
 LONG = dataclasses.replace(SMALL, critics=2000, steps=800, logit_slope="sigmoid")
-# As long in all, and less noise in each step.
+# As many critic steps in all, and less noise in each step.
 MANY = dataclasses.replace(SMALL, critics=2000, critic_steps=1, class_weight=10.0)
 # A tenth of the budget affords fewer, larger steps.
 TIGHT = dataclasses.replace(MANY, steps=100, g_optimiser=Adam(5e-3, 0.5, 0.9))
