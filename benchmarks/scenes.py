@@ -4,8 +4,8 @@ r"""Images of 64 x 64 pixels in three colours, in folders of classes, as a user 
 
 It writes FOLDER/train/CLASS/*.png and, a fifth as many, FOLDER/test/CLASS/*.png. A class is a shape
 in front of a background, each in a hue of its own; images of it differ in the shape's place, size
-and angle, in both hues, in the light and in their grain. They come from a public seed and are drawn
-by a formula, so that anybody can make the same ones.
+and angle, in both hues, in the light and in their grain. They follow from a public seed, so that
+anybody can make the same ones.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import colorsys
 import math
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,10 +21,11 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from dpgen_jax.core import cli
+from dpgen_jax.core.errors import UserError
 
 SIDE = 64
 FINER = 2
-"""How many times as fine an image is drawn, before its edges are smoothed."""
+"""An image is rendered at this many times its side, and then reduced, which smooths its edges."""
 CORNERS = (3, 4, 5, 6, 40)
 """The corners of the shapes: each class has one of them; 40 make a disc."""
 TEST_SHARE = 0.2
@@ -43,7 +45,7 @@ def scene(label: int, rng: np.random.Generator) -> Image.Image:
 
     Args:
       label: The class, from 0 on.
-      rng: Of all in which images of a class differ.
+      rng: The source of the place, size, angle, hues, light and grain.
     """
     hue = (label * GOLDEN + rng.normal(0, 0.02)) % 1
     behind = (hue + 0.35 + 0.3 * (label // len(CORNERS) % 2) + rng.normal(0, 0.02)) % 1
@@ -66,25 +68,30 @@ def scene(label: int, rng: np.random.Generator) -> Image.Image:
 
 
 def write(folder: Path, classes: int, images: int, seed: int = 0) -> Path:
-    """Write a data set, unless it is there.
+    """Write a data set.
 
     Args:
-      folder: Where to.
+      folder: The folder of the data set, which must not be there.
       classes: The number of classes.
       images: The number of training images, dealt to the classes in equal shares.
-      seed: Of the draws.
+      seed: The seed of all images and of their order.
 
     Returns:
       The folder.
+
+    Raises:
+      UserError: The folder is there.
     """
     if folder.exists():
-        return folder
+        raise UserError(f"{folder} is there; name another folder, or remove it")
     made = folder.with_name(f"{folder.name}.unfinished")
+    shutil.rmtree(made, ignore_errors=True)  # of a call that was stopped, maybe with other images
+    named = names(classes)
     rng = np.random.default_rng(seed)
     for part, count in (("train", images), ("test", int(images * TEST_SHARE))):
         # Names are public and tell nothing of the class.
         for number, label in enumerate(rng.permutation(count) % classes):
-            path = made / part / names(classes)[label] / f"{number:06d}.png"
+            path = made / part / named[label] / f"{number:06d}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             scene(int(label), rng).save(path)
     return made.rename(folder)

@@ -277,7 +277,8 @@ def main(argv: list[str] | None = None) -> None:
         print(f"a row that is trained {args.repeats or REPEATS} times is so on the SAME records, "
               "each time for its whole epsilon: as often that is spent on them")
     for name in scenes.SETS.keys() & set(args.data):
-        scenes.write(Path("runs") / name, *scenes.SETS[name])
+        if not (made := Path("runs") / name).exists():
+            scenes.write(made, *scenes.SETS[name])
     done: list[dict[str, Any]] = []
     for case in cases(args):
         where, result = common.machine(), repeated(args, *case)

@@ -63,7 +63,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def picture(rows: list[dict[str, Any]], data: str, epsilon: float, run: Callable[[str], Path]
             ) -> Path:
-    """Draw a row of 20 images of each private system, of ten classes at most, by its accuracy.
+    """Draw a row of 20 images of each private system, of ten classes at most, beside its accuracy.
 
     Args:
       rows: The rows.

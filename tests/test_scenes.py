@@ -6,6 +6,7 @@ from PIL import Image
 
 from benchmarks import scenes, systems
 from dpgen_jax import data
+from dpgen_jax.core.errors import UserError
 
 
 def files(folder):
@@ -13,11 +14,15 @@ def files(folder):
 
 
 def test_a_seed_makes_the_same_files_and_what_is_there_stays(tmp_path):
+    (tmp_path / "first.unfinished" / "train" / "007").mkdir(parents=True)  # a call that was stopped
+    (tmp_path / "first.unfinished" / "train" / "007" / "0.png").write_bytes(b"")
     first = scenes.write(tmp_path / "first", 3, 20)
     assert files(first) == files(scenes.write(tmp_path / "again", 3, 20))
     assert files(first) != files(scenes.write(tmp_path / "other", 3, 20, seed=1))
     before = files(first)
-    assert files(scenes.write(first, 3, 20, seed=1)) == before
+    with pytest.raises(UserError, match="first is there; name another folder"):
+        scenes.write(first, 3, 20, seed=1)
+    assert files(first) == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["again", "first", "other"]
 
 
@@ -40,6 +45,7 @@ def test_the_order_of_file_names_tells_no_class(tmp_path):
 def test_what_is_known_of_them_is_so(tmp_path, monkeypatch, name):
     """Loading 10,000 files takes long: the facts are compared with what would be written."""
     written = []
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(scenes, "write", lambda *words: written.append(words))
     monkeypatch.setattr(systems, "repeated", lambda *words: None)
     systems.main(["--out", str(tmp_path), "--dataset", name, "--methods", "mixture"])

@@ -76,6 +76,6 @@ ROWS = [
         "proven is that of its code, with two gradients and 1,000 fakes from step 6,000 on",
         ("claimed", "proven_rotation", "proven_rotation_as_the_paper_says")),
     Row("dpac:table2:mnist-night", Training("dpac", "mnist-eps10", "mnist", "both", NIGHT),
-        PRINTED["mnist"], 9.0, gswgan.A_NIGHT.format("")),
+        PRINTED["mnist"], 9.0, gswgan.A_NIGHT),
     *sweeps.rows("dpac:table4"), *sweeps.rows("dpac:table5"),
 ]

@@ -57,9 +57,8 @@ NETWORKS = {"generator": ResNetNet(), "critic": CriticNet()}
 NIGHT = NETWORKS | {
     "critics": 200, "steps": 100, "critic_steps": 1, "class_weight": 10.0,
     "g_optimiser": Adam(1e-3, 0.5, 0.9), "d_optimiser": Adam(2e-3, 0.0, 0.99)}
-"""The published networks: 24,000 critic steps, of which two cores make eight a second. The slope
-stays straight-through and there are no warm steps: with the sigmoid's slope, images stayed black in
-as many steps (dpac:table2:mnist-night)."""
+"""The published networks, in 24,000 critic steps. The slope stays straight-through, and there are
+no warm steps: with the sigmoid's slope, DPAC's images stayed black (dpac:table2:mnist-night)."""
 FEMNIST = ("--dataset", "femnist:fed_emnist_train.h5", "--classes", "36", "--out", "runs/federated")
 PAID = "cost.as_published.epsilon"
 SIMULATED_NOISE = ("0.01", "0.1", "0.5")
@@ -85,7 +84,7 @@ def _hours(system: str, data: str) -> float:
 
 
 A_NIGHT = ("this library: the published networks, and as many critics and steps as a night on two "
-           "cores allows, epsilon 10{}")
+           "cores allows, epsilon 10")
 OF_SMALL = "; slope, class weight and no warm steps as in the presets of small networks"
 NOTES = {
     "dpmerf": "as Harder et al. 2021 print it, with one noisy release; the paper's appendix C.4 "
@@ -120,7 +119,7 @@ def _small() -> Iterator[Row]:
         yield from small_rows("gswgan:table1", "gswgan", data, {m: values[m] for m in (MLP, CNN)})
         yield Row(f"gswgan:table1:{data}-night",
                   Training("gswgan", f"{data}-eps10", data, "both", NIGHT),
-                  {m: values[m] for m in (MLP, CNN, SCORE, FID)}, 1.0, A_NIGHT.format(OF_SMALL))
+                  {m: values[m] for m in (MLP, CNN, SCORE, FID)}, 1.0, A_NIGHT + OF_SMALL)
 
 
 def _federation(method: str, *noise: str) -> Command:

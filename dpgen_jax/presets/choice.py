@@ -50,7 +50,7 @@ MAX_NAMED = 12
 FEWEST = 0.1
 """A general preset serves this share of the records for which it was chosen, and more."""
 FAKES_OF_A_CLASS = 4
-"""The fewest in a generator step for which each class must have some; two are the least."""
+"""The fewest fakes of each class in a generator step, where a method needs some of every class."""
 COUNTS = ("teachers", "critics", "clients")
 """Fields that go with the number of records."""
 

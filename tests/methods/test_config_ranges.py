@@ -1,5 +1,5 @@
-"""A number that is none is refused before anything is spent: a loss that is infinite or undefined
-would pay for a generator of NaN."""
+"""Settings that are infinite or undefined are refused before anything is spent: a run with one
+would spend its budget on a generator of NaN."""
 
 import dataclasses
 import math
@@ -11,12 +11,13 @@ from dpgen_jax import methods, presets
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.nets.adam import Adam
 
-# No clipping is a choice; a preset's other aggregations and networks do not read the rest.
+# An infinite clip of DataLens means none. The others are read by some aggregations or networks
+# alone, which refuse them, and not by those of all presets.
 UNREAD = {"datalens": {"threshold", "clip"}, "gpate": {"threshold"}, "dcgan": {"penalty"}}
 
 
 def numbers(config, path=()):
-    """The paths of all float fields, those of networks and optimisers too."""
+    """The path of each float field, also of networks and optimisers, and whether it is a tuple."""
     hints = get_type_hints(type(config))
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -33,7 +34,7 @@ def changed(config, path, value):
 
 
 def calibrated(method, config):
-    """It with the numbers that a run finds."""
+    """The configuration with records, noise and steps, where a run finds them."""
     found = {"records": 100_000, "sigma": 0.0 if method == "dcgan" else 3.0, "steps": 5}
     return dataclasses.replace(config, **{
         name: value for name, value in found.items() if getattr(config, name, 0) is None})

@@ -40,12 +40,12 @@ def test_a_disk_that_is_full(disk, monkeypatch, capfd, left):
     """From the third step on, when the first has its checkpoint, there is room for a release and
     for no other checkpoint; or for nothing, until somebody makes some: then a resume goes on."""
     def filled(real):
-        def first_fill(*args):
+        def fill_first(*args):
             (disk / "other").write_bytes(b"")
             free = shutil.disk_usage(disk).free
             (disk / "other").write_bytes(bytes(max(0, free - left)))
             return real(*args)
-        return first_fill
+        return fill_first
 
     with monkeypatch.context() as patch:
         nth(patch, OsBits, "draw", 3, filled(OsBits.draw))

@@ -44,8 +44,8 @@ class MethodConfig:
     """whether all that a unit answers is a function of its own records, one or several, so that the
     promise may be for subjects; else `--unit` is refused"""
     fakes_of_all_classes = ""
-    """the field that counts the fakes of a generator step, where each class must have some of them;
-    empty: no field does"""
+    """name of the field that counts the fakes of a generator step, if the method needs some of
+    every class; else empty"""
 
     def __post_init__(self) -> None:
         for name, choices in _choices(type(self)).items():
