@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from flax.serialization import msgpack_restore, msgpack_serialize, to_state_dict
 
+from benchmarks import training
 from dpgen_jax import data, presets
 from dpgen_jax.accountant import events
 from dpgen_jax.accountant.ledger import account, read
@@ -217,11 +218,7 @@ def trained(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Rele
     Returns:
       The release.
     """
-    finished = request.out.with_name(f"{request.out.name}.finished")
-    if finished.exists():
+    if training.is_finished(request.out):
         return lifecycle.load(request.out)
-    begun = (request.out / "config.json").exists()
-    request = dataclasses.replace(request, resume=begun, accept_uncovered=True)
-    release = lifecycle.run(request, dataset)
-    finished.touch()
-    return release
+    with training.unfinished(request.out):
+        return training.run(dataclasses.replace(request, accept_uncovered=True), dataset)

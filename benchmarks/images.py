@@ -25,7 +25,7 @@ from typing import Any, get_args
 
 import jax
 
-from benchmarks import common
+from benchmarks import common, training
 from benchmarks.image_evaluation import Protocol, likeness, usefulness
 from dpgen_jax import data, methods, presets
 from dpgen_jax.accountant.rounding import add_up
@@ -86,9 +86,7 @@ def train(request: lifecycle.Request, dataset: data.Dataset) -> lifecycle.Releas
             raise UserError(f"{request.out} holds a run of another method, data set, preset or "
                             "budget; name another --out")
         return lifecycle.load(request.out)
-    resume = (request.out / "config.json").exists()
-    release = lifecycle.run(dataclasses.replace(request, resume=resume), dataset,
-                            lambda line: print(line, flush=True))
+    release = training.run(request, dataset)
     finished.parent.mkdir(exist_ok=True)
     write_json(finished, {"steps": release.privacy["steps"], "request": means,
                           **accelerators()})

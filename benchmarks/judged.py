@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from benchmarks import common, validation_part
+from benchmarks import common, training, validation_part
 from dpgen_jax import data, presets
 from dpgen_jax.core import cli
 from dpgen_jax.core.config import digest
@@ -74,14 +74,6 @@ def written(dataset: str, out: Path) -> tuple[str, str]:
     return f"npz:{files[0]}", f"npz:{files[1]}"
 
 
-def trained(run: Path, *words: Any) -> Path:
-    """Train a run, or go on with it, unless it is there; return its folder."""
-    if not (run / "release" / "privacy.json").exists():
-        resume = ["--resume"] if (run / "config.json").exists() else []
-        common.command("dpgen_jax.train", *words, "--out", run, *resume)
-    return run
-
-
 def curve(run: Path) -> dict[int, float]:
     """Return the accuracy by step of all generators that were judged."""
     return {row["step"]: row[SCORE] for row in metrics.read(RunFolder(run).metrics)
@@ -126,17 +118,17 @@ def run(args: argparse.Namespace, argv: Sequence[str]) -> Path:
     where, place = common.machine(), folder(args)
     place.mkdir(parents=True, exist_ok=True)
     records, real = written(args.dataset, place)
-    judge = trained(place / "judge", "mixture", "--dataset", records, "--epsilon",
+    judge = training.finish(place / "judge", "mixture", "--dataset", records, "--epsilon",
                     args.share * args.epsilon)
     steps = [] if args.steps is None else ["--steps", args.steps]
     words = (args.method, "--preset", args.preset, "--dataset", records, "--seed", args.seed,
              *steps, "--evaluate-every", args.every, "--steps-per-call", args.every)
-    judged = trained(place / "judged", *words, "--sigma", "None", "--epsilon", args.epsilon,
+    judged = training.finish(place / "judged", *words, "--sigma", "None", "--epsilon", args.epsilon,
                      "--public-dataset", f"release:{judge}")
     sigma = read_json(judged / "config.json")["config"]["sigma"]
-    same = trained(place / "by-real-images", *words, "--sigma", sigma, "--epsilon", "inf",
+    same = training.finish(place / "by-real-images", *words, "--sigma", sigma, "--epsilon", "inf",
                    "--public-dataset", real)
-    whole = trained(place / "without-a-judge", *words, "--sigma", "None", "--epsilon",
+    whole = training.finish(place / "without-a-judge", *words, "--sigma", "None", "--epsilon",
                     args.epsilon, "--public-dataset", real)
     models = [(run / "release/generator.safetensors").read_bytes() for run in (judged, same)]
     assert models[0] == models[1], "with the same seed and noise both are one training"

@@ -24,13 +24,11 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import common, scenes, systems_rows
-from benchmarks.common import command
+from benchmarks import common, scenes, systems_rows, training
 from benchmarks.systems_shown import picture, table
 from dpgen_jax import methods, presets
 from dpgen_jax.core.config import to_json
@@ -39,7 +37,7 @@ from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.evaluation.scores import over_runs
 from dpgen_jax.presets.choice import Facts, preset_for
 from dpgen_jax.run import metrics
-from dpgen_jax.run.folder import RunFolder, read_json
+from dpgen_jax.run.folder import read_json
 
 DATA: Mapping[str, tuple[str, ...]] = {"mnist": ("idx:mnist",), "fashion": ("idx:fashion_mnist",)}
 COLOUR: Mapping[str, tuple[str, ...]] = {
@@ -191,11 +189,11 @@ def row(args: argparse.Namespace, method: str, data: str, epsilon: float, number
     preset, named, usual = settings(method, data, epsilon)
     run = folder(args.out, method, data, epsilon, number)
     words = ("--dataset", *{**DATA, **COLOUR}[data])
-    result = {"method": method, "preset": preset, "dataset": data, "epsilon": to_json(epsilon),
-              "preset_steps": usual}
     short = SHORT_IN_COLOUR if data in COLOUR else SHORT
     few = min(short.get(method, math.inf), usual or math.inf) if args.short else math.inf
     fewer = [f"--steps={few}"] * (few < math.inf)
+    result = {"method": method, "preset": preset, "dataset": data, "epsilon": to_json(epsilon),
+              "preset_steps": usual, "short": few < (usual or math.inf)}
     if fewer and method == "dpac":  # the classifier comes in as early as in the preset
         fewer.append(f"--t-c={few // 5}")
     if args.relation != systems_rows.REPLACE_ONE:
@@ -203,14 +201,9 @@ def row(args: argparse.Namespace, method: str, data: str, epsilon: float, number
     if fewer:
         fewer.append("--sigma=None")  # the noise is found for these steps and this relation
     try:
-        if not (run / "release" / "privacy.json").exists():
-            if args.collect:
-                return None
-            resume = ["--resume"] if (run / "config.json").exists() else []
-            command("dpgen_jax.train", method, *named, *words, f"--epsilon={epsilon}",
-                    "--out", run, *resume, *fewer)
-            # DataLens's last one is 18 GB, and four rows of it fill a disk.
-            shutil.rmtree(RunFolder(run).checkpoints, ignore_errors=True)
+        if args.collect and not training.is_finished(run):
+            return None
+        training.finish(run, method, *named, *words, f"--epsilon={epsilon}", *fewer)
         measured = evaluated(args, run, words)
         privacy = read_json(run / "release" / "privacy.json")
         config = read_json(run / "config.json")
@@ -220,6 +213,7 @@ def row(args: argparse.Namespace, method: str, data: str, epsilon: float, number
         return result | {"error": f"{run} is of {privacy['relation']} neighbours; take another "
                                   "--out for each relation"}
     return result | {
+        "short": usual is not None and config["config"]["steps"] < usual,
         "unit": privacy["unit"], "relation": privacy["relation"], "steps": privacy["steps"],
         "proven_epsilon": privacy["epsilon"], "noise_source": privacy["noise_source"],
         "training_seconds": common.training_seconds(metrics.read(run / "metrics.jsonl")),
@@ -234,9 +228,9 @@ def evaluated(args: argparse.Namespace, run: Path, words: tuple[str, ...]) -> di
     if not (path.exists() and answers(args, read_json(path))):
         weights = (["--inception-weights", args.inception_weights] if args.inception_weights
                    else [])
-        command("dpgen_jax.evaluate", run, *words, "--metrics", *args.metrics,
-                "--classifiers", *args.classifiers, "--seeds", args.seeds,
-                "--out", out, *weights, *([] if args.full else ["--fast"]))
+        common.command("dpgen_jax.evaluate", run, *words, "--metrics", *args.metrics,
+                       "--classifiers", *args.classifiers, "--seeds", args.seeds,
+                       "--out", out, *weights, *([] if args.full else ["--fast"]))
     return read_json(path)
 
 
@@ -260,10 +254,9 @@ def words_of(args: argparse.Namespace, row: Mapping[str, Any]) -> list[str]:
     """Return the flags that make one row."""
     method, data, epsilon = row["method"], row["dataset"], float(row["epsilon"])
     named = [] if math.isinf(epsilon) else ["--epsilon", f"{epsilon:g}"]
-    short = row.get("steps", math.inf) < (row["preset_steps"] or 0)
     return ["--methods", method, "--dataset", data, *named, *["--full"] * args.full,
             "--metrics", *args.metrics, "--classifiers", *args.classifiers,
-            "--seeds", str(args.seeds), *["--short"] * short,
+            "--seeds", str(args.seeds), *["--short"] * row["short"],
             *["--inception-weights", "WEIGHTS"] * bool(args.inception_weights),
             *[f"--repeats={args.repeats}"] * bool(args.repeats),
             *[f"--relation={args.relation}"] * (args.relation != systems_rows.REPLACE_ONE)]

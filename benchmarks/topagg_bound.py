@@ -26,7 +26,7 @@ from typing import Any, get_args
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks import common
+from benchmarks import common, training
 from dpgen_jax import methods, presets
 from dpgen_jax.aggregation.topagg import TopAggMechanism
 from dpgen_jax.core import cli
@@ -99,11 +99,8 @@ def reading(args: argparse.Namespace, more: list[str]) -> dict[str, Any]:
     """Return the data-dependent reading of the run, which is trained first where there is none."""
     root = args.run or args.out
     if not args.run:
-        files = RunFolder(root)
-        if not (files.release / "privacy.json").exists():
-            resume = ["--resume"] if files.config.exists() else []
-            common.command("dpgen_jax.train", "datalens", "--preset", args.preset, "--dataset",
-                           args.dataset, "--state", args.state, "--out", root, *more, *resume)
+        training.finish(root, "datalens", "--preset", args.preset, "--dataset", args.dataset,
+                        "--state", args.state, *more)
     return data_dependent.reading(root)
 
 

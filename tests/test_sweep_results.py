@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import claimed_points, common, results_tables
 from benchmarks.sweep import __main__ as sweep
-from benchmarks.sweep import cells, figure, jobs
+from benchmarks.sweep import cells, figure
 from dpgen_jax.core.errors import BudgetExceeded, UserError
 
 CNN = "gen2real.cnn.accuracy"
@@ -71,19 +71,6 @@ def test_each_run_is_trained_and_evaluated_once_and_recorded(tmp_path, monkeypat
     more = trained(tmp_path, monkeypatch, *GRID, "--runs", "2", "--metric",
                    "fidelity.inception_score")
     assert [module for module, _ in more] == ["dpgen_jax.evaluate"] * 4
-
-
-def test_a_run_that_was_stopped_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
-    selected = sweep.selected(sweep.arguments(["gpate", "--preset", "mnist-eps1"]))
-    one = jobs.job(selected, selected.cells[0])
-    run, words = tmp_path / one.folder / "0", []
-    run.mkdir(parents=True)
-    (run / "config.json").touch()
-    monkeypatch.setattr(common, "command", lambda *more: words.append(more))
-    jobs_before = list(tmp_path.rglob("*.finished"))
-    sweep.trained(one, run)
-    sweep.trained(one, run)  # finished
-    assert not jobs_before and len(words) == 1 and words[0][-1] == "--resume"
 
 
 def test_the_place_of_the_state_reaches_the_trainings_and_names_nothing(tmp_path, monkeypatch):

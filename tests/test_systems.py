@@ -41,20 +41,12 @@ def test_every_row_has_a_preset_for_such_images(method, data, epsilon):
 def test_images_in_colour_are_trained_as_by_a_user_who_names_no_preset(
         tmp_path, monkeypatch, method, epsilon):
     commands = []
-    monkeypatch.setattr(systems, "command", lambda *words: commands.append(words))
+    monkeypatch.setattr(systems.common, "command", lambda *words: commands.append(words))
     found = systems.row(parsed(tmp_path, "--data", "cifar"), method, "cifar", epsilon)
     run = tmp_path / f"{method}-cifar-eps{epsilon:g}"
     assert commands[0] == ("dpgen_jax.train", method, "--dataset", *systems.COLOUR["cifar"],
                            f"--epsilon={epsilon}", "--out", run)
     assert found["preset"] == f"images-eps{epsilon:g}"
-
-
-def test_a_short_row_in_colour_takes_fewer_steps_still(tmp_path, monkeypatch):
-    commands = []
-    monkeypatch.setattr(systems, "command", lambda *words: commands.append(words))
-    args = parsed(tmp_path, "--data", "cifar", "--short")
-    found = systems.row(args, "dpgan", "cifar", 10.0)
-    assert {"--steps=150", "--sigma=None"} <= set(commands[0]) and found["preset_steps"] == 6000
 
 
 def test_what_is_known_of_the_images_in_colour_is_so():
@@ -158,9 +150,9 @@ def test_zero_out_takes_no_other_run(tmp_path, monkeypatch):
     args = parsed(tmp_path, "--relation", "zero-out", "--dataset", "mnist")
     assert {"mixture", "dpgan"} <= set(args.methods) <= set(systems.WITH_RELATIONS)
     commands = []
-    monkeypatch.setattr(systems, "command", lambda *words: commands.append(words))
+    monkeypatch.setattr(systems.common, "command", lambda *words: commands.append(words))
     systems.row(args, "mixture", "mnist", 1.0)
-    assert commands[0][-2:] == ("--relation=zero-out", "--sigma=None")
+    assert {"--relation=zero-out", "--sigma=None"} < set(commands[0])
     run = tmp_path / "mixture-mnist-eps1"
     (run / "release").mkdir(parents=True)
     (run / "release" / "privacy.json").write_text('{"relation": "replace-one"}')
@@ -170,29 +162,11 @@ def test_zero_out_takes_no_other_run(tmp_path, monkeypatch):
     assert "is of replace-one neighbours; take another --out" in found["error"]
 
 
-def test_in_a_short_row_of_dpac_the_classifier_comes_in(tmp_path, monkeypatch):
-    commands = []
-    monkeypatch.setattr(systems, "command", lambda *words: commands.append(words))
-    systems.row(parsed(tmp_path, "--short"), "dpac", "fashion", 10.0)
-    assert {"--steps=30", "--t-c=6"} <= set(commands[0])
-
-
-@pytest.mark.parametrize("words, steps", [((), None), (("--short",), 8)])
-def test_a_short_row_takes_fewer_steps_with_the_noise_of_those(tmp_path, monkeypatch, words, steps):
-    commands = []
-    monkeypatch.setattr(systems, "command", lambda *words: commands.append(words))
-    found = systems.row(parsed(tmp_path, *words), "pategan", "mnist", 1.0)
-    assert "cannot read" in found["error"]  # nothing was trained
-    assert commands[0][:2] == ("dpgen_jax.train", "pategan") and "--epsilon=1.0" in commands[0]
-    assert [w for w in commands[0] if str(w).startswith(("--steps", "--sigma"))] == (
-        [f"--steps={steps}", "--sigma=None"] if steps else [])
-
-
 def test_a_row_that_fails_says_why_and_one_that_is_not_there_is_left_out(tmp_path, monkeypatch):
     def fails(*words):
         raise UserError("out of luck")
 
-    monkeypatch.setattr(systems, "command", fails)
+    monkeypatch.setattr(systems.common, "command", fails)
     args = parsed(tmp_path)
     assert systems.row(parsed(tmp_path, "--collect"), "dpgan", "mnist", 10.0) is None
     failed = systems.row(args, "dpgan", "mnist", 10.0)
@@ -201,7 +175,7 @@ def test_a_row_that_fails_says_why_and_one_that_is_not_there_is_left_out(tmp_pat
 
 
 def done(method, epsilon, mean, seconds=10.0):
-    return {"method": method, "dataset": "mnist", "epsilon": epsilon, "steps": 10,
+    return {"method": method, "dataset": "mnist", "epsilon": epsilon, "steps": 10, "short": False,
             "preset_steps": 20 if method == "a" else 10, "training_seconds": seconds,
             "gen2real": {name: {"accuracy": {"mean": mean + more}}
                          for name, more in (("cnn", 0), ("mlp", 0.1))}}
@@ -280,7 +254,7 @@ def test_the_inception_score_stands_behind_the_accuracy_and_is_measured_where_it
     gen2real = json.dumps({name: {"accuracy": scores.summary([0.5, 0.6])}
                            for name in ("cnn", "mlp")})
     (folder / "metrics.json").write_text(f'{{"gen2real": {gen2real}}}')  # of an earlier version
-    monkeypatch.setattr(systems, "command", lambda *words: commands.append(words))
+    monkeypatch.setattr(systems.common, "command", lambda *words: commands.append(words))
     systems.evaluated(parsed(tmp_path), tmp_path / "run", words)
     (folder / "metrics.json").write_text(
         f'{{"gen2real": {gen2real}, "fidelity": {{"inception_score": {{"mean": 8.0}}}}}}')

@@ -27,11 +27,10 @@ import argparse
 import dataclasses
 import re
 import shlex
-import shutil
 from pathlib import Path
 from typing import Any, get_args
 
-from benchmarks import common
+from benchmarks import common, training
 from benchmarks.sweep import cells, figure, jobs
 from benchmarks.sweep import metrics as sweep_metrics
 from benchmarks.sweep.cells import Cell, Sweep
@@ -42,7 +41,7 @@ from dpgen_jax.core import cli
 from dpgen_jax.core.config import State, digest, to_json
 from dpgen_jax.core.errors import BudgetExceeded, UserError, nearest
 from dpgen_jax.run import metrics
-from dpgen_jax.run.folder import RunFolder, read_json
+from dpgen_jax.run.folder import read_json
 
 NOT_FIELDS = {"out": "the script names the run folders; --out names the folder of all of them",
               "resume": "the script resumes by itself"}
@@ -124,16 +123,9 @@ def variant(text: str) -> tuple[str, dict[str, str]]:
 
 
 def trained(one: Job, run: Path, state: str = "device") -> None:
-    """Train one run, or go on with it, unless it is finished; its checkpoints are not kept."""
-    marker = run.with_name(f"{run.name}.finished")
-    if marker.exists():
-        return
-    run.parent.mkdir(parents=True, exist_ok=True)
-    resume = ["--resume"] if (run / "config.json").exists() else []
+    """Train one run, or go on with it, unless it is finished."""
     stated = [] if state == "device" else ["--state", state]
-    common.command("dpgen_jax.train", one.method, *one.words, *stated, "--out", run, *resume)
-    marker.touch()
-    shutil.rmtree(RunFolder(run).checkpoints, ignore_errors=True)  # 18 GB of 4,000 teachers
+    training.finish(run, one.method, *one.words, *stated)
 
 
 def evaluated(one: Job, run: Path, words: list[str]) -> dict[str, Any]:

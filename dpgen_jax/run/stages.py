@@ -206,6 +206,7 @@ def train(plan: Plan, begun: Begun, dealt: Dealt, log: Log) -> Trained:
     state = training.post_train(state, last_key(state, plan.config))
     leave_where_seconds_count(training, state)
     begun.notices.out_of_time = begun.stop.out_of_time
+    begun.notices.interrupted = begun.stop.signal is not None
     if state.post_step < post_steps:
         log(f"the generator was trained for {state.post_step} of {post_steps} steps; "
             f"to train it to the end, at no cost in privacy: {folder.go_on(plan.files.root)}")
