@@ -80,8 +80,13 @@ def write(folder: Path, classes: int, images: int, seed: int = 0) -> Path:
       The folder.
 
     Raises:
-      UserError: The folder is there.
+      UserError: The folder is there, or there are too few images for all classes to be in both
+        parts.
     """
+    if not 1 <= classes <= int(images * TEST_SHARE):
+        raise UserError(f"{images} images of {classes} classes, of which one in "
+                        f"{round(1 / TEST_SHARE)} is for testing as well: each class needs one "
+                        "there; give more images, or another number of classes")
     if folder.exists():
         raise UserError(f"{folder} is there; name another folder, or remove it")
     made = folder.with_name(f"{folder.name}.unfinished")

@@ -31,6 +31,7 @@ from typing import Any
 from benchmarks import common, scenes, systems_rows, training
 from benchmarks.systems_shown import picture, table
 from dpgen_jax import methods, presets
+from dpgen_jax.core import cli
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.types import ImageSpec
@@ -186,14 +187,17 @@ def row(args: argparse.Namespace, method: str, data: str, epsilon: float, number
       The row of the run, or the reason why it failed; None where there is no run, and none is
       trained.
     """
-    preset, named, usual = settings(method, data, epsilon)
+    result = {"method": method, "dataset": data, "epsilon": to_json(epsilon), "short": args.short}
+    try:
+        preset, named, usual = settings(method, data, epsilon)
+    except UserError as error:
+        return result | {"preset": None, "preset_steps": None, "error": str(error)}
     run = folder(args.out, method, data, epsilon, number)
     words = ("--dataset", *{**DATA, **COLOUR}[data])
     short = SHORT_IN_COLOUR if data in COLOUR else SHORT
     few = min(short.get(method, math.inf), usual or math.inf) if args.short else math.inf
     fewer = [f"--steps={few}"] * (few < math.inf)
-    result = {"method": method, "preset": preset, "dataset": data, "epsilon": to_json(epsilon),
-              "preset_steps": usual, "short": few < (usual or math.inf)}
+    result |= {"preset": preset, "preset_steps": usual, "short": few < (usual or math.inf)}
     if fewer and method == "dpac":  # the classifier comes in as early as in the preset
         fewer.append(f"--t-c={few // 5}")
     if args.relation != systems_rows.REPLACE_ONE:
@@ -269,7 +273,7 @@ def main(argv: list[str] | None = None) -> None:
     if args.repeats != 1 and not args.collect:
         print(f"a row that is trained {args.repeats or REPEATS} times is so on the SAME records, "
               "each time for its whole epsilon: as often that is spent on them")
-    for name in scenes.SETS.keys() & set(args.data):
+    for name in () if args.collect else scenes.SETS.keys() & set(args.data):
         if not (made := Path("runs") / name).exists():
             scenes.write(made, *scenes.SETS[name])
     done: list[dict[str, Any]] = []
@@ -284,9 +288,11 @@ def main(argv: list[str] | None = None) -> None:
                           where))
         print(table(done), flush=True)
     for data, epsilon in itertools.product(args.data, args.epsilons) if args.draw else ():
-        print(picture(done, data, epsilon, lambda method, at=(data, epsilon): folder(
-            args.out, method, *at)))
+        if any("steps" in row and (row["dataset"], row["epsilon"]) == (data, epsilon)
+               for row in done):
+            print(picture(done, data, epsilon, lambda method, at=(data, epsilon): folder(
+                args.out, method, *at)))
 
 
 if __name__ == "__main__":
-    main()
+    cli.main(main)

@@ -60,8 +60,8 @@ def finish(run: Path, method: str, *words: Any) -> Path:
         resume = ["--resume"] if is_begun(run) else []
         with unfinished(run):
             common.command("dpgen_jax.train", method, *words, "--out", run, *resume)
-        # Those of 4,000 teachers are 18 GB, and four such runs fill a disk.
-        shutil.rmtree(RunFolder(run).checkpoints, ignore_errors=True)
+    # Those of 4,000 teachers are 18 GB, and four such runs fill a disk.
+    shutil.rmtree(RunFolder(run).checkpoints, ignore_errors=True)
     return run
 
 

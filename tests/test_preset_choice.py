@@ -5,8 +5,10 @@ import dataclasses
 import pytest
 
 from dpgen_jax import methods, presets
+from dpgen_jax.core.config import Budget
 from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.presets import choice, numbers
+from dpgen_jax.run import calibrate_config
 
 MNIST = ImageSpec(28, 28, 1, 10)
 
@@ -30,6 +32,9 @@ def test_only_data_sets_that_are_public_have_a_name(dataset, name):
     ("gpate", choice.Facts("breast_cancer", numbers(30), 455), 1.0, "breast_cancer"),
     ("dpmerf", choice.Facts("", ImageSpec(32, 32, 3, 2), 860), 3.0, "images-few"),
     ("dpmerf", choice.Facts("", ImageSpec(64, 64, 3, 10), 5_000), 1.0, "images-few"),
+    ("gswgan", choice.Facts("", ImageSpec(32, 32, 3, 2), 60_000), 1.0, "images-eps1"),
+    ("gswgan", choice.Facts("", ImageSpec(64, 64, 3, 10), 10_000), 1.0, "images-large-eps1"),
+    ("dpac", choice.Facts("", ImageSpec(64, 64, 3, 10), 60_000), 9.0, "images-large-eps10"),
     ("dpgan", choice.Facts("mnist", MNIST, 2_000), 1.0, "images-few")])  # too few for MNIST's
 def test_a_preset_is_chosen_by_what_is_public(method, facts, epsilon, name):
     assert choice.preset_for(method, facts, epsilon).name == name
@@ -76,6 +81,17 @@ def test_a_general_preset_is_scaled_to_the_data():
             presets.get(method, "images-eps10")[1].config, field)
     few = choice.Facts("", ImageSpec(8, 8, 1, 4), 300)
     assert choice.preset_for("dpgan", few).preset.config.batch == 150
+
+
+@pytest.mark.parametrize("method", ["gswgan", "dpac"])
+@pytest.mark.parametrize("epsilon", [1.0, 10.0])
+@pytest.mark.parametrize("shape", [(28, 28, 1), (48, 48, 3), (64, 64, 3)])
+@pytest.mark.parametrize("records", [6_000, 60_000])
+def test_what_is_chosen_for_large_images_can_be_drawn(method, epsilon, shape, records):
+    spec = ImageSpec(*shape, 10)
+    preset = choice.preset_for(method, choice.Facts("", spec, records), epsilon).preset
+    found = calibrate_config.complete(method, preset.config, spec, Budget(epsilon, preset.delta))
+    assert found.steps == preset.config.steps and found.sigma > 1
 
 
 def test_numbers_of_records_of_clients_decide_nothing():

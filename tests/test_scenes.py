@@ -34,6 +34,13 @@ def test_a_user_can_train_on_them(tmp_path, capsys):
     assert np.bincount(images.y_train).tolist() == [5] * 4 and len(images.y_test) == 4
 
 
+@pytest.mark.parametrize("words", [("--classes", "0"), ("--classes", "10", "--images", "20")])
+def test_a_class_that_would_have_no_test_image_is_refused(tmp_path, words):
+    with pytest.raises(UserError, match="each class needs one there"):
+        scenes.main([str(tmp_path / "scenes"), *words])
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_order_of_file_names_tells_no_class(tmp_path):
     folder = scenes.write(tmp_path / "scenes", 2, 40) / "train"
     labels = [path.parent.name for path in sorted(folder.rglob("*.png"), key=lambda p: p.name)]

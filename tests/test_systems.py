@@ -174,6 +174,16 @@ def test_a_row_that_fails_says_why_and_one_that_is_not_there_is_left_out(tmp_pat
     assert "| `dpgan` | failed |" in systems.table([failed])
 
 
+def test_a_method_without_a_preset_for_the_data_is_a_row_that_says_so(tmp_path, monkeypatch):
+    """And others are still run; what only collects writes no data and draws nothing of nothing."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(systems.common, "RESULTS", tmp_path / "results")
+    systems.main(["--methods", "gpate", "mixture", "--dataset", "scenes-2", "--collect", "--draw"])
+    assert sorted(path.name for path in (tmp_path / "results" / "systems").iterdir()) == [
+        "gpate-scenes-2-eps1.json", "gpate-scenes-2-eps10.json"]
+    assert not (tmp_path / "runs" / "scenes-2").exists()
+
+
 def done(method, epsilon, mean, seconds=10.0):
     return {"method": method, "dataset": "mnist", "epsilon": epsilon, "steps": 10, "short": False,
             "preset_steps": 20 if method == "a" else 10, "training_seconds": seconds,

@@ -100,7 +100,8 @@ def sigma_for(make_event: Callable[[float], Event | Events | Callable[[int], Eve
         make_event: From sigma, in the caller's units, to the event or the events of one round, or
             to a function from a number of rounds to their events, for a schedule that does not
             charge each round. The cost must not rise with sigma; that of the rounded sigma itself
-            is checked.
+            is checked. It may raise BudgetExceeded from some sigma on, above which no noise can be
+            drawn.
         steps: The number of rounds.
         epsilon: The target.
         delta: The target.
@@ -111,7 +112,7 @@ def sigma_for(make_event: Callable[[float], Event | Events | Callable[[int], Eve
 
     Raises:
         BudgetExceeded: No sigma is enough (what was spent before leaves nothing, or the total
-            variation alone exceeds delta).
+            variation alone exceeds delta), or none for which `make_event` has an event.
         UserError: The budget asks for no noise at all.
     """
     def total(sigma: float) -> float:
@@ -143,11 +144,28 @@ def sigma_for(make_event: Callable[[float], Event | Events | Callable[[int], Eve
 def _bracket(holds: Callable[[float], bool]) -> tuple[float, float]:
     """(fails, holds), a factor of two apart, or beyond the limits where there is no such pair."""
     fails, does = 0.5, 1.0
-    while does <= _LARGEST_SIGMA and not holds(does):
-        fails, does = does, 2 * does
+    try:
+        while does <= _LARGEST_SIGMA and not holds(does):
+            fails, does = does, 2 * does
+    except BudgetExceeded as error:
+        return _below_the_largest(holds, fails, does, error)
     while fails >= _SMALLEST_SIGMA and holds(fails):
         fails, does = fails / 2, fails
     return fails, does
+
+
+def _below_the_largest(holds: Callable[[float], bool], fails: float, too_large: float,
+                       error: BudgetExceeded) -> tuple[float, float]:
+    """(fails, holds) where noise cannot be drawn from some sigma on, which is above `fails`."""
+    while too_large / fails > 1 + 1e-4:
+        middle = math.sqrt(fails * too_large)
+        try:
+            if holds(middle):
+                return fails, middle
+            fails = middle
+        except BudgetExceeded:
+            too_large = middle
+    raise error
 
 
 def _too_small(needed: float, epsilon: float, delta: float, what: str) -> str:

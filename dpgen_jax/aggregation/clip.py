@@ -17,6 +17,9 @@ from dpgen_jax.aggregation.noise import MAX_SIGMA
 from dpgen_jax.core.terms import Relation, Unit
 from dpgen_jax.core.types import Array, UserError
 
+MOST_COLUMNS = 2**16
+"""Values of a row whose sum of squares stays exact."""
+
 
 @dataclasses.dataclass(frozen=True)
 class RowL2:
@@ -66,9 +69,9 @@ class RowL2:
         if self.levels < coarsest(self.columns):
             raise UserError(f"{self.levels} levels are too coarse for {self.columns} columns; use "
                             f"at least {coarsest(self.columns)}")
-        if self.levels > 2**15 or self.columns > 2**16:
+        if self.levels > 2**15 or self.columns > MOST_COLUMNS:
             raise UserError(f"{self.levels} levels and {self.columns} columns; at most {2**15} and "
-                            f"{2**16} are possible, so that sums of squares stay exact")
+                            f"{MOST_COLUMNS} are possible, so that sums of squares stay exact")
 
     @property
     def max_abs(self) -> int:
@@ -248,13 +251,15 @@ class GradientL2:
         return self.squared_norm * (4 if self.relation == Relation.REPLACE_ONE else 1)
 
 
-def gradient_levels(sigma: float, columns: int, units: int) -> int:
+def gradient_levels(sigma: float, columns: int, units: int,
+                    mend: str = "use a smaller network, or less noise") -> int:
     """Returns the finest grid for `GradientL2` whose noise can still be drawn.
 
     Args:
         sigma: The standard deviation of the noise, in units of the clip.
         columns: D.
         units: The number of units whose sum has to stay in 32 bits.
+        mend: What the user can do about too coarse a grid.
 
     Raises:
         UserError: The grid is too coarse for so many columns.
@@ -264,7 +269,7 @@ def gradient_levels(sigma: float, columns: int, units: int) -> int:
     if levels < coarsest(columns):
         raise UserError(f"noise of {sigma:g} times the clip on the sum over {units} gradients of "
                         f"{columns} values leaves a grid of {levels} levels, of which "
-                        f"{coarsest(columns)} are needed; use a smaller network, or less noise")
+                        f"{coarsest(columns)} are needed; {mend}")
     return levels
 
 

@@ -6,12 +6,12 @@ import numpy as np
 
 from dpgen_jax.core.types import UserError
 
-LARGEST = float(np.finfo(np.float32).max)
+SMALLEST, LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
 
 def require_positive(**fields: float) -> None:
     """Raises UserError unless every field, given by its name, is a float32 above 0."""
-    _require({name: 0 < value <= LARGEST for name, value in fields.items()}, fields,
+    _require({name: SMALLEST <= value <= LARGEST for name, value in fields.items()}, fields,
              "must be above 0 and finite, as a float32")
 
 

@@ -9,6 +9,7 @@ three compare a candidate with the records of its own class, or with all where i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -28,7 +29,9 @@ COMPONENTS = 20
 CHUNK = 500
 """Records whose distances to all others are in memory at once."""
 BLOCK = 20_000
-"""Real records that are searched at once: large images would not all fit as floats."""
+"""The most real records that are searched at once."""
+VALUES = 2**26
+"""The most values of records that are in memory as floats at once, 256 MB."""
 
 
 def flat(x: np.ndarray) -> np.ndarray:
@@ -127,9 +130,10 @@ def nearest(x: np.ndarray, real: np.ndarray, k: int = 1) -> tuple[np.ndarray, np
       The indices of the real records int [n, k] and their Euclidean distances float [n, k],
       nearest first.
     """
-    parts = [_nearest(flat(x), flat(real[start:start + BLOCK]), k)
-             for start in range(0, len(real), BLOCK)]
-    rows = np.concatenate([rows + i * BLOCK for i, (rows, _) in enumerate(parts)], 1)
+    block = _at_once(real, BLOCK)
+    parts = [_nearest(flat(x), flat(real[start:start + block]), k)
+             for start in range(0, len(real), block)]
+    rows = np.concatenate([rows + i * block for i, (rows, _) in enumerate(parts)], 1)
     distances = np.concatenate([distances for _, distances in parts], 1)
     order = np.argsort(distances, axis=1, kind="stable")[:, :k]
     return np.take_along_axis(rows, order, 1), np.take_along_axis(distances, order, 1)
@@ -138,16 +142,21 @@ def nearest(x: np.ndarray, real: np.ndarray, k: int = 1) -> tuple[np.ndarray, np
 def _nearest(x: np.ndarray, real: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Return `nearest` of flat records, in no order."""
     search = NearestNeighbors(n_neighbors=min(k, len(real)), algorithm="brute").fit(real)
-    indices = search.kneighbors(x, return_distance=False)
+    indices, size = search.kneighbors(x, return_distance=False), _at_once(x, CHUNK)
     # The search computes distances by products, whose rounding gives a copy a distance above 0;
     # they are measured again by differences.
     return indices, np.concatenate([
         np.linalg.norm(part[:, None] - real[rows], axis=2)
-        for part, rows in zip(_chunks(x), _chunks(indices), strict=True)])
+        for part, rows in zip(_chunks(x, size), _chunks(indices, size), strict=True)])
 
 
-def _chunks(x: np.ndarray) -> list[np.ndarray]:
-    return [x[start:start + CHUNK] for start in range(0, len(x), CHUNK)]
+def _at_once(records: np.ndarray, most: int) -> int:
+    """Return how many records are in memory as floats at once."""
+    return max(1, min(most, VALUES // max(1, math.prod(records.shape[1:]))))
+
+
+def _chunks(x: np.ndarray, size: int = CHUNK) -> list[np.ndarray]:
+    return [x[start:start + size] for start in range(0, len(x), size)]
 
 
 def closeness(synthetic: np.ndarray, training: np.ndarray, held_out: np.ndarray) -> Json:

@@ -18,12 +18,15 @@ from dpgen_jax.evaluation.scores import Images
 from dpgen_jax.release.bundle import Release, together
 
 LARGEST = 64
-"""The most pixels a side at which images are measured."""
+"""The most pixels a side at which images are measured, where the shorter side allows it."""
+LEAST = 8
+"""The fewest pixels a side that the networks of the evaluation take."""
 
 
 def factor(spec: ImageSpec) -> int:
     """Return how many pixels a side become one: 1 for images that are measured as they are."""
-    return -(-max(spec.height, spec.width) // LARGEST)
+    shorter, longer = sorted((spec.height, spec.width))
+    return min(-(-longer // LARGEST), max(1, shorter // LEAST))
 
 
 def reduced(x: np.ndarray, by: int) -> np.ndarray:

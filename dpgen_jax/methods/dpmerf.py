@@ -120,7 +120,7 @@ def mechanism(config: Config, spec: Spec) -> SumMechanism:
     """
     records = config.n_records
     columns, sigma = spec.classes * random_features(config, spec).columns, config.sigma or 0.0
-    levels = gradient_levels(2 * sigma, columns, records)
+    levels = gradient_levels(2 * sigma, columns, records, "lower --features")
     bound = GradientL2(1.0, columns, levels)
     return SumMechanism(
         bound=bound,

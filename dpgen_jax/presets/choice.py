@@ -179,8 +179,7 @@ def preset_for(method: str, facts: Facts, epsilon: float | None = None, tuned: b
     if not general:
         raise UserError(f"{method} has no preset for {facts}{_others(facts)}{_named(known, facts)}")
     enough = {name: preset for name, preset in general.items() if _serves(preset, facts)}
-    name = min(enough or general, key=lambda name: _distance(general[name].epsilon, epsilon)
-               + _distance(general[name].records, _records(general[name], facts)))
+    name = min(enough or general, key=lambda name: _unlike(general[name], facts, epsilon))
     preset = general[name]
     records = _records(preset, facts)
     if not _serves(preset, facts) and not tuned and (others := _others(facts)):
@@ -212,6 +211,15 @@ def _records(preset: Preset, facts: Facts) -> int:
     """The number of records by which a preset is chosen and scaled, if that is public."""
     private = preset.config.protects_clients and facts.clients
     return preset.records if private else facts.records
+
+
+def _unlike(preset: Preset, facts: Facts, epsilon: float) -> float:
+    """How far a general preset is from data and budget: 0 where it was chosen for such."""
+    sizes = [float(math.prod(spec.shape)) for spec in (preset.spec, facts.spec)
+             if isinstance(spec, ImageSpec)]
+    return (_distance(preset.epsilon, epsilon)
+            + _distance(preset.records, _records(preset, facts))
+            + (_distance(*sizes) if len(sizes) == 2 else 0.0))
 
 
 def _distance(one: float, other: float) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 from dpgen_jax.methods.dpac import Config
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.critic import CriticNet
-from dpgen_jax.presets import Preset, gswgan, photographs, serving, stated
+from dpgen_jax.presets import Preset, gswgan, photographs, stated
 from dpgen_jax.presets.gswgan import GENDER, GLYPHS, MNIST
 
 PUBLISHED = "Chen et al. 2023, section 5.1; defaults of the authors' code"
@@ -73,4 +73,4 @@ PRESETS = stated({
         photographs.preset(ORIGINAL_GENDER, GENDER, math.inf, PUBLISHED), delta=1e-5,
         differs=gswgan.NOTHING),
 }, {PUBLISHED: (*gswgan.PROVEN, *MESSAGE)})
-PRESETS = serving(PRESETS, gswgan.OWN, gswgan.GENERAL)
+PRESETS = gswgan.serving_images(PRESETS)

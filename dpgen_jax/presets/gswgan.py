@@ -132,5 +132,14 @@ PRESETS = stated({
         FEMNIST, math.inf, 1 / 866, 671585, APPENDIX, differs=FEDERATED),
 }, {PUBLISHED: PROVEN, CELEBA: PROVEN})
 OWN = ("glyphs", *(name for name in PRESETS if name.endswith(("-eps1", "-eps10"))))
-GENERAL = {"images-eps10": "mnist-eps10", "images-eps1": "mnist-eps1"}
-PRESETS = serving(PRESETS, OWN, GENERAL)
+GENERAL = {"images-eps10": "mnist-eps10", "images-eps1": "mnist-eps1",
+           "images-large-eps10": "places-eps10", "images-large-eps1": "places-eps1"}
+
+
+def serving_images(presets: dict[str, Preset]) -> dict[str, Preset]:
+    """Returns presets with those for images in general, whose critics are for 60,000 records."""
+    made = serving(presets, OWN, GENERAL)
+    return made | {name: dataclasses.replace(made[name], records=60000) for name in GENERAL}
+
+
+PRESETS = serving_images(PRESETS)

@@ -132,6 +132,9 @@ def _require_affordable(config: MethodConfig, budget: Budget, events: Events) ->
 def _at_sigma(events: EventsOf, config: MethodConfig, budget: Budget
               ) -> Callable[[float], Callable[[int], Events]]:
     """From sigma to the events of steps; BudgetExceeded for more noise than can be drawn."""
+    fewer = (f", or lower --steps{' or --batch' * hasattr(config, 'batch')}"
+             if (config.steps or 2) > 1 else "")
+
     def of(sigma: float) -> Callable[[int], Events]:
         try:
             noisy = dataclasses.replace(config, sigma=sigma)
@@ -142,7 +145,6 @@ def _at_sigma(events: EventsOf, config: MethodConfig, budget: Budget
                 raise
             raise BudgetExceeded(
                 f"epsilon {budget.epsilon:g} over {config.steps} steps needs more noise than can "
-                f"be drawn ({error}); raise --epsilon, or lower --steps"
-                f"{' or --batch' * hasattr(config, 'batch')}") from error
+                f"be drawn ({error}); raise --epsilon{fewer}") from error
 
     return of

@@ -12,7 +12,7 @@ from dpgen_jax.core.types import BudgetExceeded, UserError
 from dpgen_jax.release import contents, pictures
 from dpgen_jax.release.bundle import Release, load
 from dpgen_jax.run import checkpoint
-from dpgen_jax.run.folder import RunFolder, go_on, write_json
+from dpgen_jax.run.folder import RunFolder, go_on, read_json, write_json
 from dpgen_jax.run.loop import State
 from dpgen_jax.run.progress import OUT_OF_TIME, Notices, Stop, reason
 from dpgen_jax.run.training import Training
@@ -21,22 +21,32 @@ PROMISE = ("guarantee", "epsilon", "delta", "relation", "unit", "unit_column",
            "rows_per_unit", "noise_source", "package_version")
 
 
-def finish(files: RunFolder, release: Release, keep: Callable[[], None], notices: Notices,
-           log: Callable[[str], None]) -> Release:
+def finish(files: RunFolder, release: Release, post_steps: int, keep: Callable[[], None],
+           notices: Notices, log: Callable[[str], None]) -> Release:
     """Writes the release, then the last checkpoint by `keep`, then the pictures.
 
-    What fails after the release costs itself alone, and a line; where pictures show nothing, `log`
-    says so. Returns the release that is there:
-    an earlier one of this run is kept where it comes of more steps, which it does if its last
-    checkpoint failed.
+    What fails after the release costs itself alone, and a line.
+
+    Args:
+        files: The run.
+        release: What is to be released.
+        post_steps: The steps for which its generator was trained on what had been released.
+        keep: Saves the last checkpoint.
+        notices: Tells what failed.
+        log: Prints a line of the run; also where pictures show nothing.
+
+    Returns:
+        The release that is there: an earlier one of this run is kept where it comes of more steps,
+        as it does if its last checkpoint failed, or if this training of the generator was stopped.
 
     Raises:
         UserError: Where the release cannot be written, after the checkpoint it can be made from.
     """
-    if further := _of_more_steps(files, release):
+    if further := _of_more_steps(files, release, post_steps):
+        log(f"{files.release} is of more steps, and stays")
         return further
     try:
-        _release(files, release)
+        _release(files, release, post_steps)
     except OSError as error:
         keep()
         raise UserError(
@@ -77,36 +87,37 @@ def nothing_released(files: RunFolder, stop: Stop) -> UserError:
                           "generator to release; start a new run, whose epsilon adds to this one's")
 
 
-def _of_more_steps(files: RunFolder, release: Release) -> Release | None:
+def _of_more_steps(files: RunFolder, release: Release, post_steps: int) -> Release | None:
     """The release that is there, if it is one of the same promise, and of more steps."""
     try:
         there = load(files.release)
-        steps = int(there.privacy["steps"])
+        known = read_json(files.released) if files.released.exists() else {}
+        steps = int(there.privacy["steps"]), int(known.get("post_steps", 0))
     except Exception:  # there is none, or one that is damaged in whatever way
         return None
     same = all(getattr(there, name) == getattr(release, name) for name in (
         "method", "config", "spec", "class_counts")) and all(
         there.privacy.get(name) == to_json(release.privacy.get(name)) for name in PROMISE)
-    return there if same and steps > release.privacy["steps"] else None
+    return there if same and steps > (release.privacy["steps"], post_steps) else None
 
 
-def _release(files: RunFolder, release: Release) -> None:
+def _release(files: RunFolder, release: Release, post_steps: int) -> None:
     """On a full disk the older checkpoints make room for it."""
     try:
-        _save(files, release)
+        _save(files, release, post_steps)
     except OSError:
         if not checkpoint.thin(files.checkpoints, 1):
             raise
-        _save(files, release)
+        _save(files, release, post_steps)
 
 
-def _save(files: RunFolder, release: Release) -> None:
+def _save(files: RunFolder, release: Release, post_steps: int) -> None:
     """Writes the release, and which one it is, by which an audit knows it from another."""
     release.save(files.release)
     digest = contents.described(files.release / "config.json")["generator_sha256"]
     stated = hashlib.sha256((files.release / "privacy.json").read_bytes()).hexdigest()
-    write_json(files.released, {"generator_sha256": digest, "privacy_sha256": [stated]},
-               mode=0o600)
+    write_json(files.released, {"generator_sha256": digest, "privacy_sha256": [stated],
+                                "post_steps": post_steps}, mode=0o600)
 
 
 def leave_where_seconds_count(training: Training, state: State) -> None:

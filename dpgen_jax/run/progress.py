@@ -48,7 +48,16 @@ class Stop:
         self.out_of_time = False
         self._since = 0.0
         self._end = time.monotonic() + 60 * minutes if minutes else math.inf
-        self._last_look = math.inf
+        self.begin_stage()
+
+    def begin_stage(self, first_is_typical: bool = True) -> None:
+        """Forgets how long blocks took: those of another stage are to come.
+
+        Args:
+            first_is_typical: Whether the first block tells how long another one takes. It does not
+                where all but it are short, since it waits for the compiler.
+        """
+        self._last_look, self._untimed = math.inf, 1 if first_is_typical else 2
 
     def __call__(self) -> bool:
         """Returns whether the run must stop.
@@ -57,7 +66,8 @@ class Stop:
         would take, and one that would end too late is not begun.
         """
         now = time.monotonic()
-        block, self._last_look = max(0.0, now - self._last_look), now
+        block = 0.0 if self._untimed else max(0.0, now - self._last_look)
+        self._last_look, self._untimed = now, max(0, self._untimed - 1)
         self.out_of_time |= now + block > self._end
         number = hosts.signal_of_others()
         if self.signal is None and number:

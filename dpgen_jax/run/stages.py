@@ -239,13 +239,13 @@ def release(plan: Plan, begun: Begun, trained: Trained, log: Log) -> Release:
     made = dataclasses.replace(release_maker(plan, trained.class_counts)(state), privacy=privacy)
     with begun.notices.attempt("taking the best generator"):
         made = trained.best.instead_of(made, log) if trained.best else made
-    return publish(plan.files, made, trained.save, begun.notices, log)
+    return publish(plan.files, made, trained.save, begun.notices, log, state.post_step)
 
 
 def publish(files: RunFolder, release: Release, save: Callable[[], None], notices: Notices,
-            log: Log) -> Release:
+            log: Log, post_steps: int = 0) -> Release:
     """Ends a run of any kind: `finish`, and the line that says what was released."""
-    release = finish(files, release, save, notices, log)
+    release = finish(files, release, post_steps, save, notices, log)
     log(f"release: {files.release} ({release.privacy['steps']} steps; "
         f"{guarantee.line(release.privacy)})")
     return release

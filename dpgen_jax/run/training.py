@@ -74,6 +74,7 @@ class Training:
         Returns:
             The state with all units pretrained, or as many as were before `stop`.
         """
+        self.stop.begin_stage()
         if self.stop() or state.units is None:
             return state
         elapsed, saved = self.elapsed, state
@@ -123,6 +124,7 @@ class Training:
         writer = MetricsWriter(self.files.metrics, state.step, self._board)
         program = compiling.program(state, self.layout.chunk, self.layout.padded,
                                     self.layout.slab, self.runtime.steps_per_call)
+        self.stop.begin_stage()
         total = planned if state.step < planned or limit <= planned else None
         # Beyond the plan the budget alone says whether there is a step to wait for.
         shown = self.monitor.options.progress and (
@@ -161,6 +163,7 @@ class Training:
         state, writer = dataclasses.replace(state, units=None), None
         with self.notices.attempt(f"writing {self.files.metrics}"):
             writer = MetricsWriter(self.files.metrics, state.step, self._board)
+        self.stop.begin_stage(first_is_typical=False)  # a block is of about a second
         bar = Bar(self.method.post_training.steps, 0, "generator step",
                   self.monitor.options.progress)
         with self._recorded(state, bar, writer) as record:

@@ -107,6 +107,21 @@ def test_max_steps_after_what_is_not_gaussian():
     assert steps == max_steps(DATALENS, 0.99, DELTA) < 149
 
 
+def test_noise_that_can_be_drawn_is_found_below_the_first_that_cannot():
+    """Sigma is first looked for in powers of two, of which the one above it may be too large."""
+    def up_to(largest):
+        def event(sigma):
+            if sigma > largest:
+                raise BudgetExceeded(f"at most {largest} can be drawn")
+            return GaussianEvent(sigma, 12000)
+        return event
+
+    assert sigma_for(up_to(5000), 149, 1, DELTA) == 4989
+    for largest in (4900, 3000, 100):
+        with pytest.raises(BudgetExceeded, match=f"at most {largest}"):
+            sigma_for(up_to(largest), 149, 1, DELTA)
+
+
 def test_sigma_that_cannot_be():
     def coarse(sigma):
         return GaussianEvent(sigma, 1, total_variation=1e-5)

@@ -276,12 +276,13 @@ def test_closeness_tells_copies_from_records_that_lie_as_held_out_ones_do():
 
 
 @pytest.mark.parametrize("k", [1, 3])
-def test_real_records_may_be_searched_in_blocks(monkeypatch, k):
+@pytest.mark.parametrize("limit", [("BLOCK", 7), ("VALUES", 33)])  # 33 values: six records
+def test_real_records_may_be_searched_in_blocks(monkeypatch, k, limit):
     rng = np.random.default_rng(0)
     x, real = rng.uniform(size=(20, 5)), rng.uniform(size=(31, 5))
     x[:4] = real[[0, 13, 14, 30]]
     whole = a.nearest(x, real, k)
-    monkeypatch.setattr(a, "BLOCK", 7)
+    monkeypatch.setattr(a, *limit)
     for ours, theirs in zip(a.nearest(x, real, k), whole, strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert whole[0][:4, 0].tolist() == [0, 13, 14, 30] and not whole[1][:4, 0].any()

@@ -9,13 +9,15 @@ from dpgen_jax.evaluation import smaller
 
 
 @pytest.mark.parametrize(("height", "width", "by"), [
-    (28, 28, 1), (64, 64, 1), (68, 64, 2), (512, 512, 8), (64, 1024, 16)])
-def test_no_side_is_above_the_largest(height, width, by):
+    (28, 28, 1), (64, 64, 1), (68, 64, 2), (512, 512, 8), (64, 1024, 8), (32, 512, 4), (4, 99, 1)])
+def test_images_are_as_small_as_the_largest_unless_too_small_for_a_network(height, width, by):
     spec = ImageSpec(height, width, 3, 2)
     assert smaller.factor(spec) == by
     x = np.random.default_rng(0).integers(0, 256, (2, height, width, 3), dtype=np.uint8)
     made = smaller.reduced(x, by)
-    assert made.dtype == np.uint8 and max(made.shape[1:3]) <= smaller.LARGEST
+    assert made.dtype == np.uint8 and max(made.shape[1:3]) <= max(
+        smaller.LARGEST, smaller.LEAST * max(height, width) / min(height, width), 99 * (by == 1))
+    assert min(made.shape[1:3]) >= min(smaller.LEAST, height, width)
     assert len(smaller.note(spec)) == (by > 1)
     if by > 1:
         assert f"at {made.shape[1]} x {made.shape[2]}, each pixel the mean of" in smaller.note(

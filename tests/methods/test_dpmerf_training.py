@@ -99,6 +99,16 @@ def test_an_interrupt_stops_it_and_a_resume_begins_it_again(whole, tmp_path, int
     assert [row["step"] for row in rows] == [1, *range(2, STEPS + 2)]
 
 
+def test_a_release_of_a_whole_training_is_kept_where_a_resume_is_stopped(tmp_path, interrupt):
+    root, said = tmp_path / "run", []
+    done, before = train(root), (root / "release" / "generator.safetensors").read_bytes()
+    interrupt(2)
+    again = train(root, said, resume=True)
+    assert small_datalens.equal(again.model, done.model)
+    assert (root / "release" / "generator.safetensors").read_bytes() == before
+    assert any("is of more steps, and stays" in line for line in said)
+
+
 def test_sigterm_stops_it_with_a_release(whole, tmp_path, interrupt, monkeypatch, capsys):
     """Also where the checkpoint of what was paid for could not be written before."""
     def full(*_):

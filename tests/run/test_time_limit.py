@@ -41,6 +41,20 @@ def test_a_block_that_would_end_too_late_is_not_begun(monkeypatch):
     assert stop.out_of_time and stop.exit_code == 0 and "--max-minutes" in stop.reason
 
 
+def test_a_stage_is_not_stopped_by_the_blocks_of_another(monkeypatch):
+    """Seven minutes of ten are over with it; of the next stage only the first block takes long."""
+    clock = Clock(monkeypatch)
+    stop = progress.Stop(minutes=10)
+    stop()
+    clock.now += 420
+    stop.begin_stage(first_is_typical=False)
+    stops = []
+    for seconds in (60, 1, 1, 100, 1):
+        stops.append(stop())
+        clock.now += seconds
+    assert stops == [False] * 4 + [True]
+
+
 def test_without_a_limit_time_stops_nothing(monkeypatch):
     clock = Clock(monkeypatch)
     stop = progress.Stop()

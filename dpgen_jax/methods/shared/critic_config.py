@@ -9,7 +9,7 @@ import dataclasses
 import math
 from typing import Literal, Self, cast
 
-from dpgen_jax.aggregation.clip import GridMean, RowL2, row_levels
+from dpgen_jax.aggregation.clip import MOST_COLUMNS, GridMean, RowL2, row_levels
 from dpgen_jax.aggregation.local import LocalMechanism
 from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import gaussian
@@ -43,7 +43,8 @@ class CriticConfig(MethodConfig):
     critics: int = 1000
     """disjoint parts of the records, each with its own critic; clients, where federated"""
     critics_per_step: int = 0
-    """critics that answer in a step, in a public rotation; 0: all of them"""
+    """the most critics that answer in a step, in a public rotation of turns of equal size: 600 of
+    1,000 take turns of 500; 0: all of them"""
     schedule: Literal["rotation", "secret-draw"] = "rotation"
     """secret-draw: all critics learn, and critics_per_step of them, sampled in secret, count"""
     accounting: Literal["proven", "as-published"] = "proven"
@@ -119,10 +120,14 @@ def images_only(spec: Spec) -> ImageSpec:
     """Returns the schema of images.
 
     Raises:
-        UserError: for a table.
+        UserError: for a table, and for images that are too large.
     """
     if not isinstance(spec, ImageSpec):
         raise UserError("this method's networks are for images; for a table use gpate")
+    if (values := math.prod(spec.shape)) > MOST_COLUMNS:
+        raise UserError(f"images of {spec.height} x {spec.width} x {spec.channels} have {values:,} "
+                        f"values; this method releases a gradient of {MOST_COLUMNS:,} at most: "
+                        "load them smaller, a folder with --image-size")
     return spec
 
 
