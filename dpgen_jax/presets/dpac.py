@@ -18,9 +18,9 @@ from dpgen_jax.presets.gswgan import GENDER, GLYPHS, MNIST
 PUBLISHED = "Chen et al. 2023, section 5.1; defaults of the authors' code"
 OURS = ("this library: classifier and networks chosen on glyphs (benchmarks/images.py), the "
         "slope and at epsilon 1 the class weight as GS-WGAN has them for MNIST")
-AT_10 = ("this library: networks, slope and critics as GS-WGAN has them for MNIST; with fewer steps of "
-         "the classifier the best of three trainings on MNIST, tested on a sixth of its training "
-         "images; benchmarks/results/sweep-dpac-mnist-eps10-class.json")
+AT_10 = ("this library: networks, slope and critics as GS-WGAN has them for MNIST; with fewer "
+         "steps of the classifier the best of three trainings on MNIST, tested on a sixth of its "
+         "training images; benchmarks/results/sweep-dpac-mnist-eps10-class.json")
 VALIDATED = ("this library: GS-WGAN's of the same name, the better of two trainings on MNIST, "
              "tested on a sixth of its training images; "
              "benchmarks/results/sweep-dpac-mnist-eps10-critics.json")
