@@ -26,8 +26,9 @@ TABLE_2 = {
 TABLE_3 = {"gswgan": "0.99 0.99 0.85 0.85 0.66 0.60", "dpac": "1.00 1.00 0.97 0.98 0.99 0.98"}
 DATA = ("mnist", "fashion", "gender-s")
 NIGHT = gswgan.NETWORKS | {
-    "critics": 100, "steps": 100, "warm_steps": 200, "warm_generator": ResNetNet(),
-    "logit_slope": "sigmoid", "t_c": 20, "classifier": CriticNet()}
+    "critics": 100, "steps": 100, "critic_steps": 2, "class_weight": 0.0, "warm_steps": 200,
+    "warm_generator": ResNetNet(), "logit_slope": "sigmoid", "t_c": 20, "real_steps": 4,
+    "classifier": CriticNet()}
 PRINTED = {data: dict(zip((MLP, CNN), TABLE_2["dpac"].split()[2 * i:2 * i + 2], strict=True))
            for i, data in enumerate(DATA)}
 QUOTED = ("the paper quotes it from Cao et al., DP-Sinkhorn, NeurIPS 2021; dpsinkhorn here is an "
