@@ -55,9 +55,9 @@ class RandomFeatures:
             raise UserError(f"features is {self.count}; it must be an even number of 2 or above")
         if not self.windows or min(self.windows) < 0:
             raise UserError(f"windows is {self.windows}; give one or more, each 0 or above")
-        if len(self.bandwidths) not in (1, len(self.windows)):
-            raise UserError(f"bandwidths is {self.bandwidths}; give one, or one for each of "
-                            f"{len(self.windows)} windows")
+        if len(self.bandwidths) not in (1, len(self.windows)) or not min(self.bandwidths) > 0:
+            raise UserError(f"bandwidths is {self.bandwidths}; give one above 0, or one for each "
+                            f"of {len(self.windows)} windows")
         if not (self.constant > 0 and self.onehots >= 0 and self.constant + self.onehots < 1):
             raise UserError(f"constant is {self.constant} and onehots {self.onehots}; they are "
                             "shares of 1, of which something must be left")
