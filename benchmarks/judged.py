@@ -119,17 +119,17 @@ def run(args: argparse.Namespace, argv: Sequence[str]) -> Path:
     place.mkdir(parents=True, exist_ok=True)
     records, real = written(args.dataset, place)
     judge = training.finish(place / "judge", "mixture", "--dataset", records, "--epsilon",
-                    args.share * args.epsilon)
+                            args.share * args.epsilon)
     steps = [] if args.steps is None else ["--steps", args.steps]
     words = (args.method, "--preset", args.preset, "--dataset", records, "--seed", args.seed,
              *steps, "--evaluate-every", args.every, "--steps-per-call", args.every)
     judged = training.finish(place / "judged", *words, "--sigma", "None", "--epsilon", args.epsilon,
-                     "--public-dataset", f"release:{judge}")
+                             "--public-dataset", f"release:{judge}")
     sigma = read_json(judged / "config.json")["config"]["sigma"]
     same = training.finish(place / "by-real-images", *words, "--sigma", sigma, "--epsilon", "inf",
-                   "--public-dataset", real)
+                           "--public-dataset", real)
     whole = training.finish(place / "without-a-judge", *words, "--sigma", "None", "--epsilon",
-                    args.epsilon, "--public-dataset", real)
+                            args.epsilon, "--public-dataset", real)
     models = [(run / "release/generator.safetensors").read_bytes() for run in (judged, same)]
     assert models[0] == models[1], "with the same seed and noise both are one training"
     curves = {"judge": curve(judged), "real": curve(same), "without_a_judge": curve(whole)}

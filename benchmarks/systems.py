@@ -22,7 +22,6 @@ colour: each system takes the settings that a user gets who names none.
 from __future__ import annotations
 
 import argparse
-import itertools
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -287,11 +286,11 @@ def main(argv: list[str] | None = None) -> None:
             common.record("systems", words_of(args, result), range(args.seeds), {"row": result},
                           where))
         print(table(done), flush=True)
-    for data, epsilon in itertools.product(args.data, args.epsilons) if args.draw else ():
-        if any("steps" in row and (row["dataset"], row["epsilon"]) == (data, epsilon)
-               for row in done):
-            print(picture(done, data, epsilon, lambda method, at=(data, epsilon): folder(
-                args.out, method, *at)))
+    trained = dict.fromkeys((row["dataset"], row["epsilon"]) for row in done
+                            if "steps" in row and row["epsilon"] != "inf")
+    for data, epsilon in trained if args.draw else ():
+        print(picture(done, data, epsilon, lambda method, at=(data, epsilon): folder(
+            args.out, method, *at)))
 
 
 if __name__ == "__main__":

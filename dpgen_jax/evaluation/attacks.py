@@ -31,7 +31,7 @@ CHUNK = 500
 BLOCK = 20_000
 """The most real records that are searched at once."""
 VALUES = 2**26
-"""The most values of records that are in memory as floats at once, 256 MB."""
+"""The most values of real records that are searched at once: 256 MB as floats."""
 
 
 def flat(x: np.ndarray) -> np.ndarray:
@@ -151,7 +151,7 @@ def _nearest(x: np.ndarray, real: np.ndarray, k: int) -> tuple[np.ndarray, np.nd
 
 
 def _at_once(records: np.ndarray, most: int) -> int:
-    """Return how many records are in memory as floats at once."""
+    """Return how many records may be taken at once: `most`, or fewer where they are large."""
     return max(1, min(most, VALUES // max(1, math.prod(records.shape[1:]))))
 
 

@@ -132,8 +132,7 @@ def _require_affordable(config: MethodConfig, budget: Budget, events: Events) ->
 def _at_sigma(events: EventsOf, config: MethodConfig, budget: Budget
               ) -> Callable[[float], Callable[[int], Events]]:
     """From sigma to the events of steps; BudgetExceeded for more noise than can be drawn."""
-    fewer = (f", or lower --steps{' or --batch' * hasattr(config, 'batch')}"
-             if (config.steps or 2) > 1 else "")
+    fewer = f", or lower --steps{' or --batch' * hasattr(config, 'batch')}" * (config.steps != 1)
 
     def of(sigma: float) -> Callable[[int], Events]:
         try:

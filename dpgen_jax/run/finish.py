@@ -91,14 +91,22 @@ def _of_more_steps(files: RunFolder, release: Release, post_steps: int) -> Relea
     """The release that is there, if it is one of the same promise, and of more steps."""
     try:
         there = load(files.release)
-        known = read_json(files.released) if files.released.exists() else {}
-        steps = int(there.privacy["steps"]), int(known.get("post_steps", 0))
+        steps = int(there.privacy["steps"])
     except Exception:  # there is none, or one that is damaged in whatever way
         return None
     same = all(getattr(there, name) == getattr(release, name) for name in (
         "method", "config", "spec", "class_counts")) and all(
         there.privacy.get(name) == to_json(release.privacy.get(name)) for name in PROMISE)
-    return there if same and steps > (release.privacy["steps"], post_steps) else None
+    further = (steps, _post_steps_there(files)) > (release.privacy["steps"], post_steps)
+    return there if same and further else None
+
+
+def _post_steps_there(files: RunFolder) -> int:
+    """The `post_steps` of the release that is there; 0 where that is not known."""
+    try:
+        return int(read_json(files.released)["post_steps"])
+    except (UserError, KeyError, TypeError, ValueError):  # an earlier version's, or damaged
+        return 0
 
 
 def _release(files: RunFolder, release: Release, post_steps: int) -> None:

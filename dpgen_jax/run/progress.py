@@ -57,7 +57,7 @@ class Stop:
             first_is_typical: Whether the first block tells how long another one takes. It does not
                 where all but it are short, since it waits for the compiler.
         """
-        self._last_look, self._untimed = math.inf, 1 if first_is_typical else 2
+        self._last_look, self._untimed = 0.0, 1 if first_is_typical else 2
 
     def __call__(self) -> bool:
         """Returns whether the run must stop.
