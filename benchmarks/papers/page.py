@@ -34,11 +34,15 @@ SHORT = {CNN: "CNN", "gen2real_cnn.accuracy": "CNN", MLP: "MLP", SCORE: "IS", FI
          "votes.most agreed bin": "votes in the first bin", "votes.second": "in the second",
          "votes.answered": "answered queries", "votes.mean lead of an entry": "mean lead",
          "votes.entries that pass without noise": "entries that pass without noise"}
-ALWAYS = (CNN, *OURS, SCORE, *(metric for metric in SHORT if metric.startswith("votes.")))
+VOTES = tuple(metric for metric in SHORT if metric.startswith("votes."))
+APART = {"IS": (SCORE,), "in our protocol": tuple(OURS), "teachers": VOTES}
+"""Metrics with a column of their own."""
+ALWAYS = (CNN, *OURS, SCORE, *VOTES)
 """Metrics that are shown of every training that has them."""
 PICTURES = ("figure2", "figure3", "figure4", "figure5", "figureA1", "figureA2")
 """Figures of which a picture is written beside the results."""
-HEAD = ("row", "paper", "others", "here", "epsilon", "steps", "memory", "hours", "results", "note")
+HEAD = ("row", "paper", "others", "here", *APART, "epsilon", "steps", "memory", "hours", "results",
+        "note")
 
 
 def short(metric: str) -> str:
@@ -59,8 +63,8 @@ def leaf(record: dict[str, Any], metric: str) -> str | None:
     for word in metric.split("."):
         value = value.get(word) if isinstance(value, dict) else None
     if isinstance(value, dict) and "mean" in value:
-        spread = f" +- {value['std']:.3f}" if len(value.get("values", ())) > 1 else ""
-        real = f" (real images {value['floor']:.3f})" if metric in (SCORE, FID) and (
+        spread = f" ± {value['std']:.3f}" if len(value.get("values", ())) > 1 else ""
+        real = f" (real {value['floor']:.3f})" if metric in (SCORE, FID) and (
             value.get("floor") is not None) else ""
         return f"{value['mean']:.3f}{spread}{real}"
     if isinstance(value, dict) and "median" in value:
@@ -137,8 +141,11 @@ def others(row: Row) -> str:
         return ""
     work, epsilon = row.work, row.work.epsilon
     epsilon = presets.get(work.method, work.preset)[1].epsilon if epsilon is None else epsilon
-    return "; ".join(f"{short(quote.metric)} {quote.value} ({quote.source})" for metric in row.paper
-                     for quote in quoted.of(work.method, work.data, epsilon, metric))
+    by_source: dict[str, list[str]] = {}
+    for metric in row.paper:
+        for quote in quoted.of(work.method, work.data, epsilon, metric):
+            by_source.setdefault(quote.source, []).append(f"{short(quote.metric)} {quote.value}")
+    return "; ".join(f"{', '.join(found)} ({source})" for source, found in by_source.items())
 
 
 def spent(row: Row) -> tuple[str, str, str]:
@@ -190,13 +197,18 @@ def line(row: Row) -> tuple[str, ...]:
     link = f"[json](../benchmarks/results/{path.name})" if path else ""
     if path and picture:
         link += f", [picture](../benchmarks/results/{path.stem}.png)"
-    ours = cell_text(here(row)) or ("measured" if path else "")
+    values = here(row)
+    apart = {name: {metric: values.pop(metric) for metric in metrics if metric in values}
+             for name, metrics in APART.items()}
+    ours = cell_text(values) or ("measured" if path and not any(apart.values()) else "")
     if cells := unswept(row):
         ours += f"; not yet: {'; '.join(cells)}"
     if isinstance(row.work, Nothing):
         ours = f"({row.work.why})"
     epsilon, steps, hours = spent(row)
-    return (f"`{row.name}`", cell_text(dict(row.paper)), others(row), ours, epsilon, steps,
+    beside = (cell_text(part).replace(f"{name} ", "").replace(f" {name}", "")
+              for name, part in apart.items())
+    return (f"`{row.name}`", cell_text(dict(row.paper)), others(row), ours, *beside, epsilon, steps,
             needs.text(row), hours, link, noted(row))
 
 

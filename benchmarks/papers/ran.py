@@ -64,15 +64,15 @@ def done(row: Row) -> str:
 
 def table() -> str:
     """Return the table of all systems, in Markdown."""
-    lines = ["| system | trainings, as published | run | sweeps | run | what came out |",
+    lines = ["| system | trainings, as published | run | sweeps | run | which |",
              "| --- | --- | --- | --- | --- | --- |"]
     for system, title in SYSTEMS.items():
         each = list(runs(system))
         kinds = [[row for row in each if is_sweep(row) == sweeps] for sweeps in (False, True)]
         counts = [cell for kind in kinds for cell in (
             len(kind), sum(row.measured() and not page.unswept(row) for row in kind))]
-        found = "; ".join(done(row) for row in each if row.measured()) or "nothing yet"
-        lines.append(" | ".join(("| " + title, *map(str, counts), found.replace("|", "/"))) + " |")
+        found = ", ".join(f"`{row.name}`" for row in each if row.measured()) or "none yet"
+        lines.append(" | ".join(("| " + title, *map(str, counts), found)) + " |")
     return "\n".join(lines)
 
 

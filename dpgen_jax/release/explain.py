@@ -253,7 +253,7 @@ def assumptions(privacy: Json) -> tuple[str, ...]:
                      "protected is the record.")
     if "steps" in privacy:
         lines.append(f"One training run of {number(privacy['steps'])} steps; its events are listed "
-                     "under \u201cThe ledger\u201d.")
+                     "on this page.")
     if "kept_step" in privacy:
         lines.append(f"The generator is that of step {number(privacy['kept_step'])}, which did "
                      "best of all that were evaluated by public data, or by a release whose cost "

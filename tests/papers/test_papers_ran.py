@@ -32,20 +32,18 @@ def cells(system):
 
 
 def test_nothing_has_run_where_there_are_no_results(results):
-    assert all(cells(system)[1::2][:2] == ["0", "0"] and cells(system)[-1] == "nothing yet"
+    assert all(cells(system)[1::2][:2] == ["0", "0"] and cells(system)[-1] == "none yet"
                for system in ran.SYSTEMS)
     assert int(cells("gpate")[0]) > 10 and int(cells("gswgan federated")[0]) == 1
     assert ran.sentence("dpac") == "none of its 3 trainings in the papers' tables has been run"
 
 
 def test_a_training_counts_once_and_only_with_published_settings(results):
-    results("datalens:table1:mnist-eps1", training_seconds=1.0, fidelity={}, privacy={
+    row = results("datalens:table1:mnist-eps1", training_seconds=1.0, fidelity={}, privacy={
         "epsilon": 1.0, "steps": 149}, evaluation={"gen2real": {"cnn": {"accuracy": leaf(0.12)}}})
     results("datalens:table1:mnist-eps1-mean", training_seconds=1.0)  # of this library
-    counts = cells("datalens")
-    assert counts[1] == "1"
-    assert counts[-1] == ("`datalens:table1:mnist-eps1`: CNN 0.120 at epsilon 1 (the paper: CNN "
-                          "0.7123)")
+    assert cells("datalens")[1] == "1" and cells("datalens")[-1] == f"`{row.name}`"
+    assert ran.done(row) == f"`{row.name}`: CNN 0.120 at epsilon 1 (the paper: CNN 0.7123)"
     assert "tables has been run: `datalens:table1:mnist-eps1`" in ran.sentence("datalens")
 
 
@@ -67,7 +65,7 @@ def test_a_row_measured_in_part_says_what_is_missing(results, capsys):
     row = results("datalens:table12:mnist-eps1", training_seconds=100.0, privacy={
         "epsilon": 1.0, "steps": 149}, fidelity={"inception_score": leaf(2.0) | {"floor": 9.5}})
     assert page.missing(row) == ["FID"] and page.here(row) == {
-        "fidelity.inception_score": "2.000 (real images 9.500)"}
+        "fidelity.inception_score": "2.000 (real 9.500)"}
     assert command.state(row) == "measured without FID" and command.hours(row) == "<0.1"
     sweep = results("gpate:table4:mnist-bins", rows=[
         {"label": "bins 5", "metrics": {"gen2real.cnn.accuracy": leaf(0.25)}},
