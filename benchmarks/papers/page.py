@@ -14,10 +14,15 @@ from benchmarks.sweep.published import SWEEPS
 from dpgen_jax import presets
 from dpgen_jax.evaluation import utility
 
-OURS = {f"as_systems.{metric}": f"{name} in our protocol"
-        for metric, name in ((CNN, "CNN"), (MLP, "MLP"))}
+OURS = {f"as_systems.{CNN}": "CNN", f"as_systems.{MLP}": "MLP"}
 """The protocol of `benchmarks.systems`: fewer images, and a shorter schedule."""
-SHORT = {CNN: "CNN", "gen2real_cnn.accuracy": "CNN", MLP: "MLP", SCORE: "IS", FID: "FID", **OURS,
+VOTES = {"votes.most agreed bin": "votes in the first bin", "votes.second": "in the second",
+         "votes.answered": "answered queries", "votes.mean lead of an entry": "mean lead",
+         "votes.entries that pass without noise": "entries that pass without noise"}
+APART = {"IS": {SCORE: ""}, "in our protocol": OURS, "teachers": VOTES}
+"""Columns of some metrics alone, and what these are called there."""
+SHORT = {CNN: "CNN", "gen2real_cnn.accuracy": "CNN", MLP: "MLP", SCORE: "IS", FID: "FID", **VOTES,
+         **{metric: f"{name} in our protocol" for metric, name in OURS.items()},
          "real2gen.mlp.accuracy": "real2gen MLP", "real2gen.cnn.accuracy": "real2gen CNN",
          "average.gen2real.accuracy": "average",
          "average.gen2real.calibrated_accuracy": "calibrated",
@@ -30,13 +35,7 @@ SHORT = {CNN: "CNN", "gen2real_cnn.accuracy": "CNN", MLP: "MLP", SCORE: "IS", FI
          "cost.as_published.epsilon_classic": "by the classic conversion",
          "cost.epsilon_of_ideal_noise": "proven, of ideal noise",
          "bytes_of_a_step.to_a_client": "bytes to a client",
-         "bytes_of_a_step.from_a_client": "from a client",
-         "votes.most agreed bin": "votes in the first bin", "votes.second": "in the second",
-         "votes.answered": "answered queries", "votes.mean lead of an entry": "mean lead",
-         "votes.entries that pass without noise": "entries that pass without noise"}
-VOTES = tuple(metric for metric in SHORT if metric.startswith("votes."))
-APART = {"IS": (SCORE,), "in our protocol": tuple(OURS), "teachers": VOTES}
-"""Metrics with a column of their own."""
+         "bytes_of_a_step.from_a_client": "from a client"}
 ALWAYS = (CNN, *OURS, SCORE, *VOTES)
 """Metrics that are shown of every training that has them."""
 PICTURES = ("figure2", "figure3", "figure4", "figure5", "figureA1", "figureA2")
@@ -198,17 +197,16 @@ def line(row: Row) -> tuple[str, ...]:
     if path and picture:
         link += f", [picture](../benchmarks/results/{path.stem}.png)"
     values = here(row)
-    apart = {name: {metric: values.pop(metric) for metric in metrics if metric in values}
-             for name, metrics in APART.items()}
-    ours = cell_text(values) or ("measured" if path and not any(apart.values()) else "")
+    apart = ["; ".join(f"{name} {values.pop(metric)}".strip()
+                       for metric, name in names.items() if metric in values)
+             for names in APART.values()]
+    ours = cell_text(values) or ("measured" if path and not any(apart) else "")
     if cells := unswept(row):
         ours += f"; not yet: {'; '.join(cells)}"
     if isinstance(row.work, Nothing):
         ours = f"({row.work.why})"
     epsilon, steps, hours = spent(row)
-    beside = (cell_text(part).replace(f"{name} ", "").replace(f" {name}", "")
-              for name, part in apart.items())
-    return (f"`{row.name}`", cell_text(dict(row.paper)), others(row), ours, *beside, epsilon, steps,
+    return (f"`{row.name}`", cell_text(dict(row.paper)), others(row), ours, *apart, epsilon, steps,
             needs.text(row), hours, link, noted(row))
 
 

@@ -64,7 +64,7 @@ def done(row: Row) -> str:
 
 def table() -> str:
     """Return the table of all systems, in Markdown."""
-    lines = ["| system | trainings, as published | run | sweeps | run | which |",
+    lines = ["| system | trainings, as published | run | sweeps | run | which have run |",
              "| --- | --- | --- | --- | --- | --- |"]
     for system, title in SYSTEMS.items():
         each = list(runs(system))
