@@ -28,7 +28,8 @@ FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-
          "--virtual-time-budget=20000")
 WIDTHS = (390, 1280)
 PHONE, SCREEN = WIDTHS
-FRAME = """<!doctype html><title>frame</title><body style="margin:0">
+# Without a scroll bar of its own, which some browsers draw and which would count as ink.
+FRAME = """<!doctype html><title>frame</title><body style="margin:0;overflow:hidden">
 <iframe src="%s.html" style="width:%dpx;height:900px;border:0"></iframe>"""
 # Loads each page in frames of the given widths, and writes what it finds there as its own text.
 PROBE = """<!doctype html><title>probe</title><body><script>
