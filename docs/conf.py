@@ -53,3 +53,9 @@ html_theme = "furo"
 html_title = f"dpgen_jax {version}"
 html_static_path = ["_static"]
 html_css_files = ["custom.css"]
+
+
+def setup(app):
+    """Links to notebooks, which lie beside the documentation, lead to their copies here."""
+    app.connect("source-read", lambda app, page, source: source.__setitem__(
+        0, source[0].replace("../notebooks/", "tutorials/")))
