@@ -39,6 +39,11 @@ ROWS = {"datalens": "datalens:table1:{data}-eps{epsilon:g}",
         "dpac": "dpac:table2:{data}"}
 """Each system's row of its paper; of the last two there is one for each data set, at epsilon 10."""
 CNN = "gen2real.cnn.accuracy"
+LEARNED = {"mixture": "images of `mixture`",
+           "directions": "its records, in the directions that were released",
+           "frequencies": "its records, in the frequencies that were released",
+           "records": "its records"}
+"""What a CNN learns from, by the names that `benchmarks.headroom` gives it."""
 
 
 def _head(*before: str) -> tuple[str, ...]:
@@ -72,6 +77,23 @@ def _cnn(row: dict[str, Any]) -> float:
 
 def _difference(ours: float, theirs: float) -> str:
     return f"{ours:.3f} ({ours - theirs:+.3f})"
+
+
+def headroom_table() -> str:
+    """Returns what a mixture's images teach, and what its records would in its directions."""
+    found = {(row["dataset"], row["epsilon"]): row["accuracy"]
+             for row in results("headroom")["rows"]}
+    return markdown(_head("a CNN learns from"), (
+        [text, *(f"{found[cell][kind]:.3f}" if cell in found else "" for cell in CELLS)]
+        for kind, text in LEARNED.items()))
+
+
+def lost_within() -> str:
+    """Returns the least and the largest share of the gap that lies in the released directions."""
+    each = [row["accuracy"] for row in results("headroom")["rows"]]
+    shares = [(row["directions"] - row["mixture"]) / (row["records"] - row["mixture"])
+              for row in each]
+    return f"{min(shares):.0%} to {max(shares):.0%}"
 
 
 def own_papers_table() -> str:
@@ -112,4 +134,5 @@ def warp_table() -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {table.__name__: table for table in (
-    published_table, distance_table, own_papers_table, warp_table)}
+    published_table, distance_table, headroom_table, lost_within, own_papers_table,
+    warp_table)}

@@ -28,6 +28,17 @@ def test_a_difference_is_ours_less_the_best_of_its_column(monkeypatch):
     assert [cells(line)[1:] for line in others] == [[""] * 4] * 3
 
 
+def test_headroom_is_told_by_column_and_as_a_share(monkeypatch):
+    scores = {"mixture": 0.5, "directions": 0.6, "frequencies": 0.8, "records": 0.9}
+    rows = [{"dataset": "mnist", "epsilon": 10.0, "accuracy": scores},
+            {"dataset": "fashion", "epsilon": 1.0, "accuracy": scores | {"directions": 0.7}}]
+    monkeypatch.setattr(distances, "results", lambda stem: {"headroom": {"rows": rows}}[stem])
+    lines = [cells(line) for line in distances.headroom_table().splitlines()[2:]]
+    assert [line[2] for line in lines] == ["0.500", "0.600", "0.800", "0.900"]
+    assert lines[1][1:] == ["", "0.600", "0.700", ""]
+    assert distances.lost_within() == "25% to 50%"
+
+
 def test_the_table_of_the_papers_systems_has_their_own_rows():
     lines = {cells(line)[0]: cells(line)[1:] for line in
              distances.own_papers_table().splitlines()}
