@@ -43,7 +43,7 @@ LEARNED = {"mixture": "images of `mixture`",
            "directions": "its records, in the directions that were released",
            "frequencies": "its records, in the frequencies that were released",
            "records": "its records"}
-"""What a CNN learns from, by the names that `benchmarks.headroom` gives it."""
+"""The images that a CNN learns from, by their names in `benchmarks.headroom`."""
 
 
 def _head(*before: str) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ CONFIG = mixture.Config(records=100, frequencies=4, dimensions=5, cells=2, grey=
 
 @pytest.fixture
 def mixture_run(monkeypatch):
-    """What is read of a run: a mixture about grey, one of whose directions was not kept."""
+    """Reads any run as a mixture about grey, one of whose directions was not kept."""
     r = np.random.default_rng(0)
     basis = np.linalg.qr(r.normal(size=(16, 5)))[0] * [1, 1, 1, 1, 0]
     wide = np.linspace(-9, 9, 512)  # a map of shades that changes nothing
