@@ -1,4 +1,4 @@
-"""Where a mixture loses: what its images teach, and what the records would as it could draw them.
+"""Compares what a CNN learns from a mixture's images and from records cut to what it can draw.
 
     nohup python -m benchmarks.headroom > headroom.log &
     python -m benchmarks.headroom --dataset fashion --epsilons 10
@@ -26,7 +26,6 @@ from benchmarks import common, systems, training, validation_part
 from dpgen_jax import data
 from dpgen_jax.core import cli
 from dpgen_jax.core.types import ImageSpec
-from dpgen_jax.data.base import Dataset
 from dpgen_jax.evaluation import utility
 from dpgen_jax.evaluation.scores import Images, checked
 from dpgen_jax.evaluation.settings import SETTINGS
@@ -90,16 +89,17 @@ def case(out: Path, name: str, epsilon: float) -> dict[str, object]:
     parts = out / f"{name}.npz"
     if not parts.exists():
         validation_part.main(["--dataset", *systems.DATA[name], "--out", str(parts)])
-    made: Dataset = data.load(f"npz:{parts}")
+    made = data.load(f"npz:{parts}")
     preset = systems.preset_of("mixture", name, epsilon)
-    run = training.finish(out / preset, "mixture", "--preset", preset, "--dataset", f"npz:{parts}",
-                          f"--epsilon={epsilon:g}", f"--records={len(made.y_train)}")
+    run = training.finish(systems.folder(out, "mixture", name, epsilon), "mixture", "--preset",
+                          preset, "--dataset", f"npz:{parts}", f"--epsilon={epsilon:g}",
+                          f"--records={len(made.y_train)}")
     real = checked("training", made.x_train, made.y_train, at_least=1)
     test = checked("validation", made.x_test, made.y_test, at_least=1)
     scores: dict[str, float] = {}
     for kind, images in kinds(run, real).items():
         # The records are the same at each epsilon.
-        path = (out / name if kind == "records" else run).with_suffix(f".{kind}.json")
+        path = out / f"{name if kind == 'records' else run.name}-{kind}.json"
         if not path.exists():
             trained = utility.train("cnn", checked(kind, *images(), at_least=1), made.spec.classes,
                                     SETTINGS["full"], 0)

@@ -57,10 +57,15 @@ def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
     parts = {"x_train": np.zeros((40, 8, 8), np.uint8), "y_train": np.arange(40) % 2,
              "x_test": np.zeros((10, 8, 8), np.uint8), "y_test": np.arange(10) % 2, "classes": 2}
     np.savez(tmp_path / "mnist.npz", **parts)
-    fitted, run = [], tmp_path / "mnist-eps1"
-    (run / "release").mkdir(parents=True)
-    (run / "release" / "privacy.json").write_text(json.dumps({"epsilon": 0.99}))
-    monkeypatch.setattr(headroom.training, "finish", lambda run, *words: run)
+    fitted = []
+
+    def finish(run, *words):
+        (run / "release").mkdir(parents=True, exist_ok=True)
+        (run / "release" / "privacy.json").write_text(json.dumps({"epsilon": float(
+            words[-2].removeprefix("--epsilon="))}))
+        return run
+
+    monkeypatch.setattr(headroom.training, "finish", finish)
     images = np.zeros((4, 8, 8, 1), np.uint8), np.arange(4) % 2
     monkeypatch.setattr(headroom, "kinds", lambda run, real: {
         "mixture": lambda: images, "records": lambda: real})
@@ -72,5 +77,7 @@ def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
     monkeypatch.setattr(headroom.utility, "train", train)
     row = headroom.case(tmp_path, "mnist", 1.0)
     assert row["accuracy"] == {"mixture": 0.1, "records": 0.1} and fitted == [4, 40]
-    assert row["records"] == 40 and row["proven_epsilon"] == 0.99
+    assert row["records"] == 40 and row["proven_epsilon"] == 1.0
     assert headroom.case(tmp_path, "mnist", 1.0) == row and fitted == [4, 40]
+    # An epsilon without a preset of its own has another run, and the records once more no CNN.
+    assert headroom.case(tmp_path, "mnist", 0.2)["proven_epsilon"] == 0.2 and fitted == [4, 40, 4]
