@@ -14,9 +14,10 @@ where the row's unit says so. Non-private rows have epsilon "inf".
 
 A row whose training takes less than a quarter of an hour is trained three times, another one once,
 or each as often as --repeats says; it shows the mean, with its 95 % interval over the trainings.
-With --short a system whose preset takes long takes fewer steps, for which less noise is found, so
-that a row takes minutes on a laptop; a row tells the steps of both. No preset is for images in
-colour: each system takes the settings that a user gets who names none.
+With --more, the one training of a row that has a file counts, where its run folder is gone. With
+--short a system whose preset takes long takes fewer steps, for which less noise is found, so that a
+row takes minutes on a laptop; a row tells the steps of both. No preset is for images in colour:
+each system takes the settings that a user gets who names none.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ REPEATS = 3
 EPSILONS = (1.0, 10.0)
 METRICS = ("gen2real", "fidelity")
 CLASSIFIERS = ("topagg_sgd",)
+ALIKE = ("preset", "steps", "relation", "unit", "proven_epsilon", "setting")
+"""Entries that trainings of one row share."""
 IN_COLOUR = ("mixture", "dpmerf", "dpgan")
 METHODS = tuple(name for name in methods.NAMES if name not in CLASSIFIERS and any(
     preset.spec.shape == (28, 28, 1) for preset in presets.all_of(name).values()))
@@ -90,6 +93,9 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--repeats", type=int,
                         help="trainings of each row, each of which spends the row's epsilon; if "
                              f"left out, {REPEATS} where one takes less than {QUICK // 60} minutes")
+    parser.add_argument("--more", action="store_true",
+                        help="count the training that a row's file has, where its run folder is "
+                             "not here, and train the others")
     parser.add_argument("--short", action="store_true", help="new runs take fewer steps")
     parser.add_argument("--relation", choices=(systems_rows.REPLACE_ONE, "zero-out"),
                         default=systems_rows.REPLACE_ONE,
@@ -156,7 +162,9 @@ def repeated(args: argparse.Namespace, method: str, data: str, epsilon: float
       The row of the mean, with its deviation between trainings; the row of the first training that
       failed; None where there is none, and none is trained.
     """
-    first = row(args, method, data, epsilon)
+    there = args.more and not training.is_begun(folder(args.out, method, data, epsilon))
+    first = (there and systems_rows.counted(args, method, data, epsilon)
+             or row(args, method, data, epsilon))
     if first is None or "error" in first:
         return first
     times = args.repeats or (REPEATS if first["training_seconds"] < QUICK else 1)
@@ -165,10 +173,15 @@ def repeated(args: argparse.Namespace, method: str, data: str, epsilon: float
     failed = [one for one in each if "error" in one]
     if failed or len(each) == 1:
         return next(iter(failed), first)
+    unlike = [one for one in each if any(one.get(key) != first.get(key) for key in ALIKE)]
+    if unlike:
+        return first | {"error": f"its trainings are unlike in one of {', '.join(ALIKE)}; train "
+                                 "it anew, without --more"}
     took = [one["training_seconds"] for one in each]
     return first | {name: over_runs([one[name] for one in each]) for name in args.metrics} | {
         "repeats": len(each), "training_seconds": sum(took) / len(took),
-        "training_seconds_of_each": took}
+        "training_seconds_of_each": took,
+        "trained_with_of_each": [one.get("trained_with") for one in each]}
 
 
 def row(args: argparse.Namespace, method: str, data: str, epsilon: float, number: int = 0
@@ -253,18 +266,6 @@ def cases(args: argparse.Namespace) -> list[tuple[str, str, float]]:
         for epsilon in args.epsilons for data in args.data for method in args.methods))
 
 
-def words_of(args: argparse.Namespace, row: Mapping[str, Any]) -> list[str]:
-    """Return the flags that make one row."""
-    method, data, epsilon = row["method"], row["dataset"], float(row["epsilon"])
-    named = [] if math.isinf(epsilon) else ["--epsilon", f"{epsilon:g}"]
-    return ["--methods", method, "--dataset", data, *named, *["--full"] * args.full,
-            "--metrics", *args.metrics, "--classifiers", *args.classifiers,
-            "--seeds", str(args.seeds), *["--short"] * row["short"],
-            *["--inception-weights", "WEIGHTS"] * bool(args.inception_weights),
-            *[f"--repeats={args.repeats}"] * bool(args.repeats),
-            *[f"--relation={args.relation}"] * (args.relation != systems_rows.REPLACE_ONE)]
-
-
 def main(argv: list[str] | None = None) -> None:
     """Run the benchmark and write its records."""
     args = arguments(argv)
@@ -283,8 +284,8 @@ def main(argv: list[str] | None = None) -> None:
         done.append(result)
         systems_rows.write(
             systems_rows.name(*case, args.full, args.relation),
-            common.record("systems", words_of(args, result), range(args.seeds), {"row": result},
-                          where))
+            common.record("systems", systems_rows.words(args, result), range(args.seeds),
+                          {"row": result}, where))
         print(table(done), flush=True)
     trained = dict.fromkeys((row["dataset"], row["epsilon"]) for row in done
                             if "steps" in row and row["epsilon"] != "inf")

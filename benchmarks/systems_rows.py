@@ -9,7 +9,9 @@ the commit of the call that last collected them with others; their `trained_with
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import argparse
+import math
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,18 @@ def name(method: str, data: str, epsilon: float, full: bool = False, relation: s
     """Return the name of a row's file, without its ending."""
     return (f"{method}-{data}-eps{epsilon:g}{'-full' * full}"
             f"{f'-{relation}' * (relation != REPLACE_ONE)}")
+
+
+def words(args: argparse.Namespace, row: Mapping[str, Any]) -> list[str]:
+    """Return the flags of `benchmarks.systems` that make one row."""
+    method, data, epsilon = row["method"], row["dataset"], float(row["epsilon"])
+    named = [] if math.isinf(epsilon) else ["--epsilon", f"{epsilon:g}"]
+    return ["--methods", method, "--dataset", data, *named, *["--full"] * args.full,
+            "--metrics", *args.metrics, "--classifiers", *args.classifiers,
+            "--seeds", str(args.seeds), *["--more"] * args.more, *["--short"] * row["short"],
+            *["--inception-weights", "WEIGHTS"] * bool(args.inception_weights),
+            *[f"--repeats={args.repeats}"] * bool(args.repeats),
+            *[f"--relation={args.relation}"] * (args.relation != REPLACE_ONE)]
 
 
 def folder() -> Path:
@@ -42,6 +56,17 @@ def write(named: str, record: dict[str, Any]) -> Path:
         print(f"{path.name} stays: it has more trainings or metrics; delete it to replace it")
         return path
     return common.write(record, path)
+
+
+def counted(args: argparse.Namespace, method: str, data: str, epsilon: float
+            ) -> dict[str, Any] | None:
+    """Return the row that a file has, where it is of one training; None where it is not.
+
+    Its run folder need not be there. A row of several trainings has no scores of each.
+    """
+    path = folder() / f"{name(method, data, epsilon, args.full, args.relation)}.json"
+    row = read_json(path)["results"]["row"] if path.exists() else {"error": "none"}
+    return None if "error" in row or row.get("repeats", 1) > 1 else row
 
 
 def _poorer(row: dict[str, Any], there: dict[str, Any]) -> bool:
