@@ -8,13 +8,13 @@ from the student. Teachers learn from the public pool as in `shared.teachers`.
 Beyond the paper, at the same price: `decode` "share" gives the student the noisy share of the votes
 instead of its majority, `vote` "rank" has a teacher say which of the fakes of a class are more real
 than their average, and the student keeps the labels of earlier queries. Where every teacher calls
-every fake fake, as well-trained ones do, the published labels are all 0 and teach nothing.
+every fake fake, as well-trained ones do, the published labels are all 0 and teach nothing. With
+`nearest.images`, teachers, student and generator have no networks (`shared.nearest_votes`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Literal
 
@@ -25,16 +25,18 @@ from dpgen_jax.accountant import published as formulas
 from dpgen_jax.accountant.published_formula import Published
 from dpgen_jax.aggregation.label_votes import LabelMechanism, LabelVotes, Majority, Share
 from dpgen_jax.aggregation.laplace import DiscreteLaplace
+from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
-from dpgen_jax.core.config import Runtime
+from dpgen_jax.core.config import Runtime, later
 from dpgen_jax.core.ranges import require_not_negative, require_positive
-from dpgen_jax.core.types import Array, Method, Metrics, PyTree, Records, Spec
-from dpgen_jax.methods.shared import teachers
+from dpgen_jax.core.types import Array, Method, Metrics, PyTree, Records, Spec, UserError
+from dpgen_jax.methods.shared import nearest_votes, teachers
+from dpgen_jax.methods.shared.nearest import Nearest, build_nearest, images_only
 from dpgen_jax.nets.adam import Adam, AdamState, descend, moving_average
-from dpgen_jax.nets.blocks import leaky_relu
 from dpgen_jax.nets.losses import generator_loss
 from dpgen_jax.nets.pair import pair
+from dpgen_jax.nets.student import Student
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,66 +73,45 @@ class Config(teachers.TeacherConfig):
     s_hidden: int = 64
     """hidden units of the student"""
     s_optimiser: Adam = Adam(2e-3)
+    nearest: Nearest = later(Nearest())
+    votes_per_image: int = later(50)
+    """with nearest.images: fakes about each image on which teachers vote"""
+    frequencies: int = later(10)
+    """with nearest.images: low frequencies a side in which fakes differ from their images"""
+    step_size: float = later(1.0)
+    """with nearest.images: how far an image is moved, in weights of the student"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive(memory=self.memory, s_steps=self.s_steps, g_steps=self.g_steps,
-                         s_hidden=self.s_hidden)
+                         s_hidden=self.s_hidden, votes_per_image=self.votes_per_image,
+                         frequencies=self.frequencies, step_size=self.step_size)
         require_not_negative(jitter=self.jitter)
+        if self.nearest.images and (self.noise, self.decode, self.vote) != (
+                "gaussian", "share", "rank"):
+            raise UserError(f"noise is '{self.noise}', decode '{self.decode}' and vote "
+                            f"'{self.vote}'; with nearest.images they must be gaussian, share and "
+                            "rank")
 
 
-def mechanism(config: Config, spec: Spec) -> LabelMechanism:
+def mechanism(config: Config, spec: Spec) -> Mechanism:
     """Returns the mechanism: the noisy count of teachers that call a fake real.
 
     Guarantee:
         Unit: a record, through its teacher. Relation: replace-one. Each of the B counts of a step
-        moves by at most 1.
+        moves by at most 1; with nearest.images see `nearest_votes.mechanism`.
 
     Source:
         Jordon et al., ICLR 2019, Algorithm 1.
     """
+    if config.nearest.images:
+        return nearest_votes.mechanism(config, config.nearest, config.votes_per_image)
     laplace = DiscreteLaplace(config.sigma) if config.noise == "laplace" and config.sigma else None
     return LabelMechanism(
         bound=LabelVotes(config.batch), schedule=FullParticipation(), n_units=config.teachers,
         shape=(config.batch, 1),
         noise=laplace or gaussian(config.sigma),
         decode=Majority() if config.decode == "majority" else Share())
-
-
-@dataclasses.dataclass(frozen=True)
-class Student:
-    """The public discriminator.
-
-    It is a linear function of the D features of a record for each class, and one hidden layer for
-    all classes. Fakes of one class lie close together, and their labels say in which way they
-    differ. So it reads how far a fake lies from the centre of its class in the query it belongs to:
-    `rank` votes compare fakes of one query, and say nothing of how two queries differ.
-    """
-
-    hidden: int
-    features: int
-    classes: int
-
-    def init(self, key: Array) -> dict[str, Array]:
-        """Draws the weights."""
-        width = self.features + self.classes
-        return {"linear": jnp.zeros((self.classes, self.features)),
-                "hidden": jax.random.normal(key, (width, self.hidden)) / math.sqrt(width),
-                "bias": jnp.zeros(self.hidden), "out": jnp.zeros(self.hidden),
-                "label": jnp.zeros(self.classes)}
-
-    def apply(self, params: dict[str, Array], away: Array, labels: Array) -> Array:
-        """Returns the logits [N] of fakes away [N, D] from their centre, with labels int [N]."""
-        onehot = jax.nn.one_hot(labels, self.classes)
-        h = leaky_relu(jnp.concatenate([away, onehot], 1) @ params["hidden"] + params["bias"])
-        linear = jnp.sum(away * params["linear"][labels], 1) / math.sqrt(self.features)
-        return linear + h @ params["out"] + params["label"][labels]
-
-    def centres(self, x: Array, labels: Array, before: Array) -> Array:
-        """Returns the mean [C, D] of x [N, D] of each class; of an empty class, that before."""
-        onehot = jax.nn.one_hot(labels, self.classes)
-        sizes = onehot.sum(0)[:, None]
-        return jnp.where(sizes > 0, onehot.T @ x / jnp.maximum(sizes, 1), before)
 
 
 @jax.tree_util.register_dataclass
@@ -176,6 +157,11 @@ def coarse_noise(key: Array, shape: tuple[int, ...]) -> Array:
 
 def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     """Returns the method for records of this schema."""
+    if config.nearest.images:
+        return build_nearest(
+            config, config.nearest, spec, mechanism(config, spec), nearest_votes.messages(
+                config.batch, config.votes_per_image, config.frequencies, config.step_size,
+                images_only(spec)))
     # Teachers learn and the generator samples as in `shared.teachers`. Answers there are gradients,
     # and the generator is fitted to moved fakes; PATE-GAN replaces both.
     base = teachers.build_gan(config, spec, runtime, mechanism(config, spec),

@@ -12,6 +12,7 @@ from typing import Any
 
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods.pategan import Config
+from dpgen_jax.methods.shared.nearest import Nearest
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.presets import Preset, numbers, photographs, serving, stated
@@ -19,6 +20,7 @@ from dpgen_jax.presets import Preset, numbers, photographs, serving, stated
 PAPER = "Jordon et al. 2019, Algorithm 1, with steps and noise from a proven budget"
 CARRIED = "this library: carried over from MNIST, not tried on photographs"
 OURS = "this library: picked on the test records of glyphs and breast_cancer"
+CHOSEN = "this library: chosen on 10,000 of the training images"
 MNIST = ImageSpec(28, 28, 1, 10)
 PUBLISHED: dict[str, Any] = {
     "noise": "laplace", "decode": "majority", "vote": "real", "abstain": False, "jitter": 0.0,
@@ -47,6 +49,13 @@ def _of_a_table(dataset: str, features: int, records: int, teachers: int) -> Pre
     return Preset(config, numbers(features), 1.0, 1e-5, records, OURS, 0.01, dataset)
 
 
+def _nearest(epsilon: float, nearest: Nearest, warp: float, **fields: Any) -> Preset:
+    """Votes along random ways, by teachers without a network."""
+    config = Config(batch=nearest.images * MNIST.classes, g_final_rate=0.1, nearest=nearest,
+                    generator=GeneratorNet(warp=warp), **fields)
+    return Preset(config, MNIST, epsilon, 1e-5, 60000, CHOSEN)
+
+
 def _published(preset: Preset) -> Preset:
     """The paper's settings, with the teachers and steps of another preset."""
     return dataclasses.replace(preset, source=PAPER, dataset=None,
@@ -55,6 +64,14 @@ def _published(preset: Preset) -> Preset:
 
 _mnist = _of_images(10.0, MNIST, 60000, teachers=2000, steps=60)
 _glyphs = _of_images(10.0, ImageSpec(12, 12, 1, 10), 30000, "glyphs", teachers=1000, steps=40)
+_ten = Nearest(10, 5, pooled_steps=3)
+_nearests = {
+    "mnist-eps1": _nearest(1.0, Nearest(5, 5, pooled_steps=4), 0.3, teachers=12000, steps=8,
+                           step_size=40.0),
+    "mnist-eps10": _nearest(10.0, _ten, 0.3, teachers=12000, steps=10, step_size=60.0),
+    "fashion-eps1": _nearest(1.0, Nearest(3, 5, pooled_steps=4), 0.0, teachers=12000, steps=8,
+                             step_size=25.0),
+    "fashion-eps10": _nearest(10.0, _ten, 0.0, teachers=12000, steps=10, step_size=60.0)}
 _csv = _of_a_table("table", 29, 45569, 400)
 
 def _of_photographs() -> dict[str, Preset]:
@@ -77,6 +94,7 @@ PRESETS = stated({
     "mnist-eps10": _mnist,
     "mnist-eps1": dataclasses.replace(_mnist, epsilon=1.0),
     "mnist-eps10-published": _published(_mnist),
+    **{f"{name}-nearest": preset for name, preset in _nearests.items()},
     "table": _csv,
     "table-published": _published(_csv),
     "breast_cancer": _of_a_table("breast_cancer", 30, 455, 455),

@@ -13,7 +13,7 @@ from dpgen_jax.aggregation.bits import OsBits
 from dpgen_jax.aggregation.few_rows import FewRows
 from dpgen_jax.aggregation.noise import NoNoise
 from dpgen_jax.core.types import ImageSpec, Records, UserError
-from dpgen_jax.methods import datalens, gpate
+from dpgen_jax.methods import datalens, gpate, pategan
 from dpgen_jax.methods.shared import nearest
 from dpgen_jax.methods.shared.nearest import Nearest
 from dpgen_jax.private import partition
@@ -25,12 +25,13 @@ FEW = {"teachers": 11, "batch": 6, "sigma": 3.0, "steps": 4,
        "nearest": Nearest(images=2, images_per_teacher=4)}
 CONFIGS = {"datalens": datalens.Config(top_k=10, decode="mean", step_size=0.5, **FEW),
            "gpate sum": gpate.Config(aggregate="sum", projection=0, clip=1.0, **FEW),
-           "gpate votes": gpate.Config(aggregate="topk", projection=10, clip=0.5, **FEW)}
+           "gpate votes": gpate.Config(aggregate="topk", projection=10, clip=0.5, **FEW),
+           "pategan": pategan.Config(votes_per_image=10, frequencies=4, step_size=0.5, **FEW)}
 configs = pytest.mark.parametrize("name", CONFIGS)
 
 
 def built(config):
-    module = datalens if isinstance(config, datalens.Config) else gpate
+    module = {each.Config: each for each in (datalens, gpate, pategan)}[type(config)]
     return module.build(config, SPEC)
 
 
@@ -194,6 +195,8 @@ def test_few_images_hear_a_teacher_and_that_is_what_is_charged():
     assert mechanism.bound.squared_sensitivity() == 4 * 10 * 4
     every = dataclasses.replace(CONFIGS["datalens"], nearest=Nearest(2, 6))
     assert datalens.mechanism(every, SPEC).bound.squared_sensitivity() == 4 * 10 * 6
+    assert pategan.mechanism(CONFIGS["pategan"], SPEC).bound.squared_sensitivity() == 4 * 10 * 4
+    assert pategan.published(CONFIGS["pategan"], 1e-5) is None  # the paper has other votes
 
 
 @pytest.mark.parametrize(("fields", "text"), [
@@ -212,6 +215,10 @@ def test_fields_out_of_range_and_tables_are_refused():
         Nearest(images_per_teacher=0)
     with pytest.raises(UserError, match="aggregate is 'gnmax'; with nearest.images it must be sum"):
         dataclasses.replace(CONFIGS["gpate sum"], aggregate="gnmax")
+    with pytest.raises(UserError, match="noise is 'laplace', decode 'share' and vote 'rank'; with"):
+        dataclasses.replace(CONFIGS["pategan"], noise="laplace")
+    with pytest.raises(UserError, match="nearest.images is for images; set it to 0 for a table"):
+        pategan.build(CONFIGS["pategan"], people_table.THREE)
     with pytest.raises(UserError, match="nearest.images is for images; set it to 0 for a table"):
         gpate.build(CONFIGS["gpate sum"], people_table.THREE)
     with pytest.raises(UserError, match="images of 49152 values; nearest.images takes at most 330"):

@@ -1,4 +1,4 @@
-"""Teachers without a network, and a generator that holds images, for G-PATE and DataLens.
+"""Teachers without a network, and a generator that holds images, for the PATE systems.
 
 A discriminator whose layers serve all classes learns from a teacher's few records what records of
 any class have in common: its gradient at a fake hardly depends on the fake's label, and still less
@@ -125,7 +125,7 @@ def build_nearest(config: TeacherConfig, nearest: Nearest, spec: Spec, mechanism
         UserError: for a table, for images of too many values, and for a batch that is not the
             number of images.
     """
-    spec = _images_only(spec)
+    spec = images_only(spec)
     shape = (spec.classes, nearest.images, *spec.shape)
     if config.batch != math.prod(shape[:2]):
         raise UserError(f"batch is {config.batch}; all {nearest.images} images of each of "
@@ -202,7 +202,7 @@ def towards(records: Records, fakes: Array, labels: Array) -> Array:
     return jnp.where(n > 0, total / (255 * n) - fakes.reshape(b, -1), jnp.nan)
 
 
-def _images_only(spec: Spec) -> ImageSpec:
+def images_only(spec: Spec) -> ImageSpec:
     """Returns the schema of images.
 
     Raises:
