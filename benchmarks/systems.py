@@ -49,11 +49,11 @@ COLOUR: Mapping[str, tuple[str, ...]] = {
 FACTS = {"cifar": Facts("", ImageSpec(32, 32, 3, 10), 9980)} | {
     name: Facts("", ImageSpec(scenes.SIDE, scenes.SIDE, 3, classes), images)
     for name, (classes, images) in scenes.SETS.items()}
-PRESETS = {"datalens": "{data}-eps{epsilon:g}-nearest", "gpate": "{data}-eps{epsilon:g}-nearest",
+PRESETS = {**dict.fromkeys(("datalens", "gpate", "pategan"), "{data}-eps{epsilon:g}-nearest"),
            "dpgan": "{data}-eps{epsilon:g}-revisited", "fedavg_gan": "{data}",
            "dcgan": "{data}-small"}
 # Some minutes on two cores.
-SHORT = {"dcgan": 1000, "dpgan": 1500, "gswgan": 40, "dpac": 30, "pategan": 8, "dpcgan": 1000,
+SHORT = {"dcgan": 1000, "dpgan": 1500, "gswgan": 40, "dpac": 30, "dpcgan": 1000,
          "projected_dpgan": 100, "fedavg_gan": 20}
 SHORT_IN_COLOUR = {**SHORT, "dpgan": 150}
 QUICK = 900

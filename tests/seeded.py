@@ -82,7 +82,7 @@ SLOW = {
     "gpate images nearest": Case("gpate", "images", NEAREST | {
         "aggregate": "sum", "projection": 0, "clip": 1.0, "step_size": 1.0}),
     "pategan images nearest": Case("pategan", "images", NEAREST | {
-        "votes_per_image": 6, "frequencies": 3, "step_size": 1.0}),
+        "frequencies": 3, "step_size": 0.2}),
     "dpmerf images": Case("dpmerf", "images", MERF | {"windows": (0, 2)}),
     "mixture images": Case("mixture", "images", {
         "cells": 2, "frequencies": 4, "dimensions": 5, "relation": "zero-out"}),

@@ -23,13 +23,13 @@ def test_in_a_short_row_of_dpac_the_classifier_comes_in(tmp_path, monkeypatch):
     assert {"--steps=30", "--t-c=6"} <= set(commands[0])
 
 
-@pytest.mark.parametrize("words, steps", [((), None), (("--short",), 8)])
+@pytest.mark.parametrize("words, steps", [((), None), (("--short",), 1000)])
 def test_a_short_row_takes_fewer_steps_with_the_noise_of_those(tmp_path, monkeypatch, words, steps):
     commands = []
     monkeypatch.setattr(systems.common, "command", lambda *words: commands.append(words))
-    found = systems.row(parsed(tmp_path, *words), "pategan", "mnist", 1.0)
+    found = systems.row(parsed(tmp_path, *words), "dpcgan", "mnist", 1.0)
     assert "cannot read" in found["error"]  # nothing was trained
-    assert commands[0][:2] == ("dpgen_jax.train", "pategan") and "--epsilon=1.0" in commands[0]
+    assert commands[0][:2] == ("dpgen_jax.train", "dpcgan") and "--epsilon=1.0" in commands[0]
     assert [w for w in commands[0] if str(w).startswith(("--steps", "--sigma"))] == (
         [f"--steps={steps}", "--sigma=None"] if steps else [])
 

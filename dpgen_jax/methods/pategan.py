@@ -74,18 +74,17 @@ class Config(teachers.TeacherConfig):
     """hidden units of the student"""
     s_optimiser: Adam = Adam(2e-3)
     nearest: Nearest = later(Nearest())
-    votes_per_image: int = later(50)
-    """with nearest.images: fakes about each image on which teachers vote"""
     frequencies: int = later(10)
-    """with nearest.images: low frequencies a side in which fakes differ from their images"""
+    """with nearest.images: low frequencies a side, at most, in which fakes differ from their image;
+    there are as many fakes about each image as frequencies"""
     step_size: float = later(1.0)
     """with nearest.images: how far an image is moved, in weights of the student"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive(memory=self.memory, s_steps=self.s_steps, g_steps=self.g_steps,
-                         s_hidden=self.s_hidden, votes_per_image=self.votes_per_image,
-                         frequencies=self.frequencies, step_size=self.step_size)
+                         s_hidden=self.s_hidden, frequencies=self.frequencies,
+                         step_size=self.step_size)
         require_not_negative(jitter=self.jitter)
         if self.nearest.images and (self.noise, self.decode, self.vote) != (
                 "gaussian", "share", "rank"):
@@ -105,7 +104,8 @@ def mechanism(config: Config, spec: Spec) -> Mechanism:
         Jordon et al., ICLR 2019, Algorithm 1.
     """
     if config.nearest.images:
-        return nearest_votes.mechanism(config, config.nearest, config.votes_per_image)
+        return nearest_votes.mechanism(config, config.nearest, config.frequencies,
+                                       images_only(spec))
     laplace = DiscreteLaplace(config.sigma) if config.noise == "laplace" and config.sigma else None
     return LabelMechanism(
         bound=LabelVotes(config.batch), schedule=FullParticipation(), n_units=config.teachers,
@@ -160,8 +160,7 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     if config.nearest.images:
         return build_nearest(
             config, config.nearest, spec, mechanism(config, spec), nearest_votes.messages(
-                config.batch, config.votes_per_image, config.frequencies, config.step_size,
-                images_only(spec)))
+                config.batch, config.frequencies, config.step_size, images_only(spec)))
     # Teachers learn and the generator samples as in `shared.teachers`. Answers there are gradients,
     # and the generator is fitted to moved fakes; PATE-GAN replaces both.
     base = teachers.build_gan(config, spec, runtime, mechanism(config, spec),

@@ -1,11 +1,12 @@
 """Votes on fakes about the images of a generator that holds images, for PATE-GAN.
 
 The fakes of a query lie about the images (`shared.nearest`): each is one of them, moved along a
-public way, a random mix of low frequencies. A teacher's linear discriminator votes whether a fake
-looks more real than its image does; its mirror image, moved the other way, has the opposite vote.
-The student is a linear discriminator of each image too, and learns from the noisy sums of votes in
-one step from 0: its weights are the mean of the ways, each times its votes. The generator moves the
-images along them. A teacher votes on fakes about few images, and only these are charged.
+public way, one of a random orthonormal basis of low frequencies. A teacher's linear discriminator
+votes whether a fake looks more real than its image does; its mirror image, moved the other way, has
+the opposite vote. The student is a linear discriminator of each image too, and learns from the
+noisy sums of votes in one step from 0: its weights are the ways, each times its votes. The
+generator moves the images along them. A teacher votes on fakes about few images, and only these are
+charged.
 """
 
 from __future__ import annotations
@@ -24,50 +25,56 @@ from dpgen_jax.methods.shared.teachers import Messages, TeacherConfig
 from dpgen_jax.nets.frequencies import frequencies, restored
 
 
-def mechanism(config: TeacherConfig, nearest: Nearest, votes_per_image: int) -> SumMechanism:
+def mechanism(config: TeacherConfig, nearest: Nearest, count: int, spec: ImageSpec
+              ) -> SumMechanism:
     """Returns the mechanism: noisy sums of votes of 1, -1 or none on each fake.
 
     Args:
         config: the teachers, the images (batch) and the noise.
         nearest: the most images on whose fakes one teacher votes.
-        votes_per_image: R, fakes about each image.
+        count: frequencies a side, at most.
+        spec: the schema of the images.
 
     Guarantee:
-        Unit: a record, through its teacher. Relation: replace-one. Sensitivity: a teacher votes on
-        the R fakes of at most U images, and all its votes may turn over: squared L2 sensitivity
-        4 R U (`TopKSign` of all entries, and `FewRows`).
+        Unit: a record, through its teacher. Relation: replace-one. Sensitivity: of M frequencies, a
+        teacher votes on the M fakes of at most U images, and all its votes may turn over: squared
+        L2 sensitivity 4 M U (`TopKSign` of all entries, and `FewRows`).
 
     Source:
         This library, for the votes of Jordon et al., ICLR 2019, Section 4.1.
     """
-    bound = bounded(lambda rows: TopKSign(votes_per_image, rows), config, nearest)
+    fakes = _fakes_about_an_image(spec, count)
     return SumMechanism(
-        bound=bound, noise=gaussian(config.sigma), schedule=FullParticipation(),
-        n_units=config.teachers, shape=(config.batch, votes_per_image), decode=Mean())
+        bound=bounded(lambda rows: TopKSign(fakes, rows), config, nearest),
+        noise=gaussian(config.sigma), schedule=FullParticipation(), n_units=config.teachers,
+        shape=(config.batch, fakes), decode=Mean())
 
 
-def messages(images: int, votes_per_image: int, count: int, step_size: float, spec: ImageSpec
-             ) -> Messages:
+def messages(images: int, count: int, step_size: float, spec: ImageSpec) -> Messages:
     """Returns how a teacher's gradients become votes, and their noisy sums a move of the images.
 
     Args:
         images: B, all images of the generator.
-        votes_per_image: R.
-        count: frequencies a side of which ways are mixed, at most.
+        count: frequencies a side, at most.
         step_size: how far an image is moved, in weights of the student.
         spec: the schema of the images.
     """
-    weights = frequencies(jnp.zeros(spec.shape), count).size
+    fakes = _fakes_about_an_image(spec, count)
 
     def question(key: Array) -> Array:
-        return jax.random.normal(key, (images, votes_per_image, weights))
+        return jax.random.orthogonal(key, fakes, (images,))
 
     def message(ways: Array, gradients: Array) -> Array:
         low = frequencies(gradients.reshape(images, *spec.shape), count)
-        return jnp.sign(jnp.einsum("brm,bm->br", ways, low))
+        return jnp.sign(jnp.einsum("bmf,bf->bm", ways, low))
 
     def direction(ways: Array, released: Array) -> Array:
-        student = jnp.einsum("brm,br->bm", ways, released) / votes_per_image
+        student = jnp.einsum("bmf,bm->bf", ways, released)
         return step_size * restored(student, spec, count)
 
     return Messages(message, direction, question)
+
+
+def _fakes_about_an_image(spec: ImageSpec, count: int) -> int:
+    """Returns M, as many as there are frequencies."""
+    return frequencies(jnp.zeros(spec.shape), count).size
