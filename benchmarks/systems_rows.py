@@ -34,7 +34,8 @@ def words(args: argparse.Namespace, row: Mapping[str, Any]) -> list[str]:
     named = [] if math.isinf(epsilon) else ["--epsilon", f"{epsilon:g}"]
     return ["--methods", method, "--dataset", data, *named, *["--full"] * args.full,
             "--metrics", *args.metrics, "--classifiers", *args.classifiers,
-            "--seeds", str(args.seeds), *["--more"] * args.more, *["--short"] * row["short"],
+            "--seeds", str(args.seeds), *["--more"] * args.more,
+            *["--short"] * row.get("short", False),
             *["--inception-weights", "WEIGHTS"] * bool(args.inception_weights),
             *[f"--repeats={args.repeats}"] * bool(args.repeats),
             *[f"--relation={args.relation}"] * (args.relation != REPLACE_ONE)]

@@ -33,6 +33,9 @@ def test_the_training_of_a_file_counts_where_its_run_folder_is_gone(tmp_path, mo
     assert numbers == [1, 2] and found["repeats"] == 3
     assert found["gen2real"]["cnn"]["accuracy"]["values"] == pytest.approx([0.4, 0.6, 0.7])
     assert [one["git"] for one in found["trained_with_of_each"]] == ["0.4", "0.6", "0.7"]
+    del found["short"]  # as in files of earlier versions
+    words = systems_rows.words(parsed(tmp_path, "--more"), found)
+    assert "--more" in words and "--short" not in words
 
 
 @pytest.mark.parametrize("there, words", [
