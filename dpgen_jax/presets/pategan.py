@@ -69,10 +69,10 @@ _ten = Nearest(10, 5, pooled_steps=3)
 _nearests = {
     "mnist-eps1": _nearest(1.0, Nearest(5, 5, pooled_steps=4), 0.3, teachers=12000, steps=16,
                            step_size=6.0),
-    "mnist-eps10": _nearest(10.0, _ten, 0.3, teachers=12000, steps=10, step_size=12.0),
+    "mnist-eps10": _nearest(10.0, _ten, 0.3, teachers=12000, steps=20, step_size=12.0),
     "fashion-eps1": _nearest(1.0, Nearest(3, 5, pooled_steps=4), 0.0, teachers=12000, steps=16,
                              step_size=4.0),
-    "fashion-eps10": _nearest(10.0, _ten, 0.0, teachers=12000, steps=10, step_size=10.0)}
+    "fashion-eps10": _nearest(10.0, _ten, 0.0, teachers=12000, steps=20, step_size=10.0)}
 _csv = _of_a_table("table", 29, 45569, 400)
 
 def _of_photographs() -> dict[str, Preset]:
@@ -103,5 +103,7 @@ PRESETS = stated({
     **_of_photographs(),
 }, {PAPER: DIFFERS})
 PRESETS = serving(
-    PRESETS, tuple(name for name in PRESETS if name.endswith(("-eps1", "-eps10"))),
+    PRESETS, (*(f"{name}-nearest" for name in _nearests), *(
+        name for name in PRESETS if name.endswith(("-eps1", "-eps10"))
+        and name not in ("mnist-eps1", "mnist-eps10"))),
     {"images-eps10": "mnist-eps10", "images-eps1": "mnist-eps1", "table-few": "breast_cancer"})
