@@ -35,9 +35,11 @@ IMAGES = {("datalens", "mnist", 1.0): "images-mnist-mnist-eps1-mean",
           ("dpac", "fashion", 10.0): "dpac-fashion_mnist-fashion-eps10-long"}
 """Results of `benchmarks.images`, of the best of presets that were compared."""
 ROWS = {"datalens": "datalens:table1:{data}-eps{epsilon:g}",
-        "gpate": "gpate:table1c:{data}-eps{epsilon:g}", "gswgan": "gswgan:table1:{data}",
-        "dpac": "dpac:table2:{data}"}
-"""Each system's row of its paper; of the last two there is one for each data set, at epsilon 10."""
+        "gpate": "gpate:table1c:{data}-eps{epsilon:g}",
+        "pategan": "gpate:table1c:{data}-eps{epsilon:g}-pategan",
+        "gswgan": "gswgan:table1:{data}", "dpac": "dpac:table2:{data}"}
+"""Each system's row of its paper, and PATE-GAN's of G-PATE's; of the last two there is one for each
+data set, at epsilon 10."""
 CNN = "gen2real.cnn.accuracy"
 LEARNED = {"mixture": "images of `mixture`",
            "directions": "its records, in the directions that were released",
