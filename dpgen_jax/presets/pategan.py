@@ -21,7 +21,8 @@ from dpgen_jax.presets import Preset, numbers, photographs, serving, stated
 PAPER = "Jordon et al. 2019, Algorithm 1, with steps and noise from a proven budget"
 CARRIED = "this library: carried over from MNIST, not tried on photographs"
 OURS = "this library: picked on the test records of glyphs and breast_cancer"
-CHOSEN = "this library: chosen on 10,000 of the training images"
+CHOSEN = ("this library: chosen on 10,000 of the training images; "
+          "benchmarks/results/sweep-pategan-{}-nearest.json")
 MNIST = ImageSpec(28, 28, 1, 10)
 PUBLISHED: dict[str, Any] = {
     "noise": "laplace", "decode": "majority", "vote": "real", "abstain": False, "jitter": 0.0,
@@ -50,11 +51,11 @@ def _of_a_table(dataset: str, features: int, records: int, teachers: int) -> Pre
     return Preset(config, numbers(features), 1.0, 1e-5, records, OURS, 0.01, dataset)
 
 
-def _nearest(epsilon: float, nearest: Nearest, warp: float, **fields: Any) -> Preset:
+def _nearest(name: str, epsilon: float, nearest: Nearest, warp: float, **fields: Any) -> Preset:
     """Votes on fakes about images, by teachers without a network."""
     config = Config(batch=nearest.images * MNIST.classes, g_final_rate=0.1, nearest=nearest,
                     generator=GeneratorNet(warp=warp), **fields)
-    return Preset(config, MNIST, epsilon, 1e-5, 60000, CHOSEN)
+    return Preset(config, MNIST, epsilon, 1e-5, 60000, CHOSEN.format(name))
 
 
 def _published(preset: Preset) -> Preset:
@@ -66,13 +67,12 @@ def _published(preset: Preset) -> Preset:
 _mnist = _of_images(10.0, MNIST, 60000, teachers=2000, steps=60)
 _glyphs = _of_images(10.0, ImageSpec(12, 12, 1, 10), 30000, "glyphs", teachers=1000, steps=40)
 _ten = Nearest(10, 5, pooled_steps=3)
-_nearests = {
-    "mnist-eps1": _nearest(1.0, Nearest(5, 5, pooled_steps=4), 0.3, teachers=12000, steps=16,
-                           step_size=6.0),
-    "mnist-eps10": _nearest(10.0, _ten, 0.3, teachers=12000, steps=20, step_size=12.0),
-    "fashion-eps1": _nearest(1.0, Nearest(3, 5, pooled_steps=4), 0.0, teachers=12000, steps=16,
-                             step_size=4.0),
-    "fashion-eps10": _nearest(10.0, _ten, 0.0, teachers=12000, steps=20, step_size=10.0)}
+_nearests = {name: _nearest(name, epsilon, nearest, warp, teachers=12000, steps=steps, step_size=size)
+             for name, epsilon, nearest, warp, steps, size in (
+                 ("mnist-eps1", 1.0, Nearest(3, 5, pooled_steps=8), 0.3, 16, 6.0),
+                 ("mnist-eps10", 10.0, _ten, 0.3, 20, 12.0),
+                 ("fashion-eps1", 1.0, Nearest(3, 5, pooled_steps=4), 0.0, 16, 4.0),
+                 ("fashion-eps10", 10.0, _ten, 0.0, 20, 10.0))}
 _csv = _of_a_table("table", 29, 45569, 400)
 
 def _of_photographs() -> dict[str, Preset]:
