@@ -67,12 +67,13 @@ def _published(preset: Preset) -> Preset:
 _mnist = _of_images(10.0, MNIST, 60000, teachers=2000, steps=60)
 _glyphs = _of_images(10.0, ImageSpec(12, 12, 1, 10), 30000, "glyphs", teachers=1000, steps=40)
 _ten = Nearest(10, 5, pooled_steps=3)
-_nearests = {name: _nearest(name, epsilon, nearest, warp, teachers=12000, steps=steps, step_size=size)
-             for name, epsilon, nearest, warp, steps, size in (
-                 ("mnist-eps1", 1.0, Nearest(3, 5, pooled_steps=8), 0.3, 16, 6.0),
-                 ("mnist-eps10", 10.0, _ten, 0.3, 20, 12.0),
-                 ("fashion-eps1", 1.0, Nearest(3, 5, pooled_steps=4), 0.0, 16, 4.0),
-                 ("fashion-eps10", 10.0, _ten, 0.0, 20, 10.0))}
+_nearests = {
+    name: _nearest(name, epsilon, nearest, warp, teachers=12000, steps=steps, step_size=size)
+    for name, epsilon, nearest, warp, steps, size in (
+        ("mnist-eps1", 1.0, Nearest(3, 5, pooled_steps=8), 0.3, 16, 6.0),
+        ("mnist-eps10", 10.0, _ten, 0.3, 20, 12.0),
+        ("fashion-eps1", 1.0, Nearest(3, 5, pooled_steps=4), 0.0, 16, 4.0),
+        ("fashion-eps10", 10.0, _ten, 0.0, 20, 10.0))}
 _csv = _of_a_table("table", 29, 45569, 400)
 
 def _of_photographs() -> dict[str, Preset]:
