@@ -81,8 +81,6 @@ SLOW = {
         "top_k": 10, "decode": "mean", "step_size": 0.2}),
     "gpate images nearest": Case("gpate", "images", NEAREST | {
         "aggregate": "sum", "projection": 0, "clip": 1.0, "step_size": 1.0}),
-    "pategan images nearest": Case("pategan", "images", NEAREST | {
-        "frequencies": 3, "step_size": 0.2}),
     "dpmerf images": Case("dpmerf", "images", MERF | {"windows": (0, 2)}),
     "mixture images": Case("mixture", "images", {
         "cells": 2, "frequencies": 4, "dimensions": 5, "relation": "zero-out"}),
@@ -96,6 +94,8 @@ SLOW = {
         "critics_per_step": 2, "steps": 3}),
     "dpac images": Case("dpac", "images", CRITICS | CLASSIFIER | {"critics_per_step": 2}),
     "pategan table": Case("pategan", "table", STUDENT, CLASSES),
+    "pategan images nearest": Case("pategan", "images", NEAREST | {
+        "frequencies": 3, "step_size": 0.2}),
     "dpcgan table": Case("dpcgan", "table", RECORDS_SAMPLED | {
         "generator": MlpNet(4, (8,)), "hidden": (4,)}, CLASSES),
     "dpmerf_ae images": Case("dpmerf_ae", "images", CODES),
