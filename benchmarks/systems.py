@@ -162,9 +162,9 @@ def repeated(args: argparse.Namespace, method: str, data: str, epsilon: float
       The row of the mean, with its deviation between trainings; the row of the first training that
       failed; None where there is none, and none is trained.
     """
-    there = args.more and not training.is_begun(folder(args.out, method, data, epsilon))
-    first = (there and systems_rows.counted(args, method, data, epsilon)
-             or row(args, method, data, epsilon))
+    gone = not training.is_begun(folder(args.out, method, data, epsilon))
+    counted = systems_rows.counted(args, method, data, epsilon) if args.more and gone else None
+    first = counted or row(args, method, data, epsilon)
     if first is None or "error" in first:
         return first
     times = args.repeats or (REPEATS if first["training_seconds"] < QUICK else 1)
@@ -176,7 +176,7 @@ def repeated(args: argparse.Namespace, method: str, data: str, epsilon: float
     unlike = [one for one in each if any(one.get(key) != first.get(key) for key in ALIKE)]
     if unlike:
         return first | {"error": f"its trainings are unlike in one of {', '.join(ALIKE)}; train "
-                                 "it anew, without --more"}
+                                 "it anew, with another --out and without --more"}
     took = [one["training_seconds"] for one in each]
     return first | {name: over_runs([one[name] for one in each]) for name in args.metrics} | {
         "repeats": len(each), "training_seconds": sum(took) / len(took),

@@ -61,13 +61,15 @@ def write(named: str, record: dict[str, Any]) -> Path:
 
 def counted(args: argparse.Namespace, method: str, data: str, epsilon: float
             ) -> dict[str, Any] | None:
-    """Return the row that a file has, where it is of one training; None where it is not.
+    """Return the row that a file has, where it is of one training with the metrics that are asked.
 
-    Its run folder need not be there. A row of several trainings has no scores of each.
+    Its run folder need not be there. None for a row of several trainings, which has no scores of
+    each, for one that failed and where there is none.
     """
     path = folder() / f"{name(method, data, epsilon, args.full, args.relation)}.json"
-    row = read_json(path)["results"]["row"] if path.exists() else {"error": "none"}
-    return None if "error" in row or row.get("repeats", 1) > 1 else row
+    row = read_json(path)["results"]["row"] if path.exists() else {}
+    single = "error" not in row and row.get("repeats", 1) == 1
+    return row if single and set(args.metrics) <= row.keys() else None
 
 
 def _poorer(row: dict[str, Any], there: dict[str, Any]) -> bool:

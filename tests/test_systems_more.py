@@ -44,6 +44,14 @@ def test_others_are_trained_anew(tmp_path, monkeypatch, there, words):
     assert collected(tmp_path, monkeypatch, measured(0.4, **there), *words)[1] == [0, 1, 2]
 
 
+def test_a_row_without_the_metrics_that_are_asked_is_trained_anew(tmp_path, monkeypatch):
+    there = measured(0.4)
+    del there["fidelity"]
+    assert collected(tmp_path, monkeypatch, there, "--more")[1] == [0, 1, 2]
+    asked = ("--more", "--metrics", "gen2real")
+    assert collected(tmp_path, monkeypatch, there, *asked)[1] == [1, 2]
+
+
 def test_a_run_folder_that_is_there_is_the_training(tmp_path, monkeypatch):
     run = systems.folder(tmp_path / "runs", "dpcgan", "mnist", 1.0)
     run.mkdir(parents=True)
@@ -55,5 +63,5 @@ def test_a_run_folder_that_is_there_is_the_training(tmp_path, monkeypatch):
     {"preset": "other"}, {"steps": 11}, {"relation": "zero-out"}, {"setting": {"name": "full"}}])
 def test_trainings_that_are_unlike_make_no_mean(tmp_path, monkeypatch, unlike):
     found, _ = collected(tmp_path, monkeypatch, measured(0.4, **unlike), "--more")
-    assert "train it anew, without --more" in found["error"]
+    assert "train it anew, with another --out and without --more" in found["error"]
     assert systems_rows.recorded(["mnist"])[0]["gen2real"]["cnn"]["accuracy"]["mean"] == 0.4

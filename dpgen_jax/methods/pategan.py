@@ -44,7 +44,8 @@ class Config(teachers.TeacherConfig):
     """The configuration of PATE-GAN.
 
     `sigma` is the standard deviation of Gaussian noise on a count of votes, or the scale of Laplace
-    noise, 1 / lambda in the paper.
+    noise, 1 / lambda in the paper. With nearest.images, jitter, memory and all that is of a student
+    or a generator with a network are not used.
     """
 
     noise: Literal["gaussian", "laplace"] = "gaussian"

@@ -16,8 +16,8 @@ from dpgen_jax.nets.blocks import leaky_relu
 class Student:
     """A linear function of the features of a record for each class, and one hidden layer for all.
 
-    Fakes of one class lie close together, and their labels say in which way they
-    differ. So it reads how far a fake lies from the centre of its class in the query it belongs to:
+    Fakes of one class lie close together, and their labels say in which way they differ. So the
+    student reads how far a fake lies from the centre of its class in the query it belongs to:
     `rank` votes compare fakes of one query, and say nothing of how two queries differ.
     """
 

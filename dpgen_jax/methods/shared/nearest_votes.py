@@ -1,12 +1,12 @@
 """Votes on fakes about the images of a generator that holds images, for PATE-GAN.
 
 The fakes of a query lie about the images (`shared.nearest`): each is one of them, moved along a
-public way, one of a random orthonormal basis of low frequencies. A teacher's linear discriminator
-votes whether a fake looks more real than its image does; its mirror image, moved the other way, has
-the opposite vote. The student is a linear discriminator of each image too, and learns from the
-noisy sums of votes in one step from 0: its weights are the ways, each times its votes. The
-generator moves the images along them. A teacher votes on fakes about few images, and only these are
-charged.
+public direction, one of a random orthonormal basis of the low frequencies. A teacher's linear
+discriminator votes whether a fake looks more real than its image does; its mirror image, moved the
+opposite way, would have the opposite vote. The student is a linear discriminator of each image too,
+and learns from the noisy sums of votes in one step from 0: its weights are the sum of the
+directions, each times its mean vote. The generator moves the images along them. A teacher votes on
+fakes about few images, and only these are charged.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ def messages(images: int, count: int, step_size: float, spec: ImageSpec) -> Mess
     def question(key: Array) -> Array:
         return jax.random.orthogonal(key, fakes, (images,))
 
-    def message(ways: Array, gradients: Array) -> Array:
+    def message(basis: Array, gradients: Array) -> Array:
         low = frequencies(gradients.reshape(images, *spec.shape), count)
-        return jnp.sign(jnp.einsum("bmf,bf->bm", ways, low))
+        return jnp.sign(jnp.einsum("bmf,bf->bm", basis, low))
 
-    def direction(ways: Array, released: Array) -> Array:
-        student = jnp.einsum("bmf,bm->bf", ways, released)
+    def direction(basis: Array, released: Array) -> Array:
+        student = jnp.einsum("bmf,bm->bf", basis, released)
         return step_size * restored(student, spec, count)
 
     return Messages(message, direction, question)
