@@ -14,7 +14,7 @@ from dpgen_jax.aggregation.few_rows import FewRows
 from dpgen_jax.aggregation.noise import NoNoise
 from dpgen_jax.core.types import ImageSpec, Records, UserError
 from dpgen_jax.methods import datalens, gpate, pategan
-from dpgen_jax.methods.shared import nearest
+from dpgen_jax.methods.shared import nearest, nearest_votes
 from dpgen_jax.methods.shared.nearest import Nearest
 from dpgen_jax.private import partition
 from dpgen_jax.release import explain
@@ -67,6 +67,22 @@ def test_a_fake_moves_towards_the_mean_of_the_records_nearest_to_it(rng):
         of_k = [x[i] / 255 for i in range(9) if chosen[i] == k]
         wanted = (np.mean(of_k, 0) - fakes[k]).ravel() if of_k else np.full(64, np.nan)
         np.testing.assert_allclose(moves[k], wanted, atol=1e-5)
+
+
+def test_directions_are_orthonormal_and_no_axis_is_before_another():
+    bases = np.asarray(nearest_votes.orthonormal(jax.random.key(0), 4000, 4))
+    np.testing.assert_allclose(bases @ bases.transpose(0, 2, 1), np.tile(np.eye(4), (4000, 1, 1)),
+                               atol=1e-5)
+    np.testing.assert_allclose((bases**2).mean(0), 1 / 4, atol=0.02)
+    np.testing.assert_allclose((bases**4).mean(0), 3 / (4 * 6), atol=0.02)  # of uniform ones
+
+
+def test_a_step_of_several_devices_does_not_wait_for_a_decomposition():
+    """One of LAPACK, of many matrices, waited for threads that waited for it, for good."""
+    config = dataclasses.replace(CONFIGS["pategan"], frequencies=8)
+    text = str(jax.make_jaxpr(built(config).ask)(
+        jax.random.key(0), jax.eval_shape(built(config).init, jax.random.key(0))))
+    assert "dot_general" in text and "qr[" not in text
 
 
 def test_without_a_record_of_a_class_nothing_is_said_of_it():
