@@ -33,10 +33,11 @@ from dpgen_jax.aggregation.threshold import Mean, Threshold
 from dpgen_jax.aggregation.topagg import TopAggMechanism
 from dpgen_jax.aggregation.topk_sign import TopKSign
 from dpgen_jax.core.config import Runtime, later
-from dpgen_jax.core.ranges import require_positive
+from dpgen_jax.core.ranges import require_not_negative, require_positive
 from dpgen_jax.core.types import Array, Method, Spec, UserError
+from dpgen_jax.methods.shared.low_frequencies import in_frequencies, length
 from dpgen_jax.methods.shared.nearest import Nearest, bounded, build_nearest
-from dpgen_jax.methods.shared.teachers import Messages, TeacherConfig, build_gan, features
+from dpgen_jax.methods.shared.teachers import Messages, TeacherConfig, build_gan
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +65,9 @@ class Config(TeacherConfig):
     step_size: float = 1e-3
     """how far a fake is moved"""
     nearest: Nearest = later(Nearest())
+    frequencies: int = later(0)
+    """images: low frequencies a side, at most, of which gradients are compressed and added up; 0:
+    gradients of all pixels"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,6 +77,7 @@ class Config(TeacherConfig):
                             "and mean")
         require_positive(top_k=self.top_k, step_size=self.step_size, levels=self.levels,
                          sketch_rows=self.sketch_rows, sketch_columns=self.sketch_columns)
+        require_not_negative(frequencies=self.frequencies)
         if not self.clip > 0:
             raise UserError(f"clip is {self.clip}; it must be above 0 (inf: not clipped)")
 
@@ -104,25 +109,26 @@ Bounded = tuple[Bound, int, Decode]
 
 def _votes(config: Config, spec: Spec, rows: int) -> TopKSign:
     """The bound of top-k signs."""
-    return TopKSign(min(config.top_k, features(spec)), rows, clip=config.clip)
+    return TopKSign(min(config.top_k, length(spec, config.frequencies)), rows, clip=config.clip)
 
 
 def _topk(config: Config, spec: Spec) -> Bounded:
     """The paper's sum of top-k signs."""
     decode: Decode = Threshold(config.threshold) if config.decode == "threshold" else Mean()
     bound = bounded(lambda rows: _votes(config, spec, rows), config, config.nearest)
-    return bound, features(spec), decode
+    return bound, length(spec, config.frequencies), decode
 
 
 def _d2p(config: Config, spec: Spec) -> Bounded:
     """A sum of rotated gradients, rounded to few levels."""
-    bound = KLevels(config.levels, hadamard.width(features(spec)), config.batch)
+    bound = KLevels(config.levels, hadamard.width(length(spec, config.frequencies)), config.batch)
     return bound, bound.columns, GridMean(bound.grid)
 
 
 def _fetchsgd(config: Config, spec: Spec) -> Bounded:
     """A sum of count sketches of top-k signs."""
-    table = CountSketch(config.sketch_rows, config.sketch_columns, features(spec))
+    columns = length(spec, config.frequencies)
+    table = CountSketch(config.sketch_rows, config.sketch_columns, columns)
     return SketchedSigns(_votes(config, spec, config.batch), table), table.size, Mean()
 
 
@@ -132,7 +138,8 @@ _BOUNDS = {"topk": _topk, "d2p": _d2p, "fetchsgd": _fetchsgd}
 def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     """Returns the method for records of this schema."""
     released_by = mechanism(config, spec)
-    messages = _MESSAGES[config.aggregate](config, spec, released_by.bound)
+    messages = in_frequencies(_MESSAGES[config.aggregate](config, spec, released_by.bound),
+                              spec, config.frequencies)
     if config.nearest.images:
         return build_nearest(config, config.nearest, spec, released_by, messages)
     return build_gan(config, spec, runtime, released_by, messages)
@@ -146,7 +153,7 @@ def _unchanged(config: Config, spec: Spec, bound: Bound) -> Messages:
 
 def _rotated(config: Config, spec: Spec, bound: Bound) -> Messages:
     """Gradients, clipped and rotated."""
-    columns, agreed = features(spec), _agreed(config)
+    columns, agreed = length(spec, config.frequencies), _agreed(config)
 
     def message(signs: Array, gradients: Array) -> Array:
         inside = jnp.clip(gradients, -config.clip, config.clip)
@@ -163,13 +170,13 @@ def _rotated(config: Config, spec: Spec, bound: Bound) -> Messages:
 def _sketched(config: Config, spec: Spec, bound: Bound) -> Messages:
     """Gradients in an order that is shuffled in public, since the sketch's hashes are fixed."""
     assert isinstance(bound, SketchedSigns)
-    agreed = _agreed(config)
+    columns, agreed = length(spec, config.frequencies), _agreed(config)
 
     def direction(shuffle: tuple[Array, Array], released: Array) -> Array:
         return config.step_size * agreed(sketch.unshuffled(shuffle, bound.unsketch(released)))
 
     return Messages(sketch.shuffled, direction,
-                    lambda key: sketch.shuffle(key, config.batch, features(spec)))
+                    lambda key: sketch.shuffle(key, config.batch, columns))
 
 
 _MESSAGES = {"topk": _unchanged, "d2p": _rotated, "fetchsgd": _sketched}

@@ -32,10 +32,11 @@ from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.aggregation.threshold import Mean
 from dpgen_jax.aggregation.topk_sign import TopKSign
 from dpgen_jax.core.config import Runtime, later
-from dpgen_jax.core.ranges import require_positive
+from dpgen_jax.core.ranges import require_not_negative, require_positive
 from dpgen_jax.core.types import Array, Method, Spec, UserError
+from dpgen_jax.methods.shared.low_frequencies import in_frequencies, length
 from dpgen_jax.methods.shared.nearest import Nearest, bounded, build_nearest
-from dpgen_jax.methods.shared.teachers import Messages, TeacherConfig, build_gan, features
+from dpgen_jax.methods.shared.teachers import Messages, TeacherConfig, build_gan
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +67,9 @@ class Config(TeacherConfig):
     step_size: float = later(1.0)
     """how far a fake is moved, in released gradients"""
     nearest: Nearest = later(Nearest())
+    frequencies: int = later(0)
+    """images: low frequencies a side, at most, of which gradients are projected, clipped and added
+    up; 0: gradients of all pixels"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -74,6 +78,7 @@ class Config(TeacherConfig):
         if self.nearest.images and self.aggregate not in ("sum", "topk"):
             raise UserError(f"aggregate is '{self.aggregate}'; with nearest.images it must be sum "
                             "or topk")
+        require_not_negative(frequencies=self.frequencies)
         if self.projection < 0:
             raise UserError(f"projection is {self.projection}; it must be 0 (none) or above")
 
@@ -101,10 +106,11 @@ def mechanism(config: Config, spec: Spec) -> Mechanism:
         UserError: for a projection to more coordinates than a record has, and for more bins than
             votes.
     """
-    if config.projection > features(spec):
-        raise UserError(f"projection is {config.projection}; the records have only "
-                        f"{features(spec)} features to project")
-    return _AGGREGATES[config.aggregate](config, config.projection or features(spec), spec)
+    whole = length(spec, config.frequencies)
+    if config.projection > whole:
+        raise UserError(f"projection is {config.projection}; the records have only {whole} "
+                        f"{'frequencies' if config.frequencies else 'features'} to project")
+    return _AGGREGATES[config.aggregate](config, config.projection or whole, spec)
 
 
 def _gnmax(config: Config, columns: int, spec: Spec) -> ConfidentGNMax:
@@ -143,7 +149,7 @@ def _sum(config: Config, columns: int, spec: Spec) -> SumMechanism:
 def _topk(config: Config, columns: int, spec: Spec) -> SumMechanism:
     """The noisy sum of top-k signs."""
     bound = bounded(lambda rows: TopKSign(columns, rows, config.clip), config, config.nearest)
-    return _sum_of(config, bound, features(spec), Mean())
+    return _sum_of(config, bound, length(spec, config.frequencies), Mean())
 
 
 _AGGREGATES: dict[str, Callable[[Config, int, Spec], Mechanism]] = {
@@ -159,7 +165,8 @@ def _sum_of(config: Config, bound: Bound, columns: int, decode: Callable[[Array,
 
 def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     """Returns the method for records of this schema."""
-    released_by, messages = mechanism(config, spec), _messages(config, spec)
+    released_by = mechanism(config, spec)
+    messages = in_frequencies(_messages(config, spec), spec, config.frequencies)
     if config.nearest.images:
         return build_nearest(config, config.nearest, spec, released_by, messages)
     return build_gan(config, spec, runtime, released_by, messages)
@@ -175,7 +182,8 @@ def _messages(config: Config, spec: Spec) -> Messages:
                         lambda _, released: config.step_size * released)
 
     def question(key: Array) -> Array:
-        return projection.matrices(key, config.batch, features(spec), config.projection)
+        whole = length(spec, config.frequencies)
+        return projection.matrices(key, config.batch, whole, config.projection)
 
     def direction(matrices: Array, released: Array) -> Array:
         return config.step_size * projection.reconstruct(matrices, released)

@@ -20,9 +20,10 @@ from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.aggregation.threshold import Mean
 from dpgen_jax.aggregation.topk_sign import TopKSign
 from dpgen_jax.core.types import Array, ImageSpec
+from dpgen_jax.methods.shared.low_frequencies import in_frequencies
 from dpgen_jax.methods.shared.nearest import Nearest, bounded
 from dpgen_jax.methods.shared.teachers import Messages, TeacherConfig
-from dpgen_jax.nets.frequencies import frequencies, restored
+from dpgen_jax.nets.frequencies import n_frequencies
 
 
 def mechanism(config: TeacherConfig, nearest: Nearest, count: int, spec: ImageSpec
@@ -43,7 +44,7 @@ def mechanism(config: TeacherConfig, nearest: Nearest, count: int, spec: ImageSp
     Source:
         This library, for the votes of Jordon et al., ICLR 2019, Section 4.1.
     """
-    fakes = _fakes_about_an_image(spec, count)
+    fakes = n_frequencies(spec, count)
     return SumMechanism(
         bound=bounded(lambda rows: TopKSign(fakes, rows), config, nearest),
         noise=gaussian(config.sigma), schedule=FullParticipation(), n_units=config.teachers,
@@ -59,20 +60,18 @@ def messages(images: int, count: int, step_size: float, spec: ImageSpec) -> Mess
         step_size: how far an image is moved, in weights of the student.
         spec: the schema of the images.
     """
-    fakes = _fakes_about_an_image(spec, count)
+    fakes = n_frequencies(spec, count)
 
     def question(key: Array) -> Array:
         return orthonormal(key, images, fakes)
 
-    def message(basis: Array, gradients: Array) -> Array:
-        low = frequencies(gradients.reshape(images, *spec.shape), count)
+    def message(basis: Array, low: Array) -> Array:
         return jnp.sign(jnp.einsum("bmf,bf->bm", basis, low))
 
     def direction(basis: Array, released: Array) -> Array:
-        student = jnp.einsum("bmf,bm->bf", basis, released)
-        return step_size * restored(student, spec, count)
+        return step_size * jnp.einsum("bmf,bm->bf", basis, released)
 
-    return Messages(message, direction, question)
+    return in_frequencies(Messages(message, direction, question), spec, count)
 
 
 def orthonormal(key: Array, n: int, m: int) -> Array:
@@ -104,7 +103,3 @@ def orthonormal(key: Array, n: int, m: int) -> Array:
 
     return jax.lax.fori_loop(0, m, reflect, jnp.broadcast_to(jnp.eye(m), (n, m, m)))
 
-
-def _fakes_about_an_image(spec: ImageSpec, count: int) -> int:
-    """Returns M, as many as there are frequencies."""
-    return frequencies(jnp.zeros(spec.shape), count).size

@@ -1,0 +1,65 @@
+"""Answers of teachers in the low frequencies of images, for the PATE systems.
+
+Noise lies on every number of a message alike, and most of what tells images apart lies in a few low
+frequencies. Where a teacher answers in these alone, its message is bounded as before, and less
+noise reaches the images. The frequencies are chosen in public; what they hold is a private gradient
+as any other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from dpgen_jax.core.types import Array, ImageSpec, PyTree, Spec, UserError
+from dpgen_jax.methods.shared.teachers import Messages, features
+from dpgen_jax.nets.frequencies import frequencies, n_frequencies, restored
+
+
+def length(spec: Spec, count: int) -> int:
+    """Returns how many numbers a teacher's answer for one fake has, before it is a message.
+
+    Args:
+        spec: The schema of the records.
+        count: Low frequencies a side, at most; 0: as many as a record has features.
+
+    Raises:
+        UserError: Frequencies of a table.
+    """
+    return n_frequencies(_images(spec), count) if count else features(spec)
+
+
+def in_frequencies(messages: Messages, spec: Spec, count: int) -> Messages:
+    """Returns messages that are made of low frequencies of gradients and not of the gradients.
+
+    Args:
+        messages: Of `length` numbers for each fake; unanswered rows are NaN, and stay so.
+        spec: The schema of the records.
+        count: Low frequencies a side, at most; 0: the messages as they are.
+
+    Raises:
+        UserError: Frequencies of a table.
+    """
+    if not count:
+        return messages
+    images = _images(spec)
+
+    def message(question: PyTree, gradients: Array) -> Array:
+        shaped = gradients.reshape(len(gradients), *images.shape)
+        return messages.message(question, frequencies(shaped, count))
+
+    def direction(question: PyTree, released: Array) -> Array:
+        moves = restored(messages.direction(question, released), images, count)
+        return moves.reshape(len(moves), -1)
+
+    return dataclasses.replace(messages, message=message, direction=direction)
+
+
+def _images(spec: Spec) -> ImageSpec:
+    """Returns the schema of images.
+
+    Raises:
+        UserError: The records are rows of a table.
+    """
+    if not isinstance(spec, ImageSpec):
+        raise UserError("frequencies are those of images; set it to 0 for a table")
+    return spec
