@@ -65,10 +65,9 @@ def test_no_preset_of_a_named_data_set_serves_other_data(method):
 
 def test_a_general_preset_is_scaled_to_the_data():
     facts = choice.Facts("", ImageSpec(16, 16, 1, 4), 7_500)
-    model = presets.get("datalens", "images-eps10")[1]
-    chosen = choice.preset_for("datalens", facts, 10.0).preset
-    assert chosen.config == dataclasses.replace(
-        model.config, teachers=500, top_k=round(model.config.top_k * 16 * 16 / 28**2))
+    model = presets.get("gswgan", "images-eps10")[1]
+    chosen = choice.preset_for("gswgan", facts, 10.0).preset
+    assert chosen.config == dataclasses.replace(model.config, critics=model.config.critics // 8)
     assert chosen.delta == model.delta and choice.preset_for(
         "datalens", dataclasses.replace(facts, records=2_000_000)).preset.delta == 1e-8
     for method, field in (("dpmerf", "batch"), ("dpmerf_ae", "fakes")):
@@ -81,6 +80,21 @@ def test_a_general_preset_is_scaled_to_the_data():
             presets.get(method, "images-eps10")[1].config, field)
     few = choice.Facts("", ImageSpec(8, 8, 1, 4), 300)
     assert choice.preset_for("dpgan", few).preset.config.batch == 150
+
+
+@pytest.mark.parametrize(("method", "step_size"), [
+    ("gpate", 50 * 20 / 100 * 2 * 3**0.5), ("datalens", 6 * 20 / 100),
+    ("pategan", 10 * 20 / 100 * 2 * 3**0.5)])
+def test_images_that_a_generator_holds_are_fewer_where_a_class_has_fewer_records(method, step_size):
+    """A quarter of the records for a class, so half of the ten images; of four times the pixels."""
+    facts = choice.Facts("", ImageSpec(56, 56, 3, 4), 6_000)
+    config, model = (each.config for each in (
+        choice.preset_for(method, facts, 10.0).preset, presets.get(method, "images-eps10")[1]))
+    assert config.nearest == dataclasses.replace(model.nearest, images=5) and config.batch == 20
+    assert config.step_size == pytest.approx(step_size, rel=0.05)
+    methods.get(method).build(dataclasses.replace(config, sigma=1.0), facts.spec)
+    many = dataclasses.replace(facts, records=6_000_000)
+    assert choice.preset_for(method, many, 10.0).preset.config.nearest == model.nearest
 
 
 @pytest.mark.parametrize("method", ["gswgan", "dpac"])

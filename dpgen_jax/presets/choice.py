@@ -253,6 +253,8 @@ def _scaled(preset: Preset, facts: Facts) -> Any:
     fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     changes: dict[str, Any] = {
         name: max(1, round(share * fields[name])) for name in COUNTS if fields.get(name)}
+    if (nearest := fields.get("nearest")) and nearest.images:
+        changes |= _scaled_images(preset, facts)
     if isinstance(config, DpSgd):  # whose batch is sampled from the records
         changes["batch"] = min(config.batch, max(1, records // 2))
     if name := config.fakes_of_all_classes:
@@ -267,3 +269,20 @@ def _scaled(preset: Preset, facts: Facts) -> Any:
     if fields.get("projection"):
         changes["projection"] = min(fields["projection"], size)
     return dataclasses.replace(config, **changes)
+
+
+def _scaled_images(preset: Preset, facts: Facts) -> dict[str, Any]:
+    """Fields of a generator that holds images: how many, and how far they move.
+
+    Fewer records of a class teach fewer images. A teacher answers for the same number of images, so
+    for a larger share where there are fewer; and images of more values are further apart.
+    """
+    config, model = preset.config, preset.spec
+    share = (_records(preset, facts) / facts.spec.classes) / (preset.records / model.classes)
+    images = max(1, round(config.nearest.images * math.sqrt(min(1.0, share))))
+    batch = images * facts.spec.classes
+    scale = batch / config.batch
+    if not config.moves_pixels:
+        scale *= math.sqrt(math.prod(facts.spec.shape) / math.prod(model.shape))
+    return {"batch": batch, "step_size": float(f"{scale * config.step_size:.2g}"),
+            "nearest": dataclasses.replace(config.nearest, images=images)}

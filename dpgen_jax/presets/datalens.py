@@ -157,4 +157,4 @@ PRESETS |= {f"{name.removesuffix('-mean')}-{aggregate}": _compressed(name, aggre
             for aggregate in ("d2p", "fetchsgd")}
 PRESETS = serving(
     PRESETS, ("glyphs", *_photographs, *(name for name in PRESETS if name.endswith("-nearest"))),
-    {"images-eps10": "mnist-eps10-mean", "images-eps1": "mnist-eps1-mean"})
+    {"images-eps10": "fashion-eps10-nearest", "images-eps1": "fashion-eps1-nearest"})

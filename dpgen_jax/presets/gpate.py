@@ -166,5 +166,6 @@ PRESETS = {
 }
 PRESETS = serving(
     PRESETS, (*(f"{name}-nearest" for name in _nearests), *_of_photographs()),
-    {"images": "mnist-eps1-sum", "table-few": "breast_cancer"})
+    {"images-eps1": "fashion-eps1-nearest", "images-eps10": "fashion-eps10-nearest",
+     "table-few": "breast_cancer"})
 RENAMED = {f"{name}-paper": name for name in _codes}

@@ -107,4 +107,5 @@ PRESETS = serving(
     PRESETS, (*(f"{name}-nearest" for name in _nearests), *(
         name for name in PRESETS if name.endswith(("-eps1", "-eps10"))
         and name not in ("mnist-eps1", "mnist-eps10"))),
-    {"images-eps10": "mnist-eps10", "images-eps1": "mnist-eps1", "table-few": "breast_cancer"})
+    {"images-eps10": "fashion-eps10-nearest", "images-eps1": "fashion-eps1-nearest",
+     "table-few": "breast_cancer"})

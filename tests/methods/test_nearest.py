@@ -12,7 +12,7 @@ import small_datalens
 from dpgen_jax.aggregation.bits import OsBits
 from dpgen_jax.aggregation.few_rows import FewRows
 from dpgen_jax.aggregation.noise import NoNoise
-from dpgen_jax.core.types import ImageSpec, Records, UserError
+from dpgen_jax.core.types import Records, UserError
 from dpgen_jax.methods import datalens, gpate, pategan
 from dpgen_jax.methods.shared import nearest, nearest_votes
 from dpgen_jax.methods.shared.nearest import Nearest
@@ -87,6 +87,26 @@ def test_a_step_of_several_devices_does_not_wait_for_a_decomposition():
     text = str(jax.make_jaxpr(built(config).ask)(
         jax.random.key(0), jax.eval_shape(built(config).init, jax.random.key(0))))
     assert "dot_general" in text and "qr[" not in text
+
+
+@pytest.mark.parametrize("values", [1, 784, 4096, 4097, 16_512])
+def test_products_of_shades_are_exact(values, rng):
+    """Of the brightest images, whose sums are largest, and of any."""
+    x, fakes = (rng.integers(0, 256, (n, values)).astype(np.int32) for n in (3, 4))
+    x[0], fakes[0] = 255, 255
+    made = np.asarray(jax.jit(nearest.products)(x, fakes))
+    np.testing.assert_array_equal(made, x.astype(np.int64) @ fakes.T)
+
+
+def test_large_images_are_compared_in_fewer_shades():
+    """Of 786,432 values, black and white: in 255 shades the square of it is above any int32."""
+    x = np.zeros((3, 512, 512, 3), np.uint8)
+    x[1], x[2] = 255, 140
+    fakes = np.stack([np.zeros(x.shape[1:], np.float32), np.ones(x.shape[1:], np.float32)])
+    answer = jax.jit(nearest.towards)
+    moves = np.asarray(answer(Records(x, np.zeros(3, np.int32)), fakes, np.zeros(2, np.int32)))
+    assert moves.min(1).tolist() == moves.max(1).tolist()
+    np.testing.assert_allclose(moves[:, 0], [0, (255 + 140) / 2 / 255 - 1], atol=1e-6)
 
 
 def test_without_a_record_of_a_class_nothing_is_said_of_it():
@@ -243,5 +263,3 @@ def test_fields_out_of_range_and_tables_are_refused():
         pategan.build(CONFIGS["pategan"], people_table.THREE)
     with pytest.raises(UserError, match="nearest.images is for images; set it to 0 for a table"):
         gpate.build(CONFIGS["gpate sum"], people_table.THREE)
-    with pytest.raises(UserError, match="images of 49152 values; nearest.images takes at most 330"):
-        gpate.build(CONFIGS["gpate sum"], ImageSpec(128, 128, 3, 3))

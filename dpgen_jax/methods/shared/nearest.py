@@ -42,8 +42,11 @@ DARKEST = 0.05
 """Pixels of a start are drawn from DARKEST to twice it, so that no two images are the same."""
 FURTHEST = 2**31 - 1
 """The largest int32: no distance is as large."""
-MOST_VALUES = FURTHEST // 255**2
-"""The most values of an image whose distances are int32."""
+SHADES = 255
+"""The shades in which distances are found, above black."""
+DIGIT, BLOCK = 16, 4096
+"""Shades are two digits to this base; SHADES (DIGIT - 1) BLOCK is below 2**24, up to which float32
+holds all whole numbers: sums of that many products of a shade and a digit are exact."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,8 +125,7 @@ def build_nearest(config: TeacherConfig, nearest: Nearest, spec: Spec, mechanism
         messages: as for `teachers.build_gan`.
 
     Raises:
-        UserError: for a table, for images of too many values, and for a batch that is not the
-            number of images.
+        UserError: for a table, and for a batch that is not the number of images.
     """
     spec = images_only(spec)
     shape = (spec.classes, nearest.images, *spec.shape)
@@ -178,7 +180,8 @@ def build_nearest(config: TeacherConfig, nearest: Nearest, spec: Spec, mechanism
 def towards(records: Records, fakes: Array, labels: Array) -> Array:
     """Returns how fakes should move to look like the records nearest to them.
 
-    Distances are those of whole shades, 0 to 255.
+    Distances are those of whole shades, 0 to 255; of images of more than 16,512 values those of
+    fewer shades, so that their squares add up to an int32.
 
     Args:
         records: of one teacher, m of them.
@@ -191,26 +194,53 @@ def towards(records: Records, fakes: Array, labels: Array) -> Array:
     """
     b, m = len(fakes), len(records.y)
     x = records.x.reshape(m, -1).astype(jnp.int32)
-    shades = jnp.round(255 * fakes.reshape(b, -1)).astype(jnp.int32)
-    # In integers: of floats the last bits, and with them the nearest, depend on the chunk.
-    distances = jnp.sum((x[:, None] - shades) ** 2, -1)
+    most = min(SHADES, math.isqrt(FURTHEST // (2 * x.shape[1])))
+    shades = jnp.round(most * fakes.reshape(b, -1)).astype(jnp.int32)
+    # In integers: of floats the last bits, and with them the nearest, depend on the chunk. The
+    # square of the record is left out, which is the same for all fakes.
+    distances = jnp.sum(shades**2, -1) - 2 * products((most * x + SHADES // 2) // SHADES, shades)
     nearest = jnp.argmin(jnp.where(records.y[:, None] == labels, distances, FURTHEST), -1)
     chosen = (nearest[:, None] == jnp.arange(b)) & (records.y[:, None] == labels)
     n = jnp.sum(chosen, 0, dtype=jnp.float32)[:, None]
     # A sum of few whole numbers, which float32 adds up exactly in any order.
     total = chosen.T.astype(jnp.float32) @ x.astype(jnp.float32)
-    return jnp.where(n > 0, total / (255 * n) - fakes.reshape(b, -1), jnp.nan)
+    return jnp.where(n > 0, total / (SHADES * n) - fakes.reshape(b, -1), jnp.nan)
+
+
+def products(records: Array, fakes: Array) -> Array:
+    """Returns the scalar products of images in whole shades, exactly.
+
+    They are found by matrix products of float32, which all devices are fast at, of whole numbers
+    so small that no sum is rounded.
+
+    Args:
+        records: int32 [m, D], in 0 to SHADES.
+        fakes: int32 [B, D], likewise.
+
+    Returns:
+        int32 [m, B].
+    """
+    d = records.shape[1]
+    blocks = -(-d // BLOCK)
+
+    def in_blocks(images: Array) -> Array:
+        padded = jnp.pad(images, ((0, 0), (0, -d % blocks)))
+        return padded.reshape(len(images), blocks, -1).astype(jnp.float32)
+
+    def of(digits: Array) -> Array:
+        sums = jnp.einsum("mkd,bkd->mbk", in_blocks(records), in_blocks(digits),
+                          precision=jax.lax.Precision.HIGHEST)
+        return jnp.sum(sums.astype(jnp.int32), -1)
+
+    return DIGIT * of(fakes // DIGIT) + of(fakes % DIGIT)
 
 
 def images_only(spec: Spec) -> ImageSpec:
     """Returns the schema of images.
 
     Raises:
-        UserError: for a table, and for images of too many values.
+        UserError: for a table.
     """
     if isinstance(spec, TableSpec):
         raise UserError("nearest.images is for images; set it to 0 for a table")
-    if math.prod(spec.shape) > MOST_VALUES:
-        raise UserError(f"images of {math.prod(spec.shape)} values; nearest.images takes at most "
-                        f"{MOST_VALUES}: make them smaller with --image-size, or set it to 0")
     return spec
