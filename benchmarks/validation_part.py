@@ -38,9 +38,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--dataset", required=True)
     parser.add_argument("--share", type=float, default=1 / 6)
+    parser.add_argument("--classes", type=int, help="of an npz: file that does not state them")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args(argv)
-    made = split(data.load(args.dataset), args.share)
+    made = split(data.load(args.dataset, classes=args.classes), args.share)
     np.savez(args.out, x_train=made.x_train, y_train=made.y_train, x_test=made.x_test,
              y_test=made.y_test, classes=made.spec.classes)
     print(f"{args.out}: {len(made.y_train):,} training and {len(made.y_test):,} validation records")

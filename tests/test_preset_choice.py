@@ -83,7 +83,7 @@ def test_a_general_preset_is_scaled_to_the_data():
 
 
 @pytest.mark.parametrize(("method", "step_size"), [
-    ("gpate", 50 * 20 / 100 * 2 * 3**0.5), ("datalens", 6 * 20 / 100),
+    ("gpate", 50 * 20 / 100 * 2 * 3**0.5), ("datalens", 6 * 20 / 100 * 2 * 3**0.5),
     ("pategan", 10 * 20 / 100 * 2 * 3**0.5)])
 def test_images_that_a_generator_holds_are_fewer_where_a_class_has_fewer_records(method, step_size):
     """A quarter of the records for a class, so half of the ten images; of four times the pixels."""

@@ -14,7 +14,7 @@ def test_both_parts_are_of_the_training_images_alone(tmp_path, monkeypatch, caps
     x, y = small_datalens.images(60)
     tested = {"x_test": np.full((9, *x.shape[1:]), 255, x.dtype), "y_test": np.zeros(9, np.int32)}
     whole = dataclasses.replace(from_arrays(x, y, 3), **tested)
-    monkeypatch.setattr(data, "load", lambda name: whole)
+    monkeypatch.setattr(data, "load", lambda name, classes: whole)
     validation_part.main(["--dataset", "any", "--share", "0.2", "--out", str(tmp_path / "v.npz")])
     assert "48 training and 12 validation records" in capsys.readouterr().out
     made = np.load(tmp_path / "v.npz")

@@ -44,8 +44,6 @@ from dpgen_jax.methods.shared.teachers import Messages, TeacherConfig, build_gan
 class Config(TeacherConfig):
     """The configuration of DataLens."""
 
-    moves_pixels = True
-
     aggregate: Literal["topk", "d2p", "fetchsgd"] = "topk"
     """topk: the paper's sum of top-k signs; d2p: of rotated gradients, rounded to few levels;
     fetchsgd: of count sketches of top-k signs, of which the k largest entries are used"""

@@ -80,6 +80,21 @@ def serving(presets: Mapping[str, Preset], own: Collection[str], general: Mappin
     return made
 
 
+def in_low_frequencies(presets: Mapping[str, Preset], names: Collection[str], **fields: Any
+                       ) -> dict[str, Preset]:
+    """Returns general presets with other fields, since colour and more pixels carry more noise.
+
+    Args:
+        presets: by name.
+        names: of these.
+        fields: of the configuration, frequencies among them.
+    """
+    return {name: dataclasses.replace(
+        presets[name], config=dataclasses.replace(presets[name].config, **fields),
+        source=f"{presets[name].source}, in low frequencies, as chosen on a part of the training "
+               "images of CIFAR-10") for name in names}
+
+
 def listed(method: str) -> list[str]:
     """Returns the presets of a method in words: a line of each, its source, and what differs."""
     lines = []

@@ -261,7 +261,7 @@ def _scaled(preset: Preset, facts: Facts) -> Any:
         changes[name] = max(fields[name], FAKES_OF_A_CLASS * facts.spec.classes)
     size, model = math.prod(facts.spec.shape), math.prod(preset.spec.shape)
     if isinstance(facts.spec, ImageSpec) and isinstance(preset.spec, ImageSpec) and size != model:
-        if fields.get("top_k"):
+        if fields.get("top_k") and not fields.get("frequencies"):
             changes["top_k"] = max(1, round(fields["top_k"] * size / model))
         if fields.get("windows"):
             side = min(facts.spec.shape[:2]) / preset.spec.height
@@ -281,8 +281,7 @@ def _scaled_images(preset: Preset, facts: Facts) -> dict[str, Any]:
     share = (_records(preset, facts) / facts.spec.classes) / (preset.records / model.classes)
     images = max(1, round(config.nearest.images * math.sqrt(min(1.0, share))))
     batch = images * facts.spec.classes
-    scale = batch / config.batch
-    if not config.moves_pixels:
-        scale *= math.sqrt(math.prod(facts.spec.shape) / math.prod(model.shape))
-    return {"batch": batch, "step_size": float(f"{scale * config.step_size:.2g}"),
+    apart = math.sqrt(math.prod(facts.spec.shape) / math.prod(model.shape))
+    step_size = config.step_size * apart * batch / config.batch
+    return {"batch": batch, "step_size": float(f"{step_size:.2g}"),
             "nearest": dataclasses.replace(config.nearest, images=images)}

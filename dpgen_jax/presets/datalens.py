@@ -14,7 +14,7 @@ from dpgen_jax.methods.datalens import Config
 from dpgen_jax.methods.shared.nearest import Nearest
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.presets import Preset, photographs, serving
+from dpgen_jax.presets import Preset, in_low_frequencies, photographs, serving
 from dpgen_jax.presets.photographs import GENDER_L, GENDER_S, HAIR, HAIR_S, PLACES
 
 PAPER = "Wang et al. 2021 (DataLens), section 5.1 and Table 4"
@@ -158,3 +158,4 @@ PRESETS |= {f"{name.removesuffix('-mean')}-{aggregate}": _compressed(name, aggre
 PRESETS = serving(
     PRESETS, ("glyphs", *_photographs, *(name for name in PRESETS if name.endswith("-nearest"))),
     {"images-eps10": "fashion-eps10-nearest", "images-eps1": "fashion-eps1-nearest"})
+PRESETS |= in_low_frequencies(PRESETS, ("images-eps10", "images-eps1"), frequencies=14, top_k=64)

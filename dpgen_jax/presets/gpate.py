@@ -21,7 +21,7 @@ from dpgen_jax.methods.gpate import Config
 from dpgen_jax.methods.shared.nearest import Nearest
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.presets import Preset, numbers, photographs, serving
+from dpgen_jax.presets import Preset, in_low_frequencies, numbers, photographs, serving
 
 CODE = "README command of AI-secure/G-PATE; noise and teachers of Long et al. 2021, appendix E"
 APPENDIX = "Long et al. 2021, appendix E"
@@ -168,4 +168,5 @@ PRESETS = serving(
     PRESETS, (*(f"{name}-nearest" for name in _nearests), *_of_photographs()),
     {"images-eps1": "fashion-eps1-nearest", "images-eps10": "fashion-eps10-nearest",
      "table-few": "breast_cancer"})
+PRESETS |= in_low_frequencies(PRESETS, ("images-eps1", "images-eps10"), frequencies=14)
 RENAMED = {f"{name}-paper": name for name in _codes}

@@ -35,9 +35,6 @@ class TeacherConfig(MethodConfig):
     """The fields of both systems. `steps` or `sigma` may be None: it is found from the budget."""
 
     protects_subjects = True
-    moves_pixels = False
-    """whether step_size is how far each pixel of a fake is moved, and not the fake as a whole"""
-
     teachers: int = 4000
     """disjoint parts of the records, each with its own discriminator"""
     batch: int = 15
