@@ -104,6 +104,8 @@ SLOW = {
     "dcgan table": Case("dcgan", "table", {"batch": 3, "steps": 2, **NETS}, NO_BOUND),
     "marginals table": Case("marginals", "table", MARGINALS, Budget(1000.0, 1e-3)),
     "projected_dpgan table": Case("projected_dpgan", "table", PROJECTED | {"ema": 0.5}),
+    "datalens images frequencies": Case("datalens", "images", NEAREST | {
+        "top_k": 6, "decode": "mean", "step_size": 0.2, "frequencies": 3}),
 }
 # The other kind of records, and other settings: to compare before and after code is moved.
 LONG = {

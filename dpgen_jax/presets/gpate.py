@@ -169,4 +169,4 @@ PRESETS = serving(
     {"images-eps1": "fashion-eps1-nearest", "images-eps10": "fashion-eps10-nearest",
      "table-few": "breast_cancer"})
 PRESETS |= in_low_frequencies(PRESETS, ("images-eps1", "images-eps10"), frequencies=14)
-RENAMED = {f"{name}-paper": name for name in _codes}
+RENAMED = {f"{name}-paper": name for name in _codes} | {"images": "images-eps1"}
