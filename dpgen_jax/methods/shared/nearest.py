@@ -220,19 +220,21 @@ def products(records: Array, fakes: Array) -> Array:
     Returns:
         int32 [m, B].
     """
-    d = records.shape[1]
-    blocks = -(-d // BLOCK)
+    blocks = -(-records.shape[1] // BLOCK)
+    padding = ((0, 0), (0, -records.shape[1] % blocks))
+    records, fakes = jnp.pad(records, padding), jnp.pad(fakes, padding)
+    width = records.shape[1] // blocks
 
-    def in_blocks(images: Array) -> Array:
-        padded = jnp.pad(images, ((0, 0), (0, -d % blocks)))
-        return padded.reshape(len(images), blocks, -1).astype(jnp.float32)
+    def product(records: Array, digits: Array) -> Array:
+        return jnp.matmul(records.astype(jnp.float32), digits.T.astype(jnp.float32),
+                          precision=jax.lax.Precision.HIGHEST).astype(jnp.int32)
 
-    def of(digits: Array) -> Array:
-        sums = jnp.einsum("mkd,bkd->mbk", in_blocks(records), in_blocks(digits),
-                          precision=jax.lax.Precision.HIGHEST)
-        return jnp.sum(sums.astype(jnp.int32), -1)
+    def add(block: Array, total: Array) -> Array:
+        x, shades = (jax.lax.dynamic_slice_in_dim(images, block * width, width, 1)
+                     for images in (records, fakes))
+        return total + DIGIT * product(x, shades // DIGIT) + product(x, shades % DIGIT)
 
-    return DIGIT * of(fakes // DIGIT) + of(fakes % DIGIT)
+    return jax.lax.fori_loop(0, blocks, add, jnp.zeros((len(records), len(fakes)), jnp.int32))
 
 
 def images_only(spec: Spec) -> ImageSpec:
