@@ -75,6 +75,11 @@ def swept(stem: str, label: str, metric: str = "gen2real.cnn.accuracy") -> str:
     return f"{row['metrics'][metric]['mean']:.3f}"
 
 
+def both(stem: str, label: str) -> str:
+    """Return the accuracies of a CNN and an MLP for a row of a sweep, as `CNN / MLP`."""
+    return " / ".join(swept(stem, label, f"gen2real.{name}.accuracy") for name in ("cnn", "mlp"))
+
+
 def answered(stem: str) -> str:
     """Returns how many of 100 queries Confident-GNMax answered: its second event for its first."""
     queries, answers = results(stem)["privacy"]["events"]
@@ -134,7 +139,7 @@ def figures(up: str) -> dict[str, Any]:
         "acc": lambda *which: f"{accuracy(*which)['mean']:.3f}",
         "pm": lambda *which: pm_of(accuracy(*which)), "pm_of": pm_of,
         "steps": lambda stem: results(stem)["privacy"]["steps"],
-        "answered": answered, "load": load, "swept": swept,
+        "answered": answered, "load": load, "swept": swept, "both": both,
         "sweeps": results_tables.sweep_files(),
         "sweep_title": results_tables.sweep_title,
         "sweep_command": results_tables.sweep_command, "planned_steps": planned_steps,

@@ -20,7 +20,7 @@ AS_THEY_ARE = Messages(lambda _, gradients: gradients, lambda _, released: relea
 
 
 def test_a_message_is_made_of_low_frequencies_and_of_no_others(rng):
-    """Of 6 a side in brightness and 2 in colours; a gradient of higher ones says nothing."""
+    """There are 6 a side in brightness and 2 in colours; a gradient of higher ones says nothing."""
     assert length(COLOUR, 6) == 36 + 4 + 4 and length(COLOUR, 0) == 360
     low = in_frequencies(AS_THEY_ARE, COLOUR, 6)
     gradients = rng.normal(size=(5, 360)).astype(np.float32)
@@ -51,7 +51,7 @@ def test_without_frequencies_messages_are_as_they_were():
     (gpate.Config(aggregate="topk", projection=5), 16), (datalens.Config(aggregate="d2p"), 16),
     (datalens.Config(aggregate="fetchsgd", top_k=9, sketch_columns=8), 3 * 8)])
 def test_as_many_numbers_are_added_up_as_there_are_frequencies(config, numbers):
-    """Of 8 x 8 pixels, and 4 frequencies a side."""
+    """Images have 8 x 8 pixels, of which 4 frequencies a side are used."""
     config = dataclasses.replace(config, teachers=11, batch=6, sigma=1.0, steps=2, frequencies=4)
     module = {gpate.Config: gpate, datalens.Config: datalens}[type(config)]
     assert module.mechanism(config, small_datalens.SPEC).shape == (6, numbers)

@@ -91,7 +91,7 @@ def test_a_step_of_several_devices_does_not_wait_for_a_decomposition():
 
 @pytest.mark.parametrize("values", [1, 784, 4096, 4097, 16_512])
 def test_products_of_shades_are_exact(values, rng):
-    """Of the brightest images, whose sums are largest, and of any."""
+    """The brightest images have the largest sums."""
     x, fakes = (rng.integers(0, 256, (n, values)).astype(np.int32) for n in (3, 4))
     x[0], fakes[0] = 255, 255
     made = np.asarray(jax.jit(nearest.products)(x, fakes))
@@ -99,7 +99,7 @@ def test_products_of_shades_are_exact(values, rng):
 
 
 def test_large_images_are_compared_in_fewer_shades():
-    """Of 786,432 values, black and white: in 255 shades the square of it is above any int32."""
+    """The distance of black and white in 255 shades and 786,432 values is above any int32."""
     x = np.zeros((3, 512, 512, 3), np.uint8)
     x[1], x[2] = 255, 140
     fakes = np.stack([np.zeros(x.shape[1:], np.float32), np.ones(x.shape[1:], np.float32)])
