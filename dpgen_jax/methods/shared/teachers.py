@@ -35,6 +35,7 @@ class TeacherConfig(MethodConfig):
     """The fields of both systems. `steps` or `sigma` may be None: it is found from the budget."""
 
     protects_subjects = True
+
     teachers: int = 4000
     """disjoint parts of the records, each with its own discriminator"""
     batch: int = 15
