@@ -44,12 +44,12 @@ def test_others_are_trained_anew(tmp_path, monkeypatch, there, words):
     assert collected(tmp_path, monkeypatch, measured(0.4, **there), *words)[1] == [0, 1, 2]
 
 
-def test_a_row_without_the_metrics_that_are_asked_is_trained_anew(tmp_path, monkeypatch):
+def test_a_row_without_the_metrics_that_are_wanted_is_trained_anew(tmp_path, monkeypatch):
     there = measured(0.4)
     del there["fidelity"]
     assert collected(tmp_path, monkeypatch, there, "--more")[1] == [0, 1, 2]
-    asked = ("--more", "--metrics", "gen2real")
-    assert collected(tmp_path, monkeypatch, there, *asked)[1] == [1, 2]
+    flags = ("--more", "--metrics", "gen2real")
+    assert collected(tmp_path, monkeypatch, there, *flags)[1] == [1, 2]
 
 
 def test_a_run_folder_that_is_there_is_the_training(tmp_path, monkeypatch):

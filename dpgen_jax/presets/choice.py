@@ -260,12 +260,9 @@ def _scaled(preset: Preset, facts: Facts) -> Any:
     if name := config.fakes_of_all_classes:
         changes[name] = max(fields[name], FAKES_OF_A_CLASS * facts.spec.classes)
     size, model = math.prod(facts.spec.shape), math.prod(preset.spec.shape)
-    if isinstance(facts.spec, ImageSpec) and isinstance(preset.spec, ImageSpec) and size != model:
-        if fields.get("top_k") and not fields.get("frequencies"):
-            changes["top_k"] = max(1, round(fields["top_k"] * size / model))
-        if fields.get("windows"):
-            side = min(facts.spec.shape[:2]) / preset.spec.height
-            changes["windows"] = tuple(round(window * side) for window in fields["windows"])
+    if fields.get("windows") and isinstance(preset.spec, ImageSpec) and size != model:
+        side = min(facts.spec.shape[:2]) / preset.spec.height
+        changes["windows"] = tuple(round(window * side) for window in fields["windows"])
     if fields.get("projection"):
         changes["projection"] = min(fields["projection"], size)
     return dataclasses.replace(config, **changes)

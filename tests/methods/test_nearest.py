@@ -151,7 +151,7 @@ def test_one_record_moves_the_sum_no_further_than_is_declared(name):
     declared = method.mechanism.bound.squared_sensitivity()
     assert isinstance(method.mechanism.bound, FewRows)
     # Rounding keeps a clipped row slightly short of its norm; votes attain their bound.
-    assert 0.85 * declared < max(distances) <= declared
+    assert (0.85 if name == "gpate frequencies" else 0.9) * declared < max(distances) <= declared
     votes = {"pategan": 16, "datalens frequencies": 8}.get(name, 10)
     assert name in ("gpate sum", "gpate frequencies") or max(distances) == declared == 4 * votes
 

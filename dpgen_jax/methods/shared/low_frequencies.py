@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from dpgen_jax.core.types import Array, ImageSpec, PyTree, Spec, UserError
+from dpgen_jax.core.types import Array, PyTree, Spec
+from dpgen_jax.methods.shared.nearest import images_only
 from dpgen_jax.methods.shared.teachers import Messages, features
 from dpgen_jax.nets.frequencies import frequencies, n_frequencies, restored
+
+IMAGES = "frequencies are those of images"
+"""The beginning of the error for a table."""
 
 
 def length(spec: Spec, count: int) -> int:
@@ -25,7 +29,7 @@ def length(spec: Spec, count: int) -> int:
     Raises:
         UserError: Frequencies of a table.
     """
-    return n_frequencies(_images(spec), count) if count else features(spec)
+    return n_frequencies(images_only(spec, IMAGES), count) if count else features(spec)
 
 
 def in_frequencies(messages: Messages, spec: Spec, count: int) -> Messages:
@@ -41,7 +45,7 @@ def in_frequencies(messages: Messages, spec: Spec, count: int) -> Messages:
     """
     if not count:
         return messages
-    images = _images(spec)
+    images = images_only(spec, IMAGES)
 
     def message(question: PyTree, gradients: Array) -> Array:
         shaped = gradients.reshape(len(gradients), *images.shape)
@@ -52,14 +56,3 @@ def in_frequencies(messages: Messages, spec: Spec, count: int) -> Messages:
         return moves.reshape(len(moves), -1)
 
     return dataclasses.replace(messages, message=message, direction=direction)
-
-
-def _images(spec: Spec) -> ImageSpec:
-    """Returns the schema of images.
-
-    Raises:
-        UserError: The records are rows of a table.
-    """
-    if not isinstance(spec, ImageSpec):
-        raise UserError("frequencies are those of images; set it to 0 for a table")
-    return spec

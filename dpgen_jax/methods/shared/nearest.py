@@ -237,12 +237,16 @@ def products(records: Array, fakes: Array) -> Array:
     return jax.lax.fori_loop(0, blocks, add, jnp.zeros((len(records), len(fakes)), jnp.int32))
 
 
-def images_only(spec: Spec) -> ImageSpec:
+def images_only(spec: Spec, what: str = "nearest.images is for images") -> ImageSpec:
     """Returns the schema of images.
+
+    Args:
+        spec: The schema of the records.
+        what: What the error says of the setting that only images have.
 
     Raises:
         UserError: for a table.
     """
     if isinstance(spec, TableSpec):
-        raise UserError("nearest.images is for images; set it to 0 for a table")
+        raise UserError(f"{what}; set it to 0 for a table")
     return spec

@@ -91,10 +91,10 @@ def orthonormal(key: Array, n: int, m: int) -> Array:
     Source:
         Stewart, SIAM Journal on Numerical Analysis 1980.
     """
-    drawn = jax.random.normal(key, (m, n, m))
+    normals = jax.random.normal(key, (m, n, m))
 
     def reflect(i: Array, bases: Array) -> Array:
-        x = jnp.where(jnp.arange(m) >= i, drawn[i], 0)
+        x = jnp.where(jnp.arange(m) >= i, normals[i], 0)
         length = jnp.linalg.norm(x, axis=1)
         normal = x.at[:, i].add(jnp.where(x[:, i] < 0, -length, length))
         normal /= jnp.linalg.norm(normal, axis=1, keepdims=True)
