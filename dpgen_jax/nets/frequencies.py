@@ -7,6 +7,8 @@ eyes and classifiers alike need less of them. Everything here is a function of t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -44,13 +46,11 @@ def frequencies(images: Array, count: int) -> Array:
     Returns:
         float32 [..., M], of brightness first.
     """
-    channels = images.shape[-1]
-    planes = images @ _mixing(channels).T
     parts = []
-    for i in range(channels):
+    for i, plane in enumerate(_mixed(jnp.unstack(images, axis=-1), _mixing(images.shape[-1]).T)):
         rows, columns = _sides(images.shape[-3], images.shape[-2], _count(i, count))
-        plane = jnp.einsum("ih,...hw,jw->...ij", rows, planes[..., i], columns)
-        parts.append(plane.reshape(*plane.shape[:-2], -1))
+        low = jnp.einsum("ih,...hw,jw->...ij", rows, plane, columns)
+        parts.append(low.reshape(*low.shape[:-2], -1))
     return jnp.concatenate(parts, -1)
 
 
@@ -72,7 +72,7 @@ def restored(low: Array, spec: ImageSpec, count: int) -> Array:
         plane = low[..., start:start + size].reshape(*low.shape[:-1], len(rows), len(columns))
         planes.append(jnp.einsum("ih,...ij,jw->...hw", rows, plane, columns))
         start += size
-    return jnp.stack(planes, -1) @ _mixing(spec.channels)
+    return jnp.stack(_mixed(planes, _mixing(spec.channels)), -1)
 
 
 def n_frequencies(spec: ImageSpec, count: int) -> int:
@@ -94,6 +94,12 @@ def _count(plane: int, count: int) -> int:
 def _mixing(channels: int) -> np.ndarray:
     """From channels to planes: float32 [ch, ch], orthonormal."""
     return (COLOURS if channels == 3 else np.eye(channels)).astype(np.float32)
+
+
+def _mixed(planes: Sequence[Array], mixing: np.ndarray) -> list[Array]:
+    """Weighted sums of planes, one a column: a matrix product with so few columns is slow."""
+    return [sum(weight * plane for weight, plane in zip(column, planes, strict=True))
+            for column in mixing.T]
 
 
 def _sides(height: int, width: int, count: int) -> tuple[np.ndarray, np.ndarray]:
