@@ -21,6 +21,8 @@ OURS = ("this library: classifier and networks chosen on glyphs (benchmarks/imag
 AT_10 = ("this library: networks, slope and critics as GS-WGAN has them for MNIST; with fewer "
          "steps of the classifier the best of three trainings on MNIST, tested on a sixth of its "
          "training images; benchmarks/results/sweep-dpac-mnist-eps10-class.json")
+AT_1 = ("this library: GS-WGAN's of the same name, the best of three trainings on MNIST, tested on "
+        "a sixth of its training images; benchmarks/results/sweep-dpac-mnist-eps1.json")
 VALIDATED = ("this library: GS-WGAN's of the same name, the better of two trainings on MNIST, "
              "tested on a sixth of its training images; "
              "benchmarks/results/sweep-dpac-mnist-eps10-critics.json")
@@ -43,9 +45,7 @@ ORIGINAL_GENDER = with_classifier(gswgan.ORIGINAL_GENDER, t_c=1000)
 ROTATING = with_classifier(gswgan.rotating(gswgan.ORIGINAL))
 ROTATING_GENDER = with_classifier(gswgan.rotating(gswgan.ORIGINAL_GENDER), t_c=1000)
 SMALL, LONG = small(gswgan.SMALL), small(gswgan.LONG)
-MANY = small(gswgan.MANY, real_steps=2)
-# A step is mostly the classifier's, and would take twice as long with GS-WGAN's 2,000 critics.
-TIGHT = small(dataclasses.replace(gswgan.TIGHT, critics=1000, steps=60, critic_steps=2))
+MANY, TIGHT = small(gswgan.MANY, real_steps=2), small(gswgan.TIGHT, real_steps=2)
 
 MESSAGE = (
     "the critic's and the classifier's gradients are one message, clipped and charged once; the "
@@ -58,9 +58,9 @@ IN_TURN = gswgan.ROTATION[:1] + (
 PRESETS = stated({
     "glyphs": Preset(dataclasses.replace(SMALL, critics=200), GLYPHS, 10.0, 1e-5, 30000, OURS),
     "mnist-eps10": Preset(MANY, MNIST, 10.0, 1e-5, 60000, AT_10),
-    "mnist-eps1": Preset(TIGHT, MNIST, 1.0, 1e-5, 60000, OURS),
+    "mnist-eps1": Preset(TIGHT, MNIST, 1.0, 1e-5, 60000, AT_1),
     "fashion-eps10": Preset(MANY, MNIST, 10.0, 1e-5, 60000, AT_10),
-    "fashion-eps1": Preset(TIGHT, MNIST, 1.0, 1e-5, 60000, OURS),
+    "fashion-eps1": Preset(TIGHT, MNIST, 1.0, 1e-5, 60000, AT_1),
     "mnist-eps10-long": Preset(LONG, MNIST, 10.0, 1e-5, 60000, VALIDATED),
     "fashion-eps10-long": Preset(LONG, MNIST, 10.0, 1e-5, 60000, VALIDATED),
     **gswgan.of_photographs(MANY, TIGHT, small(gswgan.LARGE_TIGHT)),
