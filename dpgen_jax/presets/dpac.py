@@ -21,7 +21,7 @@ OURS = ("this library: classifier and networks chosen on glyphs (benchmarks/imag
 AT_10 = ("this library: networks, slope and critics as GS-WGAN has them for MNIST; with fewer "
          "steps of the classifier the best of three trainings on MNIST, tested on a sixth of its "
          "training images; benchmarks/results/sweep-dpac-mnist-eps10-class.json")
-AT_1 = ("this library: GS-WGAN's of the same name, the best of three trainings on MNIST, tested on "
+AT_1 = ("this library: GS-WGAN's of the same name, the better of two trainings on MNIST, tested on "
         "a sixth of its training images; benchmarks/results/sweep-dpac-mnist-eps1.json")
 VALIDATED = ("this library: GS-WGAN's of the same name, the better of two trainings on MNIST, "
              "tested on a sixth of its training images; "
