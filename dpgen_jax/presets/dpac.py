@@ -45,7 +45,8 @@ ORIGINAL_GENDER = with_classifier(gswgan.ORIGINAL_GENDER, t_c=1000)
 ROTATING = with_classifier(gswgan.rotating(gswgan.ORIGINAL))
 ROTATING_GENDER = with_classifier(gswgan.rotating(gswgan.ORIGINAL_GENDER), t_c=1000)
 SMALL, LONG = small(gswgan.SMALL), small(gswgan.LONG)
-MANY, TIGHT = small(gswgan.MANY, real_steps=2), small(gswgan.TIGHT, real_steps=2)
+MANY, TIGHT, LARGE_TIGHT = (small(config, real_steps=2) for config in (
+    gswgan.MANY, gswgan.TIGHT, gswgan.LARGE_TIGHT))
 
 MESSAGE = (
     "the critic's and the classifier's gradients are one message, clipped and charged once; the "
@@ -63,7 +64,7 @@ PRESETS = stated({
     "fashion-eps1": Preset(TIGHT, MNIST, 1.0, 1e-5, 60000, AT_1),
     "mnist-eps10-long": Preset(LONG, MNIST, 10.0, 1e-5, 60000, VALIDATED),
     "fashion-eps10-long": Preset(LONG, MNIST, 10.0, 1e-5, 60000, VALIDATED),
-    **gswgan.of_photographs(MANY, TIGHT, small(gswgan.LARGE_TIGHT)),
+    **gswgan.of_photographs(MANY, TIGHT, LARGE_TIGHT),
     "mnist-eps10-rotation": Preset(dataclasses.replace(ROTATING, pool=100), MNIST, 10.0, 1e-5,
                                    60000, PUBLISHED, differs=IN_TURN),
     "gender-eps10-rotation": photographs.preset(
