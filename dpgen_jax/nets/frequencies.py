@@ -47,7 +47,7 @@ def frequencies(images: Array, count: int) -> Array:
         float32 [..., M], of brightness first.
     """
     parts = []
-    for i, plane in enumerate(_mixed(jnp.unstack(images, axis=-1), _mixing(images.shape[-1]).T)):
+    for i, plane in enumerate(_mixed(jnp.unstack(images, axis=-1), _mixing(images.shape[-1]))):
         rows, columns = _sides(images.shape[-3], images.shape[-2], _count(i, count))
         low = jnp.einsum("ih,...hw,jw->...ij", rows, plane, columns)
         parts.append(low.reshape(*low.shape[:-2], -1))
@@ -72,7 +72,7 @@ def restored(low: Array, spec: ImageSpec, count: int) -> Array:
         plane = low[..., start:start + size].reshape(*low.shape[:-1], len(rows), len(columns))
         planes.append(jnp.einsum("ih,...ij,jw->...hw", rows, plane, columns))
         start += size
-    return jnp.stack(_mixed(planes, _mixing(spec.channels)), -1)
+    return jnp.stack(_mixed(planes, _mixing(spec.channels).T), -1)
 
 
 def n_frequencies(spec: ImageSpec, count: int) -> int:
@@ -96,10 +96,10 @@ def _mixing(channels: int) -> np.ndarray:
     return (COLOURS if channels == 3 else np.eye(channels)).astype(np.float32)
 
 
-def _mixed(planes: Sequence[Array], mixing: np.ndarray) -> list[Array]:
-    """Weighted sums of planes, one a column: a matrix product with so few columns is slow."""
-    return [sum(weight * plane for weight, plane in zip(column, planes, strict=True))
-            for column in mixing.T]
+def _mixed(planes: Sequence[Array], weights: np.ndarray) -> list[Array]:
+    """Sums of planes, weighted by each row: a matrix product with so few columns is slow."""
+    return [sum(weight * plane for weight, plane in zip(row, planes, strict=True))
+            for row in weights]
 
 
 def _sides(height: int, width: int, count: int) -> tuple[np.ndarray, np.ndarray]:
