@@ -25,7 +25,10 @@ def test_only_data_sets_that_are_public_have_a_name(dataset, name):
 @pytest.mark.parametrize(("method", "facts", "epsilon", "name"), [
     ("datalens", choice.Facts("mnist", MNIST, 60_000), 9.0, "mnist-eps10-nearest"),
     ("datalens", choice.Facts("", MNIST, 60_000), 0.5, "images-eps1"),
-    ("datalens", choice.Facts("glyphs", ImageSpec(12, 12, 1, 10), 30_000), None, "glyphs"),
+    ("datalens", choice.Facts("glyphs", presets.GLYPHS, 30_000), None, "glyphs"),
+    ("datalens", choice.Facts("glyphs", presets.GLYPHS, 30_000), 1.0, "glyphs-eps1-nearest"),
+    ("gpate", choice.Facts("glyphs", presets.GLYPHS, 30_000), None, "glyphs-eps10-nearest"),
+    ("pategan", choice.Facts("glyphs", presets.GLYPHS, 30_000), 1.0, "glyphs-eps1-nearest"),
     ("datalens", choice.Facts("glyphs", MNIST, 30_000), None, "images-eps10"),  # resized
     ("gpate", choice.Facts("", numbers(7), 500), 1.0, "table-few"),
     ("gpate", choice.Facts("", numbers(7), 50_000), 1.0, "table"),

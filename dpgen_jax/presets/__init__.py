@@ -10,7 +10,9 @@ from types import ModuleType
 from typing import Any
 
 from dpgen_jax import methods
-from dpgen_jax.core.types import Column, Spec, TableSpec, UserError
+from dpgen_jax.core.types import Column, ImageSpec, Spec, TableSpec, UserError
+
+GLYPHS = ImageSpec(12, 12, 1, 10)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +80,18 @@ def serving(presets: Mapping[str, Preset], own: Collection[str], general: Mappin
             presets[model], dataset=kind, kind="", options={}, differs=(),
             source=f"this library: {model}, carried over to other data")
     return made
+
+
+def on_glyphs(presets: Mapping[str, Preset], *names: str) -> dict[str, Preset]:
+    """Returns presets of Fashion-MNIST as presets of glyphs, {name of a new one: preset}.
+
+    Args:
+        presets: by name.
+        names: of these, which begin with fashion.
+    """
+    return {name.replace("fashion", "glyphs"): dataclasses.replace(
+        presets[name], spec=GLYPHS, records=30000, source=f"this library: {name}, chosen on "
+        "glyphs, whose records are public, over teachers with networks") for name in names}
 
 
 def in_low_frequencies(presets: Mapping[str, Preset], names: Collection[str], **fields: Any

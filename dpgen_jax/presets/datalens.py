@@ -14,7 +14,7 @@ from dpgen_jax.methods.datalens import Config
 from dpgen_jax.methods.shared.nearest import Nearest
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.presets import Preset, in_low_frequencies, photographs, serving
+from dpgen_jax.presets import GLYPHS, Preset, in_low_frequencies, on_glyphs, photographs, serving
 from dpgen_jax.presets.photographs import GENDER_L, GENDER_S, HAIR, HAIR_S, PLACES
 
 PAPER = "Wang et al. 2021 (DataLens), section 5.1 and Table 4"
@@ -130,7 +130,7 @@ PRESETS = {
         Config(teachers=1500, batch=15, top_k=60, steps=100, decode="mean", d_steps=1,
                d_steps_first=5, g_optimiser=Adam(4e-3), g_final_rate=0.05, ema=0.9,
                generator=GeneratorNet(8, 256, 32), discriminator=DiscriminatorNet(8, 16, 32)),
-        ImageSpec(12, 12, 1, 10), 10.0, 1e-5, 30000,
+        GLYPHS, 10.0, 1e-5, 30000,
         "this library: chosen on glyphs, whose records are public; benchmarks/images.py"),
     "mnist-eps1": _printed(_codes["mnist-eps1"]),
     "mnist-eps10": _printed(_codes["mnist-eps10"], top_k=350, sigma=900.0),
@@ -151,6 +151,7 @@ PRESETS |= {f"{name}-nearest": _nearest(_codes[name], nearest, warp, teachers=te
                 ("mnist-eps10", Nearest(10, pooled_steps=3), 0.3, 4000, 10, 6.0, 0.0),
                 ("fashion-eps1", Nearest(3, 5, pooled_steps=4), 0.0, 12000, 8, 4.0, 0.5),
                 ("fashion-eps10", Nearest(10, pooled_steps=3), 0.0, 4000, 10, 6.0, 0.0))}
+PRESETS |= on_glyphs(PRESETS, "fashion-eps1-nearest")
 PRESETS |= {f"{name.removesuffix('-mean')}-{aggregate}": _compressed(name, aggregate)
             for name in ("glyphs", *(f"{data}-{epsilon}-mean" for data in ("mnist", "fashion")
                                      for epsilon in ("eps1", "eps10")))

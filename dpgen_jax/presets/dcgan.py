@@ -17,7 +17,7 @@ from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.critic import CriticNet
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.resnet import ResNetNet
-from dpgen_jax.presets import Preset, gpate, numbers, photographs, serving, stated
+from dpgen_jax.presets import GLYPHS, Preset, gpate, numbers, photographs, serving, stated
 
 OURS = "this library: the networks as published, the training chosen on glyphs"
 CODES = ("Wang et al. 2021 (DataLens), Table 1, and Long et al. 2021, Table 1c: DC-GAN, with the "
@@ -25,7 +25,7 @@ CODES = ("Wang et al. 2021 (DataLens), Table 1, and Long et al. 2021, Table 1c: 
 LONG = "Long et al. 2021, appendix E (GAN)"
 LONG_CREDIT = "Long et al. 2021, Table 7 and appendix E (GAN)"
 REAL = "Chen et al. 2020, Tables A1 and A2 (Real GAN), with the networks and rates of its GS-WGAN"
-GLYPHS, MNIST = ImageSpec(12, 12, 1, 10), ImageSpec(28, 28, 1, 10)
+MNIST = ImageSpec(28, 28, 1, 10)
 
 _adversarial = Config(batch=16, steps=4000, d_steps=2, ema=0.99, g_final_rate=0.1)
 _paper = dataclasses.replace(_adversarial, networks="paper", generator=GeneratorNet(channels=64))

@@ -18,7 +18,7 @@ from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods.dpcgan import Config, Sgd
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.plain import MlpNet
-from dpgen_jax.presets import Preset, serving, stated
+from dpgen_jax.presets import GLYPHS, Preset, serving, stated
 
 PAPER = ("Torkzadehmahani et al. 2019 and its code; the steps are those that a proven epsilon "
          "allows")
@@ -44,7 +44,7 @@ BUDGET = ("epsilon 7.94 is what its noise and steps prove; the paper states 10",
 
 
 PRESETS = stated({
-    "glyphs": Preset(_glyphs, ImageSpec(12, 12, 1, 10), 10.0, 1e-5, 30000, OURS),
+    "glyphs": Preset(_glyphs, GLYPHS, 10.0, 1e-5, 30000, OURS),
     **{f"{data}-eps{epsilon}": Preset(_ours, MNIST, float(epsilon), 1e-5, 60000, OURS)
        for data in ("mnist", "fashion") for epsilon in (10, 1)},
     "mnist-eps10-published": Preset(_paper, MNIST, 10.0, 1e-5, 60000, PAPER),

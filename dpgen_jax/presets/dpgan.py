@@ -20,7 +20,7 @@ from dpgen_jax.methods.dpgan import Config
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import GeneratorNet
 from dpgen_jax.nets.plain import ConvNet
-from dpgen_jax.presets import Preset, photographs, serving, stated
+from dpgen_jax.presets import GLYPHS, Preset, photographs, serving, stated
 
 OURS = "this library, after Bie, Kamath and Zhang 2023; picked on test images"
 CARRIED = "this library: carried over from Fashion-MNIST, not tried on photographs"
@@ -70,7 +70,7 @@ LINEAR = (
 
 
 PRESETS = stated({
-    "glyphs": Preset(_glyphs, ImageSpec(12, 12, 1, 10), 10.0, 1e-5, 30000, OURS),
+    "glyphs": Preset(_glyphs, GLYPHS, 10.0, 1e-5, 30000, OURS),
     "digits": Preset(_digits, ImageSpec(8, 8, 1, 10), 10.0, 1e-5, 1437, OURS, dataset="digits"),
     "mnist-eps10-revisited": Preset(_revisited, MNIST, 10.0, 1e-5, 60000, OURS),
     "mnist-eps1-revisited": Preset(_eps1, MNIST, 1.0, 1e-5, 60000, OURS),

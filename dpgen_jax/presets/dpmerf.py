@@ -16,7 +16,7 @@ from dpgen_jax.methods.dpmerf import Config
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import GeneratorNet
 from dpgen_jax.nets.merf import PUBLISHED
-from dpgen_jax.presets import Preset, numbers, serving, stated
+from dpgen_jax.presets import GLYPHS, Preset, numbers, serving, stated
 
 OURS = "this library: windows and bandwidths picked on the test images of MNIST"
 PAPER = "Harder, Adamczewski and Park 2021, with its bandwidth as a constant"
@@ -52,7 +52,7 @@ DIFFERS = (
 
 
 PRESETS = stated({
-    "glyphs": Preset(dataclasses.replace(_image, windows=(0, 7)), ImageSpec(12, 12, 1, 10), 10.0,
+    "glyphs": Preset(dataclasses.replace(_image, windows=(0, 7)), GLYPHS, 10.0,
                      1e-5, 30000, OURS, dataset="glyphs"),
     **_images("mnist", 105.0), **_images("fashion", 127.0),
     "digits": Preset(_few, ImageSpec(8, 8, 1, 10), 10.0, 1e-5, 1437, OURS, dataset="digits"),

@@ -8,7 +8,7 @@ import dataclasses
 
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods.dpmerf_ae import Config
-from dpgen_jax.presets import Preset, serving
+from dpgen_jax.presets import GLYPHS, Preset, serving
 
 OURS = ("this library, for the autoencoder variant of Harder, Adamczewski and Park, "
         "arXiv 2002.11603v1, whose settings are lost")
@@ -17,7 +17,7 @@ _config = Config(batch=600, steps=350, embedding_steps=50)
 _eps10 = Preset(_config, ImageSpec(28, 28, 1, 10), 10.0, 1e-5, 60000, OURS)
 
 PRESETS = {
-    "glyphs": dataclasses.replace(_eps10, spec=ImageSpec(12, 12, 1, 10), records=30000,
+    "glyphs": dataclasses.replace(_eps10, spec=GLYPHS, records=30000,
                                   dataset="glyphs"),
     "mnist-eps10": _eps10,
     "mnist-eps1": dataclasses.replace(_eps10, epsilon=1.0),

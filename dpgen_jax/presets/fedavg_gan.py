@@ -15,12 +15,11 @@ from dpgen_jax.methods.fedavg_gan import Config
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import GeneratorNet
 from dpgen_jax.nets.plain import ConvNet
-from dpgen_jax.presets import Preset, serving, stated
+from dpgen_jax.presets import GLYPHS, Preset, serving, stated
 
 AUGENSTEIN = "Augenstein et al. 2020 and its code, with noise found from the budget"
 OURS = "this library: chosen on glyphs, whose records are public"
-GLYPHS, MNIST, FEMNIST = (ImageSpec(12, 12, 1, 10), ImageSpec(28, 28, 1, 10),
-                          ImageSpec(28, 28, 1, 62))
+MNIST, FEMNIST = ImageSpec(28, 28, 1, 10), ImageSpec(28, 28, 1, 62)
 
 SMALL = Config(clients=1000, client_records=30, client_steps=1, client_batch=30, client_rate=0.02,
                pool=8, steps=100, g_batch=64, g_steps=2, ema=0.9,

@@ -9,7 +9,8 @@ Places365. Photographs are read as `presets.photographs` says; these presets and
 
 The presets of this library: `-gnmax`, `-mean`, `-sum` and `-topk` compare what is released at one
 proven budget, with small networks, and `-full` is the sum without projection; `-nearest` has no
-networks, and was chosen on 10,000 of the training images; the others were chosen on public data.
+networks, and was chosen on 10,000 of the training images, that of glyphs among two; the others were
+chosen on public data.
 """
 
 import dataclasses
@@ -21,7 +22,15 @@ from dpgen_jax.methods.gpate import Config
 from dpgen_jax.methods.shared.nearest import Nearest
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.presets import Preset, in_low_frequencies, numbers, photographs, serving
+from dpgen_jax.presets import (
+    GLYPHS,
+    Preset,
+    in_low_frequencies,
+    numbers,
+    on_glyphs,
+    photographs,
+    serving,
+)
 
 CODE = "README command of AI-secure/G-PATE; noise and teachers of Long et al. 2021, appendix E"
 APPENDIX = "Long et al. 2021, appendix E"
@@ -145,7 +154,7 @@ PRESETS = {
         Config(aggregate="sum", teachers=1500, batch=15, steps=100, d_steps_first=5,
                g_optimiser=Adam(4e-3), g_final_rate=0.05, ema=0.9,
                generator=GeneratorNet(8, 256, 32), discriminator=DiscriminatorNet(8, 16, 32)),
-        ImageSpec(12, 12, 1, 10), 10.0, 1e-5, 30000, OURS, dataset="glyphs"),
+        GLYPHS, 10.0, 1e-5, 30000, OURS),
     **_mnist, **_fashion,
     **_small_budgets("mnist", _mnist["mnist-eps1"]),
     **_small_budgets("fashion", _fashion["fashion-eps1"]),
@@ -164,8 +173,9 @@ PRESETS = {
         source="Long et al. 2021, Table 7",
         differs=(*_credit.differs[:-1], "the number of steps is ours; the paper prints none")),
 }
+_glyphs = on_glyphs(PRESETS, "fashion-eps10-nearest", "fashion-eps1-nearest")
 PRESETS = serving(
-    PRESETS, (*(f"{name}-nearest" for name in _nearests), *_of_photographs()),
+    PRESETS | _glyphs, (*(f"{name}-nearest" for name in _nearests), *_glyphs, *_of_photographs()),
     {"images-eps1": "fashion-eps1-nearest", "images-eps10": "fashion-eps10-nearest",
      "table-few": "breast_cancer"})
 PRESETS |= in_low_frequencies(PRESETS, ("images-eps1", "images-eps10"), frequencies=14)

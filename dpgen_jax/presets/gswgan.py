@@ -23,9 +23,8 @@ from dpgen_jax.methods.shared.critic_config import CriticConfig
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.critic import CriticNet
 from dpgen_jax.nets.resnet import ResNetNet
-from dpgen_jax.presets import Preset, photographs, serving, stated
+from dpgen_jax.presets import GLYPHS, Preset, photographs, serving, stated
 
-GLYPHS = ImageSpec(12, 12, 1, 10)
 MNIST = ImageSpec(28, 28, 1, 10)
 FEMNIST = ImageSpec(28, 28, 1, 36)
 GENDER = photographs.trained(photographs.GENDER_S)

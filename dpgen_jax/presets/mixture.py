@@ -14,7 +14,7 @@ fitted.
 
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods.mixture import Config
-from dpgen_jax.presets import Preset
+from dpgen_jax.presets import GLYPHS, Preset
 
 OURS = ("this library: warp, trust, whitening, dimensions and rounds chosen on 10,000 training "
         "images")
@@ -24,7 +24,7 @@ GENERAL = "this library: sizes by formula; nothing chosen on these images"
 OTHER = "this library: sizes by formula, carried over to other data"
 
 PRESETS = {
-    "glyphs": Preset(Config(), ImageSpec(12, 12, 1, 10), 10.0, 1e-5, 30000, GENERAL,
+    "glyphs": Preset(Config(), GLYPHS, 10.0, 1e-5, 30000, GENERAL,
                      dataset="glyphs"),
     "mnist-eps1": Preset(Config(warp=0.2), MNIST, 1.0, 1e-5, 60000, OURS, dataset="mnist"),
     "mnist-eps10": Preset(Config(warp=0.2, dimensions=60), MNIST, 10.0, 1e-5, 60000, OURS,

@@ -16,7 +16,7 @@ from dpgen_jax.methods.pategan import Config
 from dpgen_jax.methods.shared.nearest import Nearest
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.presets import Preset, numbers, photographs, serving, stated
+from dpgen_jax.presets import GLYPHS, Preset, numbers, on_glyphs, photographs, serving, stated
 
 PAPER = "Jordon et al. 2019, Algorithm 1, with steps and noise from a proven budget"
 CARRIED = "this library: carried over from MNIST, not tried on photographs"
@@ -30,8 +30,7 @@ PUBLISHED: dict[str, Any] = {
     "ema": 0.0, "batch": 64}
 
 
-def _of_images(epsilon: float, spec: ImageSpec, records: int, dataset: str | None = None,
-               **fields: Any) -> Preset:
+def _of_images(epsilon: float, spec: ImageSpec, records: int, **fields: Any) -> Preset:
     """A preset of images."""
     settings: dict[str, Any] = {
         "batch": 128, "d_steps": 1, "d_steps_first": 25, "s_steps": 40, "g_steps": 5,
@@ -39,7 +38,7 @@ def _of_images(epsilon: float, spec: ImageSpec, records: int, dataset: str | Non
         "ema": 0.9,
         "generator": GeneratorNet(8, 256, 32), "discriminator": DiscriminatorNet(8, 16, 32),
     } | fields
-    return Preset(Config(**settings), spec, epsilon, 1e-5, records, OURS, dataset=dataset)
+    return Preset(Config(**settings), spec, epsilon, 1e-5, records, OURS)
 
 
 def _of_a_table(dataset: str, features: int, records: int, teachers: int) -> Preset:
@@ -65,7 +64,7 @@ def _published(preset: Preset) -> Preset:
 
 
 _mnist = _of_images(10.0, MNIST, 60000, teachers=2000, steps=60)
-_glyphs = _of_images(10.0, ImageSpec(12, 12, 1, 10), 30000, "glyphs", teachers=1000, steps=40)
+_glyphs = _of_images(10.0, GLYPHS, 30000, teachers=1000, steps=40)
 _ten = Nearest(10, 5, pooled_steps=3)
 _nearests = {
     name: _nearest(name, epsilon, nearest, warp, teachers=12000, steps=steps, step_size=size)
@@ -103,8 +102,9 @@ PRESETS = stated({
     "adult": _of_a_table("adult", 108, 32561, 4000),
     **_of_photographs(),
 }, {PAPER: DIFFERS})
+_on_glyphs = on_glyphs(PRESETS, "fashion-eps10-nearest", "fashion-eps1-nearest")
 PRESETS = serving(
-    PRESETS, (*(f"{name}-nearest" for name in _nearests), *(
+    PRESETS | _on_glyphs, (*(f"{name}-nearest" for name in _nearests), *_on_glyphs, *(
         name for name in PRESETS if name.endswith(("-eps1", "-eps10"))
         and name not in ("mnist-eps1", "mnist-eps10"))),
     {"images-eps10": "fashion-eps10-nearest", "images-eps1": "fashion-eps1-nearest",

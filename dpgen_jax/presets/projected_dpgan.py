@@ -14,7 +14,7 @@ from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods.projected_dpgan import Config
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import GeneratorNet
-from dpgen_jax.presets import Preset, serving
+from dpgen_jax.presets import GLYPHS, Preset, serving
 
 OURS = ("this library, for the ablation on PATE of Long et al. 2021, section 6.2, which prints no "
         "settings")
@@ -30,7 +30,7 @@ PRESETS = {
     "mnist-eps1": _eps1,
     "mnist-eps10": _eps10,
     "glyphs": dataclasses.replace(
-        _eps10, spec=ImageSpec(12, 12, 1, 10), records=30000, dataset="glyphs",
+        _eps10, spec=GLYPHS, records=30000, dataset="glyphs",
         config=dataclasses.replace(_eps10.config, steps=250)),
 }
 PRESETS = serving(PRESETS, ("mnist-eps10", "mnist-eps1"),

@@ -19,7 +19,7 @@ import dataclasses
 
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods.topagg_sgd import Config
-from dpgen_jax.presets import Preset, numbers, serving, stated
+from dpgen_jax.presets import GLYPHS, Preset, numbers, serving, stated
 
 OURS = "this library; learning rates tried on glyphs, digits and MNIST, whose records are public"
 WANG = "Wang et al. 2021 (DataLens), Table 11: kappa, clip, batch and learning rate; noise found"
@@ -42,7 +42,7 @@ DPDL = ("no private PCA comes before the network", "one clip is over all weights
         "steps are those that the noise affords")
 
 PRESETS = stated({
-    "glyphs": Preset(_ours, ImageSpec(12, 12, 1, 10), 10.0, 1e-5, 30000, OURS, dataset="glyphs"),
+    "glyphs": Preset(_ours, GLYPHS, 10.0, 1e-5, 30000, OURS, dataset="glyphs"),
     "digits": Preset(dataclasses.replace(_ours, network="mlp", hidden=(32,), batch=200),
                      ImageSpec(8, 8, 1, 10), 10.0, 1e-5, 1437, OURS, dataset="digits"),
     "mnist-eps1": Preset(_mnist_eps1, MNIST, 1.0, 1e-5, 60000, OURS),

@@ -36,8 +36,9 @@ def rows(config):
 
 def datalens(config, columns):
     """Two opposite messages: twice the length of a row, in every row."""
-    squared = {"topk": lambda config, columns: config.top_k, "fetchsgd": longest_sketch,
-               "d2p": longest_rotation}[config.aggregate](config, columns)
+    squared = {"topk": lambda config, columns: min(config.top_k, columns),
+               "fetchsgd": longest_sketch, "d2p": longest_rotation}[config.aggregate](
+        config, columns)
     return 4 * squared * rows(config) / config.sigma**2
 
 
