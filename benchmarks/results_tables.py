@@ -48,9 +48,9 @@ def _scores(stem: str, task: str, *classifiers: str) -> list[str]:
 
 
 def embedded_table() -> str:
-    """Returns every method on glyphs, the two that were run again by their new rows."""
-    changed = {row["method"]: row for row in results("embedded-glyphs-changed")["rows"]}
-    rows = {row["method"]: row for row in results("embedded-glyphs")["rows"]} | changed
+    """Returns every method on glyphs, those that were run again by their new rows."""
+    rows = {row["method"]: row for stem in ("", "-changed", "-nearest")
+            for row in results(f"embedded-glyphs{stem}")["rows"]}
     return markdown(("method", "seconds", "accuracy (CNN)"), (
         (f"`{name}`", f"{row['seconds']:.0f}", f"{row['accuracy']:.2f}")
         for name, row in rows.items()))

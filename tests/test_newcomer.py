@@ -144,8 +144,8 @@ def test_without_a_method_the_best_is_chosen_before_anything_is_spent(kind, tmp_
 
 def test_every_method_is_described_as_it_is():
     """For what data, for whom, and how long by the results files."""
-    seconds = {row["method"]: round(row["seconds"]) for name in ("glyphs", "glyphs-changed")
-               for row in read_json(RESULTS / f"embedded-{name}.json")["results"]["rows"]}
+    seconds = {row["method"]: round(row["seconds"]) for again in ("", "-changed", "-nearest")
+               for row in read_json(RESULTS / f"embedded-glyphs{again}.json")["results"]["rows"]}
     assert about.ABOUT.keys() == set(methods.NAMES)
     for name, line in about.ABOUT.items():
         kinds = {preset.dataset for preset in presets.all_of(name).values()}

@@ -56,7 +56,7 @@ ABOUT = {
         "images, tables", "teachers: projected gradients, as votes or sums",
         'Long, Wang, Yang, Kailkhura, Zhang, Gunter and Li, "G-PATE: Scalable Differentially '
         'Private Data Generator via Private Aggregation of Teacher Discriminators", NeurIPS '
-        '2021', 71),
+        '2021', 28),
     "gswgan": About(
         "images", "critics: clipped gradients at fakes; --federated for clients",
         'Chen, Orekondy and Fritz, "GS-WGAN: A Gradient-Sanitized Approach for Learning '
@@ -68,7 +68,7 @@ ABOUT = {
     "pategan": About(
         "images, tables", "teachers: real or fake",
         'Jordon, Yoon and van der Schaar, "PATE-GAN: Generating Synthetic Data with '
-        'Differential Privacy Guarantees", ICLR 2019', 73),
+        'Differential Privacy Guarantees", ICLR 2019', 96),
     "dpcgan": About(
         "images", "sampled records: gradients, labels in the input",
         'Torkzadehmahani, Kairouz and Paten, "DP-CGAN: Differentially Private Synthetic Data '
