@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from dpgen_jax.core.config import later
+from dpgen_jax.core.ranges import require_decay
 from dpgen_jax.core.types import Array, ImageSpec, UserError
 from dpgen_jax.nets.blocks import (
     batch_norm,
@@ -51,12 +52,11 @@ class GeneratorNet:
     DataLens paper"""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.warp < 1:
-            raise UserError(f"warp is {self.warp}; it must lie in 0 <= warp < 1")
-        if self.latent_distribution not in get_args(LatentDistribution):
-            raise UserError(f"latent_distribution is '{self.latent_distribution}'; it must be "
-                            "uniform or gaussian")
-        if self.warp and self.latent_distribution != "uniform":
+        require_decay(warp=self.warp)
+        drawn = self.latent_distribution
+        if drawn not in get_args(LatentDistribution):
+            raise UserError(f"latent_distribution is '{drawn}'; it must be uniform or gaussian")
+        if self.warp and drawn != "uniform":
             raise UserError(f"warp is {self.warp}, and its maps are read off bounded latents; set "
                             "latent_distribution to uniform, or warp to 0")
         check_widths(self)

@@ -19,8 +19,10 @@ import math
 import jax
 import jax.numpy as jnp
 
+from dpgen_jax.core.config import later
+from dpgen_jax.core.ranges import require_decay
 from dpgen_jax.core.types import Array, ImageSpec, UserError
-from dpgen_jax.nets import spectral
+from dpgen_jax.nets import spectral, warp
 from dpgen_jax.nets.convolution import convolve3, convolve3_doubled, convolve3_few, double
 from dpgen_jax.nets.image import check_widths, join
 from dpgen_jax.nets.spectral import Arrays
@@ -34,8 +36,12 @@ class ResNetNet:
     """Bits of a latent."""
     width: int = 256
     """Channels of all inner maps."""
+    warp: float = later(0.0)
+    """Each image is turned, sheared, scaled and moved by an affine map whose entries are up to this
+    far from the identity's (`nets.warp`); 0: images are not moved, as published."""
 
     def __post_init__(self) -> None:
+        require_decay(warp=self.warp)
         check_widths(self)
 
 
@@ -81,8 +87,17 @@ class ResNet:
         return -(-self.spec.height // cover), -(-self.spec.width // cover)
 
     def latents(self, key: Array, n: int) -> Array:
-        """Draws z float32 [n, latent], each entry 0 or 1 with probability 1/2."""
-        return jax.random.bernoulli(key, 0.5, (n, self.net.latent)).astype(jnp.float32)
+        """Draws z float32 [n, latent], each entry 0 or 1 with probability 1/2.
+
+        Where images are moved, z is [n, latent + 6]: behind the bits are the entries of the affine
+        map, uniform in +-net.warp.
+        """
+        bits = jax.random.bernoulli(key, 0.5, (n, self.net.latent)).astype(jnp.float32)
+        if not self.net.warp:
+            return bits
+        entries = jax.random.uniform(jax.random.fold_in(key, 1), (n, warp.ENTRIES),
+                                     minval=-self.net.warp, maxval=self.net.warp)
+        return join(bits, entries)
 
     def generate(self, weights: Arrays, vectors: Arrays, z: Array, labels: Array) -> Array:
         """Generates images for training.
@@ -93,7 +108,7 @@ class ResNet:
         Args:
             weights: as `init` returns them.
             vectors: likewise.
-            z: [n, latent].
+            z: as `latents` draws them.
             labels: int [n].
 
         Returns:
@@ -114,13 +129,19 @@ class ResNet:
         return spectral.normalise(weights, vectors)[0]
 
     def sample(self, model: Arrays, z: Array, labels: Array) -> Array:
-        """Generates images [n, H, W, ch] in (0, 1) from z [n, latent] and labels int [n]."""
-        return jax.nn.sigmoid(self.logits(model, z, labels))
+        """Generates images [n, H, W, ch] in [0, 1] from z, as `latents` draws them, and labels."""
+        return self.moved(jax.nn.sigmoid(self.logits(model, z, labels)), z)
+
+    def moved(self, images: Array, z: Array) -> Array:
+        """Returns the images [n, H, W, ch] as the affine maps in z move them."""
+        if not self.net.warp:
+            return images
+        return warp.affine(images, z[:, self.net.latent:], warp.beyond(self.spec.channels))
 
     def logits(self, model: Arrays, z: Array, labels: Array) -> Array:
-        """Returns the logits [n, H, W, ch] of the pixels of these images."""
-        onehot = jax.nn.one_hot(labels, self.spec.classes)
-        h = join(z, onehot) @ model["linear"] + model["linear_bias"]
+        """Returns the logits [n, H, W, ch] of the pixels of these images before they are moved."""
+        bits, onehot = z[:, :self.net.latent], jax.nn.one_hot(labels, self.spec.classes)
+        h = join(bits, onehot) @ model["linear"] + model["linear_bias"]
         h = pixel_norm(jax.nn.relu(h.reshape(len(z), *self._base(), self.net.width)))
         for i in range(self.doublings):
             h = _block(model, i, h)

@@ -282,7 +282,8 @@ def by_hand(config: Json) -> tuple[str, ...]:
       config: The content of config.json.
     """
     settings = config.get("config") or {}
-    warp = settings.get("warp") or (settings.get("generator") or {}).get("warp")
+    network = "resnet" if settings.get("networks") == "gs-wgan" else "generator"
+    warp = settings.get("warp") or (settings.get(network) or {}).get("warp")
     moved = (f"synthetic images are turned, sheared, scaled and moved at random, by up to "
              f"{number(warp or 0)} of their half (warp): knowledge about such images that was put "
              "in by hand, not read from records")

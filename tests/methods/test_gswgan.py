@@ -26,7 +26,7 @@ from dpgen_jax.core.config import Budget, from_json, to_json
 from dpgen_jax.core.types import Column, Records, TableSpec, UserError
 from dpgen_jax.methods import gswgan
 from dpgen_jax.nets.critic import Critic
-from dpgen_jax.nets.resnet import ResNet
+from dpgen_jax.nets.resnet import ResNet, ResNetNet
 from dpgen_jax.release import guarantee
 from dpgen_jax.run import calibrate_config, costs, stages
 
@@ -64,9 +64,9 @@ def test_an_interrupted_warm_start_ends_where_it_would_have(calls):
 # The verbs.
 
 @functools.cache
-def conversation():
+def conversation(warp=0.0):
     """The first step with one critic, and the same by plain formulas."""
-    config = small_gswgan.gs(ema=0.25)
+    config = small_gswgan.gs(ema=0.25, generator=ResNetNet(2, 2, warp))
     method = gswgan.build(config, small_datalens.SPEC)
     net_g, net_d = (
         ResNet(config.generator, small_datalens.SPEC),
@@ -111,14 +111,16 @@ def test_critics_learn_from_a_public_pool_of_each_class_and_answer_about_other_f
     assert (parts.query.step, parts.query.critic_steps, parts.query.extra) == (0, 2, ())
 
 
-def test_the_answer_is_the_gradient_of_the_score_at_each_fake():
-    parts = conversation()
+@pytest.mark.parametrize("warp", [0.0, 0.3])
+def test_the_answer_is_the_gradient_of_the_score_at_each_fake(warp):
+    parts = conversation(warp)
     assert np.abs(parts.slope).max() > 1e-3
     np.testing.assert_allclose(parts.answer, parts.slope.reshape(ROWS, -1), rtol=1e-3, atol=1e-6)
 
 
-def test_the_generator_takes_one_adam_step_along_what_was_released():
-    parts = conversation()
+@pytest.mark.parametrize("warp", [0.0, 0.3])
+def test_the_generator_takes_one_adam_step_along_what_was_released(warp):
+    parts = conversation(warp)
     expected = numpy_compare.adam_step(parts.public.weights, parts.grads, 1e-4, 0.5, 0.9)
     clear = {name: np.abs(g) > 1e-3 * np.abs(g).max() for name, g in parts.grads.items()}
     weights = jax.tree.map(np.asarray, parts.new.weights)
@@ -143,11 +145,9 @@ def test_the_update_is_a_function_of_the_public_state_the_query_and_what_was_rel
                                 latents=parts.query.latents, labels=parts.query.labels)
     for key, query in ((jax.random.key(9), parts.query), (KEY, blind)):
         assert small_datalens.equal(
-            parts.absorb(key, parts.public, query, parts.released)[0], parts.new
-        )
+            parts.absorb(key, parts.public, query, parts.released)[0], parts.new)
     assert not small_datalens.equal(
-        parts.absorb(KEY, parts.public, parts.query, -parts.released)[0], parts.new
-    )
+        parts.absorb(KEY, parts.public, parts.query, -parts.released)[0], parts.new)
 
 
 def test_the_average_begins_as_a_mean_and_forgets_later():

@@ -1,5 +1,7 @@
 """The residual generator equals the published layers, and is safe to release."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,7 @@ from numpy_compare import close, largest, normal
 from dpgen_jax.core.types import ImageSpec, UserError
 from dpgen_jax.nets.convolution import convolve3_doubled, double
 from dpgen_jax.nets.resnet import ResNet, ResNetNet
+from dpgen_jax.nets.warp import affine
 
 pytestmark = pytest.mark.slow
 
@@ -123,6 +126,23 @@ def test_latents_are_fair_bits(small):
     assert largest(z.mean(0) - 0.5) < 0.05
 
 
+def test_a_warp_moves_each_image_by_its_own_map(small):
+    """Bits and images before they are moved are those of the same key without a warp."""
+    g, params = small
+    warped = ResNet(dataclasses.replace(g.net, warp=0.3), g.spec)
+    model = jax.jit(g.freeze)(**params)
+    z, labels = warped.latents(jax.random.key(1), 3000), jnp.arange(3000) % 4
+    assert z.shape == (3000, 12) and np.array_equal(z[:, :6], g.latents(jax.random.key(1), 3000))
+    assert 0.29 < z[:, 6:].max() < 0.3 and -0.3 < z[:, 6:].min() < -0.29
+    assert largest(z[:, 6:].mean(0)) < 0.02
+    unmoved = g.sample(model, z[:9, :6], labels[:9])
+    images = warped.sample(model, z[:9], labels[:9])
+    close(images, affine(unmoved, z[:9, 6:]))
+    assert largest(images - unmoved) > 0.1
+    shapes = jax.tree.map(jnp.shape, params)
+    assert jax.tree.map(jnp.shape, warped.init(jax.random.key(0))) == shapes
+
+
 def test_published_parameter_count():
     shapes = jax.eval_shape(ResNet(ResNetNet(), MNIST).init, jax.random.key(0))["weights"]
     by_hand = (20 * 4096 + 4096 + 3 * (2 * (9 * 256 * 256 + 256) + 256 * 256 + 256)
@@ -133,6 +153,8 @@ def test_published_parameter_count():
 def test_bad_widths_and_sizes_are_refused_in_one_line():
     with pytest.raises(UserError, match="latent is 0"):
         ResNetNet(latent=0)
+    with pytest.raises(UserError, match="warp is 1.5"):
+        ResNetNet(warp=1.5)
     with pytest.raises(UserError, match="width is -1"):
         ResNetNet(width=-1)
     with pytest.raises(UserError, match="2 x 8 pixels are too small") as error:

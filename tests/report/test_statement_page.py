@@ -101,6 +101,8 @@ def test_every_method_says_what_to_cite():
 @pytest.mark.parametrize(("settings", "said"), [
     ({}, []), ({"warp": 0.0, "classifier": 0}, []), ({"warp": 0.1}, ["by up to 0.1"]),
     ({"generator": {"warp": 0.2}}, ["by up to 0.2"]),
+    ({"networks": "gs-wgan", "generator": {"warp": 0.2}, "resnet": {"width": 8}}, []),
+    ({"networks": "gs-wgan", "resnet": {"warp": 0.3}}, ["by up to 0.3"]),
     ({"warp": 0.03, "classifier": 4}, ["by up to 0.03", "images between two classes are rarer"])])
 def test_how_samples_are_made_beyond_what_was_learnt_is_said(settings, said):
     lines = explain.by_hand({"config": settings})

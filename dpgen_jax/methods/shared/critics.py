@@ -214,8 +214,10 @@ def build_gan(config: CriticConfig, spec: ImageSpec, runtime: Runtime, extra: Ex
             return net_g.logits(model, query.latents, query.labels)
 
         logits, pull = jax.vjp(logits_of, public.weights)
-        moved = released.reshape(logits.shape) / config.batch
-        (grads,) = pull(-to_logits(jax.nn.sigmoid(logits), moved))
+        unmoved = jax.nn.sigmoid(logits)
+        _, pull_unmoved = jax.vjp(lambda images: net_g.moved(images, query.latents), unmoved)
+        (direction,) = pull_unmoved(released.reshape(logits.shape) / config.batch)
+        (grads,) = pull(-to_logits(unmoved, direction))
         weights, optimiser = descend(g_adam, public.weights, grads, public.optimiser)
         average = moving_average(public.average, weights, config.ema, public.step + 1)
         vectors = net_g.iterate(weights, public.vectors)
