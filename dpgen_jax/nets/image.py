@@ -53,10 +53,11 @@ class GeneratorNet:
 
     def __post_init__(self) -> None:
         require_decay(warp=self.warp)
-        drawn = self.latent_distribution
-        if drawn not in get_args(LatentDistribution):
-            raise UserError(f"latent_distribution is '{drawn}'; it must be uniform or gaussian")
-        if self.warp and drawn != "uniform":
+        distribution = self.latent_distribution
+        if distribution not in get_args(LatentDistribution):
+            raise UserError(f"latent_distribution is '{distribution}'; it must be "
+                            "uniform or gaussian")
+        if self.warp and distribution != "uniform":
             raise UserError(f"warp is {self.warp}, and its maps are read off bounded latents; set "
                             "latent_distribution to uniform, or warp to 0")
         check_widths(self)

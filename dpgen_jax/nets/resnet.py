@@ -112,7 +112,7 @@ class ResNet:
             labels: int [n].
 
         Returns:
-            Images [n, H, W, ch] in (0, 1).
+            Images [n, H, W, ch] in [0, 1].
         """
         return self.sample(spectral.normalise(weights, vectors)[0], z, labels)
 

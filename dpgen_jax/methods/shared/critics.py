@@ -206,7 +206,8 @@ def build_gan(config: CriticConfig, spec: ImageSpec, runtime: Runtime, extra: Ex
     def absorb(key: Array, public: Public, query: Query, released: Array
                ) -> tuple[Public, Metrics]:
         # The gradient of the generator's loss, -mean score, at the fakes is -released / B: it is
-        # pulled back through the generator, and nothing else reaches its weights.
+        # pulled back through the maps that moved them and through the generator, and nothing else
+        # reaches its weights.
         del key
 
         def logits_of(weights: PyTree) -> Array:
