@@ -21,6 +21,8 @@ OURS = ("this library: classifier and networks chosen on glyphs (benchmarks/imag
 AT_10 = ("this library: networks, slope and critics as GS-WGAN has them for MNIST; with fewer "
          "steps of the classifier the best of three trainings on MNIST, tested on a sixth of its "
          "training images; benchmarks/results/sweep-dpac-mnist-eps10-class.json")
+WARPED = "{}; that images are moved from two more, of half of the critics and steps; " \
+    "benchmarks/results/sweep-dpac-mnist-eps10-warp.json"
 AT_1 = ("this library: GS-WGAN's of the same name, the better of two trainings on MNIST, tested on "
         "a sixth of its training images; benchmarks/results/sweep-dpac-mnist-eps1.json")
 VALIDATED = ("this library: GS-WGAN's of the same name, the better of two trainings on MNIST, "
@@ -45,8 +47,8 @@ ORIGINAL_GENDER = with_classifier(gswgan.ORIGINAL_GENDER, t_c=1000)
 ROTATING = with_classifier(gswgan.rotating(gswgan.ORIGINAL))
 ROTATING_GENDER = with_classifier(gswgan.rotating(gswgan.ORIGINAL_GENDER), t_c=1000)
 SMALL, LONG = small(gswgan.SMALL), small(gswgan.LONG)
-MANY, TIGHT, LARGE_TIGHT = (small(config, real_steps=2) for config in (
-    gswgan.MANY, gswgan.TIGHT, gswgan.LARGE_TIGHT))
+MANY, DIGITS, TIGHT, LARGE_TIGHT = (small(config, real_steps=2) for config in (
+    gswgan.MANY, gswgan.of_digits(gswgan.MANY), gswgan.TIGHT, gswgan.LARGE_TIGHT))
 
 MESSAGE = (
     "the critic's and the classifier's gradients are one message, clipped and charged once; the "
@@ -58,7 +60,7 @@ IN_TURN = gswgan.ROTATION[:1] + (
 
 PRESETS = stated({
     "glyphs": Preset(dataclasses.replace(SMALL, critics=200), GLYPHS, 10.0, 1e-5, 30000, OURS),
-    "mnist-eps10": Preset(MANY, MNIST, 10.0, 1e-5, 60000, AT_10),
+    "mnist-eps10": Preset(DIGITS, MNIST, 10.0, 1e-5, 60000, WARPED.format(AT_10)),
     "mnist-eps1": Preset(TIGHT, MNIST, 1.0, 1e-5, 60000, AT_1),
     "fashion-eps10": Preset(MANY, MNIST, 10.0, 1e-5, 60000, AT_10),
     "fashion-eps1": Preset(TIGHT, MNIST, 1.0, 1e-5, 60000, AT_1),
