@@ -8,7 +8,7 @@ The presets named by an epsilon are for a machine without an accelerator: small 
 critics in every step, and few steps. `-long` presets have the same networks, twice as many
 critics and four times as many steps, which helped (`sweep-gswgan-mnist-eps10-critics.json` of
 benchmarks/results, one training a row): minutes on an accelerator, hours on two cores; they keep
-the slope of the sigmoid, with which they were measured. `-rotation`
+the slope of the sigmoid, and images that are not moved, with which they were measured. `-rotation`
 presets keep the published networks, critics and steps at a true epsilon, and are for accelerators:
 with 143 of 1,000 critics a step the mean gradient carries no more noise than the published run's
 single one.
