@@ -38,16 +38,16 @@ from dpgen_jax import data, methods, presets
 from dpgen_jax.core import cli
 from dpgen_jax.core.config import Budget, Runtime, digest, to_json
 from dpgen_jax.core.types import ImageSpec, Records, UserError
-from dpgen_jax.nets.resnet import ResNetNet
+from dpgen_jax.presets import gswgan
 from dpgen_jax.run.calibrate_config import complete, with_records
 
-AS_PUBLISHED = {"logit_slope": "sigmoid", "generator": ResNetNet(8, 24)}
-"""GS-WGAN's generator is small, but has the slope of the paper, and does not move its images."""
+GENERATOR = {"logit_slope": "sigmoid", "generator": gswgan.SMALL.generator}
+"""Fields by which GS-WGAN's generator has the slope of the paper and does not move its images."""
 SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
     "DP-SGD GAN": ("dpcgan", {}),
     "DP-SGD GAN, clipped weights": ("dpgan", {}),
-    "GS-WGAN": ("gswgan", AS_PUBLISHED),
-    "GS-WGAN, no penalty": ("gswgan", AS_PUBLISHED | {"penalty": 0.0}),
+    "GS-WGAN": ("gswgan", GENERATOR),
+    "GS-WGAN, no penalty": ("gswgan", GENERATOR | {"penalty": 0.0}),
 }
 """Method and fields of each."""
 
