@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-LONGEST = 300
 VAGUE = {"held": 0, "asked": 0, "given": 0, "say": 0, "own": 8, "told": 1, "heard": 0}
 """How often the package may assign a name that says nothing of what it names: fields of files keep
 theirs."""
@@ -17,17 +16,6 @@ FRAGMENT = r'"""(What|Of) '
 
 def sources(*folders: str) -> list[Path]:
     return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
-
-
-def too_long(lengths: dict[str, int]) -> list[str]:
-    return [name for name, lines in lengths.items() if lines > LONGEST]
-
-
-def test_no_file_is_longer_than_300_lines():
-    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines())
-               for path in sources("dpgen_jax", "tests", "benchmarks")}
-    assert len(lengths) > 200 and not too_long(lengths)
-    assert too_long({"long.py": LONGEST + 1, "short.py": LONGEST}) == ["long.py"]
 
 
 def assigned(tree: ast.AST) -> list[str]:
