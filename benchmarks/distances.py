@@ -9,6 +9,7 @@ from benchmarks import systems, systems_rows
 from benchmarks.papers import registry
 from benchmarks.results_systems import system_row, system_rows
 from benchmarks.results_tables import DATA_NAMES, markdown, results
+from benchmarks.systems_shown import variant
 
 CELLS = tuple((data, epsilon) for data in systems.DATA for epsilon in systems.EPSILONS)
 PUBLISHED: dict[str, tuple[float, ...]] = {
@@ -111,7 +112,8 @@ def own_papers_table() -> str:
             printed = epsilon == 10 or "eps" in template
             cells.append((_difference(ours, float(registry.ROWS[row].paper[CNN])) if printed
                           else f"{ours:.3f}") + "\\*" * fewer)
-        lines.append([registry.TITLES.get(method, "PATE-GAN"), *cells])
+        suffix = variant([system_row(method, *cell) for cell in CELLS])
+        lines.append([registry.TITLES.get(method, "PATE-GAN") + suffix, *cells])
     return markdown(_head("system"), lines)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks import common, scenes
+from dpgen_jax import methods, presets
 from dpgen_jax.release import plots
 from dpgen_jax.release.bundle import load
 
@@ -22,6 +23,15 @@ def half_width(values: Sequence[float]) -> float:
     """Return half the width of the 95 % interval of a mean, by Student's t distribution."""
     n = len(values)
     return float(stats.t.ppf(0.975, n - 1) * np.std(values, ddof=1) / math.sqrt(n))
+
+
+def variant(rows: Sequence[dict[str, Any]]) -> str:
+    """Return what follows a system's name in a table: whether its teachers had networks."""
+    method = rows[0]["method"]
+    known = presets.all_of(method) if method in methods.NAMES else {}
+    configs = [known[row["preset"]].config for row in rows if row.get("preset") in known]
+    without = [getattr(config, "nearest", None) and config.nearest.images > 0 for config in configs]
+    return f" {'' if all(without) else 'partly '}without networks" if any(without) else ""
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -54,7 +64,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     head = ["system", *(f"{data}, epsilon {epsilon:g}" for data, epsilon in columns), "training, s"]
     lines = [head, ["---"] * len(head)]
     for method in dict.fromkeys(r["method"] for r in private):
-        lines.append([f"`{method}`", *(cell(method, *column) for column in columns),
+        suffix = variant([r for r in private if r["method"] == method])
+        lines.append([f"`{method}`{suffix}", *(cell(method, *column) for column in columns),
                       seconds(method)])
     without = [f"`{r['method']}` without privacy, {r['dataset']}: "
                f"{cell(r['method'], r['dataset'], 'inf')}" for r in rows if r not in private]

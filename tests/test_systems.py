@@ -204,6 +204,17 @@ def test_the_table_has_a_column_for_each_data_set_and_epsilon():
                      "`b` without privacy, mnist: 0.900 / 1.000"]
 
 
+def test_a_row_says_where_its_teachers_had_no_networks():
+    def named(*presets):
+        rows = [done("gpate", epsilon, 0.5) | {"preset": preset}
+                for epsilon, preset in zip((1.0, 10.0), presets, strict=True)]
+        return systems.table(rows).splitlines()[2].split("|")[1]
+
+    assert named("mnist-eps1-nearest", "images-eps10") == " `gpate` without networks "
+    assert named("mnist-eps1-nearest", "mnist-eps10") == " `gpate` partly without networks "
+    assert named("mnist-eps1", "mnist-eps10") == " `gpate` "
+
+
 def test_the_picture_has_a_row_for_each_system_and_two_images_of_each_class(tmp_path, monkeypatch):
     def sample(n, labels, seed):
         label = np.tile(np.array(labels, np.int32), n // len(labels))
