@@ -1,4 +1,4 @@
-"""The toy method of the audit (`dpgen_jax.audit.toy`), with the states of its units opened."""
+"""The toy method of the audit (`planted.adversary`), with the states of its units opened."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import jax
 import numpy as np
+from planted.adversary import *  # noqa: F403  all of it, under the name that tests use
+from planted.adversary import UNITS, fresh
 
-from dpgen_jax.audit.toy.adversary import *  # noqa: F403  all of it, under the name that tests use
-from dpgen_jax.audit.toy.adversary import UNITS, fresh
 from dpgen_jax.core.types import unseal
 from dpgen_jax.private import partition, records  # noqa: F401
 from dpgen_jax.run import loop

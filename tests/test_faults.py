@@ -3,10 +3,10 @@
 import subprocess
 import sys
 
+import planted
 import pytest
 import runs
 
-from dpgen_jax.audit import faults
 from dpgen_jax.core.types import UserError
 
 QUICK = ("batch-not-composed", "charge-after-the-draw", "settled-above-what-was-answered",
@@ -16,7 +16,7 @@ QUICK = ("batch-not-composed", "charge-after-the-draw", "settled-above-what-was-
 
 def lines(names):
     said = []
-    report = faults.all_of(names, said.append)
+    report = planted.all_of(names, said.append)
     return report, "\n".join(said)
 
 
@@ -28,16 +28,16 @@ def test_the_six_quickest_are_caught():
 
 def test_another_name_is_refused_with_the_nearest_one():
     with pytest.raises(UserError, match="did you mean 'noise-halved'"):
-        faults.all_of(["noise-halvd"], lambda line: None)
+        planted.all_of(["noise-halvd"], lambda line: None)
 
 
 @pytest.mark.slow
 def test_a_fault_that_no_attack_catches_is_missed(monkeypatch):
-    monkeypatch.setitem(faults.ATTACKS, "secret draws", lambda: "")
+    monkeypatch.setitem(planted.ATTACKS, "secret draws", lambda: "")
     report, said = lines(["fixed-size-charged-as-poisson"])
     assert report.last_line == "0 caught, 1 missed" and report.exit_code == 5
     assert "MISSED: Every sample has the size" in said
-    monkeypatch.setitem(faults.ATTACKS, "secret draws", lambda: "always")
+    monkeypatch.setitem(planted.ATTACKS, "secret draws", lambda: "always")
     report, said = lines(["fixed-size-charged-as-poisson"])
     assert report.exit_code == 5 and "a false alarm: always" in said
 

@@ -11,11 +11,11 @@ import adversary
 import jax
 import numpy as np
 import pytest
+from planted import FAULTS
 
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.audit import statistics
-from dpgen_jax.audit.faults import FAULTS
 from dpgen_jax.run import loop
 
 pytestmark = pytest.mark.slow

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import small_datalens
 import watched_datalens
+from planted import interference
 
-from dpgen_jax.audit.toy import interference
 from dpgen_jax.private import partition
 
 RECORD = 17

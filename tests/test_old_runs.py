@@ -1,7 +1,7 @@
 """Run folders of earlier versions load, are accounted for, and go on.
 
-`tests/old/2026-11-29.tar.xz` has runs of each kind of data as version 0.1.0 left them on that day,
-finished, killed behind a checkpoint and killed between a purchase and the training, with their data.
+`tests/old/2026-11-29.tar.xz` has runs of each kind of data as version 0.1.0 left them on that day:
+finished, killed after a checkpoint, or killed between a purchase and the training, with the data.
 The paths in them are those of a folder /stored. They were made once, and are never made again.
 """
 

@@ -55,8 +55,7 @@ MANY = {
     "confident_gnmax_rdp": "a formula of a paper", "total_rdp": "a formula of a paper",
     "smooth_sensitivity": "a formula of a paper", "critic_loss": "a formula of a paper",
     "block": "a compiled program, whose arguments are sharded and donated by their place",
-    "by_slabs": "called in the place of `block`",
-    "train": "the toy run of the audit, whose options have defaults"}
+    "by_slabs": "called in the place of `block`"}
 """Functions that may take more parameters, and why."""
 
 

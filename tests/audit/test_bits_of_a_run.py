@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 import runs
+from planted.planting import replaced
 
 from dpgen_jax.aggregation import bits as sources
 from dpgen_jax.audit import run_folder
 from dpgen_jax.audit.findings import Verdict
 from dpgen_jax.audit.folder import releases
-from dpgen_jax.audit.planting import replaced
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.data_options import DataOptions
 

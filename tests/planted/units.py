@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dpgen_jax.audit.faults.catalogue import fault
-from dpgen_jax.audit.planting import all_replaced, replaced
-from dpgen_jax.audit.toy import adversary
 from dpgen_jax.core.types import Array, Private, Records, unseal
 from dpgen_jax.private import partition, teachers
 from dpgen_jax.private.layout import AXIS, Layout
 from dpgen_jax.private.partition import Partition
 from dpgen_jax.run import loop, rounds
+from planted import adversary
+from planted.catalogue import fault
+from planted.planting import all_replaced, replaced
 
 
 @fault("messages of units")

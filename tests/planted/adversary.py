@@ -26,11 +26,11 @@ from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.aggregation.topk_sign import TopKSign
-from dpgen_jax.audit.planting import replaced
 from dpgen_jax.core.types import Array, ImageSpec, Method, Metrics, Private, Records
 from dpgen_jax.private import partition, records, teachers
 from dpgen_jax.private.layout import padded_rows, spread
 from dpgen_jax.run import loop
+from planted.planting import replaced
 
 SPEC = ImageSpec(2, 4, 1, 2)
 UNITS, STEPS, ROWS, TOP_K = 4, 6, 4, 4

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import jax
 
-from dpgen_jax.audit.faults import charges, noise, sums, units
-from dpgen_jax.audit.faults.catalogue import ATTACKS, FAULTS, TWO_DEVICES, Fault
 from dpgen_jax.audit.findings import Findings, Log, Report, Verdict
 from dpgen_jax.core.errors import UserError, nearest, one_line
+from planted import charges, noise, sums, units
+from planted.catalogue import ATTACKS, FAULTS, TWO_DEVICES, Fault
 
 __all__ = ["FAULTS", "all_of"]
 assert charges and noise and sums and units  # each registers its faults when it is imported

@@ -13,12 +13,12 @@ from dpgen_jax.aggregation.bits import OsBits
 from dpgen_jax.audit.findings import Findings, Verdict
 from dpgen_jax.audit.folder import purchases, releases, spending
 from dpgen_jax.audit.folder.reading import opened
-from dpgen_jax.audit.toy import adversary
 from dpgen_jax.core.config import Budget, Runtime, to_json
 from dpgen_jax.core.types import Private
 from dpgen_jax.methods import gpate
 from dpgen_jax.private import records, votes
 from dpgen_jax.run import metrics, opening, resume, side_releases
+from planted import adversary
 
 STEPS, TEACHERS = 4, 40
 CONFIG = gpate.Config(teachers=TEACHERS, batch=2, projection=3, bins=4, sigma=20.0,

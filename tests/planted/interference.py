@@ -13,10 +13,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from dpgen_jax.audit.toy import adversary
 from dpgen_jax.core.types import Private
 from dpgen_jax.private import interference
 from dpgen_jax.run import loop
+from planted import adversary
 
 
 def separation() -> str:

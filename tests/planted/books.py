@@ -28,11 +28,11 @@ from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.aggregation.sampling import FixedSizeSampling, PoissonSampling
 from dpgen_jax.aggregation.schedule import FullParticipation, PublishedSampling, RoundRobin
-from dpgen_jax.audit.planting import replaced
-from dpgen_jax.audit.toy import adversary
 from dpgen_jax.core.types import Method
 from dpgen_jax.private.teachers import Layout
 from dpgen_jax.run import loop
+from planted import adversary
+from planted.planting import replaced
 
 DELTA, ROUNDS = 1e-5, 6
 ANSWER_SIGMA = 40.0

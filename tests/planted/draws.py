@@ -18,9 +18,9 @@ from dpgen_jax.aggregation.sampling import FixedSizeSampling, PoissonSampling
 from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.aggregation.topk_sign import TopKSign
 from dpgen_jax.audit.findings import ALARM
-from dpgen_jax.audit.planting import replaced
-from dpgen_jax.audit.toy import adversary
 from dpgen_jax.run import loop
+from planted import adversary
+from planted.planting import replaced
 
 ROUNDS = 400
 """rounds whose samples are looked at"""

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from dpgen_jax.audit.toy import books, draws, folder, interference, mechanisms
+from planted import books, draws, folder, interference, mechanisms
 
 Attack = Callable[[], str]
 """Returns in words what is wrong; empty where all is well."""
@@ -55,7 +55,7 @@ class Fault:
 
 
 FAULTS: dict[str, Fault] = {}
-"""all faults, by name; filled by the modules beside this one"""
+"""all faults, by name; filled by the other modules of this package"""
 
 
 def fault(*attacks: str) -> Callable[[Callable[[], Iterator[None]]], Callable[[], object]]:

@@ -16,12 +16,12 @@ from dpgen_jax.aggregation.bound import Bound
 from dpgen_jax.aggregation.confident_gnmax import ConfidentGNMax
 from dpgen_jax.aggregation.sampling import FixedSizeSampling, PoissonSampling
 from dpgen_jax.aggregation.schedule import FullParticipation, PublishedSampling, RoundRobin
-from dpgen_jax.audit.faults.catalogue import fault
-from dpgen_jax.audit.planting import replaced
 from dpgen_jax.core.terms import Relation
 from dpgen_jax.private import records as sealing
 from dpgen_jax.run import loop, side_releases
 from dpgen_jax.run.folder import write_json
+from planted.catalogue import fault
+from planted.planting import replaced
 
 
 @fault("ledger by hand")

@@ -16,11 +16,11 @@ from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.aggregation.local import LocalMechanism
 from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import RoundedGaussian
-from dpgen_jax.audit.faults.catalogue import fault
-from dpgen_jax.audit.planting import all_replaced, replaced
 from dpgen_jax.core.types import Array, Private, unseal
 from dpgen_jax.private.layout import AXIS
 from dpgen_jax.run import rounds
+from planted.catalogue import fault
+from planted.planting import all_replaced, replaced
 
 _draw = RoundedGaussian.sample
 
