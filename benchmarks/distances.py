@@ -9,7 +9,7 @@ from benchmarks import systems, systems_rows
 from benchmarks.papers import registry
 from benchmarks.results_systems import system_row, system_rows
 from benchmarks.results_tables import DATA_NAMES, markdown, results
-from benchmarks.systems_shown import variant
+from benchmarks.systems_shown import shown_name
 
 CELLS = tuple((data, epsilon) for data in systems.DATA for epsilon in systems.EPSILONS)
 PUBLISHED: dict[str, tuple[float, ...]] = {
@@ -35,11 +35,15 @@ IMAGES = {("datalens", "mnist", 1.0): "images-mnist-mnist-eps1-mean",
           ("dpac", "mnist", 10.0): "dpac-mnist-mnist-eps10-long",
           ("dpac", "fashion", 10.0): "dpac-fashion_mnist-fashion-eps10-long"}
 """Results of `benchmarks.images`, of the best of presets that were compared."""
-ROWS = {"datalens": "datalens:table1:{data}-eps{epsilon:g}",
-        "gpate": "gpate:table1c:{data}-eps{epsilon:g}",
-        "pategan": "gpate:table1c:{data}-eps{epsilon:g}-pategan",
+_OF_TEACHERS = {"datalens": "datalens:table1:{data}-eps{epsilon:g}",
+                "gpate": "gpate:table1c:{data}-eps{epsilon:g}",
+                "pategan": "gpate:table1c:{data}-eps{epsilon:g}-pategan"}
+_ANSWERS = {"datalens": "signs", "gpate": "gradients", "pategan": "votes"}
+ROWS = {**_OF_TEACHERS, **{f"prototypes-{_ANSWERS[method]}": row
+                           for method, row in _OF_TEACHERS.items()},
         "gswgan": "gswgan:table1:{data}", "dpac": "dpac:table2:{data}"}
-"""Each system's row of its paper, and PATE-GAN's of G-PATE's; of the last two there is one for each
+"""Each system's row of its paper, PATE-GAN's of G-PATE's, and of prototypes that of the paper whose
+answers they have; of the last two there is one for each
 data set, at epsilon 10."""
 CNN = "gen2real.cnn.accuracy"
 LEARNED = {"mixture": "images of `mixture`",
@@ -112,8 +116,8 @@ def own_papers_table() -> str:
             printed = epsilon == 10 or "eps" in template
             cells.append((_difference(ours, float(registry.ROWS[row].paper[CNN])) if printed
                           else f"{ours:.3f}") + "\\*" * fewer)
-        suffix = variant([system_row(method, *cell) for cell in CELLS])
-        lines.append([registry.TITLES.get(method, "PATE-GAN") + suffix, *cells])
+        name = registry.TITLES.get(method, "PATE-GAN")
+        lines.append([shown_name(method) if "-" in method else name, *cells])
     return markdown(_head("system"), lines)
 
 

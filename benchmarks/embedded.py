@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks import common
 from benchmarks.common import command
-from benchmarks.systems_shown import variant
+from benchmarks.systems_shown import shown_name
 from dpgen_jax import data, methods
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.run import lifecycle
@@ -54,8 +54,9 @@ def accuracy(release: Any, dataset: data.Dataset) -> float:
 def table(rows: list[dict[str, Any]]) -> str:
     """Return the rows in Markdown."""
     lines = ["| method | seconds | accuracy |", "|---|---|---|"]
-    lines += [f"| `{r['method']}`{variant([r])} | {r['seconds']:.0f} | {r['accuracy']:.3f} |"
-              if "seconds" in r else f"| `{r['method']}` | failed | {r['error']} |" for r in rows]
+    lines += [f"| {shown_name(r['method'])} | " + (
+        f"{r['seconds']:.0f} | {r['accuracy']:.3f} |" if "seconds" in r
+        else f"failed | {r['error']} |") for r in rows]
     return "\n".join(lines)
 
 

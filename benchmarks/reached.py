@@ -26,13 +26,14 @@ def text() -> str:
 
 
 def _images() -> list[dict[str, Any]]:
-    return [{"method": row["method"], "kind": "images",
+    return [{"method": row["method"].removesuffix("-gradients"), "kind": "images",
              "data": f"{row['dataset']} ({IMAGES[row['dataset']]:,} images of 28 x 28 x 1)",
              "records": IMAGES[row["dataset"]], "flags": _fewer(row),
              "epsilon": float(row["epsilon"]), "measure": "accuracy of a CNN",
              "score": round(row["gen2real"]["cnn"]["accuracy"]["mean"], 3),
              "seconds": math.ceil(row["training_seconds"]), "file": row["file"]}
-            for row in system_rows() if math.isfinite(float(row["epsilon"]))]
+            for row in system_rows() if math.isfinite(float(row["epsilon"]))
+            and row["method"].removesuffix("-gradients") in methods.NAMES]
 
 
 def _fewer(row: dict[str, Any]) -> str:

@@ -43,8 +43,8 @@ TEMPLATES = {"docs/results.md.jinja": "..", "docs/papers.md.jinja": "..",
              "docs/explanation/certified.md.jinja": "../.."}
 README = ROOT / "README.md"
 BEGIN, END = "<!-- written by python -m benchmarks.results_page -->", "<!-- end -->"
-SHOWN_IN_README = ("mixture", "dpgan", "dpmerf", "dpcgan", "datalens", "gswgan", "dpac",
-                   "gpate", "pategan")
+SHOWN_IN_README = ("mixture", "dpgan", "dpmerf", "prototypes-gradients", "prototypes-votes",
+                   "prototypes-signs", "dpcgan", "datalens", "gswgan", "dpac", "gpate", "pategan")
 
 
 def accuracy(stem: str, task: str = "gen2real", classifier: str = "cnn") -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.papers import registry
-from benchmarks.systems_shown import variant
+from benchmarks.systems_shown import shown_name
 from dpgen_jax import account
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -50,10 +50,10 @@ def _scores(stem: str, task: str, *classifiers: str) -> list[str]:
 
 def embedded_table() -> str:
     """Returns every method on glyphs, those that were run again by their new rows."""
-    rows = {row["method"]: row for stem in ("", "-changed", "-nearest")
+    rows = {row["method"]: row for stem in ("", "-changed", "-prototypes")
             for row in results(f"embedded-glyphs{stem}")["rows"]}
     return markdown(("method", "seconds", "accuracy (CNN)"), (
-        (f"`{row['method']}`{variant([row])}", f"{row['seconds']:.0f}", f"{row['accuracy']:.2f}")
+        (shown_name(row["method"]), f"{row['seconds']:.0f}", f"{row['accuracy']:.2f}")
         for row in rows.values()))
 
 

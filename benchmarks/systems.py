@@ -46,15 +46,18 @@ COLOUR: Mapping[str, tuple[str, ...]] = {
     **{name: (f"folder:runs/{name}", f"--class-names={','.join(scenes.names(classes))}")
        for name, (classes, _) in scenes.SETS.items()}}
 """Data sets, as --dataset and the flags behind it name them."""
+ANSWERS = ("gradients", "signs", "votes")
+"""The answers of `prototypes`: each is a row of its own, METHOD-ANSWER."""
 FACTS = {"cifar": Facts("", ImageSpec(32, 32, 3, 10), 9980)} | {
     name: Facts("", ImageSpec(scenes.SIDE, scenes.SIDE, 3, classes), images)
     for name, (classes, images) in scenes.SETS.items()}
-PRESETS = {**dict.fromkeys(("datalens", "gpate", "pategan"), "{data}-eps{epsilon:g}-nearest"),
+PRESETS = {**{f"prototypes-{answer}": f"{{data}}-eps{{epsilon:g}}-{answer}" for answer in ANSWERS},
+           "datalens": "{data}-eps{epsilon:g}-mean", "gpate": "{data}-eps{epsilon:g}-sum",
            "dpgan": "{data}-eps{epsilon:g}-revisited", "fedavg_gan": "{data}",
            "dcgan": "{data}-small"}
 # Some minutes on two cores.
-SHORT = {"dcgan": 1000, "dpgan": 1500, "gswgan": 40, "dpac": 30, "dpcgan": 1000,
-         "projected_dpgan": 100, "fedavg_gan": 20}
+SHORT = {"dcgan": 1000, "dpgan": 1500, "gswgan": 40, "dpac": 30, "datalens": 10, "gpate": 20,
+         "pategan": 8, "dpcgan": 1000, "projected_dpgan": 100, "fedavg_gan": 20}
 SHORT_IN_COLOUR = {**SHORT, "dpgan": 150}
 QUICK = 900
 """Seconds of a training, below which a row is the mean of `REPEATS` trainings."""
@@ -65,11 +68,12 @@ CLASSIFIERS = ("topagg_sgd",)
 ALIKE = ("preset", "steps", "relation", "unit", "proven_epsilon", "setting")
 """Entries that trainings of one row share."""
 IN_COLOUR = ("mixture", "dpmerf", "dpgan")
-METHODS = tuple(name for name in methods.NAMES if name not in CLASSIFIERS and any(
-    preset.spec.shape == (28, 28, 1) for preset in presets.all_of(name).values()))
+METHODS = tuple(row for name in methods.NAMES if name not in CLASSIFIERS and any(
+    preset.spec.shape == (28, 28, 1) for preset in presets.all_of(name).values())
+    for row in ([f"{name}-{answer}" for answer in ANSWERS] if name == "prototypes" else [name]))
 """All generators that have a preset for such images."""
 # Methods whose users choose the relation of neighbours.
-WITH_RELATIONS = tuple(name for name in METHODS if any(
+WITH_RELATIONS = tuple(name for name in METHODS if name in methods.NAMES and any(
     hasattr(preset.config, "relation") for preset in presets.all_of(name).values()))
 
 
@@ -122,13 +126,18 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return args
 
 
+def trained_as(method: str) -> str:
+    """Return the method that `train` knows, of the name of a row."""
+    return method.partition("-")[0]
+
+
 def settings(method: str, data: str, epsilon: float) -> tuple[str, list[str], int | None]:
     """Return the preset of a row, the words of the command that name it, and its steps."""
     if data in COLOUR:
-        choice = preset_for(method, FACTS[data], epsilon)
+        choice = preset_for(trained_as(method), FACTS[data], epsilon)
         return choice.name, [], choice.preset.config.steps
     preset = preset_of(method, data, epsilon)
-    return preset, ["--preset", preset], presets.all_of(method)[preset].config.steps
+    return preset, ["--preset", preset], presets.all_of(trained_as(method))[preset].config.steps
 
 
 def preset_of(method: str, data: str, epsilon: float) -> str:
@@ -140,7 +149,7 @@ def preset_of(method: str, data: str, epsilon: float) -> str:
     template = PRESETS.get(method, "{data}-eps{epsilon:g}")
     tried = [template.format(data=d, epsilon=e) for d in (data, "mnist")
              for e in (epsilon, 1.0, 10.0)]
-    return next(name for name in tried if name in presets.all_of(method))
+    return next(name for name in tried if name in presets.all_of(trained_as(method)))
 
 
 def folder(out: Path, method: str, data: str, epsilon: float, number: int = 0) -> Path:
@@ -219,7 +228,7 @@ def row(args: argparse.Namespace, method: str, data: str, epsilon: float, number
     try:
         if args.collect and not training.is_finished(run):
             return None
-        training.finish(run, method, *named, *words, f"--epsilon={epsilon}", *fewer)
+        training.finish(run, trained_as(method), *named, *words, f"--epsilon={epsilon}", *fewer)
         measured = evaluated(args, run, words)
         privacy = read_json(run / "release" / "privacy.json")
         config = read_json(run / "config.json")

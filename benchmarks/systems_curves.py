@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from benchmarks import common, systems
 from benchmarks.results_systems import system_rows
 from benchmarks.results_tables import DATA_NAMES, markdown
-from benchmarks.systems_shown import half_width, variant
+from benchmarks.systems_shown import half_width, shown_name
 
 Curves = dict[str, dict[float, dict[str, Any]]]
 
@@ -41,8 +41,6 @@ def curves_table() -> str:
             for method, points in curves(data).items()]
     epsilons = sorted({epsilon for _, _, points in rows for epsilon in points})
 
-    variants = {method: variant([row for row in system_rows() if row["method"] == method])
-                for _, method, _ in rows}
 
     def cell(point: dict[str, Any] | None) -> str:
         if point is None:
@@ -51,7 +49,7 @@ def curves_table() -> str:
         return f"{point['mean']:.3f}{spread}" + "\\*" * point["fewer"]
 
     return markdown(("data", "system", *(f"epsilon {epsilon:g}" for epsilon in epsilons)),
-                    ([data, f"`{method}`{variants[method]}",
+                    ([data, shown_name(method),
                       *(cell(points.get(epsilon)) for epsilon in epsilons)]
                      for data, method, points in rows))
 

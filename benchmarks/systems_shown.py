@@ -11,7 +11,6 @@ import numpy as np
 from scipy import stats
 
 from benchmarks import common, scenes
-from dpgen_jax import methods, presets
 from dpgen_jax.release import plots
 from dpgen_jax.release.bundle import load
 
@@ -25,13 +24,10 @@ def half_width(values: Sequence[float]) -> float:
     return float(stats.t.ppf(0.975, n - 1) * np.std(values, ddof=1) / math.sqrt(n))
 
 
-def variant(rows: Sequence[dict[str, Any]]) -> str:
-    """Return what follows a system's name in a table: whether its teachers had networks."""
-    method = rows[0]["method"]
-    known = presets.all_of(method) if method in methods.NAMES else {}
-    configs = [known[row["preset"]].config for row in rows if row.get("preset") in known]
-    without = [getattr(config, "nearest", None) and config.nearest.images > 0 for config in configs]
-    return f" {'' if all(without) else 'partly '}without networks" if any(without) else ""
+def shown_name(method: str) -> str:
+    """Return a row's name in tables: the method, and for prototypes what teachers answer."""
+    name, _, answer = method.partition("-")
+    return f"`{name}` by {answer}" if answer else f"`{name}`"
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -64,10 +60,9 @@ def table(rows: list[dict[str, Any]]) -> str:
     head = ["system", *(f"{data}, epsilon {epsilon:g}" for data, epsilon in columns), "training, s"]
     lines = [head, ["---"] * len(head)]
     for method in dict.fromkeys(r["method"] for r in private):
-        suffix = variant([r for r in private if r["method"] == method])
-        lines.append([f"`{method}`{suffix}", *(cell(method, *column) for column in columns),
+        lines.append([shown_name(method), *(cell(method, *column) for column in columns),
                       seconds(method)])
-    without = [f"`{r['method']}` without privacy, {r['dataset']}: "
+    without = [f"{shown_name(r['method'])} without privacy, {r['dataset']}: "
                f"{cell(r['method'], r['dataset'], 'inf')}" for r in rows if r not in private]
     return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", *without])
 

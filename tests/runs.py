@@ -27,7 +27,7 @@ FLAGS = [f"--{name}={value}" for name, value in {
     "test-fraction": 0, "teachers": 10, "batch": 4, "top-k": 8, "delta": 1e-3,
     "generator.latent": 4, "generator.hidden": 16, "generator.channels": 8,
     "discriminator.channels1": 4, "discriminator.channels2": 8, "discriminator.hidden": 8,
-    "nearest.images": 0, "frequencies": 0, "devices": 1, "chunk": 4}.items()]
+    "devices": 1, "chunk": 4}.items()]
 
 
 def images(seed: int = 0, n: int = N):

@@ -17,7 +17,6 @@ from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.data import Dataset, from_arrays
 from dpgen_jax.methods import dpgan
-from dpgen_jax.methods.shared.nearest import Nearest
 from dpgen_jax.nets.critic import CriticNet
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
 from dpgen_jax.nets.plain import ConvNet, MlpNet
@@ -34,9 +33,8 @@ CRITICS = {
     "generator": ResNetNet(2, 2), "critic": CriticNet(2), "warm_generator": ResNetNet(2, 2)}
 CLASSIFIER = {"t_c": 1, "fake_steps": 1, "real_steps": 1, "fake_batch": 4, "c_penalty": 0.0,
               "classifier": CriticNet(2)}
-NEAREST = {"teachers": 4, "batch": 6, "steps": 3, "g_final_rate": 0.5,
-           "nearest": Nearest(images=2, images_per_teacher=4, pooled_steps=1),
-           "generator": GeneratorNet(warp=0.3)}
+PROTOTYPES = {"teachers": 4, "steps": 3, "final_rate": 0.5, "images": 2, "images_per_teacher": 4,
+              "pooled_steps": 1, "warp": 0.3}
 STUDENT = TEACHERS | {"memory": 2, "s_steps": 2, "g_steps": 2, "s_hidden": 4}
 RECORDS_SAMPLED = {"batch": 6, "steps": 2, "fakes": 6, "g_batch": 6}
 MERF = {"features": 12, "batch": 6, "generator_steps": 3, "generator": GeneratorNet(4, 8, 4)}
@@ -77,10 +75,9 @@ CASES = {
 # Teachers without a network, as default presets of images have them, and every other method, each
 # on one kind of records.
 SLOW = {
-    "datalens images nearest": Case("datalens", "images", NEAREST | {
-        "top_k": 10, "decode": "mean", "step_size": 0.2}),
-    "gpate images nearest": Case("gpate", "images", NEAREST | {
-        "aggregate": "sum", "projection": 0, "clip": 1.0, "step_size": 1.0}),
+    "prototypes images signs": Case("prototypes", "images", PROTOTYPES | {
+        "answer": "signs", "top_k": 10, "step_size": 0.2, "clip": 1e-5}),
+    "prototypes images": Case("prototypes", "images", PROTOTYPES),
     "dpmerf images": Case("dpmerf", "images", MERF | {"windows": (0, 2)}),
     "mixture images": Case("mixture", "images", {
         "cells": 2, "frequencies": 4, "dimensions": 5, "relation": "zero-out"}),
@@ -94,8 +91,8 @@ SLOW = {
         "critics_per_step": 2, "steps": 3}),
     "dpac images": Case("dpac", "images", CRITICS | CLASSIFIER | {"critics_per_step": 2}),
     "pategan table": Case("pategan", "table", STUDENT, CLASSES),
-    "pategan images nearest": Case("pategan", "images", NEAREST | {
-        "frequencies": 3, "step_size": 0.2}),
+    "prototypes images votes": Case("prototypes", "images", PROTOTYPES | {
+        "answer": "votes", "frequencies": 3, "step_size": 0.2}),
     "dpcgan table": Case("dpcgan", "table", RECORDS_SAMPLED | {
         "generator": MlpNet(4, (8,)), "hidden": (4,)}, CLASSES),
     "dpmerf_ae images": Case("dpmerf_ae", "images", CODES),
@@ -104,8 +101,8 @@ SLOW = {
     "dcgan table": Case("dcgan", "table", {"batch": 3, "steps": 2, **NETS}, NO_BOUND),
     "marginals table": Case("marginals", "table", MARGINALS, Budget(1000.0, 1e-3)),
     "projected_dpgan table": Case("projected_dpgan", "table", PROJECTED | {"ema": 0.5}),
-    "datalens images frequencies": Case("datalens", "images", NEAREST | {
-        "top_k": 6, "decode": "mean", "step_size": 0.2, "frequencies": 3}),
+    "prototypes images frequencies": Case("prototypes", "images", PROTOTYPES | {
+        "answer": "signs", "top_k": 6, "step_size": 0.2, "frequencies": 3, "clip": 1e-5}),
 }
 # The other kind of records, and other settings: to compare before and after code is moved.
 LONG = {

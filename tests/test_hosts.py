@@ -101,10 +101,10 @@ def test_two_processes_without_out_make_one_folder_with_a_default_preset(tmp_pat
     """As a user of MNIST starts them; with fewer teachers and steps, on as few records as count as
     MNIST's."""
     idx(tmp_path / "mnist", 30001)
-    codes, said = processes.train(["datalens", "--dataset=idx:mnist", "--epsilon=1",
+    codes, said = processes.train(["prototypes", "--dataset=idx:mnist", "--epsilon=1",
                                    "--teachers=60", "--steps=2"], 2, 1, tmp_path)
     assert codes == [0, 0], said
-    assert "preset mnist-eps1-nearest: epsilon 1 at" in said and "of 2 processes" in said, said
+    assert "preset mnist-eps1-gradients: epsilon 1 at" in said and "of 2 processes" in said, said
     folder, = (tmp_path / "runs").iterdir()
     statement, = tmp_path.rglob("privacy.json")
     assert statement.parent == folder / "release"

@@ -1,6 +1,6 @@
 """Run folders of earlier versions load, are accounted for, and go on.
 
-`tests/old/2026-11-29.tar.xz` has runs of each kind of data as version 0.1.0 left them on that day:
+`stored_runs.tar.xz` has runs of each kind of data as version 0.1.0 left them on that day:
 finished, killed after a checkpoint, or killed between a purchase and the training, with the data.
 The paths in them are those of a folder /stored. They were made once, and are never made again.
 """
@@ -14,7 +14,7 @@ import dpgen_jax
 from dpgen_jax import account, train
 from dpgen_jax.run.folder import read_json
 
-ARCHIVE = Path(__file__).parent / "old/2026-11-29.tar.xz"
+ARCHIVE = Path(__file__).with_name("stored_runs.tar.xz")
 FINISHED = ("table-bought-finished", "table-declared-finished", "table-subjects-finished",
             "folder-bought-finished", "npz-finished")
 KILLED = ("table-bought-killed", "table-declared-killed", "folder-named-killed", "npz-killed")

@@ -23,12 +23,13 @@ def test_only_data_sets_that_are_public_have_a_name(dataset, name):
 
 
 @pytest.mark.parametrize(("method", "facts", "epsilon", "name"), [
-    ("datalens", choice.Facts("mnist", MNIST, 60_000), 9.0, "mnist-eps10-nearest"),
+    ("datalens", choice.Facts("mnist", MNIST, 60_000), 9.0, "mnist-eps10-mean"),
+    ("prototypes", choice.Facts("mnist", MNIST, 60_000), 9.0, "mnist-eps10-gradients"),
     ("datalens", choice.Facts("", MNIST, 60_000), 0.5, "images-eps1"),
     ("datalens", choice.Facts("glyphs", presets.GLYPHS, 30_000), None, "glyphs"),
-    ("datalens", choice.Facts("glyphs", presets.GLYPHS, 30_000), 1.0, "glyphs-eps1-nearest"),
-    ("gpate", choice.Facts("glyphs", presets.GLYPHS, 30_000), None, "glyphs-eps10-nearest"),
-    ("pategan", choice.Facts("glyphs", presets.GLYPHS, 30_000), 1.0, "glyphs-eps1-nearest"),
+    ("datalens", choice.Facts("glyphs", presets.GLYPHS, 30_000), 1.0, "glyphs"),
+    ("prototypes", choice.Facts("glyphs", presets.GLYPHS, 30_000), 1.0, "glyphs-eps1-gradients"),
+    ("pategan", choice.Facts("glyphs", presets.GLYPHS, 30_000), 1.0, "glyphs"),
     ("datalens", choice.Facts("glyphs", MNIST, 30_000), None, "images-eps10"),  # resized
     ("gpate", choice.Facts("", numbers(7), 500), 1.0, "table-few"),
     ("gpate", choice.Facts("", numbers(7), 50_000), 1.0, "table"),
@@ -85,19 +86,17 @@ def test_a_general_preset_is_scaled_to_the_data():
     assert choice.preset_for("dpgan", few).preset.config.batch == 150
 
 
-@pytest.mark.parametrize(("method", "step_size"), [
-    ("gpate", 50 * 20 / 100 * 2 * 3**0.5), ("datalens", 6 * 20 / 100 * 2 * 3**0.5),
-    ("pategan", 10 * 20 / 100 * 2 * 3**0.5)])
-def test_images_that_a_generator_holds_are_fewer_where_a_class_has_fewer_records(method, step_size):
+def test_prototypes_are_fewer_where_a_class_has_fewer_records():
     """A quarter of the records for a class, so half of the ten images; of four times the pixels."""
     facts = choice.Facts("", ImageSpec(56, 56, 3, 4), 6_000)
     config, model = (each.config for each in (
-        choice.preset_for(method, facts, 10.0).preset, presets.get(method, "images-eps10")[1]))
-    assert config.nearest == dataclasses.replace(model.nearest, images=5) and config.batch == 20
-    assert config.step_size == pytest.approx(step_size, rel=0.05)
-    methods.get(method).build(dataclasses.replace(config, sigma=1.0), facts.spec)
+        choice.preset_for("prototypes", facts, 10.0).preset,
+        presets.get("prototypes", "images-eps10")[1]))
+    assert config == dataclasses.replace(
+        model, images=5, teachers=400, step_size=float(f"{50 * 20 / 100 * 2 * 3**0.5:.2g}"))
+    methods.get("prototypes").build(dataclasses.replace(config, sigma=1.0), facts.spec)
     many = dataclasses.replace(facts, records=6_000_000)
-    assert choice.preset_for(method, many, 10.0).preset.config.nearest == model.nearest
+    assert choice.preset_for("prototypes", many, 10.0).preset.config.images == model.images
 
 
 @pytest.mark.parametrize("method", ["gswgan", "dpac"])

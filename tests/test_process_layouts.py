@@ -41,7 +41,7 @@ def blocks(place, process=0):
 @pytest.mark.slow
 def test_two_processes_release_what_one_does_in_seconds(tmp_path):
     """Methods that compile soonest are compared, with and without a network in each unit."""
-    names = ["topagg_sgd table", "datalens images nearest", "gpate images nearest"]
+    names = ["topagg_sgd table", "prototypes images signs", "prototypes images"]
     one, two = (made(tmp_path / str(n), names, n, 2 // n) for n in (1, 2))
     for name in names:
         assert model(one, name) == model(two, name), name

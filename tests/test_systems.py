@@ -32,7 +32,7 @@ def test_what_releases_a_classifier_takes_no_part():
 @pytest.mark.parametrize("method, data, epsilon", CASES)
 def test_every_row_has_a_preset_for_such_images(method, data, epsilon):
     name = systems.preset_of(method, data, epsilon)
-    spec = presets.all_of(method)[name].spec
+    spec = presets.all_of(systems.trained_as(method))[name].spec
     assert (spec.height, spec.width, spec.channels, spec.classes) == (28, 28, 1, 10)
 
 
@@ -204,15 +204,12 @@ def test_the_table_has_a_column_for_each_data_set_and_epsilon():
                      "`b` without privacy, mnist: 0.900 / 1.000"]
 
 
-def test_a_row_says_where_its_teachers_had_no_networks():
-    def named(*presets):
-        rows = [done("gpate", epsilon, 0.5) | {"preset": preset}
-                for epsilon, preset in zip((1.0, 10.0), presets, strict=True)]
-        return systems.table(rows).splitlines()[2].split("|")[1]
-
-    assert named("mnist-eps1-nearest", "images-eps10") == " `gpate` without networks "
-    assert named("mnist-eps1-nearest", "mnist-eps10") == " `gpate` partly without networks "
-    assert named("mnist-eps1", "mnist-eps10") == " `gpate` "
+def test_a_row_of_prototypes_says_what_its_teachers_answer(tmp_path):
+    table = systems.table([done("prototypes-votes", 1.0, 0.5), done("gpate", 1.0, 0.4)])
+    assert "| `prototypes` by votes | 0.500" in table and "| `gpate` | 0.400" in table
+    assert systems.trained_as("prototypes-votes") == "prototypes"
+    assert systems.settings("prototypes-votes", "mnist", 10.0)[:2] == (
+        "mnist-eps10-votes", ["--preset", "mnist-eps10-votes"])
 
 
 def test_the_picture_has_a_row_for_each_system_and_two_images_of_each_class(tmp_path, monkeypatch):

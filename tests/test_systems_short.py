@@ -35,7 +35,7 @@ def test_a_short_row_takes_fewer_steps_with_the_noise_of_those(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("asked, made, short", [
-    (8, 8, False), (8, 3, False), (2, 2, True)])
+    (16, 16, False), (16, 3, False), (2, 2, True)])
 def test_a_row_is_short_where_fewer_steps_were_asked_for(tmp_path, monkeypatch, asked, made, short):
     """And not where the budget allowed no more: its command would else be another one."""
     files = {"config.json": {"config": {"steps": asked}},
@@ -46,10 +46,10 @@ def test_a_row_is_short_where_fewer_steps_were_asked_for(tmp_path, monkeypatch, 
     monkeypatch.setattr(systems.metrics, "read", lambda path: [])
     monkeypatch.setattr(systems.common, "training_seconds", lambda rows: 1.0)
     for name, content in files.items():
-        path = tmp_path / "datalens-mnist-eps1" / name
+        path = tmp_path / "prototypes-votes-mnist-eps1" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(content))
     args = parsed(tmp_path)
-    found = systems.row(args, "datalens", "mnist", 1.0)
-    assert found["preset_steps"] == 8 and found["short"] == short
+    found = systems.row(args, "prototypes-votes", "mnist", 1.0)
+    assert found["preset_steps"] == 16 and found["short"] == short
     assert ("--short" in systems_rows.words(args, found)) == short

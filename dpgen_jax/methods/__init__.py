@@ -8,6 +8,7 @@ file of presets, a file of tests, and its row in `about.ABOUT`.
 import importlib
 import sys
 from types import ModuleType
+from typing import Any
 
 from dpgen_jax.accountant.published_formula import Published
 from dpgen_jax.core.errors import UserError, nearest
@@ -15,6 +16,8 @@ from dpgen_jax.methods.about import ABOUT, described
 from dpgen_jax.methods.shared.config import MethodConfig
 
 NAMES = tuple(ABOUT)
+OF_PROTOTYPES = {"gpate": "gradients", "datalens": "signs", "pategan": "votes"}
+"""The answers of teachers without networks, which were a setting of these methods."""
 PAPERS = {name: about.paper for name, about in ABOUT.items()}
 """The work to cite for each method."""
 
@@ -37,6 +40,32 @@ def published(name: str, config: MethodConfig, delta: float) -> Published | None
     """
     formula = getattr(get(name), "published", None)
     return None if formula is None else formula(config, delta)
+
+
+def as_named_now(described: dict[str, Any]) -> dict[str, Any]:
+    """Returns the content of a config.json, by today's names of methods and fields.
+
+    Teachers without networks were a setting of G-PATE, DataLens and PATE-GAN, `nearest`. Where a
+    method was renamed, `method_then` has the name that stands in the file, and in its statement.
+
+    Args:
+        described: The content, of any version.
+    """
+    method, config = described.get("method"), described.get("config")
+    if not isinstance(config, dict) or method not in OF_PROTOTYPES:
+        return described
+    nearest = config.get("nearest")
+    if not isinstance(nearest, dict) or not nearest.get("images"):
+        return described
+    kept = ("teachers", "sigma", "steps", "clip", "top_k", "step_size", "ema", "frequencies")
+    fields = {name: config[name] for name in kept if name in config}
+    if method == "pategan":
+        fields = {"frequencies": 10} | fields  # its default, which was not written
+    fields |= nearest | {
+        "answer": OF_PROTOTYPES[method], "final_rate": config.get("g_final_rate", 1.0),
+        "images_per_teacher": nearest.get("images_per_teacher", 15),
+        "warp": (config.get("generator") or {}).get("warp", 0.0)}
+    return described | {"method": "prototypes", "method_then": method, "config": fields}
 
 
 class _Listing(ModuleType):

@@ -44,6 +44,10 @@ ABOUT = {
         "images, tables", "every record once: random features of itself",
         'Harder, Adamczewski and Park, "DP-MERF: Differentially Private Mean Embeddings with '
         'Random Features for Practical Privacy-Preserving Data Generation", AISTATS 2021', 24),
+    "prototypes": About(
+        "images", "teachers without networks: where a few images of a class should move",
+        'this library; its answers are those of G-PATE, DataLens and PATE-GAN: cite the one that '
+        'you use', 28),
     "dpgan": About(
         "images", "sampled records: gradients of a discriminator (DP-SGD)",
         'Xie, Lin, Wang, Wang and Zhou, "Differentially Private Generative Adversarial '
@@ -56,7 +60,7 @@ ABOUT = {
         "images, tables", "teachers: projected gradients, as votes or sums",
         'Long, Wang, Yang, Kailkhura, Zhang, Gunter and Li, "G-PATE: Scalable Differentially '
         'Private Data Generator via Private Aggregation of Teacher Discriminators", NeurIPS '
-        '2021', 28),
+        '2021', 71),
     "gswgan": About(
         "images", "critics: clipped gradients at fakes; --federated for clients",
         'Chen, Orekondy and Fritz, "GS-WGAN: A Gradient-Sanitized Approach for Learning '
@@ -68,7 +72,7 @@ ABOUT = {
     "pategan": About(
         "images, tables", "teachers: real or fake",
         'Jordon, Yoon and van der Schaar, "PATE-GAN: Generating Synthetic Data with '
-        'Differential Privacy Guarantees", ICLR 2019', 96),
+        'Differential Privacy Guarantees", ICLR 2019', 73),
     "dpcgan": About(
         "images", "sampled records: gradients, labels in the input",
         'Torkzadehmahani, Kairouz and Paten, "DP-CGAN: Differentially Private Synthetic Data '

@@ -36,7 +36,6 @@ from dpgen_jax.core.config import Runtime, later
 from dpgen_jax.core.ranges import require_not_negative, require_positive
 from dpgen_jax.core.types import Array, Method, Spec, UserError
 from dpgen_jax.methods.shared.low_frequencies import in_frequencies, length
-from dpgen_jax.methods.shared.nearest import Nearest, bounded, build_nearest
 from dpgen_jax.methods.shared.teachers import Messages, TeacherConfig, build_gan
 
 
@@ -64,17 +63,12 @@ class Config(TeacherConfig):
     """share of the teachers that must agree"""
     step_size: float = 1e-3
     """how far a fake is moved"""
-    nearest: Nearest = later(Nearest())
     frequencies: int = later(0)
     """images: low frequencies a side, at most, of which gradients are compressed and added up; 0:
     gradients of all pixels"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.nearest.images and (self.aggregate, self.decode) != ("topk", "mean"):
-            raise UserError(f"aggregate is '{self.aggregate}' and decode '{self.decode}'; with "
-                            "nearest.images, where few teachers vote on a fake, they must be topk "
-                            "and mean")
         require_positive(top_k=self.top_k, step_size=self.step_size, levels=self.levels,
                          sketch_rows=self.sketch_rows, sketch_columns=self.sketch_columns)
         require_not_negative(frequencies=self.frequencies)
@@ -87,8 +81,7 @@ def mechanism(config: Config, spec: Spec) -> SumMechanism:
 
     Guarantee:
         Unit: a record, through its teacher. Relation: replace-one. The sensitivity is that of the
-        bound; for topk it is 2 sqrt(k B), where a teacher answers for U of B fakes 2 sqrt(k U).
-        One step is one Gaussian release.
+        bound; for topk it is 2 sqrt(k B). One step is one Gaussian release.
 
     Source:
         Wang et al., CCS 2021, Theorem 3, where the batch is counted as well.
@@ -107,16 +100,16 @@ Bounded = tuple[Bound, int, Decode]
 """A bound, the columns of a bounded message, and the decoder of the noisy sum."""
 
 
-def _votes(config: Config, spec: Spec, rows: int) -> TopKSign:
+def _votes(config: Config, spec: Spec) -> TopKSign:
     """The bound of top-k signs."""
-    return TopKSign(min(config.top_k, length(spec, config.frequencies)), rows, clip=config.clip)
+    kept = min(config.top_k, length(spec, config.frequencies))
+    return TopKSign(kept, config.batch, clip=config.clip)
 
 
 def _topk(config: Config, spec: Spec) -> Bounded:
     """The paper's sum of top-k signs."""
     decode: Decode = Threshold(config.threshold) if config.decode == "threshold" else Mean()
-    bound = bounded(lambda rows: _votes(config, spec, rows), config, config.nearest)
-    return bound, length(spec, config.frequencies), decode
+    return _votes(config, spec), length(spec, config.frequencies), decode
 
 
 def _d2p(config: Config, spec: Spec) -> Bounded:
@@ -129,7 +122,7 @@ def _fetchsgd(config: Config, spec: Spec) -> Bounded:
     """A sum of count sketches of top-k signs."""
     columns = length(spec, config.frequencies)
     table = CountSketch(config.sketch_rows, config.sketch_columns, columns)
-    return SketchedSigns(_votes(config, spec, config.batch), table), table.size, Mean()
+    return SketchedSigns(_votes(config, spec), table), table.size, Mean()
 
 
 _BOUNDS = {"topk": _topk, "d2p": _d2p, "fetchsgd": _fetchsgd}
@@ -140,8 +133,6 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     released_by = mechanism(config, spec)
     messages = in_frequencies(_MESSAGES[config.aggregate](config, spec, released_by.bound),
                               spec, config.frequencies)
-    if config.nearest.images:
-        return build_nearest(config, config.nearest, spec, released_by, messages)
     return build_gan(config, spec, runtime, released_by, messages)
 
 
@@ -192,6 +183,6 @@ def _agreed(config: Config) -> Callable[[Array], Array]:
 
 def published(config: Config, delta: float) -> Published | None:
     """Returns the paper's own accounting; None for another aggregation than the paper's."""
-    if config.aggregate != "topk" or config.nearest.images:
+    if config.aggregate != "topk":
         return None
     return formulas.datalens(config.top_k, config.batch, config.sigma or 0.0, delta)

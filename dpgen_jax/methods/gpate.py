@@ -35,7 +35,6 @@ from dpgen_jax.core.config import Runtime, later
 from dpgen_jax.core.ranges import require_not_negative, require_positive
 from dpgen_jax.core.types import Array, Method, Spec, UserError
 from dpgen_jax.methods.shared.low_frequencies import in_frequencies, length
-from dpgen_jax.methods.shared.nearest import Nearest, bounded, build_nearest
 from dpgen_jax.methods.shared.teachers import Messages, TeacherConfig, build_gan
 
 
@@ -66,7 +65,6 @@ class Config(TeacherConfig):
     """discriminator steps before the first answer"""
     step_size: float = later(1.0)
     """how far a fake is moved, in released gradients"""
-    nearest: Nearest = later(Nearest())
     frequencies: int = later(0)
     """images: low frequencies a side, at most, of which gradients are projected, clipped and added
     up; 0: gradients of all pixels"""
@@ -75,9 +73,6 @@ class Config(TeacherConfig):
         super().__post_init__()
         require_positive(bins=self.bins, clip=self.clip, sigma_ratio=self.sigma_ratio,
                          step_size=self.step_size)
-        if self.nearest.images and self.aggregate not in ("sum", "topk"):
-            raise UserError(f"aggregate is '{self.aggregate}'; with nearest.images it must be sum "
-                            "or topk")
         require_not_negative(frequencies=self.frequencies)
         if self.projection < 0:
             raise UserError(f"projection is {self.projection}; it must be 0 (none) or above")
@@ -97,7 +92,7 @@ def mechanism(config: Config, spec: Spec) -> Mechanism:
 
     Guarantee:
         Unit: a record, through its teacher. Relation: replace-one. The sensitivity is that of the
-        bound, see `ConfidentGNMax`, `OneHot`, `RowL2`, `TopKSign` and `FewRows`.
+        bound, see `ConfidentGNMax`, `OneHot`, `RowL2` and `TopKSign`.
 
     Source:
         Long et al., NeurIPS 2021, Algorithm 3 (gnmax).
@@ -142,13 +137,13 @@ def _votes(config: Config, columns: int) -> OneHot:
 def _sum(config: Config, columns: int, spec: Spec) -> SumMechanism:
     """The noisy sum of clipped projections."""
     levels = max(LEVELS, math.ceil(8 * math.sqrt(columns)))
-    bound = bounded(lambda rows: RowL2(config.clip, columns, rows, levels), config, config.nearest)
+    bound = RowL2(config.clip, columns, config.batch, levels)
     return _sum_of(config, bound, columns, GridMean(bound.grid))
 
 
 def _topk(config: Config, columns: int, spec: Spec) -> SumMechanism:
     """The noisy sum of top-k signs."""
-    bound = bounded(lambda rows: TopKSign(columns, rows, config.clip), config, config.nearest)
+    bound = TopKSign(columns, config.batch, config.clip)
     return _sum_of(config, bound, length(spec, config.frequencies), Mean())
 
 
@@ -167,8 +162,6 @@ def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     """Returns the method for records of this schema."""
     released_by = mechanism(config, spec)
     messages = in_frequencies(_messages(config, spec), spec, config.frequencies)
-    if config.nearest.images:
-        return build_nearest(config, config.nearest, spec, released_by, messages)
     return build_gan(config, spec, runtime, released_by, messages)
 
 

@@ -8,8 +8,7 @@ from the student. Teachers learn from the public pool as in `shared.teachers`.
 Beyond the paper, at the same price: `decode` "share" gives the student the noisy share of the votes
 instead of its majority, `vote` "rank" has a teacher say which of the fakes of a class are more real
 than their average, and the student keeps the labels of earlier queries. Where every teacher calls
-every fake fake, as well-trained ones do, the published labels are all 0 and teach nothing. With
-`nearest.images`, teachers, student and generator have no networks (`shared.nearest_votes`).
+every fake fake, as well-trained ones do, the published labels are all 0 and teach nothing.
 """
 
 from __future__ import annotations
@@ -28,11 +27,10 @@ from dpgen_jax.aggregation.laplace import DiscreteLaplace
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.aggregation.noise import gaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
-from dpgen_jax.core.config import Runtime, later
+from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.ranges import require_not_negative, require_positive
-from dpgen_jax.core.types import Array, Method, Metrics, PyTree, Records, Spec, UserError
-from dpgen_jax.methods.shared import nearest_votes, teachers
-from dpgen_jax.methods.shared.nearest import Nearest, build_nearest, images_only
+from dpgen_jax.core.types import Array, Method, Metrics, PyTree, Records, Spec
+from dpgen_jax.methods.shared import teachers
 from dpgen_jax.nets.adam import Adam, AdamState, descend, moving_average
 from dpgen_jax.nets.losses import generator_loss
 from dpgen_jax.nets.pair import pair
@@ -44,8 +42,7 @@ class Config(teachers.TeacherConfig):
     """The configuration of PATE-GAN.
 
     `sigma` is the standard deviation of Gaussian noise on a count of votes, or the scale of Laplace
-    noise, 1 / lambda in the paper. With nearest.images, jitter, memory and all that is of a student
-    or a generator with a network are not used.
+    noise, 1 / lambda in the paper.
     """
 
     noise: Literal["gaussian", "laplace"] = "gaussian"
@@ -74,24 +71,11 @@ class Config(teachers.TeacherConfig):
     s_hidden: int = 64
     """hidden units of the student"""
     s_optimiser: Adam = Adam(2e-3)
-    nearest: Nearest = later(Nearest())
-    frequencies: int = later(10)
-    """with nearest.images: low frequencies a side, at most, in which fakes differ from their image;
-    there are as many fakes about each image as frequencies"""
-    step_size: float = later(1.0)
-    """with nearest.images: how far an image is moved, in weights of the student"""
-
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive(memory=self.memory, s_steps=self.s_steps, g_steps=self.g_steps,
-                         s_hidden=self.s_hidden, frequencies=self.frequencies,
-                         step_size=self.step_size)
+                         s_hidden=self.s_hidden)
         require_not_negative(jitter=self.jitter)
-        if self.nearest.images and (self.noise, self.decode, self.vote) != (
-                "gaussian", "share", "rank"):
-            raise UserError(f"noise is '{self.noise}', decode '{self.decode}' and vote "
-                            f"'{self.vote}'; with nearest.images they must be gaussian, share and "
-                            "rank")
 
 
 def mechanism(config: Config, spec: Spec) -> Mechanism:
@@ -99,14 +83,11 @@ def mechanism(config: Config, spec: Spec) -> Mechanism:
 
     Guarantee:
         Unit: a record, through its teacher. Relation: replace-one. Each of the B counts of a step
-        moves by at most 1; with nearest.images see `nearest_votes.mechanism`.
+        moves by at most 1.
 
     Source:
         Jordon et al., ICLR 2019, Algorithm 1.
     """
-    if config.nearest.images:
-        return nearest_votes.mechanism(config, config.nearest, config.frequencies,
-                                       images_only(spec))
     laplace = DiscreteLaplace(config.sigma) if config.noise == "laplace" and config.sigma else None
     return LabelMechanism(
         bound=LabelVotes(config.batch), schedule=FullParticipation(), n_units=config.teachers,
@@ -158,10 +139,6 @@ def coarse_noise(key: Array, shape: tuple[int, ...]) -> Array:
 
 def build(config: Config, spec: Spec, runtime: Runtime = Runtime()) -> Method:
     """Returns the method for records of this schema."""
-    if config.nearest.images:
-        return build_nearest(
-            config, config.nearest, spec, mechanism(config, spec), nearest_votes.messages(
-                config.batch, config.frequencies, config.step_size, images_only(spec)))
     # Teachers learn and the generator samples as in `shared.teachers`. Answers there are gradients,
     # and the generator is fitted to moved fakes; PATE-GAN replaces both.
     base = teachers.build_gan(config, spec, runtime, mechanism(config, spec),

@@ -82,33 +82,6 @@ def serving(presets: Mapping[str, Preset], own: Collection[str], general: Mappin
     return made
 
 
-def on_glyphs(presets: Mapping[str, Preset], *names: str) -> dict[str, Preset]:
-    """Returns presets of Fashion-MNIST as presets of glyphs, {name of a new one: preset}.
-
-    Args:
-        presets: by name.
-        names: of these, which begin with fashion.
-    """
-    return {name.replace("fashion", "glyphs"): dataclasses.replace(
-        presets[name], spec=GLYPHS, records=30000, source=f"this library: {name}, chosen on "
-        "glyphs, whose records are public, over teachers with networks") for name in names}
-
-
-def in_low_frequencies(presets: Mapping[str, Preset], names: Collection[str], **fields: Any
-                       ) -> dict[str, Preset]:
-    """Returns general presets with other fields, since colour and more pixels carry more noise.
-
-    Args:
-        presets: by name.
-        names: of these.
-        fields: of the configuration, frequencies among them.
-    """
-    return {name: dataclasses.replace(
-        presets[name], config=dataclasses.replace(presets[name].config, **fields),
-        source=f"{presets[name].source}, in low frequencies, as chosen on a part of the training "
-               "images of CIFAR-10") for name in names}
-
-
 def listed(method: str) -> list[str]:
     """Returns the presets of a method in words: a line of each, its source, and what differs."""
     lines = []
@@ -156,6 +129,10 @@ def get(method: str, name: str | None = None) -> tuple[str, Preset]:
     if name in renamed:
         tell(f"note: preset {name} of {method} is now {renamed[name]}", sys.stderr)
         name = renamed[name]
+    old = methods.OF_PROTOTYPES.get(method)
+    if name not in presets and old and name.endswith("-nearest"):
+        raise UserError(f"preset {name} of {method} is now a preset of another method: train "
+                        f"prototypes with --preset {name.removesuffix('nearest')}{old}")
     if name not in presets:
         raise UserError(f"unknown preset {name!r} of {method}{nearest(name, list(presets))}; "
                         f"known: {', '.join(presets)}")

@@ -17,6 +17,7 @@ from typing import Any
 from dpgen_jax import methods, presets
 from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.types import ImageSpec, Spec, TableSpec
+from dpgen_jax.methods import prototypes
 from dpgen_jax.methods.shared.dpsgd import DpSgd
 from dpgen_jax.presets import Preset
 
@@ -253,8 +254,8 @@ def _scaled(preset: Preset, facts: Facts) -> Any:
     fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     changes: dict[str, Any] = {
         name: max(1, round(share * fields[name])) for name in COUNTS if fields.get(name)}
-    if (nearest := fields.get("nearest")) and nearest.images:
-        changes |= _scaled_images(preset, facts)
+    if isinstance(config, prototypes.Config):
+        changes |= _scaled_prototypes(preset, facts)
     if isinstance(config, DpSgd):  # whose batch is sampled from the records
         changes["batch"] = min(config.batch, max(1, records // 2))
     if name := config.fakes_of_all_classes:
@@ -268,17 +269,15 @@ def _scaled(preset: Preset, facts: Facts) -> Any:
     return dataclasses.replace(config, **changes)
 
 
-def _scaled_images(preset: Preset, facts: Facts) -> dict[str, Any]:
-    """Fields of a generator that holds images: how many, and how far they move.
+def _scaled_prototypes(preset: Preset, facts: Facts) -> dict[str, Any]:
+    """How many prototypes there are, and how far they move.
 
-    Fewer records of a class teach fewer images. A teacher answers for the same number of images, so
-    for a larger share where there are fewer; and images of more values are further apart.
+    Fewer records of a class teach fewer prototypes. A teacher answers for the same number of them,
+    so for a larger share where there are fewer; and images of more values are further apart.
     """
     config, model = preset.config, preset.spec
     share = (_records(preset, facts) / facts.spec.classes) / (preset.records / model.classes)
-    images = max(1, round(config.nearest.images * math.sqrt(min(1.0, share))))
-    batch = images * facts.spec.classes
+    images = max(1, round(config.images * math.sqrt(min(1.0, share))))
+    fewer = images * facts.spec.classes / (config.images * model.classes)
     apart = math.sqrt(math.prod(facts.spec.shape) / math.prod(model.shape))
-    step_size = config.step_size * apart * batch / config.batch
-    return {"batch": batch, "step_size": float(f"{step_size:.2g}"),
-            "nearest": dataclasses.replace(config.nearest, images=images)}
+    return {"images": images, "step_size": float(f"{config.step_size * apart * fewer:.2g}")}

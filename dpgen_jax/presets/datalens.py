@@ -11,10 +11,9 @@ from typing import Any
 
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods.datalens import Config
-from dpgen_jax.methods.shared.nearest import Nearest
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.presets import GLYPHS, Preset, in_low_frequencies, on_glyphs, photographs, serving
+from dpgen_jax.presets import GLYPHS, Preset, photographs, serving
 from dpgen_jax.presets.photographs import GENDER_L, GENDER_S, HAIR, HAIR_S, PLACES
 
 PAPER = "Wang et al. 2021 (DataLens), section 5.1 and Table 4"
@@ -63,16 +62,6 @@ def _mean(preset: Preset, steps: int) -> Preset:
         g_final_rate=0.1, ema=0.9, generator=GeneratorNet(latent=10))
     return dataclasses.replace(preset, config=config, differs=(), source="this library, teachers "
                                "and votes as in the " + preset.source)
-
-
-def _nearest(preset: Preset, nearest: Nearest, warp: float, **fields: Any) -> Preset:
-    """Top-k votes without a threshold at the same budget, by teachers without a network."""
-    config = dataclasses.replace(
-        preset.config, decode="mean", sigma=None, nearest=nearest,
-        batch=nearest.images * preset.spec.classes, top_k=200,
-        g_final_rate=0.1, generator=GeneratorNet(warp=warp), **fields)
-    return dataclasses.replace(preset, config=config, differs=(), source="this library: chosen "
-                               "on 10,000 of the training images")
 
 
 def _compressed(name: str, aggregate: str) -> Preset:
@@ -141,22 +130,10 @@ PRESETS = {
 }
 PRESETS |= {f"{name}-mean": _mean(_codes[name], steps) for name, steps in (
     ("mnist-eps1", 50), ("mnist-eps10", 25), ("fashion-eps1", 50), ("fashion-eps10", 25))}
-# Averaged over its steps the third did better on validation images (six trainings each,
-# sweep-datalens-fashion-eps1-averaged.json of benchmarks/results); that of MNIST at epsilon 1 did
-# not, and at epsilon 10 it was not tried.
-PRESETS |= {f"{name}-nearest": _nearest(_codes[name], nearest, warp, teachers=teachers, steps=steps,
-                                        step_size=size, ema=ema)
-            for name, nearest, warp, teachers, steps, size, ema in (
-                ("mnist-eps1", Nearest(2, pooled_steps=4), 0.3, 4000, 8, 1.2, 0.0),
-                ("mnist-eps10", Nearest(10, pooled_steps=3), 0.3, 4000, 10, 6.0, 0.0),
-                ("fashion-eps1", Nearest(3, 5, pooled_steps=4), 0.0, 12000, 8, 4.0, 0.5),
-                ("fashion-eps10", Nearest(10, pooled_steps=3), 0.0, 4000, 10, 6.0, 0.0))}
-PRESETS |= on_glyphs(PRESETS, "fashion-eps1-nearest")
 PRESETS |= {f"{name.removesuffix('-mean')}-{aggregate}": _compressed(name, aggregate)
             for name in ("glyphs", *(f"{data}-{epsilon}-mean" for data in ("mnist", "fashion")
                                      for epsilon in ("eps1", "eps10")))
             for aggregate in ("d2p", "fetchsgd")}
 PRESETS = serving(
-    PRESETS, ("glyphs", *_photographs, *(name for name in PRESETS if name.endswith("-nearest"))),
-    {"images-eps10": "fashion-eps10-nearest", "images-eps1": "fashion-eps1-nearest"})
-PRESETS |= in_low_frequencies(PRESETS, ("images-eps10", "images-eps1"), frequencies=14, top_k=64)
+    PRESETS, ("glyphs", *_photographs, *(name for name in PRESETS if name.endswith("-mean"))),
+    {"images-eps10": "mnist-eps10-mean", "images-eps1": "mnist-eps1-mean"})

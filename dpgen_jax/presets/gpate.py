@@ -8,9 +8,8 @@ Places365. Photographs are read as `presets.photographs` says; these presets and
 1e-6, since the paper's 1e-5 is not below 1 / records.
 
 The presets of this library: `-gnmax`, `-mean`, `-sum` and `-topk` compare what is released at one
-proven budget, with small networks, and `-full` is the sum without projection; `-nearest` has no
-networks, and was chosen on 10,000 of the training images, that of glyphs among two; the others were
-chosen on public data.
+proven budget, with small networks, and `-full` is the sum without projection. They were chosen on
+public data.
 """
 
 import dataclasses
@@ -19,18 +18,9 @@ from typing import Any
 
 from dpgen_jax.core.types import ImageSpec, Spec
 from dpgen_jax.methods.gpate import Config
-from dpgen_jax.methods.shared.nearest import Nearest
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.presets import (
-    GLYPHS,
-    Preset,
-    in_low_frequencies,
-    numbers,
-    on_glyphs,
-    photographs,
-    serving,
-)
+from dpgen_jax.presets import GLYPHS, Preset, numbers, photographs, serving
 
 CODE = "README command of AI-secure/G-PATE; noise and teachers of Long et al. 2021, appendix E"
 APPENDIX = "Long et al. 2021, appendix E"
@@ -101,15 +91,6 @@ def _compared(name: str) -> dict[str, Preset]:
         for way, fields in ways.items()}
 
 
-def _nearest(epsilon: float, nearest: Nearest, warp: float, **fields: Any) -> Preset:
-    """A noisy sum of clipped gradients, by teachers without a network."""
-    config = Config(
-        aggregate="sum", projection=0, batch=nearest.images * MNIST.classes,
-        clip=1.0, g_final_rate=0.1, nearest=nearest, generator=GeneratorNet(warp=warp), **fields)
-    return Preset(config, MNIST, epsilon, 1e-5, 60000, "this library: chosen on 10,000 of the "
-                  "training images")
-
-
 def _of_a_table(dataset: str, features: int, records: int, teachers: int) -> Preset:
     """A noisy sum of clipped gradients in few steps, as suits rows of some tens of features."""
     config = Config(
@@ -140,15 +121,6 @@ _credit = Preset(
         *SOUND, *UNPRINTED, "networks of PATE-GAN's code; the bins, 10, are those of G-PATE's",
         "delta 1e-6: the paper's 1e-5 is not below 1 / records, and a run refuses it"))
 
-_ten = Nearest(10, pooled_steps=3)
-_nearests = {
-    "mnist-eps1": _nearest(1.0, Nearest(5, 5, pooled_steps=4), warp=0.3, teachers=12000, steps=8,
-                           step_size=60.0),
-    "mnist-eps10": _nearest(10.0, _ten, warp=0.3, teachers=4000, steps=10, step_size=50.0),
-    "fashion-eps1": _nearest(1.0, Nearest(3, 5, pooled_steps=4), warp=0.0, teachers=12000, steps=8,
-                             step_size=36.0),
-    "fashion-eps10": _nearest(10.0, _ten, warp=0.0, teachers=4000, steps=10, step_size=50.0)}
-
 PRESETS = {
     "glyphs": Preset(
         Config(aggregate="sum", teachers=1500, batch=15, steps=100, d_steps_first=5,
@@ -160,7 +132,6 @@ PRESETS = {
     **_small_budgets("fashion", _fashion["fashion-eps1"]),
     **{f"{name}-code": preset for name, preset in _codes.items()},
     **_compared("mnist"), **_compared("fashion"),
-    **{f"{name}-nearest": preset for name, preset in _nearests.items()},
     **_of_photographs(),
     "table": _of_a_table("table", 29, 45569, 400),
     "breast_cancer": _of_a_table("breast_cancer", 30, 455, 455),
@@ -173,10 +144,7 @@ PRESETS = {
         source="Long et al. 2021, Table 7",
         differs=(*_credit.differs[:-1], "the number of steps is ours; the paper prints none")),
 }
-_glyphs = on_glyphs(PRESETS, "fashion-eps10-nearest", "fashion-eps1-nearest")
 PRESETS = serving(
-    PRESETS | _glyphs, (*(f"{name}-nearest" for name in _nearests), *_glyphs, *_of_photographs()),
-    {"images-eps1": "fashion-eps1-nearest", "images-eps10": "fashion-eps10-nearest",
-     "table-few": "breast_cancer"})
-PRESETS |= in_low_frequencies(PRESETS, ("images-eps1", "images-eps10"), frequencies=14)
+    PRESETS, ("glyphs", "mnist-eps1-sum", "fashion-eps1-sum", *_of_photographs()),
+    {"images-eps1": "mnist-eps1-sum", "table-few": "breast_cancer"})
 RENAMED = {f"{name}-paper": name for name in _codes} | {"images": "images-eps1"}

@@ -3,9 +3,8 @@
 `-published` presets have the settings that are known of the paper's system: five teacher and five
 student steps a round, 64 fakes in a query, Laplace noise, the majority of the teachers' own votes.
 Number of teachers and noise are ours: the paper finds its own by a data-dependent bound, and those
-of its codes differ. The other presets are this library's: `-nearest` has no networks, and was
-chosen on 10,000 of the training images; those of glyphs and breast_cancer were picked among a few
-by accuracy on their test records, the others are carried over.
+of its codes differ. The other presets are this library's: those of glyphs and breast_cancer were
+picked among a few by accuracy on their test records, the others are carried over.
 """
 
 import dataclasses
@@ -13,16 +12,13 @@ from typing import Any
 
 from dpgen_jax.core.types import ImageSpec
 from dpgen_jax.methods.pategan import Config
-from dpgen_jax.methods.shared.nearest import Nearest
 from dpgen_jax.nets.adam import Adam
 from dpgen_jax.nets.image import DiscriminatorNet, GeneratorNet
-from dpgen_jax.presets import GLYPHS, Preset, numbers, on_glyphs, photographs, serving, stated
+from dpgen_jax.presets import GLYPHS, Preset, numbers, photographs, serving, stated
 
 PAPER = "Jordon et al. 2019, Algorithm 1, with steps and noise from a proven budget"
 CARRIED = "this library: carried over from MNIST, not tried on photographs"
 OURS = "this library: picked on the test records of glyphs and breast_cancer"
-CHOSEN = ("this library: chosen on 10,000 of the training images; "
-          "benchmarks/results/sweep-pategan-{}-nearest.json")
 MNIST = ImageSpec(28, 28, 1, 10)
 PUBLISHED: dict[str, Any] = {
     "noise": "laplace", "decode": "majority", "vote": "real", "abstain": False, "jitter": 0.0,
@@ -50,13 +46,6 @@ def _of_a_table(dataset: str, features: int, records: int, teachers: int) -> Pre
     return Preset(config, numbers(features), 1.0, 1e-5, records, OURS, 0.01, dataset)
 
 
-def _nearest(name: str, epsilon: float, nearest: Nearest, warp: float, **fields: Any) -> Preset:
-    """Votes on fakes about images, by teachers without a network."""
-    config = Config(batch=nearest.images * MNIST.classes, g_final_rate=0.1, nearest=nearest,
-                    generator=GeneratorNet(warp=warp), **fields)
-    return Preset(config, MNIST, epsilon, 1e-5, 60000, CHOSEN.format(name))
-
-
 def _published(preset: Preset) -> Preset:
     """The paper's settings, with the teachers and steps of another preset."""
     return dataclasses.replace(preset, source=PAPER, dataset=None,
@@ -65,14 +54,6 @@ def _published(preset: Preset) -> Preset:
 
 _mnist = _of_images(10.0, MNIST, 60000, teachers=2000, steps=60)
 _glyphs = _of_images(10.0, GLYPHS, 30000, teachers=1000, steps=40)
-_ten = Nearest(10, 5, pooled_steps=3)
-_nearests = {
-    name: _nearest(name, epsilon, nearest, warp, teachers=12000, steps=steps, step_size=size)
-    for name, epsilon, nearest, warp, steps, size in (
-        ("mnist-eps1", 1.0, Nearest(3, 5, pooled_steps=8), 0.3, 16, 6.0),
-        ("mnist-eps10", 10.0, _ten, 0.3, 20, 12.0),
-        ("fashion-eps1", 1.0, Nearest(3, 5, pooled_steps=4), 0.0, 16, 4.0),
-        ("fashion-eps10", 10.0, _ten, 0.0, 20, 10.0))}
 _csv = _of_a_table("table", 29, 45569, 400)
 
 def _of_photographs() -> dict[str, Preset]:
@@ -95,17 +76,12 @@ PRESETS = stated({
     "mnist-eps10": _mnist,
     "mnist-eps1": dataclasses.replace(_mnist, epsilon=1.0),
     "mnist-eps10-published": _published(_mnist),
-    **{f"{name}-nearest": preset for name, preset in _nearests.items()},
     "table": _csv,
     "table-published": _published(_csv),
     "breast_cancer": _of_a_table("breast_cancer", 30, 455, 455),
     "adult": _of_a_table("adult", 108, 32561, 4000),
     **_of_photographs(),
 }, {PAPER: DIFFERS})
-_on_glyphs = on_glyphs(PRESETS, "fashion-eps10-nearest", "fashion-eps1-nearest")
 PRESETS = serving(
-    PRESETS | _on_glyphs, (*(f"{name}-nearest" for name in _nearests), *_on_glyphs, *(
-        name for name in PRESETS if name.endswith(("-eps1", "-eps10"))
-        and name not in ("mnist-eps1", "mnist-eps10"))),
-    {"images-eps10": "fashion-eps10-nearest", "images-eps1": "fashion-eps1-nearest",
-     "table-few": "breast_cancer"})
+    PRESETS, ("glyphs", *(name for name in PRESETS if name.endswith(("-eps1", "-eps10")))),
+    {"images-eps10": "mnist-eps10", "images-eps1": "mnist-eps1", "table-few": "breast_cancer"})

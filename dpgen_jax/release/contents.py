@@ -10,6 +10,7 @@ import math
 from pathlib import Path
 from typing import Any, Required, TypedDict
 
+from dpgen_jax import methods
 from dpgen_jax.core.config import from_json, to_json
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Column, ImageSpec, Spec, TableSpec, UserError
@@ -190,7 +191,7 @@ def described(path: Path) -> Json:
     config = read_json(path)
     _checked(Described, config, path, "it does not describe a run or a release")
     spec(config["spec"], str(path))
-    return config
+    return methods.as_named_now(config)
 
 
 def metrics(path: Path) -> Json:

@@ -289,7 +289,7 @@ def by_hand(config: Json) -> tuple[str, ...]:
              "in by hand, not read from records")
     kept = ("of several synthetic images one is kept that a released classifier gives its label: "
             "images between two classes are rarer than they are among the records")
-    images = (settings.get("nearest") or {}).get("images", 0)
+    images = settings.get("images", 0)
     few = f"each synthetic image is one of the {images} of its class that the generator holds"
     return ((moved,) * bool(warp) + (kept,) * bool(settings.get("classifier"))
             + (few,) * bool(images))

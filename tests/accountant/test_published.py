@@ -4,11 +4,11 @@ import types
 import pytest
 from dp_accounting import GaussianDpEvent
 from dp_accounting.rdp import RdpAccountant
+from dpgen_jax.methods.shared.nearest import Nearest
 
 from dpgen_jax import methods
 from dpgen_jax.accountant.published import datalens, gpate
 from dpgen_jax.core.errors import BudgetExceeded
-from dpgen_jax.methods.shared.nearest import Nearest
 
 DELTA = 1e-5
 

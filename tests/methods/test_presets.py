@@ -28,31 +28,33 @@ def longest_rotation(config, columns):
     return math.floor((math.sqrt(reach**2 + padded) + 4) ** 2)
 
 
-def rows(config):
-    """The fakes on which one teacher votes."""
-    few = config.nearest.images_per_teacher if config.nearest.images else config.batch
-    return min(few, config.batch)
-
-
 def datalens(config, columns):
     """Two opposite messages: twice the length of a row, in every row."""
     squared = {"topk": lambda config, columns: min(config.top_k, columns),
                "fetchsgd": longest_sketch, "d2p": longest_rotation}[config.aggregate](
         config, columns)
-    return 4 * squared * rows(config) / config.sigma**2
+    return 4 * squared * config.batch / config.sigma**2
 
 
 def gpate(config, columns):
     columns = config.projection or columns
     if config.aggregate == "sum":
         levels = max(32, math.ceil(8 * math.sqrt(columns)))
-        return 4 * rows(config) * levels**2 / config.sigma**2
+        return 4 * config.batch * levels**2 / config.sigma**2
     squared = {"gnmax": 2 + 1 / (config.sigma_ratio or 1)**2, "mean": 2, "topk": 4}
     return config.batch * columns * squared[config.aggregate] / config.sigma**2
 
 
+def prototypes(config, columns):
+    columns = min(config.frequencies**2 or columns, columns)
+    rows = min(config.images_per_teacher, 10 * config.images)  # all presets have ten classes
+    squared = {"gradients": max(32, math.ceil(8 * math.sqrt(columns)))**2,
+               "signs": min(config.top_k, columns), "votes": columns}
+    return 4 * rows * squared[config.answer] / config.sigma**2
+
+
 MU_SQUARED = {
-    "datalens": datalens, "gpate": gpate,
+    "datalens": datalens, "gpate": gpate, "prototypes": prototypes,
     "projected_dpgan": lambda config, columns: 2 * config.projection / config.sigma**2,
     # of one step: sensitivity over sigma
     "dpmerf": lambda config, columns: 1 / config.sigma**2,

@@ -150,7 +150,8 @@ def _expected(folder: Folder, book: Book) -> Json:
     source = SeededBits.label if seeded else OsBits.label
     steps = written.get("steps", 0)
     facts = statements.Facts(
-        method=config["method"], preset=config.get("preset"), steps=steps,
+        method=config.get("method_then", config["method"]), preset=config.get("preset"),
+        steps=steps,
         noise_source=str(written["noise_source"]) if folder.of_server else source,
         accounting=folder.method_config.accounting, as_published=stages.as_published(
             config["method"], folder.method_config, account.header["delta"], steps))

@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import dataclasses
 
-from dpgen_jax.core.types import Array, PyTree, Spec
-from dpgen_jax.methods.shared.nearest import images_only
+from dpgen_jax.core.types import Array, ImageSpec, PyTree, Spec, TableSpec, UserError
 from dpgen_jax.methods.shared.teachers import Messages, features
 from dpgen_jax.nets.frequencies import frequencies, n_frequencies, restored
 
-IMAGES = "frequencies are those of images"
-"""The beginning of the error for a table."""
+
+def images_only(spec: Spec) -> ImageSpec:
+    """Returns the schema of images. Raises: UserError: for a table."""
+    if isinstance(spec, TableSpec):
+        raise UserError("prototypes and frequencies are for images; for a table take another "
+                        "method, or set frequencies to 0")
+    return spec
 
 
 def length(spec: Spec, count: int) -> int:
@@ -29,7 +33,7 @@ def length(spec: Spec, count: int) -> int:
     Raises:
         UserError: Frequencies of a table.
     """
-    return n_frequencies(images_only(spec, IMAGES), count) if count else features(spec)
+    return n_frequencies(images_only(spec), count) if count else features(spec)
 
 
 def in_frequencies(messages: Messages, spec: Spec, count: int) -> Messages:
@@ -45,7 +49,7 @@ def in_frequencies(messages: Messages, spec: Spec, count: int) -> Messages:
     """
     if not count:
         return messages
-    images = images_only(spec, IMAGES)
+    images = images_only(spec)
 
     def message(question: PyTree, gradients: Array) -> Array:
         shaped = gradients.reshape(len(gradients), *images.shape)

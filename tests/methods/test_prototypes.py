@@ -9,34 +9,32 @@ import pytest
 import runs
 import small_datalens
 
+import dpgen_jax
+from dpgen_jax import methods, presets
 from dpgen_jax.aggregation.bits import OsBits
 from dpgen_jax.aggregation.few_rows import FewRows
 from dpgen_jax.aggregation.noise import NoNoise
 from dpgen_jax.core.types import Records, UserError
-from dpgen_jax.methods import datalens, gpate, pategan
-from dpgen_jax.methods.shared import nearest, nearest_votes
-from dpgen_jax.methods.shared.nearest import Nearest
+from dpgen_jax.methods import prototypes
 from dpgen_jax.private import partition
 from dpgen_jax.release import explain
-from dpgen_jax.run.folder import read_json
+from dpgen_jax.run import lifecycle
+from dpgen_jax.run.folder import read_json, write_json
+from dpgen_jax.run.progress import Notices
 
 SPEC, RECORD = small_datalens.SPEC, 17
-FEW = {"teachers": 11, "batch": 6, "sigma": 3.0, "steps": 4,
-       "nearest": Nearest(images=2, images_per_teacher=4)}
-CONFIGS = {"datalens": datalens.Config(top_k=10, decode="mean", step_size=0.5, **FEW),
-           "gpate sum": gpate.Config(aggregate="sum", projection=0, clip=1.0, **FEW),
-           "gpate votes": gpate.Config(aggregate="topk", projection=10, clip=0.5, **FEW),
-           "datalens frequencies": datalens.Config(top_k=8, decode="mean", step_size=0.5,
-                                                   frequencies=4, **FEW),
-           "gpate frequencies": gpate.Config(aggregate="sum", projection=0, clip=1.0, frequencies=4,
-                                             **FEW),
-           "pategan": pategan.Config(frequencies=4, step_size=0.1, **FEW)}
+FEW = prototypes.Config(teachers=11, sigma=3.0, steps=4, images=2, images_per_teacher=4,
+                        final_rate=1.0)
+CONFIGS = {name: dataclasses.replace(FEW, answer=name.split()[0], **fields) for name, fields in {
+    "gradients": {}, "gradients in frequencies": {"frequencies": 4},
+    "signs": {"top_k": 10, "step_size": 0.5, "clip": 1e-5},
+    "signs in frequencies": {"top_k": 8, "step_size": 0.5, "clip": 1e-5, "frequencies": 4},
+    "votes": {"frequencies": 4, "step_size": 0.1}}.items()}
 configs = pytest.mark.parametrize("name", CONFIGS)
 
 
 def built(config):
-    module = {each.Config: each for each in (datalens, gpate, pategan)}[type(config)]
-    return module.build(config, SPEC)
+    return prototypes.build(config, SPEC)
 
 
 def neighbours():
@@ -63,7 +61,7 @@ def test_a_fake_moves_towards_the_mean_of_the_records_nearest_to_it(rng):
     x, y = small_datalens.images(9)
     fakes = rng.uniform(size=(6, *SPEC.shape)).astype(np.float32)
     labels = np.repeat(np.arange(3), 2)
-    moves = np.asarray(nearest.towards(Records(x, y.astype(np.int32)), fakes, labels))
+    moves = np.asarray(prototypes.towards(Records(x, y.astype(np.int32)), fakes, labels))
     chosen = [min((k for k in range(6) if labels[k] == label),
                   key=lambda k, image=image: ((image - np.round(255 * fakes[k]))**2).sum())
               for image, label in zip(x, y, strict=True)]
@@ -74,7 +72,7 @@ def test_a_fake_moves_towards_the_mean_of_the_records_nearest_to_it(rng):
 
 
 def test_directions_are_orthonormal_and_no_axis_is_before_another():
-    bases = np.asarray(nearest_votes.orthonormal(jax.random.key(0), 4000, 4))
+    bases = np.asarray(prototypes.orthonormal(jax.random.key(0), 4000, 4))
     np.testing.assert_allclose(bases @ bases.transpose(0, 2, 1), np.tile(np.eye(4), (4000, 1, 1)),
                                atol=1e-5)
     np.testing.assert_allclose((bases**2).mean(0), 1 / 4, atol=0.02)
@@ -83,7 +81,7 @@ def test_directions_are_orthonormal_and_no_axis_is_before_another():
 
 def test_a_step_of_several_devices_does_not_wait_for_a_decomposition():
     """One of LAPACK, of many matrices, waited for threads that waited for it, for good."""
-    config = dataclasses.replace(CONFIGS["pategan"], frequencies=8)
+    config = dataclasses.replace(CONFIGS["votes"], frequencies=8)
     text = str(jax.make_jaxpr(built(config).ask)(
         jax.random.key(0), jax.eval_shape(built(config).init, jax.random.key(0))))
     assert "dot_general" in text and "qr[" not in text
@@ -94,7 +92,7 @@ def test_products_of_shades_are_exact(values, rng):
     """The brightest images have the largest sums."""
     x, fakes = (rng.integers(0, 256, (n, values)).astype(np.int32) for n in (3, 4))
     x[0], fakes[0] = 255, 255
-    made = np.asarray(jax.jit(nearest.products)(x, fakes))
+    made = np.asarray(jax.jit(prototypes.products)(x, fakes))
     np.testing.assert_array_equal(made, x.astype(np.int64) @ fakes.T)
 
 
@@ -103,7 +101,7 @@ def test_large_images_are_compared_in_fewer_shades():
     x = np.zeros((3, 512, 512, 3), np.uint8)
     x[1], x[2] = 255, 140
     fakes = np.stack([np.zeros(x.shape[1:], np.float32), np.ones(x.shape[1:], np.float32)])
-    answer = jax.jit(nearest.towards)
+    answer = jax.jit(prototypes.towards)
     moves = np.asarray(answer(Records(x, np.zeros(3, np.int32)), fakes, np.zeros(2, np.int32)))
     assert moves.min(1).tolist() == moves.max(1).tolist()
     np.testing.assert_allclose(moves[:, 0], [0, (255 + 140) / 2 / 255 - 1], atol=1e-6)
@@ -112,7 +110,7 @@ def test_large_images_are_compared_in_fewer_shades():
 def test_without_a_record_of_a_class_nothing_is_said_of_it():
     x, y = small_datalens.images(5)
     fakes = np.zeros((6, *SPEC.shape), np.float32)
-    moves = nearest.towards(Records(x, np.ones_like(y, np.int32)), fakes,
+    moves = prototypes.towards(Records(x, np.ones_like(y, np.int32)), fakes,
                             np.repeat(np.arange(3), 2))
     assert np.isnan(moves).all(1).tolist() == [True, True, False, True, True, True]
 
@@ -137,7 +135,7 @@ def test_one_record_changes_one_message_and_no_public_state(name, tmp_path):
 @configs
 def test_one_record_moves_the_sum_no_further_than_is_declared(name):
     """Through the method's own answer: one record or its negative, and fakes of grey: opposites."""
-    config = dataclasses.replace(CONFIGS[name], nearest=Nearest(images=2, images_per_teacher=1))
+    config = dataclasses.replace(CONFIGS[name], images_per_teacher=1)
     method = built(config)
     query = method.ask(jax.random.key(1), jax.jit(method.init)(jax.random.key(0)))
     query = dataclasses.replace(query, fakes=np.full(query.fakes.shape, 0.5, np.float32))
@@ -151,9 +149,9 @@ def test_one_record_moves_the_sum_no_further_than_is_declared(name):
     declared = method.mechanism.bound.squared_sensitivity()
     assert isinstance(method.mechanism.bound, FewRows)
     # Rounding keeps a clipped row slightly short of its norm; votes attain their bound.
-    assert (0.85 if name == "gpate frequencies" else 0.9) * declared < max(distances) <= declared
-    votes = {"pategan": 16, "datalens frequencies": 8}.get(name, 10)
-    assert name in ("gpate sum", "gpate frequencies") or max(distances) == declared == 4 * votes
+    assert (0.85 if config.frequencies else 0.9) * declared < max(distances) <= declared
+    votes = {"votes": 16, "signs in frequencies": 8}.get(name, 10)
+    assert config.answer == "gradients" or max(distances) == declared == 4 * votes
 
 
 def classes(n, rng):
@@ -169,7 +167,7 @@ def classes(n, rng):
 @configs
 def test_released_images_look_like_the_records(name, tmp_path, rng):
     """Twelve rounds without noise: each class's two images are its two ways of being bright."""
-    config = dataclasses.replace(CONFIGS[name], steps=12, teachers=11, g_final_rate=0.2)
+    config = dataclasses.replace(CONFIGS[name], steps=12, teachers=11, final_rate=0.2)
     method = built(config)
     quiet = dataclasses.replace(method, mechanism=dataclasses.replace(
         method.mechanism, noise=NoNoise()))
@@ -192,7 +190,7 @@ def test_the_votes_do_not_depend_on_how_many_teachers_answer_at_once():
     labels = np.repeat(np.arange(10), 10)
     x = rng.integers(0, 256, (34, 15, 28, 28, 1), dtype=np.uint8)
     y = rng.integers(0, 10, (34, 15)).astype(np.int32)
-    answer = jax.jit(jax.vmap(nearest.towards, (0, None, None)))
+    answer = jax.jit(jax.vmap(prototypes.towards, (0, None, None)))
     together = np.asarray(answer(Records(x, y), fakes, labels))
     for chunk in (1, 2, 17):
         parts = [np.asarray(answer(Records(x[i:i + chunk], y[i:i + chunk]), fakes, labels))
@@ -200,17 +198,23 @@ def test_the_votes_do_not_depend_on_how_many_teachers_answer_at_once():
         assert np.concatenate(parts).tobytes() == together.tobytes()
 
 
+def train(out, **options):
+    """A run of prototypes in this process; returns the release and all that was printed."""
+    lines = []
+    request = dataclasses.replace(runs.request(out, **options), method="prototypes",
+                                  config=dataclasses.replace(FEW, sigma=None, steps=6, teachers=10))
+    return lifecycle.run(request, runs.dataset(), lines.append, Notices(lines.append)), lines
+
+
 @pytest.mark.parametrize("state", ["host", "disk"])
-def test_teachers_without_state_lie_where_they_are_told(tmp_path, state):
-    runtime = dataclasses.replace(runs.RUNTIME, state=state)
-    fields = {"batch": 6, "nearest": Nearest(images=2, images_per_teacher=4)}
-    release, said = runs.train(tmp_path / "run", runtime=runtime, **fields)
-    assert release.privacy["steps"] == runs.CONFIG.steps and "nothing" in said
+def test_teachers_without_state_lie_where_the_user_wants_them(tmp_path, state):
+    release, lines = train(tmp_path / "run",
+                           runtime=dataclasses.replace(runs.RUNTIME, state=state))
+    assert release.privacy["steps"] == 6 and "nothing" in "\n".join(lines)
 
 
 def test_a_run_of_teachers_without_state_goes_on(tmp_path, monkeypatch):
     """Cut at its fourth draw: that step stays charged, and the others are made."""
-    fields = {"batch": 6, "nearest": Nearest(images=2, images_per_teacher=4)}
     draw, draws = OsBits.draw, []
 
     def cut(self, shape):
@@ -221,10 +225,9 @@ def test_a_run_of_teachers_without_state_goes_on(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patched, pytest.raises((KeyboardInterrupt, UserError)):
         patched.setattr(OsBits, "draw", cut)
-        runs.train(tmp_path / "run", **fields)
-    release, _ = runs.train(tmp_path / "run", resume=True, **fields)
-    assert release.privacy["steps"] == runs.CONFIG.steps - 1
-    assert release.privacy["epsilon"] == runs.BUDGET.epsilon
+        train(tmp_path / "run")
+    release, _ = train(tmp_path / "run", resume=True)
+    assert release.privacy["steps"] == 5 and release.privacy["epsilon"] == runs.BUDGET.epsilon
     x, y = release.sample(6, seed=0)
     assert x.shape == (6, *SPEC.shape) and set(y) <= {0, 1, 2}
     config = read_json(tmp_path / "run" / "release" / "config.json")
@@ -232,34 +235,50 @@ def test_a_run_of_teachers_without_state_goes_on(tmp_path, monkeypatch):
         "each synthetic image is one of the 2 of its class that the generator holds",)
 
 
-def test_few_images_hear_a_teacher_and_that_is_what_is_charged():
-    mechanism = datalens.mechanism(CONFIGS["datalens"], SPEC)
-    assert mechanism.bound.squared_sensitivity() == 4 * 10 * 4
-    every = dataclasses.replace(CONFIGS["datalens"], nearest=Nearest(2, 6))
-    assert datalens.mechanism(every, SPEC).bound.squared_sensitivity() == 4 * 10 * 6
-    assert pategan.mechanism(CONFIGS["pategan"], SPEC).bound.squared_sensitivity() == 4 * 16 * 4
-    assert pategan.published(CONFIGS["pategan"], 1e-5) is None  # the paper has other votes
+@pytest.mark.parametrize(("method", "answer", "fields"), [
+    ("gpate", "gradients", {"clip": 1.0, "aggregate": "sum", "step_size": 1.0}),
+    ("datalens", "signs", {"clip": 1e-5, "decode": "mean", "top_k": 10}),
+    ("pategan", "votes", {"noise": "gaussian", "step_size": 0.2})])
+def test_a_release_of_when_this_was_a_setting_of_another_method_loads(tmp_path, method, answer,
+                                                                      fields):
+    """It draws the same images; networks of the same method are left as they are."""
+    release, _ = train(tmp_path / "run")
+    path = tmp_path / "run/release/config.json"
+    then = read_json(path) | {"method": method, "config": fields | {
+        "teachers": 10, "batch": 6, "sigma": 7.0, "steps": 6, "g_final_rate": 0.5, "ema": 0.0,
+        "generator": {"warp": 0.0}, "nearest": {"images": 2, "images_per_teacher": 4}}}
+    write_json(path, then)
+    loaded = dpgen_jax.load(tmp_path / "run/release")
+    assert loaded.method == "prototypes" and loaded.config.answer == answer
+    assert (loaded.config.images, loaded.config.final_rate) == (2, 0.5)
+    np.testing.assert_array_equal(loaded.sample(9, seed=1)[0], release.sample(9, seed=1)[0])
+    networks = then | {"config": then["config"] | {"nearest": {"images": 0}}}
+    assert methods.as_named_now(networks) is networks
+
+
+def test_a_teacher_answers_for_few_prototypes_and_that_is_what_is_charged():
+    def sensitivity(name, **fields):
+        config = dataclasses.replace(CONFIGS[name], **fields)
+        return prototypes.mechanism(config, SPEC).bound.squared_sensitivity()
+
+    assert sensitivity("signs") == 4 * 10 * 4 and sensitivity("votes") == 4 * 16 * 4
+    assert sensitivity("signs", images_per_teacher=6) == 4 * 10 * 6
+    assert sensitivity("signs", images_per_teacher=60) == 4 * 10 * 6  # there are no more
 
 
 @pytest.mark.parametrize(("fields", "text"), [
-    ({"batch": 7}, "batch is 7; all 2 images of each of 3 classes are queried at once"),
-    ({"aggregate": "d2p"}, "aggregate is 'd2p' and decode 'mean'; with nearest.images"),
-    ({"decode": "threshold"}, "aggregate is 'topk' and decode 'threshold'; with nearest.images")])
-def test_settings_that_do_not_fit_are_named(fields, text):
+    ({"images": 0}, "images is 0; it must be above 0"),
+    ({"images_per_teacher": 0}, "images_per_teacher is 0; it must be above 0"),
+    ({"answer": "votes"}, "frequencies is 0; votes are on fakes in low frequencies"),
+    ({"answer": "bits"}, "answer is 'bits'; it must be one of gradients, signs, votes"),
+    ({"warp": 1.0}, "warp is 1.0; it must lie in 0 <= warp < 1")])
+def test_fields_out_of_range_are_refused(fields, text):
     with pytest.raises(UserError, match=text):
-        datalens.build(dataclasses.replace(CONFIGS["datalens"], **fields), SPEC)
+        dataclasses.replace(FEW, **fields)
 
 
-def test_fields_out_of_range_and_tables_are_refused():
-    with pytest.raises(UserError, match="images is -1; it must be 0 or above"):
-        Nearest(images=-1)
-    with pytest.raises(UserError, match="images_per_teacher is 0; it must be above 0"):
-        Nearest(images_per_teacher=0)
-    with pytest.raises(UserError, match="aggregate is 'gnmax'; with nearest.images it must be sum"):
-        dataclasses.replace(CONFIGS["gpate sum"], aggregate="gnmax")
-    with pytest.raises(UserError, match="noise is 'laplace', decode 'share' and vote 'rank'; with"):
-        dataclasses.replace(CONFIGS["pategan"], noise="laplace")
-    with pytest.raises(UserError, match="nearest.images is for images; set it to 0 for a table"):
-        pategan.build(CONFIGS["pategan"], people_table.THREE)
-    with pytest.raises(UserError, match="nearest.images is for images; set it to 0 for a table"):
-        gpate.build(CONFIGS["gpate sum"], people_table.THREE)
+def test_tables_and_old_names_of_presets_are_refused():
+    with pytest.raises(UserError, match="prototypes and frequencies are for images"):
+        prototypes.build(FEW, people_table.THREE)
+    with pytest.raises(UserError, match="train prototypes with --preset mnist-eps1-signs"):
+        presets.get("datalens", "mnist-eps1-nearest")
