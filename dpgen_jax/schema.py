@@ -105,9 +105,9 @@ def _document(flags: Flags) -> Json:
         price = schema_purchase.Price(flags.schema_epsilon, flags.schema_delta)
         draft = schema.document(flags.schema)
         entries = draft if isinstance(draft, dict) else {}
-        columns = entries.get("columns")
-        cells, _ = _cells(flags, columns if isinstance(columns, dict) else {},
-                          declared(entries.get("file", {})))
+        columns, form = entries.get("columns"), declared(entries.get("file", {}))
+        schema.refuse_multiline(form, flags.schema)
+        cells, _ = _cells(flags, columns if isinstance(columns, dict) else {}, form)
         return schema_purchase.buy(
             draft, cells, price, flags.schema, lambda bought: schema_purchase.remembered(
                 bought, _content(flags.source), flags.out.absolute(), Notices().private))

@@ -117,6 +117,21 @@ def of(source: str | Path | Mapping[str, Any] | Schema) -> Schema:
                     "what draft_schema returned")
 
 
+def refuse_multiline(dialect: Dialect, name: str) -> None:
+    """Refuses to buy entries from a file whose cells may hold line ends.
+
+    Args:
+        dialect: How the file is written.
+        name: The name of the schema.
+
+    Raises:
+        UserError: They may.
+    """
+    if dialect.multiline:
+        raise UserError(f"{name}: {MULTILINE[0]}, so that nothing can be bought; declare "
+                        f"{MULTILINE[1]}, or declare every entry (nothing was spent)")
+
+
 def texts(value: object) -> Any:
     """Returns a document of Python's values as one of texts, as `yaml_text` reads it."""
     if isinstance(value, Mapping):

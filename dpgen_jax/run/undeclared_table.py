@@ -28,7 +28,6 @@ from dpgen_jax.data import csv_files, schema, schema_draft
 from dpgen_jax.data.base import listed, locate, safe_name
 from dpgen_jax.data.dialect import Dialect, declared, of_header
 from dpgen_jax.data.parsing import Cells
-from dpgen_jax.data.schema import MULTILINE
 from dpgen_jax.run import early, folder, side_releases, table_price, table_purchase, typed
 from dpgen_jax.run.flags import Train
 from dpgen_jax.run.folder import RunFolder
@@ -167,9 +166,7 @@ def _survey(args: Train[Any], path: Path, n: int, wanted: table_purchase.Wanted,
                         f"covers, and {listed(wanted.columns)} are not declared; declare those "
                         "entries and take them off the list before the rest is bought, or pass "
                         "--accept-uncovered (nothing was spent)")
-    if declared(wanted.declared.get("file", {})).multiline:
-        raise UserError(f"{args.data.schema}: {MULTILINE[0]}, which no epsilon covers; declare "
-                        f"{MULTILINE[1]}, or pass --accept-uncovered (nothing was spent)")
+    schema.refuse_multiline(declared(wanted.declared.get("file", {})), str(args.data.schema))
     calibrate.check_budget(budget.epsilon, budget.delta, n)
     survey = table_price.survey(len(wanted.columns), wanted.queries, n, budget.epsilon,
                                 budget.delta, args.schema_share)

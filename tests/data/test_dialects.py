@@ -94,6 +94,9 @@ def test_a_draft_of_cells_over_several_lines_says_so(tmp_path, monkeypatch):
         schema_command.command(words)
     schema_command.command([*words, "--multiline"])
     assert schema.read("d.yaml").dialect.multiline and load("csv:a.csv", schema="d.yaml").count == 2
+    with pytest.raises(UserError, match="d.yaml: where a record ends.*nothing was spent"):
+        schema_command.command(
+            ["a.csv", "--schema", "d.yaml", "--schema-epsilon", "1", "--out", "e.yaml"])
 
 
 @pytest.mark.parametrize(("content", "form", "match"), [
