@@ -209,7 +209,8 @@ def _lines(path: Path, file: BinaryIO, dialect: Dialect) -> Iterator[str]:
     try:
         encoding = of_lines(dialect.encoding, source.peek(4))
     except UnicodeError as error:
-        raise UserError(f"{path}, {fault(source.peek(4), 1, dialect, error)}") from error
+        line = source.readline(longest)
+        raise UserError(f"{path}, {fault(line, 1, dialect, error)}") from error
     end = WIDE_ENDS.get(encoding, b"\n")
     for number in itertools.count(1):
         line = source.readline(longest) if len(end) == 1 else _wide_line(source, end, longest)
