@@ -46,6 +46,8 @@ class Flags:
     unit: str | None = None
     """draft: the column that names the person or household of each row, as `train --unit` takes it;
     it is left out of the schema"""
+    multiline: bool = False
+    """draft: cells in quotes may hold line ends"""
     schema: str | None = None
     """buy: a draft, with `private` for what is bought"""
     schema_epsilon: float | None = None
@@ -103,9 +105,9 @@ def _document(flags: Flags) -> Json:
         price = schema_purchase.Price(flags.schema_epsilon, flags.schema_delta)
         draft = schema.document(flags.schema)
         entries = draft if isinstance(draft, dict) else {}
-        columns = entries.get("columns")
-        cells, _ = _cells(flags, columns if isinstance(columns, dict) else {},
-                          declared(entries.get("file", {})))
+        columns, form = entries.get("columns"), declared(entries.get("file", {}))
+        schema.refuse_multiline(form, flags.schema)
+        cells, _ = _cells(flags, columns if isinstance(columns, dict) else {}, form)
         return schema_purchase.buy(
             draft, cells, price, flags.schema, lambda bought: schema_purchase.remembered(
                 bought, _content(flags.source), flags.out.absolute(), Notices().private))
@@ -138,6 +140,7 @@ def _cells(flags: Flags, columns: Iterable[str] = (), dialect: Dialect | None = 
             return tfds.training_cells(name, columns)
         path = locate(flags.source)
         return (parquet.read(path, _durations(path, flags.label)) if _is_parquet(flags.source)
+                else csv_files.drafted(path, flags.multiline) if dialect is None
                 else csv_files.read(path, dialect=dialect)), {}
 
 

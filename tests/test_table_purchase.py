@@ -38,7 +38,7 @@ def rows_of(n=N, seed=0):
 
 
 ROWS = rows_of()
-HOSTILE = ["", ",,,", '"a\nb",1e308,-1e308,99/99/9999,25:00,x,TRUE,"x,y",\u202e,inf,1e999,2',
+HOSTILE = ["", ",,,", '"a b",1e308,-1e308,99/99/9999,25:00,x,TRUE,"x,y",\u202e,inf,1e999,2',
            "\x00,nan,NaN,31/02/2000,?,?,?,?,?,?,?,?", "9" * 400 + ",1_0,0x1,1e5,1,1,1,1,1,1,1,yes",
            "u1,-5,17.5,2001-01-01,10:00 AM,01.01.2000 10:00,oui,Bonn,full,8,-3,\u00e9"]
 
@@ -48,9 +48,10 @@ def bare(tmp_path, monkeypatch):
     """Writes a table and trains as far as its choice; returns that."""
     monkeypatch.chdir(tmp_path)
 
-    def inner(*flags, rows=ROWS, header=HEADER, encoding="utf-8", out="run"):
-        (tmp_path / "loans.csv").write_bytes(
-            "\n".join([header, *rows, ""]).encode(encoding, "surrogateescape"))
+    def inner(*flags, rows=ROWS, header=HEADER, encoding="utf-8", out="run", old=b"", new=b""):
+        data = "\n".join([header, *rows, ""]).encode(encoding, "surrogateescape")
+        assert not old or data.count(old) == 1
+        (tmp_path / "loans.csv").write_bytes(data.replace(old, new) if old else data)
         return train.choose("dpmerf", *train.read("dpmerf", [
             "--dataset=loans.csv", "--epsilon=10", "--test-fraction=0", f"--out={out}", *flags]))
     return inner
@@ -124,6 +125,37 @@ def test_a_planted_fault_is_caught(bare, muted, monkeypatch):
         return dialect.detected(path.read_bytes())
 
     assert moved(of_header) <= 2 < moved(by_all_rows)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32"])
+def test_a_stray_byte_moves_no_other_record_and_spends_nothing(bare, tmp_path, encoding):
+    """It shifted all bytes behind it: 100 of 500 records were one cell, under a valid stamp."""
+    row = ROWS[400].encode(encoding if encoding.endswith("le") else f"{encoding}-le")
+    assert bare("--label=default", encoding=encoding, out="before").dataset.count == N
+    with pytest.raises(UserError, match=f"loans.csv, line 402: no {encoding}: a byte is missing"):
+        bare("--label=default", encoding=encoding, old=row, new=row + b"!")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("row", [ROWS[7] + "\n", ROWS[7].replace(",7,", ',"7,'),
+                                 ROWS[7].replace(",7,", ",7\n,"), ROWS[7].replace(",7,", ",7\r,"),
+                                 '"a\nb"' + "," * HEADER.count(",")])
+def test_a_line_end_or_a_quote_moves_no_other_record(bare, muted, tmp_path, row):
+    rows = [*ROWS[:7], row, *ROWS[8:]]
+    if row == ROWS[7] + "\n":
+        assert bare("--label=default", rows=rows).dataset.count == N
+        return
+    with pytest.raises(UserError, match="loans.csv, line 9: "):
+        bare("--label=default", rows=rows)
+    assert not muted and not (tmp_path / "run").exists()
+
+
+def test_no_schema_is_bought_where_a_quote_decides_how_many_records_there_are(bare, tmp_path):
+    (tmp_path / "some.yaml").write_text(
+        "file: {multiline: true}\ncolumns:\n  age: {kind: integer, min: 0, max: 110}\n")
+    with pytest.raises(UserError, match=r"quotes of single records .*nothing was spent"):
+        bare("--label=default", "--schema=some.yaml")
+    assert not (tmp_path / "run").exists()
 
 
 def test_every_kind_comes_back(bare, muted):

@@ -121,9 +121,9 @@ def _partition(path: Path) -> dict[str, str]:
     """Reads the partition of each image: 0, 1 or 2."""
     rows = {}
     for number, words in enumerate(files.lines(path), 1):
-        if len(words) != 2 or words[1] not in ("0", "1", "2"):
-            raise UserError(f"{path}, line {number}: expected `000001.jpg 0`, with 0, 1 or 2; "
-                            "fetch it again")
+        if len(words) != 2 or words[1] not in ("0", "1", "2") or words[0] in rows:
+            raise UserError(f"{path}, line {number}: expected `000001.jpg 0`, with 0, 1 or 2, and "
+                            "each image once; fetch it again")
         rows[words[0]] = words[1]
     return rows
 
@@ -144,8 +144,9 @@ def _attributes(path: Path, attributes: tuple[str, ...]) -> dict[str, list[bool]
     positions = [1 + names.index(name) for name in attributes]
     flags = {}
     for number, words in enumerate(rows, 3):
-        if len(words) != 1 + len(names) or any(words[k] not in ("1", "-1") for k in positions):
+        if (len(words) != 1 + len(names) or any(words[k] not in ("1", "-1") for k in positions)
+                or words[0] in flags):
             raise UserError(f"{path}, line {number}: expected an image and {len(names)} times 1 or "
-                            "-1; fetch it again")
+                            "-1, and each image once; fetch it again")
         flags[words[0]] = [words[k] == "1" for k in positions]
     return flags

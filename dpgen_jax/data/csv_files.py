@@ -1,5 +1,8 @@
 """CSV files as text: in blocks of rows, of which one is in memory, or as a whole.
 
+No byte of a row changes how another row is read: each line is decoded by itself, and is a row by
+itself unless `Dialect.multiline` says otherwise. What does not fit is an error of its line.
+
 Python's `csv` reads them, and not pyarrow, whose reader tells of a row no line, which errors name
 here, and takes a quote in the middle of a cell as it is, which is an error here.
 """
@@ -7,15 +10,27 @@ here, and takes a quote in the middle of a cell as it is, which is an error here
 from __future__ import annotations
 
 import csv as files
+import dataclasses
 import io
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, cast
 
 from dpgen_jax.core import reading
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data.dialect import DEFAULT, LONGEST_LINE, SEPARATORS, Dialect, detected, fault
+from dpgen_jax.data.dialect import (
+    DEFAULT,
+    LONGEST_LINE,
+    SEPARATORS,
+    WESTERN,
+    WIDE_ENDS,
+    Dialect,
+    detected,
+    fault,
+    of_header,
+    of_lines,
+)
 from dpgen_jax.data.parsing import Cells, each_once, joined
 
 MOST_EMPTY = 1_000_000
@@ -72,14 +87,14 @@ def blocks(path: Path, header: Sequence[str] | None = None, remark: str | None =
 
 
 def read(path: Path, header: Sequence[str] | None = None, remark: str | None = None,
-         dialect: Dialect | None = DEFAULT) -> Cells:
+         dialect: Dialect = DEFAULT) -> Cells:
     """Reads all cells of a CSV file into memory.
 
     Args:
         path: The file.
         header: As `blocks` takes it.
         remark: As `blocks` takes it.
-        dialect: How it is written; None where that is read from the file.
+        dialect: How it is written.
 
     Returns:
         The cells.
@@ -89,7 +104,6 @@ def read(path: Path, header: Sequence[str] | None = None, remark: str | None = N
             read.
     """
     limit = reading.allowed_bytes() / TEXT_SHARE
-    dialect = detected(reading.read_bytes(path, limit)) if dialect is None else dialect
     sign, marks, letters, rows = SEPARATORS[dialect.separator].encode(), 0, 0, 1
     for chunk in reading.chunks(path, limit):
         marks, letters = marks + chunk.count(sign), letters + len(chunk)
@@ -98,6 +112,29 @@ def read(path: Path, header: Sequence[str] | None = None, remark: str | None = N
     reading.require_memory(f"{path}: a table of {marks + rows:,} cells",
                            CELL_BYTES * (marks + rows) + LINE_BYTES * rows + TEXT_SHARE * letters)
     return joined(list(blocks(path, header, remark, dialect)))
+
+
+def drafted(path: Path, multiline: bool = False) -> Cells:
+    """Reads all cells of a CSV file for a draft of its schema, which finds out how it is written.
+
+    The header tells that, and is public. Where it is of ASCII alone, and the rows are not UTF-8,
+    they tell the encoding.
+
+    Args:
+        path: The file.
+        multiline: Whether cells in quotes may hold line ends.
+
+    Raises:
+        UserError: As `read`.
+    """
+    dialect = dataclasses.replace(of_header(path), errors="strict", multiline=multiline)
+    if dialect.encoding == "utf-8" and "".join(header(path, dialect)).isascii():
+        try:
+            reading.read_bytes(path, reading.allowed_bytes() / TEXT_SHARE).decode("utf-8")
+        except UnicodeDecodeError:
+            cells = read(path, dialect=dataclasses.replace(dialect, encoding=WESTERN))
+            return dataclasses.replace(cells, rows_told=True)
+    return read(path, dialect=dialect)
 
 
 def header(path: Path, dialect: Dialect) -> list[str]:
@@ -115,16 +152,21 @@ def header(path: Path, dialect: Dialect) -> list[str]:
 
 def _rows(path: Path, dialect: Dialect) -> Iterator[Numbered]:
     """Yields the rows of a CSV file, also empty ones, with the numbers of their lines."""
-    encoding = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
+    begins, read = 1, 0  # the first line of the next row, and the line that was read last
+
+    def lines() -> Iterator[str]:
+        """Yields the lines, of which each is a row by itself unless the dialect says otherwise."""
+        nonlocal read
+        for read, line in enumerate(_lines(path, file, dialect), 1):
+            if read > begins and not dialect.multiline:
+                raise _open(path, begins)
+            yield line
+        if read >= begins and not dialect.multiline:
+            raise _open(path, begins)
+
     with reading.opened(path) as file:
-        start = file.read(4096)
-        if dialect.encoding == "utf-8" and detected(start).encoding.startswith("utf-16"):
-            raise UserError(f"{path}, {fault(start, dialect)}")
-        file.seek(0)
-        text = io.TextIOWrapper(file, encoding=encoding, newline="", errors=dialect.errors)
-        reader = files.reader(_lines(path, text), skipinitialspace=True, strict=True,
+        reader = files.reader(lines(), skipinitialspace=True, strict=True,
                               delimiter=SEPARATORS[dialect.separator])
-        begins = 1  # the next row, whose quotes may be open to the end of the file
         empty = 0
         try:
             for row in reader:
@@ -134,10 +176,19 @@ def _rows(path: Path, dialect: Dialect) -> Iterator[Numbered]:
                                     "are empty; the file may be damaged: remove them")
                 yield reader.line_num, row
                 begins = reader.line_num + 1
-        except UnicodeError as error:
-            raise UserError(f"{path}, {fault(reading.read_bytes(path), dialect)}") from error
         except files.Error as error:
-            raise UserError(f"{path}, line {begins}: {error}; mend the quotes") from error
+            what = f"{error}; mend the quotes"
+            if str(error).startswith("new-line"):
+                what = ("a carriage return within the line; remove it, put quotes around its cell, "
+                        "or save the file with line ends that other programs read (LF or CRLF)")
+            raise UserError(f"{path}, line {begins}: {what}") from error
+
+
+def _open(path: Path, line: int) -> UserError:
+    """Returns the error of a quote that is not closed on its line, where it may not span lines."""
+    return UserError(f"{path}, line {line}: a quote is not closed on its line; mend the quotes, or "
+                     "declare file: {multiline: true} in the schema (for a draft: --multiline) if "
+                     "cells hold line ends")
 
 
 def _filled(path: Path, rows: Iterable[Numbered], columns: int) -> Iterator[Numbered]:
@@ -151,17 +202,48 @@ def _filled(path: Path, rows: Iterable[Numbered], columns: int) -> Iterator[Numb
                             "remove the line")
 
 
-def _lines(path: Path, text: TextIO) -> Iterator[str]:
-    """Yields the lines of a text, of which none may be so long that its cells fill the memory."""
+def _lines(path: Path, file: BinaryIO, dialect: Dialect) -> Iterator[str]:
+    """Yields the lines of a file, each decoded by itself, of which none may fill the memory."""
     longest = int(min(LONGEST_LINE, reading.allowed_bytes() / CELL_BYTES))
+    source = io.BufferedReader(cast(io.RawIOBase, file))  # fast for .gz files too
+    try:
+        encoding = of_lines(dialect.encoding, source.peek(4))
+    except UnicodeError as error:
+        line = source.readline(longest)
+        raise UserError(f"{path}, {fault(line, 1, dialect, error)}") from error
+    end = WIDE_ENDS.get(encoding, b"\n")
     for number in itertools.count(1):
-        line = text.readline(longest)
-        if len(line) == longest and not line.endswith(("\n", "\r")):
-            raise UserError(f"{path}, line {number}: longer than {longest:,} letters; mend the "
-                            "line, or raise --max-gb")
+        line = source.readline(longest) if len(end) == 1 else _wide_line(source, end, longest)
         if not line:
             return
-        yield line
+        if len(line) >= longest and not line.endswith(end):
+            raise UserError(f"{path}, line {number}: longer than {longest:,} bytes; mend the line, "
+                            "or raise --max-gb")
+        try:
+            text = line.decode(encoding, dialect.errors)
+            if number == 1:
+                text = _first(text, line, encoding)
+        except UnicodeError as error:
+            raise UserError(f"{path}, {fault(line, number, dialect, error)}") from error
+        yield text
+
+
+def _wide_line(source: BinaryIO, end: bytes, longest: int) -> bytes:
+    """Reads a line of whole signs of several bytes each, until one of them is the end of a line."""
+    line = bytearray()
+    while len(line) < longest and (part := source.readline(longest - len(line))):
+        line += part
+        line += source.read(-len(line) % len(end))
+        if line.endswith(end):
+            break
+    return bytes(line)
+
+
+def _first(text: str, line: bytes, encoding: str) -> str:
+    """Returns the first line without its mark; UTF-16 of ASCII is UTF-8 too, with zero bytes."""
+    if encoding == "utf-8" and detected(line).encoding.startswith("utf-16"):
+        raise UnicodeError("UTF-16")
+    return text.removeprefix("\ufeff")
 
 
 def _cells(path: Path, header: Sequence[str], block: list[Numbered],

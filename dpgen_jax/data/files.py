@@ -269,13 +269,16 @@ def folder_file(folder: Path, *names: str) -> Path:
 def lines(path: Path) -> list[list[str]]:
     """Returns the words of each line of a text file, without empty lines at its end.
 
+    A line ends with LF: other signs that may end one are spaces, and part no record in two.
+
     Args:
         path: The file.
 
     Raises:
         UserError: It cannot be read.
     """
-    return [line.split() for line in text(path).rstrip().splitlines()]
+    content = text(path).rstrip()
+    return [line.split() for line in content.split("\n")] if content else []
 
 
 def text(path: Path, encoding: str = "utf-8") -> str:

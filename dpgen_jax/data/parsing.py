@@ -36,12 +36,14 @@ class Cells:
         columns: The stripped cells of each column, by its name.
         rows: The names of the rows, for errors.
         dialect: How its file is written.
+        rows_told: Whether its encoding was told by rows, which are private, and not by its header.
     """
 
     source: str
     columns: dict[str, list[str]]
     rows: Sequence[str]
     dialect: Dialect = DEFAULT
+    rows_told: bool = False
 
 
 def joined(parts: Sequence[Cells]) -> Cells:

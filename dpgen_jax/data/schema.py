@@ -26,7 +26,7 @@ from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import NO_LABEL, TableSpec, UserError
 from dpgen_jax.data import derived, finishing, forms, yaml_text
 from dpgen_jax.data.base import Uncovered, listed, locate
-from dpgen_jax.data.dialect import DEFAULT, Dialect, declared
+from dpgen_jax.data.dialect import DEFAULT, ENCODING, Dialect, declared
 from dpgen_jax.data.schema_columns import ENTRIES, IDENTIFIER, column, identifier, kind_of
 from dpgen_jax.data.schema_label import label_position, targets
 from dpgen_jax.data.schema_odd import odd_texts
@@ -44,6 +44,10 @@ DECLARE = "in the schema, by what is known without the data, and remove it from 
 BUY = (", or write `private` in its place and buy it with `python -m dpgen_jax.schema` and "
        "--schema-epsilon")
 
+MULTILINE = ("where a record ends, and so how many there are, is read from the quotes of single "
+             "records (file: multiline)",
+             "no `multiline`, and write the file without line ends in its cells")
+
 
 @dataclasses.dataclass(frozen=True)
 class Schema:
@@ -56,7 +60,8 @@ class Schema:
             of the column; of the label a null one: the row is left out.
         notes: Lines on the entries that were bought under differential privacy; published.
         bought: The purchases made for it, as rows of `accountant.events.to_json`.
-        uncovered: The entries that were read from private records (its `read_from_data`).
+        uncovered: The entries that were read from private records (its `read_from_data`), and where
+            records end if cells may hold line ends.
         name: The name of the data set; "" where none is declared.
         dialect: How its CSV files are written.
     """
@@ -110,6 +115,21 @@ def of(source: str | Path | Mapping[str, Any] | Schema) -> Schema:
         return read(str(source))
     raise UserError(f"schema is a {type(source).__name__}; give the path of a file, a dict, or "
                     "what draft_schema returned")
+
+
+def refuse_multiline(dialect: Dialect, name: str) -> None:
+    """Refuses to buy entries from a file whose cells may hold line ends.
+
+    Args:
+        dialect: How the file is written.
+        name: The name of the schema.
+
+    Raises:
+        UserError: They may.
+    """
+    if dialect.multiline:
+        raise UserError(f"{name}: {MULTILINE[0]}, so that nothing can be bought; declare "
+                        f"{MULTILINE[1]}, or declare every entry (nothing was spent)")
 
 
 def texts(value: object) -> Any:
@@ -210,6 +230,9 @@ def _parse(document: object) -> Schema:
     uncovered = [Uncovered(f"{sort} of {columns} read from private data",
                            DECLARE + BUY * (sort in BUYABLE))
                  for sort, columns in _grouped(read_entries, names)]
+    dialect = declared(document.get("file", {}))
+    if dialect.multiline:
+        uncovered.append(Uncovered(*MULTILINE))
     notes = [f"bought under differential privacy on the same records: {sort} of {columns}"
              for sort, columns in _grouped(_each_entry(rows), names)]
     notes += _declared_beside(document.get("bought", []), names)
@@ -222,7 +245,7 @@ def _parse(document: object) -> Schema:
     spec = dataclasses.replace(spec, derived=derived.names(spec))
     spec = dataclasses.replace(spec, gaps=derived.gaps(spec))
     return Schema(spec, others, odd, tuple(notes), tuple(rows), tuple(uncovered),
-                  str(document.get("name", "")), declared(document.get("file", {})))
+                  str(document.get("name", "")), dialect)
 
 
 def _constraints(texts: object) -> tuple[str, ...]:
@@ -238,6 +261,9 @@ def _grouped(entries: list[Any], names: list[str]) -> list[tuple[str, str]]:
     columns = set(names)
     for entry in map(str, entries):
         column, _, what = entry.rpartition(".")
+        if entry == ENCODING:
+            sorts.setdefault(what, {})["the file"] = None
+            continue
         if column not in columns or what not in (*ENTRIES, *TERMS.values()):
             raise UserError(f"{entry!r} names no entry; write {names[0]}.min, or another column "
                             "and entry, or remove it")

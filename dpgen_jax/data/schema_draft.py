@@ -19,6 +19,7 @@ from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import NO_LABEL, Column, TableSpec
 from dpgen_jax.data import column_types, forms, schema
 from dpgen_jax.data.base import listed, quoted
+from dpgen_jax.data.dialect import ENCODING
 from dpgen_jax.data.draft_columns import entries
 from dpgen_jax.data.parsing import Cells
 from dpgen_jax.data.schema_columns import IDENTIFIER, NULLS, column
@@ -33,6 +34,7 @@ LEAKS = """\
 # or with --accept-uncovered it publishes them, and its statement says so."""
 NEARLY_ALL = 0.9
 """The share of cells that are numbers, from which a text among them is pointed out."""
+READ = "  # read from private data"
 PAID = "  # bought under differential privacy"
 BOUGHT = "# Leave `bought` as it is: every training run with this schema charges it."
 
@@ -61,10 +63,10 @@ def draft(cells: Cells, label: str | None, described: Mapping[str, Json] | None 
     known, came = described or {}, types or {}
     columns = {name: _described(name, texts, name == label, known.get(name, {}), came.get(name, ""))
                for name, texts in cells.columns.items()}
+    read = [f"{name}.{entry}" for name, made in columns.items() for entry in made
+            if (name, entry) != (label, "kind") and made[entry] != known.get(name, {}).get(entry)]
     document = ({} if label is None else {"label": label}) | {
-        "columns": columns, "read_from_data": [
-            f"{name}.{entry}" for name, made in columns.items() for entry in made
-            if (name, entry) != (label, "kind") and made[entry] != known.get(name, {}).get(entry)]}
+        "columns": columns, "read_from_data": [*[ENCODING] * cells.rows_told, *read]}
     if cells.dialect.entries:
         document = {"file": cells.dialect.entries} | document
     schema.parse(document, cells.source)
@@ -140,7 +142,8 @@ def render(document: Json, source: str, remark: str = "") -> str:
     from_data, paid = set(read), {entry for row in purchases for entry in (
         row["entry"] if isinstance(row["entry"], list) else [row["entry"]])}
     warnings = [LEAKS] * bool(read) + [BOUGHT] * bool(purchases)
-    written = [f"  {key}: {_text(value)}" for key, value in document.get("file", {}).items()]
+    written = [f"  {key}: {_text(value)}{READ * (f'file.{key}' in from_data)}"
+               for key, value in document.get("file", {}).items()]
     above = "\n".join(f"# {line}" for line in remark.splitlines())
     lines = [above or HEADER.format(source=source), *warnings,
              *(["file:", *written] if written else []),
@@ -153,7 +156,7 @@ def render(document: Json, source: str, remark: str = "") -> str:
         lines.append(f"  {_text(name)}:{PAID * whole}")
         for key, value in made.items():
             spoken = f"{name}.{schema.TERMS.get(key, key)}"
-            remark = ("  # read from private data" if f"{name}.{key}" in from_data else
+            remark = (READ if f"{name}.{key}" in from_data else
                       PAID if spoken in paid and not whole else "")
             lines.append(f"    {key}: {_value(value)}{remark}")
     if document.get("constraints"):

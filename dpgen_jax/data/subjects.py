@@ -23,6 +23,7 @@ from dpgen_jax.data import csv_files, frames, tables
 from dpgen_jax.data import parquet as parquets
 from dpgen_jax.data import schema as schemas
 from dpgen_jax.data.base import Dataset, frozen, listed, locate, quoted
+from dpgen_jax.data.dialect import ENCODING
 from dpgen_jax.data.parsing import Cells, Coded, coded
 from dpgen_jax.data.schema import Schema
 from dpgen_jax.data.schema_columns import IDENTIFIER, NULLS
@@ -216,7 +217,7 @@ def without(source: Source, column: str) -> tuple[Schema, tuple[str, ...]]:
 def _of(entry: object, column: str) -> bool:
     """Whether an entry of a list of a schema, as `age.min`, is of this column."""
     name = entry.get("entry", "") if isinstance(entry, dict) else entry
-    return str(name).rpartition(".")[0] == column
+    return name != ENCODING and str(name).rpartition(".")[0] == column
 
 
 def split(cells: Cells, column: str, schema: Schema | None = None) -> tuple[Cells, list[str]]:

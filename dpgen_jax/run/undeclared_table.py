@@ -166,6 +166,7 @@ def _survey(args: Train[Any], path: Path, n: int, wanted: table_purchase.Wanted,
                         f"covers, and {listed(wanted.columns)} are not declared; declare those "
                         "entries and take them off the list before the rest is bought, or pass "
                         "--accept-uncovered (nothing was spent)")
+    schema.refuse_multiline(declared(wanted.declared.get("file", {})), str(args.data.schema))
     calibrate.check_budget(budget.epsilon, budget.delta, n)
     survey = table_price.survey(len(wanted.columns), wanted.queries, n, budget.epsilon,
                                 budget.delta, args.schema_share)

@@ -157,6 +157,11 @@ CASES = [
     (folder, {"image_size": 8, "channels": 1}, EDITS["own class"], "uncovered"),
     (folder, {"image_size": 8, "class_names": "a,b"}, EDITS["colour"], "uncovered"),
     (celeba, {}, say("list_attr_celeba.txt", " 1   1\n", "-1   1\n"), "same"),
+    (celeba, {}, say("list_attr_celeba.txt", "000003.jpg",
+                     "000002.jpg" + "  1" * 6 + "\x0b000003.jpg"), "refused"),
+    (celeba, {}, say("list_attr_celeba.txt", "000003.jpg",
+                     "000002.jpg" + "  1" * 6 + "\n000003.jpg"), "refused"),
+    (celeba, {}, say("list_attr_celeba.txt", "000003.jpg", "000002.jpg"), "refused"),
     (celeba, {}, lambda root: draw(root / FACE, 7, "L", (50, 90)), "same"),
     (celeba, {"skip_bad": True}, lambda root: (root / FACE).write_bytes(b""), "same"),
     (celeba, {"attribute": "hair"}, say(  # 3 has brown hair, and then black hair too

@@ -37,8 +37,9 @@ ROWS = [f"{20 + i},{10.5 * i},{('cook', 'nurse')[i % 2]},{'SML'[i % 3]},0{1 + i 
 CHANGES = {  # column: cells that are no reason to refuse the file
     "age": ["55", "17", "1000000", "-1e300", "", "?", "NaN", " 40 "],
     "pay": ["250.25", "-1", "1e308", "0", "1e-320"],
-    "job": ["nurse", "none", "astronaut", "caf\u00e9", "$x^2$", '"a, b"', '"two\nlines"',
-            "x" * 9999, "\u202efools", "a\x00b", "|remark"],
+    "job": ["nurse", "none", "astronaut", "caf\u00e9", "$x^2$", '"a, b"', '"two""quotes"',
+            "x" * 9999, "a\x0bb", "a\u2028b", "\ufeffa", "\x1a", "\u202efools", "a\x00b",
+            "|remark"],
     "size": ["L", "", "null"], "born": ["31.12.2010", "1.1.1900", "", "31.12.9999"],
     "hours": ["0", "99", "60", "100000"], "owes": ["EUR 0.00", "EUR 899", "EUR 1e300"],
     "due": ["0", "1e9"], "sick": ["TRUE", "True"], "zip": ["10002", "90210", "x" * 999],
@@ -46,7 +47,8 @@ CHANGES = {  # column: cells that are no reason to refuse the file
     "grade": ["high", "top"]}
 REFUSED = {
     "age": ["40.5", "old", "inf", "1_0"], "pay": ["", "NaN", "1e309", "x" * 9999],
-    "job": ["", "NA", "x" * 200_000, '"open'], "size": ["XL", "s"],
+    "job": ["", "NA", "x" * 200_000, '"open', '"two\nlines"', "two\nlines", "a\rb"],
+    "size": ["XL", "s"],
     "born": ["1999-12-31", "31.02.2000", "0"], "hours": ["", "1.5", "1h"],
     "owes": ["5", "EUR", "USD 5", "EUR NaN"], "sick": ["", "0", "yes"], "zip": ["", "?"],
     "grade": ["", "mid", "LOW", "0"]}

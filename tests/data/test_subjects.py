@@ -2,10 +2,13 @@
 public follows when all rows of one person are replaced."""
 
 import dataclasses
+import gzip
+import types
 
 import numpy as np
 import pytest
 
+from dpgen_jax.audit.folder import replay
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import load, subjects
 
@@ -179,3 +182,11 @@ def test_an_odd_column_of_names_is_taken_as_it_is(read):
     """Names are texts: 7 and 07 are two people, and neither quotes nor spaces around make one."""
     lines = ['"a, b",30,cook,low', "7,30,cook,low", "07,31,cook,high", " 7 ,32,nurse,low"]
     assert read(lines).subjects.train.tolist() == [0, 1, 2, 1]
+
+
+def test_an_audit_finds_the_names_of_subjects_however_the_file_is_written(tmp_path):
+    rows = "\n".join(["who;age", *(f"Zo\u00eb Number {i};{i}" for i in range(3)), ""])
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(rows.encode("utf-16")))
+    dataset = types.SimpleNamespace(subjects=types.SimpleNamespace(column="who"))
+    words = replay._subjects(dataset, f"csv:{tmp_path / 'a.csv.gz'}")
+    assert [word.decode() for _, word in words] == [f"Zo\u00eb Number {i}" for i in range(3)]

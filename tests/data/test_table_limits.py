@@ -61,7 +61,7 @@ def test_a_gz_bomb_is_stopped_while_it_is_read(place):
                 schema="s.yaml")
     (place / "bomb.csv.gz").write_bytes(gzip.compress(b"a,y\n" + b"1" * 2**21))
     with reading.limited(4e-3):
-        refused("line 2: longer than 40,000 letters", load, "csv:bomb.csv.gz", schema="s.yaml")
+        refused("line 2: longer than 40,000 bytes", load, "csv:bomb.csv.gz", schema="s.yaml")
 
 
 def test_the_held_out_part_is_counted_too(place):
@@ -90,7 +90,7 @@ def test_one_enormous_line_and_one_enormous_cell(place):
     (place / "b.csv").write_text("a,y\n" + "1," * 100_000)
     refused("line 2: 100001 cells, expected 2", load, "csv:b.csv", schema="s.yaml")
     with reading.limited(5e-3):
-        refused("line 2: longer than 50,000 letters", load, "csv:b.csv", schema="s.yaml")
+        refused("line 2: longer than 50,000 bytes", load, "csv:b.csv", schema="s.yaml")
     (place / "b.csv").write_text("a,y\n1," + "p" * 10**6)
     refused("line 2: field larger than", load, "csv:b.csv", schema="s.yaml")
     (place / "b.csv").write_text("a,y\n" + "7" * 10**5 + ",p")

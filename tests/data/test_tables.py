@@ -288,8 +288,8 @@ def test_credit_card_real():
 
 
 def test_a_category_may_hold_a_line_break(tmp_path):
-    """In quotes it is one cell, wherever a block of the file ends."""
-    lines = {"label": "y", "columns": {
+    """In quotes it is one cell, wherever a block of the file ends, if the schema says so."""
+    lines = {"file": {"multiline": "true"}, "label": "y", "columns": {
         "x": {"kind": "categorical", "categories": ["one\ntwo", "three"]},
         "y": {"kind": "categorical", "categories": ["p", "q"]}}}
     (tmp_path / "s.yaml").write_text(json.dumps(lines))

@@ -7,7 +7,6 @@ one of them is replaced, and units are visited on both sets of records.
 from __future__ import annotations
 
 import contextlib
-import csv
 import dataclasses
 import secrets
 from pathlib import Path
@@ -24,8 +23,9 @@ from dpgen_jax.audit.folder.reading import Folder
 from dpgen_jax.core import cli
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.data_options import DataOptions
-from dpgen_jax.core.types import EMPTY, ImageSpec, Method, Private, Records
-from dpgen_jax.data import Dataset
+from dpgen_jax.core.types import EMPTY, ImageSpec, Method, Private, Records, UserError
+from dpgen_jax.data import Dataset, csv_files
+from dpgen_jax.data.dialect import of_header
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private import interference
 from dpgen_jax.private import records as sealing
@@ -223,9 +223,9 @@ def _subjects(dataset: Dataset, place: str) -> list[Word]:
     path = Path(place.partition(":")[2])
     if dataset.subjects is None or not path.is_file():
         return []
-    with contextlib.suppress(OSError, csv.Error, UnicodeDecodeError), \
-            path.open(newline="", encoding="utf-8-sig") as file:
-        names = {(row.get(dataset.subjects.column) or "").strip() for row in csv.DictReader(file)}
+    with contextlib.suppress(UserError):
+        names = {name for block in csv_files.blocks(path, dialect=of_header(path))
+                 for name in block.columns.get(dataset.subjects.column, ())}
         long = sorted(name for name in names if len(name) >= LONG_ENOUGH)
         return [("the name of a subject", name.encode()) for name in long[:10 * SEARCHED]]
     return []
