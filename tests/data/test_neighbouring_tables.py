@@ -232,7 +232,7 @@ FRAMES = {  # by column: whether its rows are read, and the cells that have the 
 
 @pytest.fixture(params=["frame", "parquet"])
 def framed(request, tmp_path):
-    """What is read of rows of which pandas infers the type of one column; None if it is refused."""
+    """Reads rows of which pandas infers the type of one column; None where they are refused."""
     pd = pytest.importorskip("pandas", reason="an extra: pip install dpgen_jax[pandas]")
     pytest.importorskip("pyarrow", reason="an extra")
     (tmp_path / "s.yaml").write_text(FRAME_SCHEMA)
@@ -256,7 +256,7 @@ def framed(request, tmp_path):
 
 @pytest.mark.parametrize("column", FRAMES)
 def test_a_cell_changes_the_types_of_a_frame_and_no_other_row(framed, column):
-    """Where pandas has lost what other rows held, the frame is refused."""
+    """A frame is refused where pandas has lost what other rows held."""
     before, changed = framed(column), {cell: framed(column, cell) for cell in ODD_CELLS}
     refused = tuple(cell for cell, after in changed.items() if after is None)
     assert (before is not None, refused) == FRAMES[column]
@@ -269,7 +269,7 @@ def test_a_cell_changes_the_types_of_a_frame_and_no_other_row(framed, column):
 
 
 def test_units_of_a_frame_are_told_apart_or_refused():
-    """Were 7 and 007 in two pieces of a long file, one person would be two units."""
+    """One person would be two units, as 7 and as 007 in pieces of a long file."""
     pd = pytest.importorskip("pandas", reason="an extra: pip install dpgen_jax[pandas]")
     document = {"columns": {"n": {"kind": "integer", "min": "0", "max": "9"}}}
     for names, match in (
