@@ -127,7 +127,7 @@ def _fault(image: Image.Image) -> str:
     if getattr(image, "is_animated", False) and image.format != "MPO":  # a photo with its preview
         return "holds several images: save one of them as a file of its own"
     if (image.format == "PNG" and image.mode in ("L", "RGB") and "transparency" in image.info
-            and any(tile.args != image.mode for tile in getattr(image, "tile", ()))):
+            and any(tile[3] != image.mode for tile in getattr(image, "tile", ()))):
         return ("has a transparent colour, which is read in channels of 8 bits alone: save it with "
                 "an alpha channel")
     return ""

@@ -89,7 +89,8 @@ def _texts(source: str, name: str, series: pd.Series, column: Column | None, row
     """Returns the cells of a column."""
     values = series.astype(object).where(series.notna(), "").tolist()
     kind = getattr(series.dtype, "numpy_dtype", series.dtype)
-    exact = 2.0**(np.finfo(kind).nmant + 1) if kind.kind == "f" else python_values.EXACT
+    is_float = isinstance(kind, np.dtype) and kind.kind == "f"
+    exact = 2.0**(np.finfo(kind).nmant + 1) if is_float else python_values.EXACT
     if is_draft and any(isinstance(value, float) and not (
             value.is_integer() and abs(value) < 2**64) for value in values):
         exact = np.inf  # measured values, whose last digits tell nothing apart
@@ -117,8 +118,8 @@ def require_one_type(frame: pd.DataFrame, column: str) -> None:
         UserError: They are of several types.
     """
     for i, name in enumerate(frame.columns):
-        kinds = set(frame.iloc[:, i].dropna().map(lambda value: isinstance(value, str)))
-        if str(name).strip() == column and len(kinds) > 1:
+        if str(name).strip() == column and len(set(
+                frame.iloc[:, i].dropna().map(lambda value: isinstance(value, str)))) > 1:
             raise UserError(f"frame, column {column}: some units are texts and some are none, so "
                             "that one may be there as both, as 7 and 007; read it by "
                             f"pandas.read_csv(..., dtype={{{column!r}: 'string'}})")

@@ -63,7 +63,7 @@ def kind_of(text: str) -> str:
     if path.is_dir():
         kind = next((kind for name, kind in MARKS.items() if (path / name).exists()), "")
         kind = kind or ("folder" if _has_class_folders(path) else "")
-        wanted = (f"CLASS/IMAGE or train/CLASS/IMAGE with {FILES}, or the files of MNIST")
+        wanted = f"CLASS/IMAGE or train/CLASS/IMAGE with {FILES}, or the files of MNIST"
     else:
         names = path.name.lower()
         kind = next((kind for end, kind in ENDINGS.items() if names.endswith(end)), "")
