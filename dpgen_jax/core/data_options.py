@@ -33,8 +33,10 @@ class DataOptions:
     attribute: str | None = None
     """celeba: gender or hair; places365: the classes, with ; between them"""
     skip_bad: bool = False
-    """folder, celeba, places365: leave out images that cannot be decoded, and name them on the
-    terminal; each leaves an empty slot, so that nothing public depends on them"""
+    """folder, celeba, places365: leave out files that cannot be used as images, and name them on
+    the terminal; each leaves an empty slot, so that nothing public depends on them"""
+    background: Literal["white", "black"] | None = None
+    """folder, celeba, places365: the colour that transparent pixels show; white if left out"""
     download: bool = False
     """tfds: download and prepare what is not prepared yet, without a question"""
     resize: Literal["crop", "stretch"] | None = None

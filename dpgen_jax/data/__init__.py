@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Callable, Sequence
+from typing import get_args
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from dpgen_jax.data import (
 from dpgen_jax.data.base import (
     MAX_SIDE,
     MIN_SIDE,
+    Background,
     Dataset,
     Resize,
     Uncovered,
@@ -45,8 +47,8 @@ __all__ = ["SPECS", "Dataset", "Uncovered", "from_arrays", "kind_of", "load",
            "without_empty_slots"]
 
 IMAGE_OPTIONS = ("classes", "image_size")
-RECORDED = ("attribute", "image_size", "resize", "split", "per_class", "test_fraction", "unit",
-            "rows_per_unit")
+RECORDED = ("attribute", "background", "image_size", "resize", "split", "per_class",
+            "test_fraction", "unit", "rows_per_unit")
 """The options that decide which records a data set has and how they look: a run records them."""
 
 
@@ -118,12 +120,14 @@ SOURCES = {
     "idx": Source(images.idx, "DIR"),
     "npz": Source(npz.npz, "FILE"),
     "folder": Source(folders.folder, "DIR",
-                     (*IMAGE_OPTIONS, "channels", "class_names", "skip_bad", "resize")),
+                     (*IMAGE_OPTIONS, "channels", "class_names", "skip_bad", "resize",
+                      "background")),
     "celeba": Source(celeba.celeba, "DIR",
-                     ("attribute", *IMAGE_OPTIONS, "skip_bad", "resize", "split"), sized=False),
+                     ("attribute", *IMAGE_OPTIONS, "skip_bad", "resize", "split", "background"),
+                     sized=False),
     "places365": Source(places365.places365, "DIR",
                         ("attribute", *IMAGE_OPTIONS, "class_names", "skip_bad", "resize",
-                         "per_class"), sized=False),
+                         "per_class", "background"), sized=False),
     "cifar10": Source(cifar10.cifar10, "DIR"),
     "femnist": Source(femnist.femnist, "FILE.h5"),
     "tfds": Source(_load_tfds, "NAME", (*IMAGE_OPTIONS, "download", "schema")),
@@ -141,7 +145,8 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
          test_fraction: float | None = None, attribute: str | None = None, skip_bad: bool = False,
          download: bool = False, max_gb: float | None = None, resize: Resize | None = None,
          split: str | None = None, per_class: int | None = None, unit: str | None = None,
-         rows_per_unit: int | None = None, label: str | None = None) -> Dataset:
+         rows_per_unit: int | None = None, label: str | None = None,
+         background: Background | None = None) -> Dataset:
     """Loads a data set.
 
     What is not declared and is read from private records is listed in `Dataset.uncovered`. A path
@@ -167,7 +172,8 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
             held out (`held_out.hold_out`); 0 for none.
         attribute: The label of celeba, `gender` or `hair`; for places365 the classes, with ;
             between them (`places365.places365`).
-        skip_bad: For folder, celeba and places365, files that cannot be decoded are empty slots.
+        skip_bad: For folder, celeba and places365, files that cannot be used as images are empty
+            slots.
         download: For tfds, download and prepare what is not prepared, without a question.
         max_gb: The memory that the arrays may take; by default what the machine has.
         resize: For folder, celeba and places365, how images become squares: `crop`, by default, or
@@ -178,6 +184,8 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
             household.
         rows_per_unit: With `unit`, the most rows of a subject that are kept.
         label: For csv, the column of the classes, which must be that of the schema.
+        background: For folder, celeba and places365, the colour that transparent pixels show:
+            `white`, by default, or `black`.
 
     Returns:
         The data set.
@@ -187,6 +195,8 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
             private data (a row's label), so it is for the data holder only.
     """
     _check_options(classes, image_size, channels)
+    if background not in (None, *get_args(Background)):
+        raise UserError(f"--background {background}: give {' or '.join(get_args(Background))}")
     kind, colon, place = _parted(spec)
     source = SOURCES.get(kind)
     if source is None or (bool(colon), bool(place)) != (bool(source.place),) * 2:
@@ -198,7 +208,8 @@ def load(spec: str, *, classes: int | None = None, image_size: int | None = None
                    "image_size": image_size, "channels": channels, "schema": schema,
                    "test_csv": test_csv, "attribute": attribute, "skip_bad": skip_bad,
                    "download": download, "resize": resize, "split": split, "per_class": per_class,
-                   "unit": unit, "rows_per_unit": rows_per_unit, "label": label}
+                   "unit": unit, "rows_per_unit": rows_per_unit, "label": label,
+                   "background": background}
         accepted = {*source.options, *["class_names"] * ("classes" in source.options)}
         for name, value in options.items():
             if value not in (None, False, ()) and name not in accepted:

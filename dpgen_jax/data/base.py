@@ -26,6 +26,8 @@ MAX_LISTED = 20
 """The limit of names that a message lists."""
 Resize = Literal["crop", "stretch"]
 """How an image becomes a square: its centre is cut out, or all of it is stretched."""
+Background = Literal["white", "black"]
+"""The colour that transparent pixels of an image file show."""
 SQUARES: dict[Resize, Callable[..., Image.Image]] = {
     "crop": ImageOps.fit, "stretch": Image.Image.resize}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import files
-from dpgen_jax.data.base import Dataset, Resize, locate
+from dpgen_jax.data.base import Background, Dataset, Resize, locate
 from dpgen_jax.data.class_names import fixed_classes
 from dpgen_jax.data.image_form import Form
 
@@ -33,7 +33,8 @@ PERSONS = "CelebA shows most people in several images: a record is one image, no
 
 
 def celeba(path: str, attribute: str | None, classes: int | None, image_size: int | None,
-           skip_bad: bool, resize: Resize | None, split: str | None) -> Dataset:
+           skip_bad: bool, resize: Resize | None, split: str | None,
+           background: Background | None) -> Dataset:
     """Loads CelebA in its official layout.
 
     The folder contains img_align_celeba/*.jpg (also in Img/), list_attr_celeba.txt (also in Anno/)
@@ -47,7 +48,7 @@ def celeba(path: str, attribute: str | None, classes: int | None, image_size: in
             al. 2021), whose label it is, are silent on them.
         classes: The number of classes that the user declares, or None.
         image_size: Pixels, 64 by default; the papers use 32 and 64.
-        skip_bad: Makes files that cannot be decoded empty slots.
+        skip_bad: As `files.labelled`.
         resize: How the 178 x 218 images become squares: `crop` (default), the centre; `stretch`,
             the whole image, as the code of DP-GAN-DPAC does. The papers of G-PATE and DataLens
             "resize the images", and no code of theirs for it is public.
@@ -56,6 +57,7 @@ def celeba(path: str, attribute: str | None, classes: int | None, image_size: in
             the codes of G-PATE and DataLens. These also repeat images until the classes are even
             (189,018 in partition 0), which puts one image into several teachers and breaks what the
             papers promise; it is not offered.
+        background: As `files.labelled`.
 
     Returns:
         The data set, RGB.
@@ -81,7 +83,7 @@ def celeba(path: str, attribute: str | None, classes: int | None, image_size: in
     data = files.labelled(
         f"celeba-{attribute or 'gender'}", names, train, test,
         (DESCRIPTIONS[columns], NOTES[trained], PERSONS, *[files.SKIPPED] * skip_bad),
-        Form(3, image_size or SIZE, skip_bad, resize))
+        Form(3, image_size or SIZE, skip_bad, resize, background))
     left_out = list(labels.values()).count(None)
     if not left_out:
         return data

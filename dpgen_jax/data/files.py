@@ -20,18 +20,19 @@ from tqdm import tqdm
 from dpgen_jax.core.reading import read_bytes, require_memory
 from dpgen_jax.core.types import EMPTY, UserError
 from dpgen_jax.data import cache, decoding, mapped
-from dpgen_jax.data.base import Dataset, Resize, assemble, frozen, shown
+from dpgen_jax.data.base import Dataset, assemble, frozen, shown
+from dpgen_jax.data.base import listed as named
 from dpgen_jax.data.cache import Decoded
 from dpgen_jax.data.class_names import with_names
 from dpgen_jax.data.image_form import Form
 
-SUFFIXES = {".png", ".jpg", ".jpeg"}
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff")
+ENDINGS = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
 MANY = 5000  # images, from which the cache is used and progress is shown
 BLOCK = 512  # images that are decoded before they enter the array
-MAX_LISTED = 20  # skipped files, or classes without images, that a note names
-SKIPPED = "a file that cannot be decoded is an empty slot: it keeps its place, and nobody sees it"
-
-STRETCHED = "every image is stretched to a square: nothing is cropped, and proportions change"
+RULES = "16 bits, transparency"  # by which files become images, as the cache knows them
+SKIPPED = ("a file that cannot be used as an image is an empty slot: it keeps its place, and "
+           "nobody sees it")
 
 T = TypeVar("T")
 Labelled = list[tuple[Path, int | None]]
@@ -40,7 +41,7 @@ Labelled = list[tuple[Path, int | None]]
 
 def labelled(name: str, names: Sequence[str], train: Labelled, test: Labelled,
              notes: Iterable[str], form: Form) -> Dataset:
-    """Makes the data set of image files with labels. Transparency is dropped.
+    """Makes the data set of image files with labels.
 
     Args:
         name: The name of the data set.
@@ -54,14 +55,12 @@ def labelled(name: str, names: Sequence[str], train: Labelled, test: Labelled,
         The data set.
 
     Raises:
-        UserError: Naming the file.
+        UserError: Naming the files.
     """
     n_files, test = len(test), [(path, label) for path, label in test if label is not None]
     pairs, n = train + test, len(train)
     files = [path if label is not None else None for path, label in pairs]
-    decoded = read(files, decoding.MODES.get(form.channels), form.image_size, form.skip_bad,
-                   form.resize or "crop")
-    notes = [*notes, *[STRETCHED] * (form.resize == "stretch")]
+    decoded = read(files, form)
     empty = np.isin(np.arange(len(pairs)), decoded.bad)
     if empty[:n].all():
         raise UserError(f"{name}: none of {n} training images can be used; replace them")
@@ -73,7 +72,7 @@ def labelled(name: str, names: Sequence[str], train: Labelled, test: Labelled,
         raise UserError(f"{name}: none of {n_files} test images can be used; replace them, or "
                         "leave the folder test out")
     data = assemble(name, len(names), (decoded.pixels[:n], y[:n]),
-                    (x_test, y_test) if len(y_test) else None, notes)
+                    (x_test, y_test) if len(y_test) else None, [*notes, *form.notes])
     return dataclasses.replace(
         with_names(data, tuple(names)),
         y_train=frozen(np.where(empty[:n], EMPTY, data.y_train), np.int32),
@@ -86,19 +85,14 @@ def _skipped(bad: list[Path]) -> list[str]:
     """Returns a line on the files that were skipped, if any."""
     if not bad:
         return []
-    more = f" and {len(bad) - MAX_LISTED} more" if len(bad) > MAX_LISTED else ""
-    return [f"skipped, since they cannot be read as images: {len(bad)} "
-            f"({', '.join(map(shown, bad[:MAX_LISTED]))}{more})"]
+    return [f"skipped, since they cannot be used as images: {len(bad)} ({named(map(shown, bad))})"]
 
 
 def _absent(names: Sequence[str], y: np.ndarray) -> list[str]:
     """Returns a line on the classes without training images, if any."""
     present = set(np.unique(y).tolist())
     absent = [name for label, name in enumerate(names) if label not in present]
-    if not absent:
-        return []
-    more = f" and {len(absent) - MAX_LISTED} more" if len(absent) > MAX_LISTED else ""
-    return [f"no training images of the class {', '.join(absent[:MAX_LISTED])}{more}"]
+    return [f"no training images of the class {named(absent)}"] if absent else []
 
 
 def where_kept(count: int) -> list[str]:
@@ -112,28 +106,24 @@ def where_kept(count: int) -> list[str]:
     return [f"decoded images are kept under {cache.location()}; delete them when you are done"]
 
 
-def read(files: Sequence[Path | None], mode: str | None, size: int | None, skip_bad: bool,
-         resize: Resize) -> Decoded:
+def read(files: Sequence[Path | None], form: Form) -> Decoded:
     """Decodes files.
 
     Args:
         files: The files in their order; None for an empty slot.
-        mode: "L" or "RGB"; None for gray if all files are gray, else RGB.
-        size: Pixels on a side of the square that each is made; None if all share one shape.
-        skip_bad: Skips files that cannot be decoded.
-        resize: How images are made squares.
+        form: What they are made.
 
     Returns:
         The images, 0 for an empty slot and a skipped file.
 
     Raises:
-        UserError: Naming the file.
+        UserError: Naming all files that cannot be used, or the first of another shape.
     """
     with warnings.catch_warnings():  # `decoding` names the file
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         if len(files) < MANY:
-            return together(_blocks(files, mode, size, skip_bad, resize))
-        return _cached(files, mode, size, skip_bad, resize)
+            return together(_blocks(files, form))
+        return _cached(files, form)
 
 
 def together(blocks: Iterable[Decoded]) -> Decoded:
@@ -149,64 +139,76 @@ def together(blocks: Iterable[Decoded]) -> Decoded:
                    tuple(label for part in parts for label in part.labels))
 
 
-def _cached(files: Sequence[Path | None], mode: str | None, size: int | None, skip_bad: bool,
-            resize: Resize) -> Decoded:
+def _cached(files: Sequence[Path | None], form: Form) -> Decoded:
     """Reads the images from the cache, where they are decoded to first if need be."""
-    entry = cache.entry(files, mode, size, resize)
-    decoded = cache.kept(entry, len(files), _blocks(files, mode, size, skip_bad, resize))
-    unreadable = [path for i in decoded.bad if (path := files[i])]
-    if unreadable and not skip_bad:
-        raise decoding.unreadable(unreadable[0])
+    entry = cache.entry(files, decoding.MODES.get(form.channels), form.image_size,
+                        form.resize or "crop", (RULES, form.background or "white"))
+    decoded = cache.kept(entry, len(files), _blocks(files, form))
+    unused = [path for i in decoded.bad if (path := files[i])]
+    if unused and not form.skip_bad:
+        found = (_tried(_decoder(form, "RGB", None), path) for path in unused)
+        raise decoding.unreadable([
+            fault if isinstance(fault, decoding.Unreadable) else decoding.Unreadable(path)
+            for path, fault in zip(unused, found, strict=True)], len(files))
     return decoded
 
 
-def _blocks(files: Sequence[Path | None], mode: str | None, size: int | None, skip_bad: bool,
-            resize: Resize) -> Iterator[Decoded]:
+def _blocks(files: Sequence[Path | None], form: Form) -> Iterator[Decoded]:
     """Yields the images in blocks, with the positions that were left out, where they are 0.
 
     Pillow decodes and resizes outside the interpreter's lock, so that threads run side by side.
     """
+    mode, faults, left_out = decoding.MODES.get(form.channels), [], 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         if mode is None:
-            look = partial(_or_none, decoding.is_gray, skip_bad=skip_bad)
+            look = partial(_tried, decoding.is_gray)
             mode = "RGB" if False in list(pool.map(look, files)) else "L"  # looks at every file
-        shape = _shape(files, mode, size, skip_bad)
+        shape = _shape(files, form, mode)
         needs = mapped.require_memory if len(files) >= MANY else require_memory
         needs(f"an array of {len(files):,} images of {shape[0]} x {shape[1]} pixels",
               len(files) * math.prod(shape))
-        decode = partial(_or_none, partial(decoding.pixels, mode=mode, size=size, resize=resize,
-                                           shape=None if size else shape), skip_bad=skip_bad)
-        left_out = 0
+        decode = partial(_tried, _decoder(form, mode, shape))
+        zeros = np.zeros(shape, np.uint8)
         with _bar(len(files)) as bar:
             for start in range(0, len(files), BLOCK):
-                images = list(pool.map(decode, files[start:start + BLOCK]))
-                bad = tuple(start + i for i, image in enumerate(images) if image is None)
-                zeros = np.zeros(shape, np.uint8)
-                yield Decoded(np.stack([zeros if image is None else image for image in images]),
-                              bad)
+                tried = list(pool.map(decode, files[start:start + BLOCK]))
+                faults += [fault for fault in tried if isinstance(fault, decoding.Unreadable)]
+                images = [zeros if not isinstance(image, np.ndarray) else image for image in tried]
+                bad = tuple(start + i for i, image in enumerate(images) if image is zeros)
+                yield Decoded(np.stack(images), bad)
                 left_out += len(bad)
                 bar.update(len(images))
-    if left_out == len(files):
-        raise _none_of(files)
+    if left_out == len(files) or (faults and not form.skip_bad):
+        raise _unused(files, form, faults)
 
 
-def _shape(files: Sequence[Path | None], mode: str, size: int | None, skip_bad: bool
-           ) -> tuple[int, int, int]:
+def _decoder(form: Form, mode: str, shape: tuple[int, ...] | None) -> Callable[[Path], np.ndarray]:
+    """Returns the function that decodes a file; of a shape that is no matter where all get one."""
+    return partial(decoding.pixels, mode=mode, size=form.image_size,
+                   shape=None if form.image_size else shape, resize=form.resize or "crop",
+                   background=form.background or "white")
+
+
+def _shape(files: Sequence[Path | None], form: Form, mode: str) -> tuple[int, int, int]:
     """Returns the shape of all images: resized, or that of the first one that can be read."""
-    if size:
-        return size, size, decoding.CHANNELS[mode]
-    decode = partial(decoding.pixels, mode=mode, size=None)
-    images = (_or_none(decode, path, skip_bad) for path in files)
-    first = next((image for image in images if image is not None), None)
-    if first is None:
-        raise _none_of(files)
-    height, width, channels = first.shape
-    return height, width, channels
+    if form.image_size:
+        return form.image_size, form.image_size, decoding.CHANNELS[mode]
+    faults = []
+    for path in files:
+        image = _tried(_decoder(form, mode, None), path)
+        if isinstance(image, np.ndarray):
+            height, width, channels = image.shape
+            return height, width, channels
+        faults += [] if image is None else [image]
+    raise _unused(files, form, faults)
 
 
-def _none_of(files: Sequence[Path | None]) -> UserError:
-    """Returns the error of files of which none can be read."""
-    return UserError(f"none of {len(files)} files can be read as an image; replace them")
+def _unused(files: Sequence[Path | None], form: Form, faults: list[decoding.Unreadable]
+            ) -> UserError:
+    """Returns the error of files that cannot be used, of which none is skipped, or all are."""
+    if faults and not form.skip_bad:
+        return decoding.unreadable(faults, len(files))
+    return UserError(f"none of {len(files)} files can be used as an image; replace them")
 
 
 def _bar(total: int) -> tqdm:
@@ -218,14 +220,12 @@ def _bar(total: int) -> tqdm:
                 "{elapsed} gone, {remaining} left\n")
 
 
-def _or_none(decode: Callable[[Path], T], path: Path | None, skip_bad: bool) -> T | None:
-    """Decodes a file; None for an empty slot and for an unreadable file that is to be skipped."""
+def _tried(decode: Callable[[Path], T], path: Path | None) -> T | decoding.Unreadable | None:
+    """Decodes a file; None for an empty slot, and the error of a file that cannot be used."""
     try:
         return None if path is None else decode(path)
-    except decoding.Unreadable:
-        if not skip_bad:
-            raise
-    return None
+    except decoding.Unreadable as error:
+        return error
 
 
 def listed(folder: Path) -> list[Path]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import files
-from dpgen_jax.data.base import Dataset, Resize, Uncovered, locate, shown
+from dpgen_jax.data.base import MAX_LISTED, Background, Dataset, Resize, Uncovered, locate, shown
 from dpgen_jax.data.base import listed as named
 from dpgen_jax.data.class_names import checked, fixed_classes
 from dpgen_jax.data.files import SKIPPED, Labelled, listed, subfolders
@@ -24,8 +24,9 @@ NOT_NAMED = "an image of a class that is not named is an empty slot: it keeps it
 
 
 def folder(path: str, classes: int | None, image_size: int | None, channels: int | None,
-           class_names: tuple[str, ...], skip_bad: bool, resize: Resize | None) -> Dataset:
-    """Loads train/CLASS/*.png|jpg|jpeg and, if there, test/CLASS/...; or CLASS/* alone.
+           class_names: tuple[str, ...], skip_bad: bool, resize: Resize | None,
+           background: Background | None) -> Dataset:
+    """Loads train/CLASS/* of `files.SUFFIXES` and, if there, test/CLASS/...; or CLASS/* alone.
 
     Records are in the order of their files' names, which are public: a file that is moved to
     another class folder leaves the order of all records as it was. Only among files of one name do
@@ -42,12 +43,13 @@ def folder(path: str, classes: int | None, image_size: int | None, channels: int
             the folders, which are `uncovered`.
         skip_bad: As `files.labelled`.
         resize: As `files.labelled`.
+        background: As `files.labelled`.
 
     Returns:
         The data set.
 
     Raises:
-        UserError: Naming the file.
+        UserError: Naming the files.
     """
     if resize and image_size is None:
         raise UserError(f"--resize {resize} needs --image-size N, the side of the squares")
@@ -58,13 +60,13 @@ def folder(path: str, classes: int | None, image_size: int | None, channels: int
     names, train = class_folders(place, declared, others)
     test = class_folders(root / "test", names, others)[1] if parts else []
     if not train:
-        raise UserError(f"{place} holds no png, jpg or jpeg files in its class folders")
+        raise UserError(f"{place} holds no image files ({files.ENDINGS}) in its class folders")
     fixed_classes(shown(root), len(names), classes)
     data = files.labelled(
         root.resolve().name, names, pairs(train, names), pairs(test, names),
         [*[NAMED] * others, *_notes(bool(class_names) and not others, channels, image_size,
                                     skip_bad), *[NOT_NAMED] * others],
-        Form(channels, image_size, skip_bad, resize))
+        Form(channels, image_size, skip_bad, resize, background))
     data = dataclasses.replace(data, content=content(path), private_notes=(
         *data.private_notes, *unread(place)))
     return data if class_names else with_uncovered(data, read_names(names))
@@ -114,7 +116,7 @@ def unread(place: Path) -> tuple[str, ...]:
                     if not child.name.startswith("."))
     if not others:
         return ()
-    return (f"{shown(place)}: not read, as images are CLASS/IMAGE.png, .jpg or .jpeg and no "
+    return (f"{shown(place)}: not read, as images are CLASS/IMAGE with {files.ENDINGS} and no "
             f"deeper: {named(others)}",)
 
 
@@ -127,7 +129,7 @@ def _notes(*declared: object) -> list[str]:
 
 def read_names(names: Sequence[str]) -> Uncovered:
     """Returns the entry for class names that are read from the folders."""
-    short = len(names) <= files.MAX_LISTED and not any("," in name for name in names)
+    short = len(names) <= MAX_LISTED and not any("," in name for name in names)
     option = ",".join(names) if short else "FILE"
     return Uncovered(f"the names and the number of the classes, {len(names)}, are those of the "
                      "folders", f"--class-names {option}")
@@ -148,7 +150,8 @@ def class_folders(path: Path, names: Sequence[str], others: bool = False
     present = subfolders(path)
     if not names:
         if not present:
-            raise UserError(f"{shown(path)} holds no class folders; expected CLASS/*.png or .jpg")
+            raise UserError(f"{shown(path)} holds no class folders; expected CLASS/IMAGE with "
+                            f"{files.ENDINGS}")
         names = checked(present, shown(path))
     unknown = sorted(set(present) - set(names))
     if unknown and not others:

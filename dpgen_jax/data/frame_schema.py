@@ -41,7 +41,7 @@ def draft_schema(frame: pd.DataFrame, label: str | None = None, *, types_declare
     types = {str(name).strip(): _type(frame.iloc[:, i]) for i, name in enumerate(frame.columns)}
     durations = [name for i, name in enumerate(types) if types[name].startswith("timedelta64")
                  and name != label and frames.of_seconds(frame.iloc[:, i])]
-    cells = frames.cells("frame", frame, schema_draft.with_durations(durations))
+    cells = frames.cells("frame", frame, schema_draft.with_durations(durations), is_draft=True)
     known = {str(name).strip(): _known(frame.iloc[:, i], str(name).strip() == label)
              for i, name in enumerate(frame.columns)} if types_declared else {}
     made = schema_draft.draft(cells, label, known, types)

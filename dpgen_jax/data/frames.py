@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpgen_jax.core.types import TableSpec, UserError
+from dpgen_jax.core.types import Column, TableSpec, UserError
 from dpgen_jax.data import python_values, tables, typed_columns, writing
 from dpgen_jax.data.base import Dataset
 from dpgen_jax.data.parsing import Cells, coded, each_once
@@ -55,30 +55,74 @@ def content(frame: pd.DataFrame) -> str:
     return digest.hexdigest()
 
 
-def cells(source: str, frame: pd.DataFrame, spec: TableSpec | None) -> Cells:
-    """Returns the cells of a frame.
+def cells(source: str, frame: pd.DataFrame, spec: TableSpec | None, first: int = 0,
+          is_draft: bool = False) -> Cells:
+    """Returns the cells of a frame, each by its own value (`python_values.reader`).
 
     Args:
         source: Its name, for errors.
         frame: The frame.
         spec: The schema, by which dates and booleans become texts; None for texts as of Python.
+        first: The number of its first row.
+        is_draft: Whether a schema is drafted of it, of which not all columns are known.
 
     Raises:
-        UserError: It is no frame, or has two columns of one name; without a schema, times of a
-            zone.
+        UserError: It is no frame, or has two columns of one name; values have lost what tells them
+            apart; without a schema, times of a zone.
     """
     if not all(hasattr(frame, name) for name in ("columns", "isna")):
         raise UserError(f"{source} is a {type(frame).__name__}; give a pandas DataFrame")
     names = each_once(source, [str(name).strip() for name in frame.columns])
+    rows = [f"row {first + i}" for i in range(len(frame))]
     declared = {column.name: column for column in spec.all_columns} if spec else {}
     columns = {}
     for i, name in enumerate(names):
         if name not in declared and getattr(frame.iloc[:, i].dtype, "tz", None) is not None:
             raise UserError(f"{source}: column {name} has a time zone, which no schema declares; "
                             "make its times those of UTC without one, as .dt.tz_convert(None) does")
-        values = frame.iloc[:, i].astype(object).where(frame.iloc[:, i].notna(), "").tolist()
-        columns[name] = [python_values.text(value, declared.get(name)) for value in values]
-    return Cells(source, columns, [f"row {i}" for i in range(len(frame))])
+        columns[name] = _texts(source, name, frame.iloc[:, i], declared.get(name), rows, is_draft)
+    return Cells(source, columns, rows)
+
+
+def _texts(source: str, name: str, series: pd.Series, column: Column | None, rows: list[str],
+           is_draft: bool) -> list[str]:
+    """Returns the cells of a column."""
+    values = series.astype(object).where(series.notna(), "").tolist()
+    kind = getattr(series.dtype, "numpy_dtype", series.dtype)
+    is_float = isinstance(kind, np.dtype) and kind.kind == "f"
+    exact = 2.0**(np.finfo(kind).nmant + 1) if is_float else python_values.EXACT
+    if is_draft and any(isinstance(value, float) and not (
+            value.is_integer() and abs(value) < 2**64) for value in values):
+        exact = np.inf  # measured values, whose last digits tell nothing apart
+    read, texts = python_values.reader(column, exact), []
+    try:
+        for value in values:
+            texts.append(read(value))
+    except UserError as error:
+        raise UserError(f"{source}, {rows[len(texts)]}, column {name}: {error}; read it by "
+                        f"pandas.read_csv(..., dtype={{{name!r}: 'string'}}), or as 'Int64' where "
+                        "these are numbers, or give the file itself") from error
+    return texts
+
+
+def require_one_type(frame: pd.DataFrame, column: str) -> None:
+    """Refuses subjects of which some are numbers and some texts: one may be in two of them.
+
+    pandas infers types of some rows of a long file at a time.
+
+    Args:
+        frame: The frame.
+        column: The column of the subjects.
+
+    Raises:
+        UserError: They are of several types.
+    """
+    for i, name in enumerate(frame.columns):
+        if str(name).strip() == column and len(set(
+                frame.iloc[:, i].dropna().map(lambda value: isinstance(value, str)))) > 1:
+            raise UserError(f"frame, column {column}: some units are texts and some are none, so "
+                            "that one may be there as both, as 7 and 007; read it by "
+                            f"pandas.read_csv(..., dtype={{{column!r}: 'string'}})")
 
 
 def of_seconds(series: pd.Series) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,7 +47,7 @@ def read(path: Path, spec: TableSpec | None = None) -> Cells:
         UserError: As `blocks`, and for cells that would take more memory than is allowed.
     """
     parts, count = [], 0
-    for part in blocks(path, spec):
+    for part in blocks(path, spec, is_draft=True):
         count += len(part.rows) * len(part.columns)
         reading.require_memory(f"{path}: a table of {count:,} cells", CELL_BYTES * count)
         parts.append(part)
@@ -96,12 +95,13 @@ def _type(arrow: str) -> str:
     return ARROW.get(base, base)
 
 
-def blocks(path: Path, spec: TableSpec | None) -> Iterator[Cells]:
+def blocks(path: Path, spec: TableSpec | None, is_draft: bool = False) -> Iterator[Cells]:
     """Yields the cells of a Parquet file, some rows at a time; of one without rows an empty block.
 
     Args:
         path: The file.
         spec: The schema, by which dates and booleans become texts; None for texts as of Python.
+        is_draft: As of `frames.cells`.
 
     Yields:
         The cells of the next rows.
@@ -122,9 +122,7 @@ def blocks(path: Path, spec: TableSpec | None) -> Iterator[Cells]:
                        else [file.schema_arrow.empty_table()])
             for batch in batches:
                 frame = batch.to_pandas(integer_object_nulls=True, ignore_metadata=True)
-                cells = frames.cells(str(path), frame, spec)
-                yield dataclasses.replace(
-                    cells, rows=[f"row {first + i}" for i in range(len(frame))])
+                yield frames.cells(str(path), frame, spec, first, is_draft)
                 first += len(frame)
     except (pyarrow.ArrowException, OSError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]

@@ -11,6 +11,7 @@ from dpgen_jax.core.errors import UserError, nearest
 from dpgen_jax.core.reading import content_of
 from dpgen_jax.data import folders, images
 from dpgen_jax.data.base import locate, shown
+from dpgen_jax.data.files import ENDINGS as FILES
 from dpgen_jax.data.files import listed, subfolders
 
 ENDINGS = {".csv": "csv", ".csv.gz": "csv", ".parquet": "parquet", ".npz": "npz", ".h5": "femnist"}
@@ -62,7 +63,7 @@ def kind_of(text: str) -> str:
     if path.is_dir():
         kind = next((kind for name, kind in MARKS.items() if (path / name).exists()), "")
         kind = kind or ("folder" if _has_class_folders(path) else "")
-        wanted = "CLASS/*.png or .jpg, train/CLASS/*.png or .jpg, or the files of MNIST"
+        wanted = f"CLASS/IMAGE or train/CLASS/IMAGE with {FILES}, or the files of MNIST"
     else:
         names = path.name.lower()
         kind = next((kind for end, kind in ENDINGS.items() if names.endswith(end)), "")

@@ -11,7 +11,7 @@ from pathlib import Path
 from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import files
-from dpgen_jax.data.base import Dataset, Resize, Uncovered, locate, shown
+from dpgen_jax.data.base import Background, Dataset, Resize, Uncovered, locate, shown
 from dpgen_jax.data.class_names import checked, fixed_classes
 from dpgen_jax.data.files import SKIPPED, subfolders
 from dpgen_jax.data.folders import Part, class_folders, pairs, read_names, with_uncovered
@@ -50,7 +50,7 @@ class _Places:
 
 def places365(path: str, attribute: str | None, classes: int | None, image_size: int | None,
               class_names: tuple[str, ...], skip_bad: bool, resize: Resize | None,
-              per_class: int | None) -> Dataset:
+              per_class: int | None, background: Background | None) -> Dataset:
     """Loads Places365-Standard (Zhou et al. 2017), RGB; val is the held-out part.
 
     It has two layouts: train/CATEGORY/*.jpg and val/CATEGORY/*.jpg, or the lists
@@ -77,6 +77,7 @@ def places365(path: str, attribute: str | None, classes: int | None, image_size:
         per_class: The number of training images that are taken of each class, evenly spread over
             its list; the papers' 120,000 are 40,000 of each of three. Which they are is a function
             of the labels, and so `uncovered`. None: all.
+        background: As `files.labelled`.
 
     Returns:
         The data set.
@@ -103,7 +104,7 @@ def places365(path: str, attribute: str | None, classes: int | None, image_size:
     data = files.labelled(
         "places365", names, pairs(train, names), pairs(test, names),
         [f"classes: {what}; the held-out part is val", *[SKIPPED] * skip_bad],
-        Form(3, image_size or SIZE, skip_bad, resize))
+        Form(3, image_size or SIZE, skip_bad, resize, background))
     fixed_classes("places365", len(names), classes)
     return with_uncovered(data, *_uncovered(places, len(train), attribute, per_class,
                                             bool(class_names)))

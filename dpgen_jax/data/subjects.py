@@ -108,6 +108,7 @@ def from_frame(frame: pd.DataFrame, schema: Source, column: str, rows: int) -> D
         UserError: As `csv`.
     """
     cells = frames.cells("frame", frame, without(schema, column)[0].spec)
+    frames.require_one_type(frame, column)
     data = table("frame", schema, [cells], None, column, rows)
     return dataclasses.replace(data, content=frames.content(frame))
 

@@ -35,7 +35,9 @@ def public(data):
 
 def draw(path, value=90, mode="L", size=(8, 8)):
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new(mode, size, value if mode == "L" else (value, 0, 0)).save(path)
+    colour = {"L": value, "I;16": 257 * value, "F": value}.get(mode, (value, 0, 0, 9))
+    Image.new(mode, size, colour if isinstance(colour, int) else colour[:len(mode)]).save(
+        path, path.suffix[1:].replace("jpg", "jpeg") if mode != "F" else "tiff")
 
 
 # Each loader: a data set in a folder, and what is passed to `load`.
@@ -144,15 +146,18 @@ EDITS = {
     "bytes": lambda root: draw(root / IMAGE, 7), "spoilt": lambda root: (
         root / IMAGE).write_bytes(b"no image"),
     "colour": lambda root: draw(root / IMAGE, 7, "RGB"),
+    "deep": lambda root: draw(root / IMAGE, 7, "I;16"),
+    "alpha": lambda root: draw(root / IMAGE, 7, "RGBA"),
+    "floats": lambda root: draw(root / IMAGE, 7, "F"),
     "size": lambda root: draw(root / IMAGE, 7, size=(30, 20)),
     "class": move(IMAGE, "train/b/04.png"), "absent class": move(IMAGE, "train/c/04.png"),
     "own class": move(IMAGE, "train/e/04.png"),
 }
 CASES = [
     *((folder, DECLARED, EDITS[name], "same") for name in (
-        "bytes", "colour", "size", "class", "absent class")),
-    *((folder, DECLARED, EDITS[name], "refused") for name in ("own class", "spoilt")),
-    (folder, SKIP, EDITS["spoilt"], "same"),
+        "bytes", "colour", "deep", "alpha", "size", "class", "absent class")),
+    *((folder, DECLARED, EDITS[name], "refused") for name in ("own class", "spoilt", "floats")),
+    *((folder, SKIP, EDITS[name], "same") for name in ("spoilt", "floats", "deep")),
     *((folder, {}, EDITS[name], "uncovered") for name in ("colour", "own class")),
     (folder, {"image_size": 8, "channels": 1}, EDITS["own class"], "uncovered"),
     (folder, {"image_size": 8, "class_names": "a,b"}, EDITS["colour"], "uncovered"),

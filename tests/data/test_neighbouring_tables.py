@@ -7,11 +7,14 @@ refused; that is said on the terminal alone.
 
 import dataclasses
 import gzip
+import io
 
+import numpy as np
 import pytest
 
 from dpgen_jax.core.types import UserError
-from dpgen_jax.data import csv_files, load
+from dpgen_jax.data import csv_files, frames, load, subjects
+from dpgen_jax.data import schema as schemas
 
 SCHEMA = """\
 label: grade
@@ -182,3 +185,100 @@ def test_no_file_of_empty_lines_is_read_for_hours(tmp_path, monkeypatch, before,
     line = before.count("\n") + 6
     with pytest.raises(UserError, match=f"a.csv, line {line}: the last 6 lines are empty"):
         load(f"csv:{path}", schema=str(tmp_path / "s.yaml"))
+
+
+# Frames, of which pandas infers the types from all rows.
+
+FRAME_SCHEMA = """\
+label: grade
+columns:
+  code: {kind: codes, categories: ["001", "002", "010", other], other: other, nullable: true}
+  card: {kind: codes, categories: ["9107199254740993", "9107199254740995", other], other: other,
+         nullable: true}
+  rank: {kind: categorical, categories: ["1", "2", "3.5", other], other: other, nullable: true}
+  pair: {kind: categorical, categories: ["1", "01", other], other: other}
+  well: {kind: categorical, categories: ["true", "false", other], other: other, nullable: true}
+  sick: {kind: boolean, categories: ["no", "yes"], nullable: true}
+  n: {kind: integer, min: 0, max: 90, nullable: true}
+  pay: {kind: continuous, min: 0, max: 9999, nullable: true}
+  sum: {kind: continuous, min: 0, max: 9999, decimal_mark: ",", thousands: ".", nullable: true}
+  at: {kind: time, format: "%H%M", nullable: true}
+  day: {kind: date, min: "01011990", max: "31122020", format: "%d%m%Y", nullable: true}
+  month: {kind: date, min: "199001", max: "202012", format: "%Y%m", nullable: true}
+  id: {kind: identifier, pattern: "#####"}
+  grade: {kind: categorical, categories: ["0", "1"]}
+"""
+CELLS = {  # by column: the cells of the rows in turn
+    "code": ["001", "002", "010"], "card": ["9107199254740993", "9107199254740995"],
+    "rank": ["1", "2", "2.0", "01", "3.5", "7"], "pair": ["1"], "well": ["true", "FALSE", "True"],
+    "sick": ["True", "False"], "n": ["7", "30"], "pay": ["12.34", "99"], "sum": ["1.234"],
+    "at": ["0115", "1145"], "day": ["11021999", "31122000"], "month": ["199912", "201001"],
+    "id": ["007", "12"], "grade": ["0", "1"]}
+LONG = "99999999999999999999"
+ODD_CELLS = ["", "?", "x01", "01", "1.0", "0.5", "1e300", LONG, "-1", "2020-02-29", "True", "1,5"]
+
+
+def but(*cells):
+    return tuple(cell for cell in ODD_CELLS if cell not in cells)
+
+
+FRAMES = {  # by column: whether its rows are read, and the cells that have the frame refused
+    "code": (True, ("1e300",)), "card": (True, ("", "1.0", "0.5", "1e300")),
+    "rank": (True, ("1e300", LONG)), "pair": (False, but("x01", "2020-02-29", "True", "1,5")),
+    "well": (True, ()), "sick": (True, but("", "?", "True")),
+    "n": (True, ("x01", "0.5", "2020-02-29", "True", "1,5")),
+    "pay": (True, ("x01", "2020-02-29", "True", "1,5")), "sum": (False, but("?", "1,5")),
+    "at": (False, but("?")), "day": (True, but("", "?")), "month": (True, but("", "?")),
+    "id": (True, ("1e300",)), "grade": (True, but("01", "1.0"))}
+
+
+@pytest.fixture(params=["frame", "parquet"])
+def framed(request, tmp_path):
+    """Reads rows of which pandas infers the type of one column; None where they are refused."""
+    pd = pytest.importorskip("pandas", reason="an extra: pip install dpgen_jax[pandas]")
+    pytest.importorskip("pyarrow", reason="an extra")
+    (tmp_path / "s.yaml").write_text(FRAME_SCHEMA)
+
+    def inner(column, cell=None):
+        table = {name: [cells[i % len(cells)] for i in range(12)] for name, cells in CELLS.items()}
+        if cell is not None:
+            table[column][4] = f'"{cell}"'
+        text = "\n".join(map(",".join, (table, *zip(*table.values(), strict=True))))
+        frame = pd.read_csv(io.StringIO(text), dtype=dict.fromkeys({*table} - {column}, "string"))
+        try:
+            if request.param == "frame" or cell == LONG:  # which pandas cannot write as Parquet
+                return frames.from_frame(frame, schemas.read(str(tmp_path / "s.yaml")))
+            frame.to_parquet(tmp_path / "a.parquet")
+            return load(f"parquet:{tmp_path / 'a.parquet'}", schema=str(tmp_path / "s.yaml"))
+        except UserError as error:
+            assert "\n" not in str(error) and f", column {column}: " in str(error)
+            return None
+    return inner
+
+
+@pytest.mark.parametrize("column", FRAMES)
+def test_a_cell_changes_the_types_of_a_frame_and_no_other_row(framed, column):
+    """A frame is refused where pandas has lost what other rows held."""
+    before, changed = framed(column), {cell: framed(column, cell) for cell in ODD_CELLS}
+    refused = tuple(cell for cell, after in changed.items() if after is None)
+    assert (before is not None, refused) == FRAMES[column]
+    whole = before or changed["x01"] or changed["?"]
+    rest = [i for i in range(12) if i != 4]
+    for after in filter(None, changed.values()):
+        assert (after.spec, after.notes, after.uncovered) == (whole.spec, whole.notes, ())
+        assert (after.x_train[rest] == whole.x_train[rest]).all()
+        assert (after.y_train[rest] == whole.y_train[rest]).all()
+
+
+def test_units_of_a_frame_are_told_apart_or_refused():
+    """One person would be two units, as 7 and as 007 in pieces of a long file."""
+    pd = pytest.importorskip("pandas", reason="an extra: pip install dpgen_jax[pandas]")
+    document = {"columns": {"n": {"kind": "integer", "min": "0", "max": "9"}}}
+    for names, match in (
+            ([7, "007"], "column who: some units are texts and some are none.*'string'"),
+            ([1e16, 2.0], "row 0, column who: 10000000000000000 may be another whole number"),
+            (np.array([2**24, 1], np.float32), "row 0, column who: 16777216 may be another")):
+        with pytest.raises(UserError, match=match):
+            subjects.from_frame(pd.DataFrame({"n": [1, 2], "who": names}), document, "who", 1)
+    kept = pd.DataFrame({"n": [1, 2], "who": pd.array([10**16, 10**16 + 1], "Int64")})
+    assert subjects.from_frame(kept, document, "who", 1).subjects.count == 2

@@ -6,8 +6,8 @@ import decimal
 import numpy as np
 import pytest
 
-from dpgen_jax.core.types import UserError
-from dpgen_jax.data import frames, python_values, schema
+from dpgen_jax.core.types import NO_LABEL, TableSpec, UserError
+from dpgen_jax.data import frame_schema, frames, python_values, schema
 from dpgen_jax.release import conditions
 
 pd = pytest.importorskip("pandas", reason="an extra: pip install dpgen_jax[pandas]")
@@ -57,3 +57,50 @@ def test_a_time_with_a_zone_is_not_guessed():
     with pytest.raises(UserError, match="f: column at has a time zone.*tz_convert"):
         frames.cells("f", pd.DataFrame({"at": [moment]}), None)
     assert python_values.text(moment, SPEC.columns[1]) == "2020-02-29 08:00:00+01:00"
+
+
+@pytest.mark.parametrize(("categories", "values"), [
+    (["001", "010", "x"], {"001": [1, 1.0, "1", "01", "1.0", "001", np.int8(1)], "x": ["x"],
+                           "010": [10, "1e1", b"010", decimal.Decimal("10.00")], "100": [100],
+                           "True": [True], "1.5": [1.5, np.float32(1.5)]}),
+    (["1.50", "true", "No", "Infinity"], {
+        "1.50": [1.5, "1.5", "1.500"], "true": [True, "TRUE"], "no": ["no"], "False": [False],
+        "Infinity": [np.inf, "inf", "+INFINITY"], "-inf": [-np.inf, "-inf"]}),
+    (["9007199254740993", "9007199254740992"], {
+        "9007199254740993": [2**53 + 1, "9007199254740993.0", np.uint64(2**53 + 1)],
+        "9007199254740992": ["09007199254740992"], "0": ["0"]}),
+    (["2020-02-29 00:00:00"], {"2020-02-29 00:00:00": [pd.Timestamp("2020-02-29")]})], ids=str)
+def test_a_cell_is_of_the_category_that_is_the_same_number_or_truth_value(categories, values):
+    entries = {"kind": "categorical", "categories": categories}
+    column = schema.parse({"columns": {"a": entries}}, "s").spec.columns[0]
+    read = python_values.reader(column)
+    assert {text: [read(value) for value in same] for text, same in values.items()} == {
+        text: [text] * len(same) for text, same in values.items()}
+
+
+@pytest.mark.parametrize(("entries", "value", "match"), [
+    ({"kind": "codes", "categories": ["a"]}, 2.0**53, "9007199254740992 may be another whole"),
+    ({"kind": "codes", "categories": ["1", "01"]}, 1, "1 may be any of the categories 1, 01"),
+    ({"kind": "categorical", "categories": ["2020-02-29"]}, pd.Timestamp("2020-02-29"),
+     "'2020-02-29 00:00:00' is of a type of dates and times"),
+    ({"kind": "time", "format": "%H%M"}, 115, "115 may lack zeros in front"),
+    ({"kind": "date", "format": "%d%m%Y", "min": "01012000", "max": "01012001"}, 1022000.0,
+     "1022000 may lack zeros in front"),
+    ({"kind": "continuous", "min": "0", "max": "9", "decimal_mark": ",", "thousands": "."}, 1.234,
+     "1.234 may have had a point between thousands .*declare dtype: float64")], ids=str)
+def test_a_value_that_may_be_of_several_texts_is_refused(entries, value, match):
+    made = schema.parse({"columns": {"a": entries}}, "s").spec.columns[0]
+    with pytest.raises(UserError, match=f"^{match}"):
+        python_values.reader(made)(value)
+    frame = pd.DataFrame({"a": pd.Series([None, value], dtype=object)})
+    with pytest.raises(UserError, match=f"^f, row 1, column a: {match}.*dtype={{'a': 'string'}}"):
+        frames.cells("f", frame, TableSpec((made,), NO_LABEL, 0))
+
+
+def test_a_draft_refuses_whole_numbers_that_a_null_made_floats():
+    for lost in ([1e16, None], [float(2**53), 2.0]):
+        with pytest.raises(UserError, match="row 0, column a: .* may be another whole number"):
+            frame_schema.draft_schema(pd.DataFrame({"a": lost, "b": [1, 2]}))
+    for measured in ([1e16, 0.5], [1e30, 2e18]):
+        drafted = frame_schema.draft_schema(pd.DataFrame({"a": measured, "b": [1, 2]}))
+        assert drafted["columns"]["a"]["kind"] == "continuous"
