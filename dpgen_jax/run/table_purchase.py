@@ -81,8 +81,8 @@ def buy(cells: Cells, wanted: Wanted, survey: Survey, spent: Events, bits: BitSo
         bits: The source of the noise.
 
     Returns:
-        The document of the schema; without its label, and without that column, where fewer than
-        two classes came out.
+        The document of the schema. Its label is a column as any other, and rows have no label,
+        where that is a number with many values, or where fewer than two classes came out.
 
     Guarantee:
         That of `Survey`: a cell decides its reading and its bin by itself, and all else here
@@ -99,25 +99,28 @@ def buy(cells: Cells, wanted: Wanted, survey: Survey, spent: Events, bits: BitSo
              for column in typed if column.reading == readings.TEXT or column.name == wanted.label}
     binned, names = survey.value_counts(numbers, texts, bits)
     made = {}
-    label = wanted.label
+    label, document = wanted.label, dict(wanted.declared)
     for column in typed:
-        if column.name == label:
-            is_number = column.reading in readings.NUMBERS and (
-                len(names[label]) > MAX_CATEGORIES
-                or sum(names[label].values()) < COVERED * column.present)
-            label = None if is_number else label
+        if column.name == label and _is_number(column, names[label]):
+            document["targets"] = list(dict.fromkeys([*document.get("targets", []), label]))
+            label = None
+        elif column.name == label and len(names[label]) < 2:
+            label = None
         made[column.name] = _entries(column, label, binned, names, survey)
-    columns = {name: made.get(name, wanted.declared.get("columns", {}).get(name))
-               for name in cells.columns}
-    columns = {name: entries for name, entries in columns.items() if entries != {}}
-    document = dict(wanted.declared) | {"columns": columns}
-    if label in columns:
+    document["columns"] = {name: made.get(name, wanted.declared.get("columns", {}).get(name))
+                           for name in cells.columns}
+    document.pop("label", None)
+    if label is not None:
         document = {"label": label} | document
-    elif wanted.label is not None and label is None:
-        document["targets"] = list(dict.fromkeys([*document.get("targets", []), wanted.label]))
     if cells.dialect.entries:
         document = {"file": cells.dialect.entries} | document
     return document | {"bought": [*document.get("bought", []), *_rows(made, spent)]}
+
+
+def _is_number(label: Typed, classes: dict[str, int]) -> bool:
+    """Whether a label is a number with many values, by the noisy counts of its classes."""
+    return label.reading in readings.NUMBERS and (
+        len(classes) > MAX_CATEGORIES or sum(classes.values()) < COVERED * label.present)
 
 
 def _typed(name: str, counts: np.ndarray, sigma: float) -> Typed:
@@ -135,8 +138,6 @@ def _entries(column: Typed, label: str | None, binned: dict[str, np.ndarray],
     if column.name == label:
         counts = names[column.name]
         classes = ordered(sorted(counts, key=lambda text: -counts[text])[:MAX_CLASSES])
-        if len(classes) < 2:
-            return {}
         return {"kind": "categorical", "categories": classes, "odd": "null"}
     nullable = {"nullable": "true" if column.nullable else "false"}
     if not table_columns.has_bins(column.reading) and column.reading is not readings.TEXT:
