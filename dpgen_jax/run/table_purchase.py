@@ -23,7 +23,7 @@ from dpgen_jax.data.readings import READINGS, Reading
 from dpgen_jax.data.schema_columns import NULLS
 from dpgen_jax.data.schema_label import MAX_CLASSES
 from dpgen_jax.run import table_columns
-from dpgen_jax.run.schema_purchase import OTHER
+from dpgen_jax.run.schema_purchase import LEAST_CLASSES, OTHER
 from dpgen_jax.run.side_releases import without_name
 from dpgen_jax.run.table_price import CLEAR
 
@@ -104,7 +104,7 @@ def buy(cells: Cells, wanted: Wanted, survey: Survey, spent: Events, bits: BitSo
         if column.name == label and _is_number(column, names[label]):
             document["targets"] = list(dict.fromkeys([*document.get("targets", []), label]))
             label = None
-        elif column.name == label and len(names[label]) < 2:
+        elif column.name == label and len(names[label]) < LEAST_CLASSES:
             label = None
         made[column.name] = _entries(column, label, binned, names, survey)
     document["columns"] = {name: made.get(name, wanted.declared.get("columns", {}).get(name))
