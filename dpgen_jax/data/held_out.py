@@ -168,7 +168,8 @@ def _moved(data: Dataset, rows: np.ndarray, fraction: float, take: parts.Take) -
     line = note(fraction, data.subjects.column if data.subjects else "")
     return dataclasses.replace(
         parts.only(data, ~rows, take), x_test=take(data.x_train, tested),
-        y_test=frozen(data.y_train[tested], np.int32), notes=(*data.notes, line))
+        y_test=frozen(data.y_train[tested], np.int32), notes=(*data.notes, line),
+        held_out=0 if data.subjects else int(rows.sum()))
 
 
 def check_same(trained: Iterable[str], data: Dataset) -> None:

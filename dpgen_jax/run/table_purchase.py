@@ -114,7 +114,8 @@ def buy(cells: Cells, wanted: Wanted, survey: Survey, spent: Events, bits: BitSo
         document = {"label": label} | document
     if cells.dialect.entries:
         document = {"file": cells.dialect.entries} | document
-    return document | {"bought": [*document.get("bought", []), *_rows(made, spent)]}
+    return document | {"bought": [
+        *document.get("bought", []), *_rows(made, spent, len(cells.rows))]}
 
 
 def _is_number(label: Typed, classes: dict[str, int]) -> bool:
@@ -160,12 +161,12 @@ def _odd(column: Typed, entries: Json, code: float) -> str:
     return "null" if column.nullable else table_columns.typical(entries, code)
 
 
-def _rows(made: dict[str, Json], spent: Events) -> list[Json]:
-    """The purchases, as a schema lists them: each with the entries that it is of."""
+def _rows(made: dict[str, Json], spent: Events, records: int) -> list[Json]:
+    """The purchases, as a schema lists them: the entries of each, and how many records had a part."""
     kinds = [f"{name}.{entry}" for name, entries in made.items() for entry in ("kind", "nullable")
              if entry in entries]
     names = [f"{name}.categories" for name, entries in made.items() if "categories" in entries]
     values = [*(f"{name}.bounds" for name, entries in made.items() if "min" in entries), *names]
     of = {KINDS: kinds, NAMES: names}
-    return [{"entry": of.get(without_name(event), values) or kinds, **row}
+    return [{"entry": of.get(without_name(event), values) or kinds, "records": records, **row}
             for event, count in spent for row in to_json(((event, count),))]

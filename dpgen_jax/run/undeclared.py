@@ -89,8 +89,8 @@ def folder(reading: Reading, method: str, args: Train[Any], refuse: Refuse) -> R
         return _with_names(reading, method, args, side, refuse)
     from dpgen_jax.run import early
 
-    before = early.stored(files.root) if files is not None else None
-    return dataclasses.replace(reading, bought=before.bought if before else ())
+    answer = early.stored(files.root) if files is not None else None
+    return dataclasses.replace(reading, bought=answer.bought if answer else ())
 
 
 def _side(method: str, args: Train[Any]) -> int:
@@ -128,7 +128,8 @@ def _with_names(reading: Reading, method: str, args: Train[Any], side: int, refu
     def draw(spent: Events) -> early.Answer:
         names = class_purchase.buy(path, epsilon, delta)
         declared, files = names.declared(RunFolder(root).class_names)
-        return early.Answer((*declared, *flags), names.line, tuple(events.to_json(spent)), files)
+        rows = tuple({"records": n, **row} for row in events.to_json(spent))
+        return early.Answer((*declared, *flags), names.line, rows, files)
 
     relation = str(getattr(args.config, "relation", Relation.REPLACE_ONE))
     answer = early.answered(early.Purchase(

@@ -68,7 +68,7 @@ def table(reading: Reading, method: str, args: Train[Any], refuse: Refuse) -> Re
     path = locate(reading.place.partition(":")[2])
     stated = args.data.schema
     document = schema.document(stated) if stated is not None and _is_file(stated) else None
-    if stated and document is None:
+    if stated and document is None:  # a packaged one
         return _with_declared(reading, args, {})
     partial = document if isinstance(document, dict) else {}
     columns: object = partial.get("columns")
@@ -99,11 +99,18 @@ def _is_file(text: str) -> bool:
 
 
 def _with_declared(reading: Reading, args: Train[Any], document: Json) -> Reading:
-    """A reading by a schema that has every column."""
+    """A reading by a schema that has every column, with what the run has bought itself."""
     line = (DRAFTED if document.get("read_from_data") else DECLARED).format(args.data.schema)
     answer = early.stored(args.out if args.resume else None)
-    return dataclasses.replace(reading, remarks=(
-        *reading.remarks, line if answer is None else answer.line))
+    if answer is None or args.out is None:
+        return dataclasses.replace(reading, remarks=(*reading.remarks, line))
+    own: list[Json] = []
+    if (place := RunFolder(args.out).schema).is_file():
+        own = schema.purchases(schema.document(str(place)).get("bought", []))
+    stated = schema.purchases(document.get("bought", []))
+    return dataclasses.replace(
+        reading, remarks=(*reading.remarks, answer.line),
+        bought=(*stated, *(row for row in own if row not in stated)))
 
 
 def _label(stated: str | None, of_schema: object, names: list[str], path: Path) -> str | None:
@@ -197,8 +204,7 @@ def _check_declared(args: Train[Any], cells: Cells, wanted: table_purchase.Wante
     unknown = {"kind": "categorical", "categories": [table_purchase.OTHER],
                "other": table_purchase.OTHER, "nullable": "true"}
     label = {"kind": "categorical", "categories": ["a", "b"], "odd": "null"}
-    columns = {name: declared[name] if name in declared else
-               label if name == wanted.label else unknown
+    columns = {name: declared.get(name, label if name == wanted.label else unknown)
                for name in cells.columns if name in (*declared, *wanted.columns)}
     trial = {key: value for key, value in wanted.declared.items() if key != "constraints"}
     trial |= {"columns": columns} | ({"label": wanted.label} if wanted.label else {})
