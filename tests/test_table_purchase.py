@@ -87,8 +87,8 @@ def padded(row):
 def test_a_hostile_row_moves_counts_as_declared_and_raises_nothing(bare, muted):
     """Files that differ in one row, through the command: its ledger, reading and training data."""
     one, columns = bare("--label=default", out="before"), HEADER.count(",") + 1
-    charged = {side_releases.without_name(event): event for event, _ in events.from_json(
-        [{k: v for k, v in row.items() if k != "entry"} for row in one.dataset.bought])}
+    charged = {side_releases.without_name(event): event
+               for event, _ in side_releases.purchases(one.dataset.bought)}
     for i, row in enumerate(HOSTILE):
         changed = bare("--label=default", rows=[*ROWS[:7], padded(row), *ROWS[8:]], out=f"{i}")
         (kinds, (numbers, names)), (kinds2, (numbers2, names2)) = muted[:2], muted[-2:]
@@ -164,8 +164,8 @@ def test_the_purchase_costs_its_share_and_is_charged_first(bare):
                                         "for 0.1 of epsilon: Gaussian training has what epsilon 9")
     account = books.account(books.read("run/ledger.jsonl"))
     assert not account.meaning and len(account.spent()) == 3
-    rows = [{k: v for k, v in row.items() if k != "entry"} for row in chosen.dataset.bought]
-    assert events.from_json(rows) == account.spent()
+    assert side_releases.purchases(chosen.dataset.bought) == account.spent()
+    assert {row["records"] for row in chosen.dataset.bought} == {N}
     alone, whole = account.epsilon(), gaussian.epsilon((*account.spent(), (_training(9), 1)), 1e-6)
     assert f"epsilon {at_most(alone, 3)} at delta" in chosen.remarks[1] and 3 < alone < 4.5
     assert 9.8 < whole <= 10 and "run/schema.yaml" in chosen.words[-4] + chosen.words[-1] + str(

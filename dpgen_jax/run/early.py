@@ -167,8 +167,8 @@ def remembered(root: Path | None) -> Iterator[None]:
         mend = f", with {files.schema} mended" * schema
         other = f"; or name {files.schema} as --schema of a run with another --out" * schema
         raise type(error)(
-            f"{error} (what was bought is kept in {files.root}, and is not paid for again: go on by "
-            f"{folder.go_on(files.root)}{mend} or with flags that mend this{other})") from error
+            f"{error} (what was bought is kept in {files.root}, and is not paid for again: go on "
+            f"by {folder.go_on(files.root)}{mend} or with flags that mend this{other})") from error
 
 
 def _private(line: str) -> None:

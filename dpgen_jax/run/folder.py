@@ -154,7 +154,7 @@ class RunFolder:
         """
         before = {"config.json", "config.json.tmp", "private", self.ledger.name, "audit",
                   f"{self.ledger.name}.lock",  # on Windows
-                  *(name + end for name in (self.schema.name, self.class_names.name, self.answer.name)
+                  *(path.name + end for path in (self.schema, self.class_names, self.answer)
                     for end in ("", ".tmp"))}
         known = {self.identity.name, self.identity.name + ".tmp"}
         return sorted([*(_names(self.root) - before),

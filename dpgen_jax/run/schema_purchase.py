@@ -89,7 +89,8 @@ def buy(draft: Any, cells: Cells, price: Price, source: str, charge: Charge) -> 
             document["columns"][name] = _of_a_type_that_fits(name, made)
             entry = f"{name}.{what}"
         (row,) = events.to_json((charged,))
-        document.setdefault("bought", []).append({"entry": entry, "records": len(cells.rows), **row})
+        document.setdefault("bought", []).append(
+            {"entry": entry, "records": len(cells.rows), **row})
     no_longer = {f"{name}.{entry}" for name in entries for entry in _private(draft, name)}
     document["read_from_data"] = [entry for entry in draft.get("read_from_data", [])
                               if entry not in no_longer]

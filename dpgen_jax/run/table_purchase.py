@@ -162,7 +162,7 @@ def _odd(column: Typed, entries: Json, code: float) -> str:
 
 
 def _rows(made: dict[str, Json], spent: Events, records: int) -> list[Json]:
-    """The purchases, as a schema lists them: the entries of each, and how many records had a part."""
+    """The purchases, as a schema lists them: each with its entries and its number of records."""
     kinds = [f"{name}.{entry}" for name, entries in made.items() for entry in ("kind", "nullable")
              if entry in entries]
     names = [f"{name}.categories" for name, entries in made.items() if "categories" in entries]

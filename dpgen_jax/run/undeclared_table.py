@@ -89,7 +89,7 @@ def table(reading: Reading, method: str, args: Train[Any], refuse: Refuse) -> Re
     wanted = table_purchase.Wanted(missing, label, partial)
     if args.dry_run:
         return _priced(reading, method, args, _cells(path, dialect), wanted)
-    answer = _answer(reading, method, args, _Asked(path, dialect, wanted), refuse)
+    answer = _answer(reading, method, args, _Partial(path, dialect, wanted), refuse)
     words = typed.merged(typed.without(reading.words, ("--label",)), answer.flags)
     return dataclasses.replace(reading, words=words, remarks=(*reading.remarks, answer.line))
 
@@ -104,13 +104,13 @@ def _with_declared(reading: Reading, args: Train[Any], document: Json) -> Readin
     answer = early.stored(args.out if args.resume else None)
     if answer is None or args.out is None:
         return dataclasses.replace(reading, remarks=(*reading.remarks, line))
-    own: list[Json] = []
+    before: list[Json] = []
     if (place := RunFolder(args.out).schema).is_file():
-        own = schema.purchases(schema.document(str(place)).get("bought", []))
+        before = schema.purchases(schema.document(str(place)).get("bought", []))
     stated = schema.purchases(document.get("bought", []))
     return dataclasses.replace(
         reading, remarks=(*reading.remarks, answer.line),
-        bought=(*stated, *(row for row in own if row not in stated)))
+        bought=(*stated, *(row for row in before if row not in stated)))
 
 
 def _label(stated: str | None, of_schema: object, names: list[str], path: Path) -> str | None:
@@ -125,7 +125,7 @@ def _label(stated: str | None, of_schema: object, names: list[str], path: Path) 
 
 
 @dataclasses.dataclass(frozen=True)
-class _Asked:
+class _Partial:
     """A file, how it is written, and what is missing of its schema."""
 
     path: Path
@@ -133,14 +133,14 @@ class _Asked:
     wanted: table_purchase.Wanted
 
 
-def _answer(reading: Reading, method: str, args: Train[Any], asked: _Asked, refuse: Refuse
+def _answer(reading: Reading, method: str, args: Train[Any], partial: _Partial, refuse: Refuse
             ) -> early.Answer:
     """Buys what is missing, or reads it from the records, or finds what was bought before."""
-    path, wanted = asked.path, asked.wanted
+    path, wanted = partial.path, partial.wanted
     root = args.out or folder.default_root(method, safe_name(path.name.partition(".")[0]))
     if args.out and not (args.resume and RunFolder(root).waiting):
         refuse_used(root)
-    cells = _cells(path, asked.dialect)
+    cells = _cells(path, partial.dialect)
     budget = budget_for(reading, method, args, presets.numbers(1), len(cells.rows))
     flags = (f"--schema={(root / 'schema.yaml').absolute()}", f"--out={root}",
              f"--epsilon={budget.epsilon}", f"--delta={budget.delta}")

@@ -168,8 +168,8 @@ def test_private_entries_are_bought(run, fake, tmp_path):
     assert columns["job"].categories == ("a: b", "cook", "other")
     assert loaded.others["job"] == "other"
     assert loaded.notes == (
-        "bought under differential privacy on the same records: bounds of n, x",
-        "bought under differential privacy on the same records: categories of job")
+        "bought under differential privacy from 4 records: bounds of n, x",
+        "bought under differential privacy from 4 records: categories of job")
     assert not any("bounds of n" in entry.what or "of job, Class" in entry.what
                    for entry in loaded.uncovered)
 
