@@ -13,7 +13,7 @@ from dpgen_jax import methods
 from dpgen_jax.accountant.events import to_json
 from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.config import Runtime
-from dpgen_jax.core.types import NO_LABEL, Spec, TableSpec
+from dpgen_jax.core.types import Column, Spec, TableSpec
 from dpgen_jax.data import Dataset
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.presets import results
@@ -73,18 +73,17 @@ def of_purchase(method: str, config: MethodConfig, class_epsilon: float,
 def datasets(supposed: Supposed) -> Iterator[Dataset]:
     """Yields data sets as the data could be, of records that are all alike and take no memory.
 
-    Those of a table have the columns of numbers, or wider ones of categories and no label; those of
-    images two classes, or ten.
+    Those of a table have the columns of numbers, or wider ones of categories; those of images two
+    classes, or ten.
 
     Args:
         supposed: What is known and supposed of the data.
     """
     spec, bought = supposed.spec, tuple(to_json(supposed.events))
     if isinstance(spec, TableSpec):
-        wide = tuple(dataclasses.replace(column, kind="categorical", low=0.0, high=0.0,
-                                         categories=tuple(map(str, range(WIDTH))))
-                     for column in spec.columns)
-        other: Spec = TableSpec(wide, NO_LABEL, len(wide))
+        other: Spec = dataclasses.replace(spec, columns=tuple(
+            Column(column.name, "categorical", categories=tuple(map(str, range(WIDTH))))
+            for column in spec.columns))
     else:
         other = dataclasses.replace(spec, classes=10)
     for one in (spec, other):
@@ -111,7 +110,8 @@ def _silent(line: str) -> None:
 
 def _supposed(method: str, config: MethodConfig, class_epsilon: float, data: Supposed) -> str:
     """The line on steps, noise and memory of a run on supposed data."""
-    budget = dataclasses.replace(data.budget, class_epsilon=class_epsilon)
+    labelled = not isinstance(data.spec, TableSpec) or data.spec.labelled
+    budget = dataclasses.replace(data.budget, class_epsilon=class_epsilon * labelled)
     config = complete(method, with_records(config, data.records), data.spec, budget, data.events)
     built = methods.get(method).build(config, data.spec, Runtime())
     return (f"{data.what}: {config.planned_steps:,} steps, sigma {config.sigma:g}, and "

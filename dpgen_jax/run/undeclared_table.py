@@ -23,7 +23,7 @@ from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.reading import content_of
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.terms import Relation
-from dpgen_jax.core.types import Private, UserError
+from dpgen_jax.core.types import NO_LABEL, Private, UserError
 from dpgen_jax.data import csv_files, parsing, schema, schema_draft
 from dpgen_jax.data.base import listed, locate, safe_name
 from dpgen_jax.data.dialect import Dialect, declared, of_header
@@ -217,12 +217,13 @@ def _check_declared(args: Train[Any], cells: Cells, wanted: table_purchase.Wante
 def _supposed(args: Train[Any], cells: Cells, wanted: table_purchase.Wanted, budget: Budget,
               events: Events, prices: tuple[str, ...] = ()) -> Supposed:
     """The table as it could be, with what it says of the price of what is missing."""
-    features = set(cells.columns) - {wanted.label, args.data.unit}
-    return Supposed(
-        "table", "if all columns were numbers, and the label of two classes",
-        presets.numbers(len(features)), trained_on(args, len(cells.rows),
-                                                   args.data.test_csv is not None),
-        budget, events, prices)
+    spec = presets.numbers(len(set(cells.columns) - {wanted.label, args.data.unit}))
+    what = "if all columns were numbers, and the label of two classes"
+    if wanted.label is None:
+        spec = dataclasses.replace(spec, label=NO_LABEL)
+        what = "if all columns were numbers"
+    count = trained_on(args, len(cells.rows), args.data.test_csv is not None)
+    return Supposed("table", what, spec, count, budget, events, prices)
 
 
 def _priced(reading: Reading, method: str, args: Train[Any], cells: Cells,
