@@ -135,7 +135,6 @@ def trained(method: str, words: list[str]) -> int | None:
 
     with early.remembered(args.out):
         request, dataset = requested(choose(method, reading, first, args))
-        del reading
         notices = Notices()
         if args.dry_run:
             for line in (lifecycle.rehearse(request, dataset, notices=notices)

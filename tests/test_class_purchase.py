@@ -72,15 +72,16 @@ def test_names_with_commas_and_others_that_no_flag_can_hold(tmp_path):
 
 def test_one_class_goes_on_and_of_none_nothing_is_paid_twice(tmp_path, monkeypatch):
     assert chosen_by(folders(tmp_path / "one", ["a"])).dataset.spec.classes == 1
-    words, drawn = folders(tmp_path / "scans", ["a", "b"]), []
+    words, drawn = folders(tmp_path / "scans", ["a", "b", "c"]), []
     monkeypatch.setattr(class_purchase.schema_queries, "categories",
                         lambda *_: drawn.append(1) or ())
     for flags in ([], ["--resume"]):
         with pytest.raises(UserError, match="its name stands out.*is not bought again.*--resume"
                                             ".*--class-names A,B"):
             chosen_by([*words, *flags])
-    data = chosen_by([*words, "--resume", "--class-names=a,b"]).dataset
-    assert (data.spec.class_names, len(drawn), len(data.bought)) == (("a", "b"), 1, 1)
+    data = chosen_by([*words, "--resume", "--class-names=a,b,c"]).dataset
+    assert (data.spec.class_names, len(drawn), len(data.bought)) == (
+        ("a", "b", "c"), 1, 1)
 
 
 def test_what_a_run_refuses_is_refused_before_names_are_bought(scans, tmp_path, monkeypatch):
