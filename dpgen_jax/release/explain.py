@@ -98,8 +98,8 @@ def beyond(privacy: Json) -> str:
     if held_out == 0:
         return ""
     if held_out is None:
-        return (f"{bought}, of which others than these may be a part. The same promise holds for "
-                "each of them; nothing else in this release was learned from those that were not "
+        return (f"{bought}, some of which may not be among these. The same promise holds for each "
+                "of them; nothing else in this release was learned from those that were not "
                 "trained on.")
     return (f"{bought}: these, and {number(held_out)} that were held out for tests. The same "
             f"promise holds for each of the {number(held_out)}; nothing else in this release was "

@@ -27,7 +27,7 @@ class Supposed:
         spec: Their schema, if it is so.
         records: The public number of training records.
         budget: The budget of the run, without class counts.
-        events: What the purchase costs.
+        events: What the purchase costs, with what was bought before it.
         prices: Lines on what would be bought.
     """
 

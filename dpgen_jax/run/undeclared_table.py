@@ -223,7 +223,8 @@ def _supposed(args: Train[Any], cells: Cells, wanted: table_purchase.Wanted, bud
         spec = dataclasses.replace(spec, label=NO_LABEL)
         what = "if all columns were numbers"
     count = trained_on(args, len(cells.rows), args.data.test_csv is not None)
-    return Supposed("table", what, spec, count, budget, events, prices)
+    paid = side_releases.purchases(schema.purchases(wanted.declared.get("bought", [])))
+    return Supposed("table", what, spec, count, budget, (*events, *paid), prices)
 
 
 def _priced(reading: Reading, method: str, args: Train[Any], cells: Cells,

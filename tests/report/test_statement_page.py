@@ -75,7 +75,7 @@ def test_hostile_names_are_text_and_forge_no_line(name):
         "bought from 75,000 records: these, and 15,000 that were held out for tests. The same "
         "promise holds for each of the 15,000; nothing else in this release was learned from "
         "them.")),
-    ({"records": 80}, "bought from 80 records, of which others than these may be a part."),
+    ({"records": 80}, "bought from 80 records, some of which may not be among these."),
     ({"records": 60_000, "held_out": 0}, ""), ({}, "")])
 def test_records_that_a_purchase_covered_are_promised_too(bought, words):
     stated = STAMPS["valid"] | ({"bought_from": bought} if bought else {})
