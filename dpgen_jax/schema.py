@@ -23,7 +23,7 @@ from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Private, TableSpec
 from dpgen_jax.data import csv_files, parquet, schema, schema_draft, subjects, tfds
-from dpgen_jax.data.base import locate
+from dpgen_jax.data.base import listed, locate
 from dpgen_jax.data.dialect import Dialect, declared
 from dpgen_jax.data.parsing import Cells
 from dpgen_jax.run import schema_purchase
@@ -64,29 +64,39 @@ def command(argv: list[str]) -> None:
 
 
 def run(flags: Flags, log: Callable[[str], None] = print) -> None:
-    """Writes the schema to `out`, readable by its owner only, or nothing on an error.
+    """Writes the schema to `out`, readable by its owner only.
 
     Args:
         flags: What the user asked for.
         log: Prints a line.
 
     Raises:
-        UserError: One line, which may quote the data. An `out` that exists is refused.
+        UserError: One line, which may quote the data. An `out` that exists is refused. Where some
+            entry was bought of which no value came out, `out` is written nevertheless.
     """
     if flags.out.exists() or not flags.out.parent.is_dir():
         raise UserError(f"--out {flags.out} exists; give a new file" if flags.out.exists() else
                         f"--out {flags.out}: no folder {flags.out.parent}; make it first")
-    text = schema_draft.render(_document(flags), flags.source)
+    document = _document(flags)
     flags.out.touch(mode=0o600, exist_ok=False)
-    flags.out.write_text(text, "utf-8")
+    flags.out.write_text(schema_draft.render(document, flags.source), "utf-8")
+    if flags.schema_epsilon is not None:
+        log(f"note: epsilon {at_most(flags.schema_epsilon)} of these records is spent, whether a "
+            "run uses this schema or not; every run with it charges it as a part of its own")
+        _require_values(document, flags)
     written = schema.read(str(flags.out))
     for line in (*(f"not covered by epsilon: {entry.what}" for entry in written.uncovered),
                  *written.notes):
         log(f"note: {line}")
-    if flags.schema_epsilon is not None:
-        log(f"note: epsilon {at_most(flags.schema_epsilon)} of these records is spent, whether a "
-            "run uses this schema or not; every run with it charges it as a part of its own")
     log(f"schema: {flags.out}")
+
+
+def _require_values(document: Json, flags: Flags) -> None:
+    """Says of which entries no value came out, once all that was bought is written."""
+    if missing := schema_purchase.without_value(document):
+        raise UserError(f"nothing stands out of the noise for {listed(missing)}: declare what is "
+                        f"still `private` in {flags.out}, which holds all that was bought, and "
+                        "whose block `bought` stays")
 
 
 def _document(flags: Flags) -> Json:

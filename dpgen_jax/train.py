@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from dpgen_jax.run.reading import Supposed
 
 if TYPE_CHECKING:
     from dpgen_jax.data import Dataset
+    from dpgen_jax.run.request import Request
 
 DESCRIPTION = ("Trains a generator under differential privacy. Every field of the method's "
                "configuration is a flag; the defaults are those of the preset.")
@@ -128,30 +130,46 @@ def trained(method: str, words: list[str]) -> int | None:
         for line in rehearsed(method or first, reading.words, args, reading.supposed):
             tell(line)
         return None
-    chosen = choose(method, reading, first, args)
-    from dpgen_jax.run import lifecycle, protection
+    from dpgen_jax.run import early, lifecycle
     from dpgen_jax.run.progress import Notices
+
+    with early.remembered(args.out):
+        request, dataset = requested(choose(method, reading, first, args))
+        notices = Notices()
+        if args.dry_run:
+            for line in (lifecycle.rehearse(request, dataset, notices=notices)
+                         if hosts.leads() else ()):
+                tell(line)
+            return None
+        if not hosts.leads():
+            take_part = lifecycle.join(request, dataset)
+            del dataset  # the records of other processes' units need not stay in memory
+            return take_part()
+        lifecycle.run(request, dataset, notices=notices)
+        return notices.exit_code or None
+
+
+def requested(chosen: Chosen) -> tuple[Request, Dataset]:
+    """Returns the request of a training, and its data set, with simulated clients where it has any.
+
+    Args:
+        chosen: The training.
+
+    Raises:
+        UserError: Clients that the method or the data set cannot have.
+    """
+    from dpgen_jax.run import protection
+    from dpgen_jax.run.request import Request
 
     args, clients = chosen.args, chosen.args.clients
     if isinstance(args, TrainClients) and cli.peek(chosen.words, "--clients") is not None:
         clients = args.config.clients  # asked for, and not a preset's
     dataset, config = protection.federated(chosen.dataset, args.config, clients, args.alpha)
-    request = lifecycle.Request(
+    return Request(
         chosen.method, args.preset, config, Budget(args.epsilon, args.delta, args.class_epsilon),
         args.runtime, args.out, args.resume, args.seed, args.monitor, args.accept_uncovered,
         args.total_epsilon, chosen.why, typed.kept(chosen.method, chosen.words),
-        chosen.remarks, args.release_to)
-    notices = Notices()
-    if args.dry_run:
-        for line in lifecycle.rehearse(request, dataset, notices=notices) if hosts.leads() else ():
-            tell(line)
-        return None
-    if not hosts.leads():
-        take_part = lifecycle.join(request, dataset)
-        del dataset, chosen  # the records of other processes' units need not stay in memory
-        return take_part()
-    lifecycle.run(request, dataset, notices=notices)
-    return notices.exit_code or None
+        chosen.remarks, args.release_to), dataset
 
 
 def read(method: str, words: list[str]) -> tuple[undeclared.Reading, str, Train[Any]]:
@@ -172,9 +190,40 @@ def read(method: str, words: list[str]) -> tuple[undeclared.Reading, str, Train[
     args = parse(first, reading.words)
     for kind, declare in (("folder:", undeclared.folder), ("csv:", undeclared_table.table)):
         if reading.place.startswith(kind):
-            reading = declare(reading, first, args)
+            reading = declare(reading, first, args, functools.partial(
+                refuse, method or first, words, args))
             args = parse(first, reading.words)
     return reading, first, args
+
+
+def refuse(method: str, words: list[str], args: Train[Any], supposed: Supposed) -> None:
+    """Refuses, before anything is bought, what would be refused whatever the answer is.
+
+    Args:
+        method: The name of the method.
+        words: The flags.
+        args: The same, parsed.
+        supposed: What would be bought, and data as they could be.
+
+    Raises:
+        UserError: A run on such data would be refused, of whichever width or number of classes.
+    """
+    from dpgen_jax.run import rehearsal
+
+    first: UserError | None = None
+    for dataset in rehearsal.datasets(supposed):
+        facts = choice.Facts("", dataset.spec, supposed.records)
+        try:
+            served_by, _ = served(method, words, args, facts)
+            budget = supposed.budget
+            served_by = dataclasses.replace(served_by, epsilon=budget.epsilon, delta=budget.delta,
+                                            resume=False)
+            rehearsal.refuse(*requested(Chosen(method, served_by, dataset, "", words)))
+            return
+        except UserError as error:
+            first = first or error
+    if first is not None:
+        raise type(first)(f"{first} (nothing was spent)") from first
 
 
 def choose(method: str, reading: undeclared.Reading, first: str, args: Train[Any]) -> Chosen:

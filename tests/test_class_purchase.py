@@ -11,7 +11,7 @@ from dpgen_jax.accountant import ledger as books
 from dpgen_jax.audit import run_folder
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.types import ImageSpec, UserError
-from dpgen_jax.run import class_purchase
+from dpgen_jax.run import class_purchase, protection
 from dpgen_jax.run.folder import read_json, write_json
 
 
@@ -45,9 +45,54 @@ def test_the_classes_of_a_folder_are_bought_and_the_rest_is_said(scans, tmp_path
     assert "--channels 3 --image-size 32" in chosen.remarks[1]
     assert "bought for epsilon 2 at delta 1e-06" in chosen.remarks[2]
     held = books.account(books.read(tmp_path / "run/ledger.jsonl"))
-    assert events.to_json(held.spent()) == [row] and not held.meaning
+    assert [{"records": 81, **event} for event in events.to_json(held.spent())] == [row]
+    assert not held.meaning
     assert {"--class-names=benign,malignant,*", "--channels=3"} <= set(chosen.words)
     assert data.notes[0] == "the class names are declared or bought; none is read off the folders"
+
+
+def folders(root, names):
+    """Flags for a folder of 60 small images for each name."""
+    for name in names:
+        (root / name).mkdir(parents=True)
+        for i in range(60):
+            Image.fromarray(np.full((9, 7), i, np.uint8)).save(root / name / f"{i}.png")
+    return ["--dataset", str(root), "--epsilon=20", "--delta=1e-5", "--test-fraction=0.1",
+            f"--out={root}-run"]
+
+
+def test_names_with_commas_and_others_that_no_flag_can_hold(tmp_path):
+    words = folders(tmp_path / "scans", ["a, b", " c", "d"])
+    chosen = chosen_by(words)
+    assert chosen.dataset.spec.class_names == ("a, b", "d")
+    assert protection.bought_from(chosen.dataset) == {"records": 180, "held_out": 18}
+    assert (tmp_path / "scans-run/class_names.txt").read_text() == "a, b\nd\n*\n"
+    assert chosen_by([*words, "--resume"]).dataset.spec == chosen.dataset.spec
+
+
+def test_one_class_goes_on_and_of_none_nothing_is_paid_twice(tmp_path, monkeypatch):
+    assert chosen_by(folders(tmp_path / "one", ["a"])).dataset.spec.classes == 1
+    words, drawn = folders(tmp_path / "scans", ["a", "b", "c"]), []
+    monkeypatch.setattr(class_purchase.schema_queries, "categories",
+                        lambda *_: drawn.append(1) or ())
+    for flags in ([], ["--resume"]):
+        with pytest.raises(UserError, match="its name stands out.*is not bought again.*--resume"
+                                            ".*--class-names A,B"):
+            chosen_by([*words, *flags])
+    data = chosen_by([*words, "--resume", "--class-names=a,b,c"]).dataset
+    assert (data.spec.class_names, len(drawn), len(data.bought)) == (
+        ("a", "b", "c"), 1, 1)
+
+
+def test_what_a_run_refuses_is_refused_before_names_are_bought(scans, tmp_path, monkeypatch):
+    monkeypatch.setattr(class_purchase, "buy", lambda *args: pytest.fail("bought"))
+    words = ["--dataset", str(scans), "--epsilon=20", f"--out={tmp_path / 'run'}"]
+    for method, flags, message in (("dpmerf", ["--clients=3"], "need --federated"),
+                                   ("marginals", ["--preset=table"], "tables"),
+                                   ("gpate", ["--teachers=500"], "65 records cannot be dealt")):
+        with pytest.raises(UserError, match=f"{message}.*nothing was spent"):
+            train.trained(method, [*words, *flags])
+    assert not (tmp_path / "run").exists()
 
 
 def test_class_names_are_not_bought_for_nothing(scans, tmp_path, monkeypatch):

@@ -81,14 +81,6 @@ def test_few_rows_are_told_how_a_schema_is_drafted(loans):
         chosen("--epsilon=0.01")
 
 
-def test_a_label_of_one_value_says_what_is_spent(loans):
-    text = (loans / "loans.csv").read_text().replace("yes", "no")
-    (loans / "loans.csv").write_text(text)
-    with pytest.raises(UserError, match=r"epsilon [\d.]+ at delta 1e-05 of these rows is spent"):
-        chosen("--label=late", "--out=run")
-    assert read_json(loans / "run/config.json")["purchase"] is True
-
-
 def test_what_lies_beside_the_images_of_a_folder_is_told_to_its_holder(tmp_path, capsys):
     for name in ("train/a", "train/b", "train/a/deep"):
         (tmp_path / name).mkdir(parents=True)

@@ -12,10 +12,13 @@ from test_table_purchase import HEADER, ROWS
 
 from dpgen_jax import account, evaluate, export, sample, train
 from dpgen_jax.accountant import journal_entry
+from dpgen_jax.audit import run_folder
+from dpgen_jax.audit.findings import Verdict
+from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.data import csv_files, schema
 from dpgen_jax.data.parsing import coded
 from dpgen_jax.run import table_purchase
-from dpgen_jax.run.folder import read_json
+from dpgen_jax.run.folder import read_json, write_json
 
 KILLED = """
 import os, signal, sys
@@ -30,6 +33,36 @@ if sys.argv[1] == "before the answer":
 train.read(sys.argv[2], sys.argv[3:])
 die()
 """
+
+
+@pytest.mark.slow
+def test_a_label_of_one_class_ends_in_a_release(tmp_path, monkeypatch, capsys):
+    """Nothing that was bought is lost, and the statement names all records that it covered."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DPGEN_STATE", str(tmp_path / "state"))
+    (tmp_path / "a.csv").write_text("\n".join(
+        ["age,w,y", *(f"{20 + i % 60},{i / 100 % 3:.2f},only" for i in range(1500))]))
+    train.command(["--dataset=a.csv", "--label=y", "--epsilon=10", "--delta=1e-5", "--out=run"])
+    assert "fewer than 2 classes of the label y" in capsys.readouterr().out
+    statement = read_json(tmp_path / "run/release/privacy.json")
+    assert statement["guarantee"] == "(epsilon, delta) replace-one" and statement["epsilon"] == 10
+    assert (statement["records"], statement["bought_from"]) == (
+        1200, {"records": 1500, "held_out": 300})
+    rows = csv_files.read(tmp_path / "run/release/samples.csv")
+    assert set(rows.columns["y"]) == {"only"}
+    train.command(["--resume", "run"])
+    assert read_json(tmp_path / "run/release/privacy.json") == statement
+
+    def verdicts():
+        report = run_folder.of_folder(Path("run"), None, DataOptions(), lambda line: None)
+        return {finding.check: finding.verdict for finding in report.findings}
+
+    covered = "privacy.json names all records that purchases covered"
+    assert set(verdicts().values()) == {Verdict.HOLDS} and covered in verdicts()
+    for fewer in ({"records": 1200, "held_out": 0}, {"records": 1500, "held_out": 200}, None):
+        write_json(tmp_path / "run/release/privacy.json", {
+            name: value for name, value in (statement | {"bought_from": fewer}).items() if value})
+        assert verdicts()[covered] == Verdict.FAILS
 
 
 @pytest.mark.parametrize(("moment", "count"), [

@@ -199,7 +199,8 @@ def test_a_bought_schema_is_charged_once(place, bought, tmp_path, monkeypatch):
     go(place, root, *flags, "--resume", declared=bought)
     privacy = read_json(root / "release/privacy.json")
     assert privacy["events"][:2] == [paid, {**COUNTS, "count": 1}]
-    assert ("bought under differential privacy on the same records: bounds of age, pay"
+    records = privacy["bought_from"]["records"]
+    assert (f"bought under differential privacy from {records:,} records: bounds of age, pay"
             in privacy["data_notes"])
     gaussian = privacy["events"][2]
     mu = math.sqrt(gaussian["count"]) * gaussian["sensitivity"] / gaussian["sigma"]

@@ -4,6 +4,7 @@ import datetime
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dpgen_jax import train
@@ -13,9 +14,9 @@ from dpgen_jax.aggregation import survey
 from dpgen_jax.aggregation.survey import Survey
 from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.types import EMPTY, UserError
-from dpgen_jax.data import csv_files, forms, schema, transform
+from dpgen_jax.data import csv_files, forms, frames, schema, transform
 from dpgen_jax.data.dialect import of_header
-from dpgen_jax.run import early, side_releases, table_price, table_purchase
+from dpgen_jax.run import early, protection, side_releases, table_price, table_purchase
 from dpgen_jax.run.folder import read_json
 
 HEADER = "id,amount,age,born,noon,seen,ok,city,empty,one,code,default"
@@ -88,8 +89,8 @@ def padded(row):
 def test_a_hostile_row_moves_counts_as_declared_and_raises_nothing(bare, muted):
     """Files that differ in one row, through the command: its ledger, reading and training data."""
     one, columns = bare("--label=default", out="before"), HEADER.count(",") + 1
-    charged = {side_releases.without_name(event): event for event, _ in events.from_json(
-        [{k: v for k, v in row.items() if k != "entry"} for row in one.dataset.bought])}
+    charged = {side_releases.without_name(event): event
+               for event, _ in side_releases.purchases(one.dataset.bought)}
     for i, row in enumerate(HOSTILE):
         changed = bare("--label=default", rows=[*ROWS[:7], padded(row), *ROWS[8:]], out=f"{i}")
         (kinds, (numbers, names)), (kinds2, (numbers2, names2)) = muted[:2], muted[-2:]
@@ -196,8 +197,8 @@ def test_the_purchase_costs_its_share_and_is_charged_first(bare):
                                         "for 0.1 of epsilon: Gaussian training has what epsilon 9")
     account = books.account(books.read("run/ledger.jsonl"))
     assert not account.meaning and len(account.spent()) == 3
-    rows = [{k: v for k, v in row.items() if k != "entry"} for row in chosen.dataset.bought]
-    assert events.from_json(rows) == account.spent()
+    assert side_releases.purchases(chosen.dataset.bought) == account.spent()
+    assert {row["records"] for row in chosen.dataset.bought} == {N}
     alone, whole = account.epsilon(), gaussian.epsilon((*account.spent(), (_training(9), 1)), 1e-6)
     assert f"epsilon {at_most(alone, 3)} at delta" in chosen.remarks[1] and 3 < alone < 4.5
     assert 9.8 < whole <= 10 and "run/schema.yaml" in chosen.words[-4] + chosen.words[-1] + str(
@@ -291,15 +292,104 @@ def test_what_is_accepted_is_read_and_stamped(bare):
     assert early.Path("run/schema.yaml").stat().st_mode & 0o77 == 0
 
 
-def test_a_label_of_a_rare_class_keeps_what_was_bought(bare, tmp_path):
+def test_a_label_of_one_class_is_a_column_as_any_other(bare, tmp_path):
     rows = [f"{row[:-1]}{int(i == 5)}" for i, row in enumerate(ROWS)]
-    with pytest.raises(UserError, match="fewer than 2 classes of the label default.*another --out"):
-        bare("--label=default", rows=rows)
-    text = (tmp_path / "run/schema.yaml").read_text().replace("columns:\n", (
-        "label: default\ncolumns:\n  default: {kind: categorical, categories: ['0', '1']}\n"))
+    chosen = bare("--label=default", rows=rows)
+    spec = chosen.dataset.spec
+    assert "fewer than 2 classes of the label default" in chosen.remarks[1]
+    assert not spec.labelled and not spec.targets and not any("--label" in w for w in chosen.words)
+    assert [column.kind for column in spec.columns if column.name == "default"] == ["integer"]
+    text = re.sub(r"  default:.*?(?=\n\w)", (
+        "  default: {kind: categorical, categories: ['0', '1'], odd: 'null'}"), (
+        tmp_path / "run/schema.yaml").read_text().replace("columns:", "label: default\ncolumns:"),
+        flags=re.DOTALL)
     (tmp_path / "mended.yaml").write_text(text)
     data = bare("--schema=mended.yaml", rows=rows, out="other").dataset
-    assert data.spec.class_names == ("0", "1") and len(data.bought) == 3
+    assert data.spec.class_names == ("0", "1") and data.bought == chosen.dataset.bought
+
+
+def test_a_label_of_one_text_keeps_it(bare):
+    rows = [f"{row[:-1]}only" for row in ROWS]
+    chosen = bare("--label=default", rows=rows)
+    assert "stand out of the noise (only does)" in chosen.remarks[1]
+    assert next(column.categories for column in chosen.dataset.spec.columns
+                if column.name == "default") == ("only", "other")
+
+
+SOME = "columns:\n  age: {kind: integer, min: 0, max: 120}\n"
+
+
+@pytest.mark.parametrize(("method", "flags", "message"), [
+    ("gswgan", ["--preset=mnist-eps1"], "networks are for images.*nothing was spent"),
+    ("gpate", ["--teachers=5000"], "400 records cannot be dealt to 5,000.*nothing was spent"),
+    ("dpmerf", ["--clients=5"], "need --federated.*nothing was spent"),
+    ("dpmerf", ["--class-epsilon=11"], "nothing is left to train with.*nothing was spent"),
+    ("dpmerf", ["--public-dataset=glyphs", "--evaluate-every=1"], "works for images.*nothing was"),
+    ("dpmerf", ["--test-fraction=0.0001"], "of 500 records is 0"),
+    ("dpmerf", ["--test-csv=loans.csv", "--test-fraction=0.1"], "has a held-out part already"),
+    ("dpmerf", ["--test-csv=nowhere.csv"], "nowhere.csv not found"),
+    ("dpmerf", ["--test-csv=short.csv"], "short.csv: column 'id' is missing"),
+    ("dpmerf", ["--schema=some.yaml"], "some.yaml: column age: unknown key 'mim'"),
+    ("dpmerf", ["--schema=some.yaml", SOME.replace("max: 120", "max: -1")], "min 0 is above max"),
+    ("dpmerf", ["--schema=some.yaml", SOME.replace("age", "city")], "city: 'Bonn' is no finite"),
+    ("dpmerf", ["--schema=some.yaml", f"{SOME}bought:\n  - {{entry: [age.bounds], kind: "
+                "epsilon-delta, count: 1, epsilon: 9.99, delta: 0.0, mechanism: paid}\n"],
+     "nothing is left to train with.*nothing was spent"),
+    ("dpmerf", ["--schema=some.yaml", f"targets: [old]\n{SOME}"], "target 'old' is no column")])
+def test_what_a_run_refuses_is_refused_before_a_purchase(tmp_path, monkeypatch, method, flags,
+                                                         message):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(table_purchase, "buy", lambda *args: pytest.fail("bought"))
+    (tmp_path / "loans.csv").write_text("\n".join([HEADER, *ROWS, ""]))
+    (tmp_path / "short.csv").write_text("age\n3\n")
+    flags, text = [f for f in flags if f.startswith("--")], flags[-1]
+    (tmp_path / "some.yaml").write_text(
+        SOME.replace("min", "mim") if text.startswith("--") else text)
+    with pytest.raises(UserError, match=message):
+        train.trained(method, ["--dataset=loans.csv", "--label=default", "--epsilon=10",
+                               "--delta=1e-4", "--out=run", *flags])
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_constraint_that_does_not_fit_what_is_bought_loses_nothing(bare, tmp_path, monkeypatch):
+    words = ["--dataset=loans.csv", "--epsilon=10", "--delta=1e-4", "--out=run"]
+    (tmp_path / "some.yaml").write_text(f"{SOME}constraints: [city <= age]\n")
+    (tmp_path / "loans.csv").write_text("\n".join([HEADER, *ROWS, ""]))
+    with pytest.raises(UserError, match="constraint 'city <= age'.*kept in run, and is not paid for"
+                                        " again: go on by .*--resume run, with run/schema.yaml"):
+        train.trained("dpmerf", [*words, "--schema=some.yaml"])
+    monkeypatch.setattr(table_purchase, "buy", lambda *args: pytest.fail("bought again"))
+    place = tmp_path / "run/schema.yaml"
+    place.write_text(place.read_text().replace("city <= age", "age <= amount"))
+    chosen = train.choose("dpmerf", *train.read("dpmerf", [
+        *words, "--schema=some.yaml", "--resume"]))
+    assert chosen.dataset.spec.constraints == ("age <= amount",) and len(chosen.dataset.bought) == 3
+    assert len(books.read(tmp_path / "run/ledger.jsonl")) == 2
+
+
+def test_the_records_that_a_purchase_covered_are_known(bare, tmp_path):
+    """Those held out, too; of another file their number alone."""
+    data = bare("--test-fraction=0.2").dataset
+    assert protection.bought_from(data) == {"records": N, "held_out": N // 5}
+    known = ["--schema=run/schema.yaml", "--test-fraction=0.1"]
+    assert protection.bought_from(bare(*known, out="b").dataset) == {
+        "records": N, "held_out": N // 10}
+    assert protection.bought_from(bare(known[0], "--test-fraction=0", out="c").dataset) == {
+        "records": N, "held_out": 0}
+    assert protection.bought_from(bare(*known, out="d", rows=ROWS[:400]).dataset) == {"records": N}
+    frame = pd.read_csv(tmp_path / "loans.csv", dtype=str, keep_default_na=False)
+    whole = pd.concat([frame, frame[:N - len(frame)]])
+    assert [protection.bought_from(frames.from_frame(rows, schema.read("run/schema.yaml")))
+            for rows in (frame, whole)] == [{"records": N}, {"records": N, "held_out": 0}]
+    place = tmp_path / "run/schema.yaml"
+    earlier = re.sub(r" records: \d+,", "", place.read_text())
+    place.write_text(earlier)
+    before = bare(*known, out="e").dataset
+    assert protection.bought_from(before) == {} and len(before.bought) == 3
+    assert any("on the same records: kinds of" in note for note in before.notes)
+    place.write_text(earlier.replace("count: 1", "records: -1, count: 1"))
+    with pytest.raises(UserError, match="block `bought` was changed: `records` is no number"):
+        protection.bought_from(bare(*known, out="f").dataset)
 
 
 def test_texts_that_are_all_different_say_nothing(bare):

@@ -130,6 +130,7 @@ def _spending(folder: Folder, findings: Findings, same: bool) -> list[str]:
         releases.bits_once(folder, findings)
         purchases.class_counts(folder, findings)
         purchases.of_the_data(folder, findings)
+        purchases.covered(folder, findings)
     unseen = [spending.journalled(folder, findings)]
     if folder.of_server:
         unseen.append("bits of noise that clients used twice: each client's own folder has the "

@@ -66,6 +66,8 @@ class Dataset:
         private_notes: Lines for the data holder's terminal. NEVER write them to a file.
         bought: The purchases made under differential privacy on these records, such as entries of
             the schema, as rows of `accountant.events.to_json`; each run on them charges them.
+        held_out: How many records `held_out.hold_out` moved out of the training part; public, and 0
+            of a data set with subjects.
         bought_unit: Whom the purchases protect: "record" or "client".
         clients: int32 [n], the client 0..U-1 of each training record; None where the source does
             not name clients: a federated run then deals the records to simulated clients by its
@@ -88,6 +90,7 @@ class Dataset:
     private_notes: tuple[str, ...] = ()
     bought: tuple[dict[str, Any], ...] = ()
     bought_unit: Unit = Unit.RECORD
+    held_out: int = 0
     clients: np.ndarray | None = None
     subjects: Subjects | None = None
     uncovered: tuple[Uncovered, ...] = ()

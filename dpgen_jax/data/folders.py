@@ -88,6 +88,13 @@ def categories(path: str) -> list[str | None]:
     return [name for name in subfolders(place) for _ in listed(place / name)]
 
 
+def has_tests(path: str) -> bool:
+    """Returns whether a folder of classes for tests lies beside that of the training."""
+    root = locate(path)
+    return _training(root)[1] and any(
+        listed(root / "test" / name) for name in subfolders(root / "test"))
+
+
 def content(path: str) -> str:
     """Returns a digest of the names and sizes of all images, in hex.
 

@@ -43,6 +43,8 @@ from dpgen_jax.data.base import Dataset, frozen
 
 SHARE = 0.2
 """The share that the command `train` holds out where the data bring no held-out part."""
+FEWEST = 3
+"""The records of which it holds out none where there are fewer."""
 NOTE = "held out for tests: a share of"
 """The start of the public line on the held-out part, by which an evaluation compares it."""
 
@@ -91,10 +93,7 @@ def hold_out(data: Dataset, fraction: float, take: parts.Take = parts.copied) ->
         UserError: For another fraction, for a data set that has a held-out part or clients, and
             where a part would have no record.
     """
-    if not 0 < fraction < 1:
-        raise UserError(f"--test-fraction is {fraction}; it must lie between 0 and 1, as in 0.2")
-    if data.x_test is not None:
-        raise UserError(f"{data.name} has a held-out part already; drop --test-fraction")
+    check(fraction, data.x_test is not None, data.name)
     if data.clients is not None:
         raise UserError(f"{data.name} has clients, of whom --test-fraction knows nothing; hold out "
                         "clients beforehand, and drop it")
@@ -103,6 +102,41 @@ def hold_out(data: Dataset, fraction: float, take: parts.Take = parts.copied) ->
     order = digests.order(hashes(data.x_train, data.y_train), data.y_train == EMPTY)
     lowest = _lowest(order, fraction, "records")
     return _moved(data, lowest, fraction, take)
+
+
+def check(fraction: float, tested: bool, name: str) -> None:
+    """Refuses a share that cannot be held out, whatever the records are.
+
+    Args:
+        fraction: The share.
+        tested: Whether the data set has a held-out part already.
+        name: Its name, for messages.
+
+    Raises:
+        UserError: For such a share.
+    """
+    if not 0 < fraction < 1:
+        raise UserError(f"--test-fraction is {fraction}; it must lie between 0 and 1, as in 0.2")
+    if tested:
+        raise UserError(f"{name} has a held-out part already; drop --test-fraction")
+
+
+def count(fraction: float, n: int, what: str = "records") -> int:
+    """Returns how many records, or subjects, a share of n holds out.
+
+    Args:
+        fraction: The share, above 0 and below 1.
+        n: How many there are.
+        what: What they are, for messages.
+
+    Raises:
+        UserError: One of the parts would have none.
+    """
+    moved = round(fraction * n)
+    if not 0 < moved < n:
+        raise UserError(f"--test-fraction {fraction} of {n} {what} is {moved}; each part needs 1 "
+                        f"{what[:-1]} at least, so take another share")
+    return moved
 
 
 def _whole_subjects(data: Dataset, subjects: Subjects, fraction: float, take: parts.Take
@@ -120,13 +154,8 @@ def _whole_subjects(data: Dataset, subjects: Subjects, fraction: float, take: pa
 
 def _lowest(order: np.ndarray, fraction: float, what: str) -> np.ndarray:
     """Returns bool [n]: True for the share that comes first in an order, int [n]."""
-    n = len(order)
-    count = round(fraction * n)
-    if not 0 < count < n:
-        raise UserError(f"--test-fraction {fraction} of {n} {what} is {count}; each part needs 1 "
-                        f"{what[:-1]} at least, so take another share")
-    lowest = np.zeros(n, bool)
-    lowest[order[:count]] = True
+    lowest = np.zeros(len(order), bool)
+    lowest[order[:count(fraction, len(order), what)]] = True
     return lowest
 
 
@@ -139,7 +168,8 @@ def _moved(data: Dataset, rows: np.ndarray, fraction: float, take: parts.Take) -
     line = note(fraction, data.subjects.column if data.subjects else "")
     return dataclasses.replace(
         parts.only(data, ~rows, take), x_test=take(data.x_train, tested),
-        y_test=frozen(data.y_train[tested], np.int32), notes=(*data.notes, line))
+        y_test=frozen(data.y_train[tested], np.int32), notes=(*data.notes, line),
+        held_out=0 if data.subjects else int(rows.sum()))
 
 
 def check_same(trained: Iterable[str], data: Dataset) -> None:

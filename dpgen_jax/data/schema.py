@@ -233,8 +233,8 @@ def _parse(document: object) -> Schema:
     dialect = declared(document.get("file", {}))
     if dialect.multiline:
         uncovered.append(Uncovered(*MULTILINE))
-    notes = [f"bought under differential privacy on the same records: {sort} of {columns}"
-             for sort, columns in _grouped(_each_entry(rows), names)]
+    notes = [note for n in dict.fromkeys(row.get("records") for row in rows)
+             for note in _bought_notes([row for row in rows if row.get("records") == n], n, names)]
     notes += _declared_beside(document.get("bought", []), names)
     if label == NO_LABEL:
         notes.append("no label is declared: all rows are of one class")
@@ -276,6 +276,14 @@ def _bought(rows: Any) -> list[Json]:
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise UserError("bought is no list of purchases; leave this block as it was written")
     return [{key: _plain(value) for key, value in row.items()} for row in rows]
+
+
+def _bought_notes(rows: list[Json], n: object, names: list[str]) -> list[str]:
+    """Returns the notes on purchases from n records; None where an earlier version noted no n."""
+    source = "on the same records" if n is None else f"from {n:,} records" if isinstance(
+        n, int) else f"from {n} records"
+    return [f"bought under differential privacy {source}: {sort} of {columns}"
+            for sort, columns in _grouped(_each_entry(rows), names)]
 
 
 def purchases(rows: Any) -> list[Json]:

@@ -124,7 +124,8 @@ def readme(privacy: Json, spec: Spec, use: Use) -> str:
     meaning = MEANINGS[guarantee.of(checked).kind]
     parts = [
         title, "=" * len(title), "", " ".join(f"Guarantee: {guarantee.line(checked)}".split()), "",
-        *_lines(explain.sentence(checked)), "", *_lines(meaning),
+        *_lines(" ".join(filter(None, (explain.sentence(checked), explain.beyond(checked))))), "",
+        *_lines(meaning),
         *_section("What it makes", _lines(makes(spec))),
         *_section("Not covered by the guarantee", _listed(explain.not_covered(checked))),
         *_section("How to load and sample", [
@@ -199,7 +200,7 @@ def terms(privacy: Json) -> Table:
     budget, size = privacy.get("budget_epsilon"), explain.population(privacy)
     rows = [("guarantee", guarantee.of(privacy).text, "the stamp that every output shows"),
             ("epsilon", bound(privacy["epsilon"]), "bounds the ratio of probabilities by its "
-             "exponential; fixed before the first release"),
+             f"exponential; {_fixed(privacy)}"),
             ("delta", bound(privacy["delta"]), "is added to this bound"),
             ("relation", str(privacy["relation"]), explain.neighbours(privacy)),
             ("unit", guarantee.whom(privacy), "what is protected as a whole"),
@@ -209,9 +210,21 @@ def terms(privacy: Json) -> Table:
             ("noise", str(privacy["noise_source"]), "the source of the random bits")]
     if size:
         rows.insert(5, (f"number of {size[0]}", number(size[1]), "public, and not protected"))
+    bought = privacy.get("bought_from")
+    if isinstance(bought, dict):
+        rows.insert(6, ("description bought from", f"{number(bought.get('records'))} records",
+                        "public; those that were not trained on are protected likewise"))
     return render.table("The promise in the terms of the field", ["term", "value", "meaning"], [
         (name, [Cell(render.shorten(value)), Cell(meaning)]) for name, value, meaning in rows],
         numeric=False)
+
+
+def _fixed(privacy: Json) -> str:
+    """When epsilon was fixed: with the budget, unless more was charged than that."""
+    budget = privacy.get("budget_epsilon")
+    later = budget is not None and privacy["epsilon"] > float(budget)
+    return ("the budget was fixed before the first release, and what was charged beyond it is added"
+            if later and guarantee.of(privacy).holds else "fixed before the first release")
 
 
 def ledger(privacy: Json) -> Table | None:

@@ -81,6 +81,31 @@ def sentence(privacy: Json) -> str:
             f"{bound(privacy['delta'])}{one_in(privacy['delta'])}{but}.")
 
 
+def beyond(privacy: Json) -> str:
+    """Return what is promised to records that were not trained on; empty where none had a part.
+
+    Those are records from which the description of the data was bought.
+
+    Args:
+      privacy: A statement that `checked` returned.
+    """
+    said, size = privacy.get("bought_from"), population(privacy)
+    if not isinstance(said, dict) or size is None or alarms(privacy):
+        return ""
+    records, held_out = said.get("records"), said.get("held_out")
+    bought = ("The description of the data (the schema of a table, or names of classes) was bought "
+              f"from {number(records)} records")
+    if held_out == 0:
+        return ""
+    if held_out is None:
+        return (f"{bought}, some of which may not be among these. The same promise holds for each "
+                "of them; nothing else in this release was learned from those that were not "
+                "trained on.")
+    return (f"{bought}: these, and {number(held_out)} that were held out for tests. The same "
+            f"promise holds for each of the {number(held_out)}; nothing else in this release was "
+            "learned from them.")
+
+
 def alarms(privacy: Json) -> tuple[str, ...]:
     """Return why a statement guarantees nothing; empty where epsilon holds, for all or for part."""
     stamp = guarantee.of(privacy)
@@ -179,7 +204,8 @@ def promise(privacy: Json) -> tuple[tuple[str, str], ...]:
     epsilon, unit = privacy["epsilon"], str(privacy["unit"])
     one = ONE.get(unit, f"one {unit}")
     answers = [
-        ("Who is protected?", f"The unit is the {unit}: {one}." + _several(privacy)),
+        ("Who is protected?", " ".join(filter(None, (
+            f"The unit is the {unit}: {one}.{_several(privacy)}", beyond(privacy))))),
         ("Two data sets are compared", f"They are \u201cneighbours\u201d ({privacy['relation']}): "
          f"{neighbours(privacy)}.")]
     if alarms(privacy):

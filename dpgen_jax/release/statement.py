@@ -41,6 +41,7 @@ class Protected:
             one is.
         unit_column: Of subjects, the column that names them.
         rows_per_unit: Of subjects, the most rows of one that are kept.
+        bought_from: As `run.protection.bought_from` returns it.
     """
 
     unit: str
@@ -50,6 +51,7 @@ class Protected:
     simulated: str = ""
     unit_column: str = ""
     rows_per_unit: int = 0
+    bought_from: Json = dataclasses.field(default_factory=dict)
 
     @property
     def terms(self) -> Json:
@@ -152,6 +154,7 @@ def statement(facts: Facts, ledger: Any, relation: str, protected: Protected) ->
         "method": facts.method,
         "preset": facts.preset,
         **protected.counts,
+        **({"bought_from": protected.bought_from} if protected.bought_from else {}),
         "noise_source": facts.noise_source,
         "not_accounted": [*NOT_ACCOUNTED, *between_hosts(ledger.processes)],
         "data_notes": list(protected.notes),

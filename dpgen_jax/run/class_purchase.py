@@ -9,6 +9,7 @@ purchase.
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 from dpgen_jax.accountant import events
 from dpgen_jax.aggregation import schema_queries
@@ -26,12 +27,26 @@ class Names:
     """Bought names of classes.
 
     Attributes:
-        option: The value of --class-names that declares them.
-        line: What a terminal says of it.
+        names: The names, of which there may be none.
+        line: What a terminal says of them.
     """
 
-    option: str
+    names: tuple[str, ...]
     line: str
+
+    def declared(self, place: Path) -> tuple[tuple[str, ...], dict[str, bytes]]:
+        """Returns the flag that declares them, and the file that it names; nothing without names.
+
+        Args:
+            place: The path of that file, which is needed where a name holds a comma.
+        """
+        names = (*self.names, folders.OTHERS)
+        if not self.names:
+            return (), {}
+        if not any("," in name for name in names):
+            return (f"--class-names={','.join(names)}",), {}
+        lines = "".join(f"{name}\n" for name in names)
+        return (f"--class-names={place.absolute()}",), {place.name: lines.encode()}
 
 
 def refuse_useless(n: int, epsilon: float, delta: float) -> None:
@@ -92,22 +107,19 @@ def buy(path: str, epsilon: float, delta: float) -> Names:
         computed from the released names.
 
     Returns:
-        The names.
-
-    Raises:
-        UserError: No name came out, or one that cannot be an option, which is spent nevertheless.
+        The names that can be declared.
     """
     price = SHARE * epsilon, SHARE * delta
-    names = schema_queries.categories(Private(folders.categories(path)), *price, OsBits())
-    spent = (f"(count epsilon {at_most(price[0])} at delta {at_most(price[1])} of these images as "
-             "spent)")
+    found = schema_queries.categories(Private(folders.categories(path)), *price, OsBits())
+    names = tuple(name for name in found if _can_be_declared(name))
+    bought = f"class names, bought for epsilon {at_most(price[0])} at delta {at_most(price[1])}: "
     if not names:
-        raise UserError("no class has so many images that its name stands out of the noise; "
-                        f"declare --class-names {spent}")
-    if any("," in name or name == folders.OTHERS or not name.isprintable() for name in names):
-        raise UserError(f"a class is called {names[0]!r} or so, which holds a comma or no text; "
-                        f"rename the folders, or declare --class-names FILE {spent}")
-    return Names(",".join((*names, folders.OTHERS)), (
-        f"class names, bought for epsilon {at_most(price[0])} at delta {at_most(price[1])}: "
-        f"{', '.join(names)}; "
-        "images of rarer classes are left out; --class-names costs nothing"))
+        return Names((), f"{bought}no class has so many images that its name stands out of the "
+                     "noise" + " and can be declared" * bool(found))
+    return Names(names, (f"{bought}{', '.join(names)}; images of rarer classes are left out; "
+                         "--class-names costs nothing"))
+
+
+def _can_be_declared(name: str) -> bool:
+    """Whether a name of a folder can be one of --class-names."""
+    return name.isprintable() and name == name.strip() and name not in ("", folders.OTHERS)

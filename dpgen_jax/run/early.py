@@ -8,9 +8,10 @@ draw; where the answer is there, nothing is bought again.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dpgen_jax.accountant import ledger as books
@@ -146,6 +147,28 @@ def answered(purchase: Purchase, resume: bool, draw: Callable[[Events], Answer])
     with ledger:
         ledger.charge(side_releases.named(purchase.events, files.run_id()))
         return _kept(files, draw(ledger.spent()))
+
+
+@contextlib.contextmanager
+def remembered(root: Path | None) -> Iterator[None]:
+    """Adds to an error before the training what becomes of the purchase that came before it.
+
+    Args:
+        root: The run folder, or None.
+    """
+    try:
+        yield
+    except UserError as error:
+        files = RunFolder(root) if root is not None else None
+        if files is None or not files.waiting or stored(root) is None or not books.begun(
+                files.ledger):
+            raise
+        schema = files.schema.is_file()
+        mend = f", with {files.schema} mended" * schema
+        other = f"; or name {files.schema} as --schema of a run with another --out" * schema
+        raise type(error)(
+            f"{error} (what was bought is kept in {files.root}, and is not paid for again: go on "
+            f"by {folder.go_on(files.root)}{mend} or with flags that mend this{other})") from error
 
 
 def _private(line: str) -> None:

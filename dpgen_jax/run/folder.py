@@ -33,8 +33,8 @@ FEDERATION = "federation"
 class RunFolder:
     """DIR/{config.json, ledger.jsonl, metrics.jsonl, private/, release/}.
 
-    There is also class_counts.json where those were bought, and schema.yaml with purchase.json
-    where what nobody declared was.
+    There is also class_counts.json where those were bought, and where what nobody declared was,
+    purchase.json, with schema.yaml, or with class_names.txt if a name holds a comma.
 
     Attributes:
         root: The folder.
@@ -103,6 +103,11 @@ class RunFolder:
         return self.root / "schema.yaml"
 
     @property
+    def class_names(self) -> Path:
+        """The names of classes that were bought, where one holds a comma."""
+        return self.root / "class_names.txt"
+
+    @property
     def answer(self) -> Path:
         """The flags that a purchase came to; where it is there, nothing is bought again."""
         return self.root / "purchase.json"
@@ -149,7 +154,7 @@ class RunFolder:
         """
         before = {"config.json", "config.json.tmp", "private", self.ledger.name, "audit",
                   f"{self.ledger.name}.lock",  # on Windows
-                  *(name + end for name in (self.schema.name, self.answer.name)
+                  *(path.name + end for path in (self.schema, self.class_names, self.answer)
                     for end in ("", ".tmp"))}
         known = {self.identity.name, self.identity.name + ".tmp"}
         return sorted([*(_names(self.root) - before),

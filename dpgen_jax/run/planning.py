@@ -280,6 +280,8 @@ def public_config(request: Request, config: MethodConfig, dataset: Dataset, prot
         "not_covered": protected.uncovered, "simulated": protected.simulated})
     if protected.unit == Unit.SUBJECT:  # what is said of records is as it always was
         described["unit"] = to_json({**protected.terms, **protected.counts})
+    if protected.bought_from:
+        described["bought_from"] = to_json(protected.bought_from)
     # What was bought of a table stands in its schema.
     bought = dataset.options.get("kind") == "folder" and dataset.bought
     return described | ({"typed": list(request.typed)} if request.typed else {}) | (

@@ -10,6 +10,7 @@ import numpy as np
 from dpgen_jax.accountant import calibrate
 from dpgen_jax.aggregation.bits import OsBits, SeededBits
 from dpgen_jax.core.config import Budget
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.subjects import Subjects
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.core.types import Method, UserError
@@ -19,6 +20,7 @@ from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private import partition
 from dpgen_jax.release import guarantee
 from dpgen_jax.release.statement import Protected
+from dpgen_jax.run import side_releases
 
 
 def federated(data: Dataset, config: MethodConfig, clients: int | None = None,
@@ -77,13 +79,14 @@ def protected(method: Method, data: Dataset) -> Protected:
         UserError: The records cannot be split between the units.
     """
     units, records = method.mechanism.n_units, {"records": len(data.y_train)}
-    uncovered = tuple(part.what for part in data.uncovered)
+    uncovered, bought = tuple(part.what for part in data.uncovered), bought_from(data)
     if data.subjects is not None:
         partition.check(data.count, units, "subjects")
         return protected_subjects(data.subjects, data.notes, uncovered)
     if method.mechanism.unit == "record":
         partition.check(len(data.y_train), units)
-        return Protected("record", records, data.notes, uncovered, data.simulated)
+        return Protected("record", records, data.notes, uncovered, data.simulated,
+                         bought_from=bought)
     if data.clients is not None:
         if int(data.clients.max()) + 1 != units:
             raise UserError(f"{data.name} does not name {units} clients; pass --clients N")
@@ -91,7 +94,28 @@ def protected(method: Method, data: Dataset) -> Protected:
         if not data.simulated:
             return Protected("client", {"clients": units}, data.notes, uncovered)
     return Protected("record", records | {"simulated_clients": units}, data.notes, uncovered,
-                     data.simulated)
+                     data.simulated, bought_from=bought)
+
+
+def bought_from(data: Dataset) -> Json:
+    """Says how many records the description of the data was bought from, as a statement has it.
+
+    They are all records of the file, those that are held out for tests among them, or those of
+    another file.
+
+    Args:
+        data: The data set.
+
+    Returns:
+        `records`, their number, and `held_out`, how many of them are held out, where the numbers
+        say that they are those of this data set; empty where nothing was bought at the level of
+        records, or no number was noted.
+    """
+    records = side_releases.records(data.bought)
+    if not records or data.bought_unit != Unit.RECORD:
+        return {}
+    these = records == len(data.y_train) + data.held_out
+    return {"records": records} | ({"held_out": data.held_out} if these else {})
 
 
 def protected_subjects(subjects: Subjects, notes: tuple[str, ...] = (),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 from dpgen_jax import presets
@@ -11,6 +12,7 @@ from dpgen_jax.core import cli
 from dpgen_jax.core.config import Budget
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Spec
+from dpgen_jax.data import held_out
 from dpgen_jax.presets import choice
 from dpgen_jax.run.flags import Train
 
@@ -23,9 +25,9 @@ class Supposed:
         kind: `table` or `images`.
         what: What is supposed of them, in words.
         spec: Their schema, if it is so.
-        records: The public number of all records.
+        records: The public number of training records.
         budget: The budget of the run, without class counts.
-        events: What the purchase costs.
+        events: What the purchase costs, with what was bought before it.
         prices: Lines on what would be bought.
     """
 
@@ -36,6 +38,10 @@ class Supposed:
     budget: Budget
     events: Events
     prices: tuple[str, ...]
+
+
+Refuse = Callable[[Supposed], None]
+"""Raises UserError where a run on such data would be refused."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,3 +90,23 @@ def budget_for(reading: Reading, method: str, args: Train[Any], spec: Spec, n: i
         epsilon = preset.epsilon if stated is None else stated
         delta = delta if cli.peek(reading.words, "--delta") is not None else preset.delta
     return Budget(epsilon, delta)
+
+
+def trained_on(args: Train[Any], n: int, tested: bool) -> int:
+    """Returns the number of records that are left for the training, before the data are typed.
+
+    Args:
+        args: The flags of `train`, parsed.
+        n: The public number of all records, without those of a held-out part that the data bring.
+        tested: Whether they bring one.
+
+    Raises:
+        UserError: As `held_out.hold_out`.
+    """
+    share = args.data.test_fraction
+    if share is None:
+        share = 0.0 if tested or n < held_out.FEWEST else held_out.SHARE
+    if not share:
+        return n
+    held_out.check(share, tested, "the data set")
+    return n - held_out.count(share, n)

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from dpgen_jax import methods
+from dpgen_jax.accountant.events import to_json
 from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.config import Runtime
-from dpgen_jax.core.types import TableSpec
+from dpgen_jax.core.types import Column, Spec, TableSpec
+from dpgen_jax.data import Dataset
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.presets import results
 from dpgen_jax.run import needs
 from dpgen_jax.run.calibrate_config import complete, with_records
 from dpgen_jax.run.first_lines import summary
-from dpgen_jax.run.planning import Plan
+from dpgen_jax.run.planning import Plan, check, declare, plan
+from dpgen_jax.run.progress import Notices
 from dpgen_jax.run.reading import Supposed
+from dpgen_jax.run.request import Request
 
 SHOWN = 2
 """The most results on like data that are named."""
+WIDTH = 20
+"""The categories of a column that is supposed to be wide."""
 LAST = "nothing was written or spent; leave out --dry-run to train"
 
 
@@ -61,9 +70,48 @@ def of_purchase(method: str, config: MethodConfig, class_epsilon: float,
             "the rest is known when that is bought, or declared", LAST]
 
 
+def datasets(supposed: Supposed) -> Iterator[Dataset]:
+    """Yields data sets as the data could be, of records that are all alike and take no memory.
+
+    Those of a table have the columns of numbers, or wider ones of categories; those of images two
+    classes, or ten.
+
+    Args:
+        supposed: What is known and supposed of the data.
+    """
+    spec, bought = supposed.spec, tuple(to_json(supposed.events))
+    if isinstance(spec, TableSpec):
+        other: Spec = dataclasses.replace(spec, columns=tuple(
+            Column(column.name, "categorical", categories=tuple(map(str, range(WIDTH))))
+            for column in spec.columns))
+    else:
+        other = dataclasses.replace(spec, classes=10)
+    for one in (spec, other):
+        x = np.broadcast_to(np.zeros((), one.dtype), (supposed.records, *one.shape))
+        yield Dataset("data", one, x, np.zeros(supposed.records, np.int32), bought=bought)
+
+
+def refuse(request: Request, dataset: Dataset) -> None:
+    """Refuses what a run would refuse before it spends anything; in silence where nothing is wrong.
+
+    Args:
+        request: What the user asks for.
+        dataset: The data, or such as they could be.
+
+    Raises:
+        UserError: As `planning.declare`, `planning.check` and `planning.plan`.
+    """
+    plan(check(declare(request, dataset, _silent), _silent, Notices(_silent)))
+
+
+def _silent(line: str) -> None:
+    """Says nothing: the run itself does."""
+
+
 def _supposed(method: str, config: MethodConfig, class_epsilon: float, data: Supposed) -> str:
     """The line on steps, noise and memory of a run on supposed data."""
-    budget = dataclasses.replace(data.budget, class_epsilon=class_epsilon)
+    labelled = not isinstance(data.spec, TableSpec) or data.spec.labelled
+    budget = dataclasses.replace(data.budget, class_epsilon=class_epsilon * labelled)
     config = complete(method, with_records(config, data.records), data.spec, budget, data.events)
     built = methods.get(method).build(config, data.spec, Runtime())
     return (f"{data.what}: {config.planned_steps:,} steps, sigma {config.sigma:g}, and "

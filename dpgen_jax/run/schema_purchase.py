@@ -6,6 +6,7 @@ and every run on the same records charges them.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import math
@@ -32,6 +33,8 @@ from dpgen_jax.run import side_releases, spending
 
 OTHER = "other"
 """the category of undeclared texts"""
+LEAST_CLASSES = 2
+"""The classes of a label, at least."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,11 +65,12 @@ def buy(draft: Any, cells: Cells, price: Price, source: str, charge: Charge) -> 
         charge: Is called once, before anything is drawn.
 
     Returns:
-        The document, with the value of each entry, and its event in `bought`.
+        The document, with the value of each entry, and its event in `bought`. An entry of which no
+        value came out is still `private`; a label of fewer than two classes is a column as any
+        other, and rows have no label.
 
     Raises:
-        UserError: Before anything is spent, where the draft, the data or the price do not fit; and
-            where no value came out, which is spent nevertheless.
+        UserError: Where the draft, the data or the price do not fit, before anything is spent.
     """
     entries = _private_entries(draft)
     columns = _check(draft, entries, cells, price, source)
@@ -75,15 +79,18 @@ def buy(draft: Any, cells: Cells, price: Price, source: str, charge: Charge) -> 
     delta = price.delta / max(1, list(entries.values()).count("categories"))
     paid = charge(tuple((_event(what, epsilon, delta), 1) for what in entries.values()))
     for (name, what), charged in zip(entries.items(), paid, strict=True):
-        is_label = name == document.get("label")
-        try:
-            values = _buy(columns[name], what, is_label, cells, epsilon, delta)
-        except UserError as error:
-            raise UserError(f"column {name}: {error} (count epsilon {price.epsilon:g} of "
-                            "these records as spent)") from error
-        document["columns"][name] = _of_a_type_that_fits(name, document["columns"][name] | values)
+        entry: str | list[str] = []
+        with contextlib.suppress(UserError):  # no bounds came out, and what is bought is kept
+            values = _buy(columns[name], what, name == document.get("label"), cells, epsilon, delta)
+            made = document["columns"][name] | values
+            if name == document.get("label") and "other" in values:
+                del document["label"]
+                made |= {"odd": OTHER} if "odd" in made else {}
+            document["columns"][name] = _of_a_type_that_fits(name, made)
+            entry = f"{name}.{what}"
         (row,) = events.to_json((charged,))
-        document.setdefault("bought", []).append({"entry": f"{name}.{what}", **row})
+        document.setdefault("bought", []).append(
+            {"entry": entry, "records": len(cells.rows), **row})
     no_longer = {f"{name}.{entry}" for name in entries for entry in _private(draft, name)}
     document["read_from_data"] = [entry for entry in draft.get("read_from_data", [])
                               if entry not in no_longer]
@@ -221,10 +228,17 @@ def _check(draft: Json, entries: dict[str, str], cells: Cells, price: Price,
 def _categories(released: tuple[str, ...], is_label: bool) -> Json:
     """The entries of a column of categories.
 
-    Rare texts are not released, so undeclared ones need a place; a label has none.
+    Rare texts are not released, so undeclared ones need a place; a label with classes has none.
     """
-    if is_label and len(released) < 2:
-        raise UserError(f"{len(released)} classes came out and 2 are needed; declare them")
-    if is_label:
+    if is_label and len(released) >= LEAST_CLASSES:
         return {"categories": ordered(released)}
     return {"categories": [*ordered(set(released) - {OTHER}), OTHER], "other": OTHER}
+
+
+def without_value(document: Json) -> tuple[str, ...]:
+    """Returns the names of the columns that still have an entry `private`.
+
+    Args:
+        document: A schema, as `buy` returns it.
+    """
+    return tuple(name for name in document["columns"] if _private(document, name))

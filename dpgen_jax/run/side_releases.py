@@ -39,10 +39,29 @@ def purchases(rows: Iterable[Json]) -> Events:
         UserError: Where a row is no event.
     """
     try:
-        return events.from_json(list(rows))
+        return events.from_json([{key: value for key, value in row.items() if key != "records"}
+                                 for row in rows])
     except (ValueError, KeyError, TypeError) as error:
         raise UserError("the schema's block `bought` was changed; finish the draft again, or "
                         "declare its entries") from error
+
+
+def records(rows: Iterable[Json]) -> int:
+    """Returns the largest number of records that one of these purchases was made from; 0: unknown.
+
+    Earlier versions did not note it.
+
+    Args:
+        rows: Those of `Schema.bought` or `Dataset.bought`.
+
+    Raises:
+        UserError: A row does not hold a number of records.
+    """
+    numbers = [row["records"] for row in rows if "records" in row]
+    if not all(type(number) is int and number > 0 for number in numbers):
+        raise UserError("the schema's block `bought` was changed: `records` is no number of "
+                        "records; bring the block back as it was written")
+    return max(numbers, default=0)
 
 
 BY = " (bought by "

@@ -23,7 +23,7 @@ from dpgen_jax.data.readings import READINGS, Reading
 from dpgen_jax.data.schema_columns import NULLS
 from dpgen_jax.data.schema_label import MAX_CLASSES
 from dpgen_jax.run import table_columns
-from dpgen_jax.run.schema_purchase import OTHER
+from dpgen_jax.run.schema_purchase import LEAST_CLASSES, OTHER
 from dpgen_jax.run.side_releases import without_name
 from dpgen_jax.run.table_price import CLEAR
 
@@ -81,8 +81,8 @@ def buy(cells: Cells, wanted: Wanted, survey: Survey, spent: Events, bits: BitSo
         bits: The source of the noise.
 
     Returns:
-        The document of the schema; without its label, and without that column, where fewer than
-        two classes came out.
+        The document of the schema. Its label is a column as any other, and rows have no label,
+        where that is a number with many values, or where fewer than two classes came out.
 
     Guarantee:
         That of `Survey`: a cell decides its reading and its bin by itself, and all else here
@@ -99,25 +99,29 @@ def buy(cells: Cells, wanted: Wanted, survey: Survey, spent: Events, bits: BitSo
              for column in typed if column.reading == readings.TEXT or column.name == wanted.label}
     binned, names = survey.value_counts(numbers, texts, bits)
     made = {}
-    label = wanted.label
+    label, document = wanted.label, dict(wanted.declared)
     for column in typed:
-        if column.name == label:
-            is_number = column.reading in readings.NUMBERS and (
-                len(names[label]) > MAX_CATEGORIES
-                or sum(names[label].values()) < COVERED * column.present)
-            label = None if is_number else label
+        if column.name == label and _is_number(column, names[label]):
+            document["targets"] = list(dict.fromkeys([*document.get("targets", []), label]))
+            label = None
+        elif column.name == label and len(names[label]) < LEAST_CLASSES:
+            label = None
         made[column.name] = _entries(column, label, binned, names, survey)
-    columns = {name: made.get(name, wanted.declared.get("columns", {}).get(name))
-               for name in cells.columns}
-    columns = {name: entries for name, entries in columns.items() if entries != {}}
-    document = dict(wanted.declared) | {"columns": columns}
-    if label in columns:
+    document["columns"] = {name: made.get(name, wanted.declared.get("columns", {}).get(name))
+                           for name in cells.columns}
+    document.pop("label", None)
+    if label is not None:
         document = {"label": label} | document
-    elif wanted.label is not None and label is None:
-        document["targets"] = list(dict.fromkeys([*document.get("targets", []), wanted.label]))
     if cells.dialect.entries:
         document = {"file": cells.dialect.entries} | document
-    return document | {"bought": [*document.get("bought", []), *_rows(made, spent)]}
+    return document | {"bought": [
+        *document.get("bought", []), *_rows(made, spent, len(cells.rows))]}
+
+
+def _is_number(label: Typed, classes: dict[str, int]) -> bool:
+    """Whether a label is a number with many values, by the noisy counts of its classes."""
+    return label.reading in readings.NUMBERS and (
+        len(classes) > MAX_CATEGORIES or sum(classes.values()) < COVERED * label.present)
 
 
 def _typed(name: str, counts: np.ndarray, sigma: float) -> Typed:
@@ -135,8 +139,6 @@ def _entries(column: Typed, label: str | None, binned: dict[str, np.ndarray],
     if column.name == label:
         counts = names[column.name]
         classes = ordered(sorted(counts, key=lambda text: -counts[text])[:MAX_CLASSES])
-        if len(classes) < 2:
-            return {}
         return {"kind": "categorical", "categories": classes, "odd": "null"}
     nullable = {"nullable": "true" if column.nullable else "false"}
     if not table_columns.has_bins(column.reading) and column.reading is not readings.TEXT:
@@ -159,12 +161,12 @@ def _odd(column: Typed, entries: Json, code: float) -> str:
     return "null" if column.nullable else table_columns.typical(entries, code)
 
 
-def _rows(made: dict[str, Json], spent: Events) -> list[Json]:
-    """The purchases, as a schema lists them: each with the entries that it is of."""
+def _rows(made: dict[str, Json], spent: Events, records: int) -> list[Json]:
+    """The purchases, as a schema lists them: each with its entries and its number of records."""
     kinds = [f"{name}.{entry}" for name, entries in made.items() for entry in ("kind", "nullable")
              if entry in entries]
     names = [f"{name}.categories" for name, entries in made.items() if "categories" in entries]
     values = [*(f"{name}.bounds" for name, entries in made.items() if "min" in entries), *names]
     of = {KINDS: kinds, NAMES: names}
-    return [{"entry": of.get(without_name(event), values) or kinds, **row}
+    return [{"entry": of.get(without_name(event), values) or kinds, "records": records, **row}
             for event, count in spent for row in to_json(((event, count),))]

@@ -88,13 +88,15 @@ def words(root: Path) -> list[str]:
     files = RunFolder(root)
     if not files.config.is_file():
         raise UserError(f"{root} holds no run to resume (no config.json); name the folder of a run")
-    typed, schema = read_json(files.config).get("typed"), files.schema
+    typed = read_json(files.config).get("typed")
     if not (isinstance(typed, list) and typed and all(isinstance(word, str) for word in typed)):
         raise UserError(f"{root} does not say by which command it was started, as it was from "
                         "Python or by an earlier version: repeat that with resume, or --resume")
-    if files.answer.is_file() and schema.is_file() and not files.waiting:  # wherever it is now
-        return [typed[0], *merged(typed[1:], [f"--schema={schema.absolute()}"])]
-    return typed
+    if not files.answer.is_file() or files.waiting:
+        return typed
+    bought = [f"{flag}={path.absolute()}" for flag, path in (  # wherever they are now
+        ("--schema", files.schema), ("--class-names", files.class_names)) if path.is_file()]
+    return [typed[0], *merged(typed[1:], bought)]
 
 
 def data_options(root: Path) -> Json:

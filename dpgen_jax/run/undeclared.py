@@ -15,14 +15,14 @@ from dpgen_jax.accountant import calibrate, events
 from dpgen_jax.accountant.events import Events
 from dpgen_jax.core import cli
 from dpgen_jax.core.terms import Relation
-from dpgen_jax.core.types import ImageSpec, Private
+from dpgen_jax.core.types import ImageSpec, Private, UserError
 from dpgen_jax.data.base import Dataset, locate, safe_name
 from dpgen_jax.presets import choice
 from dpgen_jax.run import typed
 from dpgen_jax.run.flags import Train
-from dpgen_jax.run.folder import RunFolder, default_root, read_json
+from dpgen_jax.run.folder import RunFolder, default_root, go_on, read_json
 from dpgen_jax.run.opening import refuse_used
-from dpgen_jax.run.reading import Reading, Supposed, budget_for
+from dpgen_jax.run.reading import Reading, Refuse, Supposed, budget_for, trained_on
 
 CHANNELS, SIDE, DELTA = 3, 32, 1e-5
 """The values for an image folder that declares nothing."""
@@ -49,7 +49,7 @@ def with_kind(words: Sequence[str]) -> Reading:
                    (f"{place} is read as {kind}:{place}",))
 
 
-def folder(reading: Reading, method: str, args: Train[Any]) -> Reading:
+def folder(reading: Reading, method: str, args: Train[Any], refuse: Refuse) -> Reading:
     """Adds what the flags do not say of an image folder: channels, size, and names of classes.
 
     Nothing is added where nothing is promised, or where the user accepts what is read from the
@@ -59,6 +59,7 @@ def folder(reading: Reading, method: str, args: Train[Any]) -> Reading:
         reading: The reading.
         method: The method that will be trained.
         args: The flags of `train`, parsed.
+        refuse: Raises where a run on such data would be refused; called before a purchase.
 
     Returns:
         The reading with more flags.
@@ -84,7 +85,12 @@ def folder(reading: Reading, method: str, args: Train[Any]) -> Reading:
         values = " ".join(f"{flag} {value}" for flag, value in added.items())
         reading = _more(reading, [f"{flag}={value}" for flag, value in added.items()],
                         f"taken, as nothing else is declared: {values}")
-    return reading if args.data.class_names else _with_names(reading, method, args, side)
+    if not args.data.class_names:
+        return _with_names(reading, method, args, side, refuse)
+    from dpgen_jax.run import early
+
+    answer = early.stored(files.root) if files is not None else None
+    return dataclasses.replace(reading, bought=answer.bought if answer else ())
 
 
 def _side(method: str, args: Train[Any]) -> int:
@@ -93,7 +99,8 @@ def _side(method: str, args: Train[Any]) -> int:
     return args.data.image_size or (spec.height if isinstance(spec, ImageSpec) else SIDE)
 
 
-def _with_names(reading: Reading, method: str, args: Train[Any], side: int) -> Reading:
+def _with_names(reading: Reading, method: str, args: Train[Any], side: int, refuse: Refuse
+                ) -> Reading:
     """Buys the names of the classes, after all checks that need none of them."""
     from dpgen_jax.data import folders
     from dpgen_jax.run import class_purchase, early
@@ -108,23 +115,30 @@ def _with_names(reading: Reading, method: str, args: Train[Any], side: int) -> R
     epsilon, delta = budget.epsilon, budget.delta
     calibrate.check_budget(epsilon, delta, n)
     class_purchase.refuse_useless(n, epsilon, delta)
+    supposed = Supposed(
+        "images", "with two classes", spec, trained_on(args, n, folders.has_tests(path)), budget,
+        class_purchase.cost(epsilon, delta),
+        (*reading.remarks, class_purchase.price_line(epsilon, delta)))
     if args.dry_run:
-        return dataclasses.replace(
-            reading, supposed=Supposed(
-                "images", "with two classes", spec, n, budget, class_purchase.cost(epsilon, delta),
-                (*reading.remarks, class_purchase.price_line(epsilon, delta))))
+        return dataclasses.replace(reading, supposed=supposed)
+    if not args.resume or early.stored(root) is None:
+        refuse(supposed)
     flags = (f"--epsilon={epsilon}", f"--delta={delta}", f"--out={root}")
 
     def draw(spent: Events) -> early.Answer:
         names = class_purchase.buy(path, epsilon, delta)
-        return early.Answer((f"--class-names={names.option}", *flags), names.line,
-                            tuple(events.to_json(spent)))
+        declared, files = names.declared(RunFolder(root).class_names)
+        rows = tuple({"records": n, **row} for row in events.to_json(spent))
+        return early.Answer((*declared, *flags), names.line, rows, files)
 
     relation = str(getattr(args.config, "relation", Relation.REPLACE_ONE))
     answer = early.answered(early.Purchase(
         root, method, f"folder:{locate(path).resolve()}", relation,
         budget, class_purchase.cost(epsilon, delta), Private(folders.content(path)),
         args.total_epsilon, typed.kept(method, typed.merged(words, flags[:2]))), args.resume, draw)
+    if cli.peek(answer.flags, "--class-names") is None:
+        raise UserError(f"{answer.line}. It is charged, and is not bought again: name the classes, "
+                        f"and go on by {go_on(root, '--class-names', 'A,B')}")
     return dataclasses.replace(_more(reading, list(answer.flags), answer.line),
                                bought=answer.bought)
 
@@ -152,7 +166,7 @@ def held_out_part(dataset: Dataset, args: Train[Any]) -> Dataset:
         if files and args.out and files.config.is_file() and not files.waiting:
             share = typed.data_options(args.out).get("test_fraction", 0)
         if (dataset.x_test is not None or dataset.clients is not None or not share
-                or dataset.count < 3):
+                or dataset.count < held_out.FEWEST):
             return dataset
     options = dataset.options | {"test_fraction": share}
     return dataclasses.replace(held_out.hold_out(dataset, share, parts.where_they_lie)

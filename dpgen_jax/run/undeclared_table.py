@@ -23,8 +23,8 @@ from dpgen_jax.core.errors import nearest
 from dpgen_jax.core.reading import content_of
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.terms import Relation
-from dpgen_jax.core.types import Private, UserError
-from dpgen_jax.data import csv_files, schema, schema_draft
+from dpgen_jax.core.types import NO_LABEL, Private, UserError
+from dpgen_jax.data import csv_files, parsing, schema, schema_draft
 from dpgen_jax.data.base import listed, locate, safe_name
 from dpgen_jax.data.dialect import Dialect, declared, of_header
 from dpgen_jax.data.parsing import Cells
@@ -32,7 +32,7 @@ from dpgen_jax.run import early, folder, side_releases, table_price, table_purch
 from dpgen_jax.run.flags import Train
 from dpgen_jax.run.folder import RunFolder
 from dpgen_jax.run.opening import refuse_used
-from dpgen_jax.run.reading import Reading, Supposed, budget_for
+from dpgen_jax.run.reading import Reading, Refuse, Supposed, budget_for, trained_on
 
 REMARK = """\
 The schema of {source}. The columns that say so were bought under differential privacy from all
@@ -49,13 +49,14 @@ DRAFTED = ("every column is in --schema {}; the entries that its read_from_data 
            "FROM THE RECORDS, which no epsilon covers")
 
 
-def table(reading: Reading, method: str, args: Train[Any]) -> Reading:
+def table(reading: Reading, method: str, args: Train[Any], refuse: Refuse) -> Reading:
     """Declares what the flags do not say of a CSV file.
 
     Args:
         reading: The reading.
         method: The method that will be trained.
         args: The flags of `train`, parsed.
+        refuse: Raises where a run on such data would be refused; called before a purchase.
 
     Returns:
         The reading, with the flag of a whole schema.
@@ -67,7 +68,7 @@ def table(reading: Reading, method: str, args: Train[Any]) -> Reading:
     path = locate(reading.place.partition(":")[2])
     stated = args.data.schema
     document = schema.document(stated) if stated is not None and _is_file(stated) else None
-    if stated and document is None:
+    if stated and document is None:  # a packaged one
         return _with_declared(reading, args, {})
     partial = document if isinstance(document, dict) else {}
     columns: object = partial.get("columns")
@@ -88,7 +89,7 @@ def table(reading: Reading, method: str, args: Train[Any]) -> Reading:
     wanted = table_purchase.Wanted(missing, label, partial)
     if args.dry_run:
         return _priced(reading, method, args, _cells(path, dialect), wanted)
-    answer = _answer(reading, method, args, path, dialect, wanted)
+    answer = _answer(reading, method, args, _Partial(path, dialect, wanted), refuse)
     words = typed.merged(typed.without(reading.words, ("--label",)), answer.flags)
     return dataclasses.replace(reading, words=words, remarks=(*reading.remarks, answer.line))
 
@@ -98,11 +99,18 @@ def _is_file(text: str) -> bool:
 
 
 def _with_declared(reading: Reading, args: Train[Any], document: Json) -> Reading:
-    """A reading by a schema that has every column."""
+    """A reading by a schema that has every column, with what the run has bought itself."""
     line = (DRAFTED if document.get("read_from_data") else DECLARED).format(args.data.schema)
     answer = early.stored(args.out if args.resume else None)
-    return dataclasses.replace(reading, remarks=(
-        *reading.remarks, line if answer is None else answer.line))
+    if answer is None or args.out is None:
+        return dataclasses.replace(reading, remarks=(*reading.remarks, line))
+    before: list[Json] = []
+    if (place := RunFolder(args.out).schema).is_file():
+        before = schema.purchases(schema.document(str(place)).get("bought", []))
+    stated = schema.purchases(document.get("bought", []))
+    return dataclasses.replace(
+        reading, remarks=(*reading.remarks, answer.line),
+        bought=(*stated, *(row for row in before if row not in stated)))
 
 
 def _label(stated: str | None, of_schema: object, names: list[str], path: Path) -> str | None:
@@ -116,13 +124,23 @@ def _label(stated: str | None, of_schema: object, names: list[str], path: Path) 
     return label
 
 
-def _answer(reading: Reading, method: str, args: Train[Any], path: Path, dialect: Dialect,
-            wanted: table_purchase.Wanted) -> early.Answer:
+@dataclasses.dataclass(frozen=True)
+class _Partial:
+    """A file, how it is written, and what is missing of its schema."""
+
+    path: Path
+    dialect: Dialect
+    wanted: table_purchase.Wanted
+
+
+def _answer(reading: Reading, method: str, args: Train[Any], partial: _Partial, refuse: Refuse
+            ) -> early.Answer:
     """Buys what is missing, or reads it from the records, or finds what was bought before."""
+    path, wanted = partial.path, partial.wanted
     root = args.out or folder.default_root(method, safe_name(path.name.partition(".")[0]))
     if args.out and not (args.resume and RunFolder(root).waiting):
         refuse_used(root)
-    cells = _cells(path, dialect)
+    cells = _cells(path, partial.dialect)
     budget = budget_for(reading, method, args, presets.numbers(1), len(cells.rows))
     flags = (f"--schema={(root / 'schema.yaml').absolute()}", f"--out={root}",
              f"--epsilon={budget.epsilon}", f"--delta={budget.delta}")
@@ -133,7 +151,11 @@ def _answer(reading: Reading, method: str, args: Train[Any], path: Path, dialect
         typed.kept(method, typed.merged(reading.words, flags[2:])),
         side_releases.purchases(schema.purchases(wanted.declared.get("bought", []))))
     if _is_promised(args):
-        return _bought(purchase, args, path, cells, wanted, flags)
+        survey = _survey(args, path, len(cells.rows), wanted, budget)
+        if not args.resume or early.stored(root) is None:
+            _check_declared(args, cells, wanted)
+            refuse(_supposed(args, cells, wanted, budget, survey.events()))
+        return _bought(purchase, args, cells, wanted, flags, survey)
     return early.answered(purchase, args.resume,
                           lambda _: _read(cells, wanted, path, args.data.unit, flags))
 
@@ -174,6 +196,38 @@ def _survey(args: Train[Any], path: Path, n: int, wanted: table_purchase.Wanted,
     return survey
 
 
+def _check_declared(args: Train[Any], cells: Cells, wanted: table_purchase.Wanted) -> None:
+    """Refuses declared entries and cells that are wrong whatever the other columns turn out to be.
+
+    Constraints wait for the others: `schema.parse` says which of them do not fit.
+    """
+    declared = wanted.declared.get("columns", {})
+    unknown = {"kind": "categorical", "categories": [table_purchase.OTHER],
+               "other": table_purchase.OTHER, "nullable": "true"}
+    label = {"kind": "categorical", "categories": ["a", "b"], "odd": "null"}
+    columns = {name: declared.get(name, label if name == wanted.label else unknown)
+               for name in cells.columns if name in (*declared, *wanted.columns)}
+    trial = {key: value for key, value in wanted.declared.items() if key != "constraints"}
+    trial |= {"columns": columns} | ({"label": wanted.label} if wanted.label else {})
+    made = schema.parse(trial, str(args.data.schema or cells.source))
+    parsing.coded(made, cells)
+    if args.data.test_csv is not None:
+        parsing.coded(made, _cells(locate(args.data.test_csv), cells.dialect))
+
+
+def _supposed(args: Train[Any], cells: Cells, wanted: table_purchase.Wanted, budget: Budget,
+              events: Events, prices: tuple[str, ...] = ()) -> Supposed:
+    """The table as it could be, with what it says of the price of what is missing."""
+    spec = presets.numbers(len(set(cells.columns) - {wanted.label, args.data.unit}))
+    what = "if all columns were numbers, and the label of two classes"
+    if wanted.label is None:
+        spec = dataclasses.replace(spec, label=NO_LABEL)
+        what = "if all columns were numbers"
+    count = trained_on(args, len(cells.rows), args.data.test_csv is not None)
+    paid = side_releases.purchases(schema.purchases(wanted.declared.get("bought", [])))
+    return Supposed("table", what, spec, count, budget, (*events, *paid), prices)
+
+
 def _priced(reading: Reading, method: str, args: Train[Any], cells: Cells,
             wanted: table_purchase.Wanted) -> Reading:
     """A rehearsal: what would be bought, or read, and how well it would be known."""
@@ -186,35 +240,25 @@ def _priced(reading: Reading, method: str, args: Train[Any], cells: Cells,
         survey = _survey(args, Path(cells.source), n, wanted, budget)
         lines = table_price.lines(survey, n, budget, args.schema_share)
         events = survey.events()
-    features = set(cells.columns) - {wanted.label, args.data.unit}
-    supposed = Supposed("table", "if all columns were numbers, and the label of two classes",
-                        presets.numbers(len(features)), n, budget, events,
-                        (*reading.remarks, *lines))
-    return dataclasses.replace(reading, supposed=supposed)
+    return dataclasses.replace(reading, supposed=_supposed(
+        args, cells, wanted, budget, events, (*reading.remarks, *lines)))
 
 
-def _bought(purchase: early.Purchase, args: Train[Any], path: Path, cells: Cells,
-            wanted: table_purchase.Wanted, flags: tuple[str, ...]) -> early.Answer:
-    """Buys what is missing, after all checks that need none of it."""
-    n, budget = len(cells.rows), purchase.budget
-    survey = _survey(args, path, n, wanted, budget)
-    alone = table_price.alone(survey, budget.delta)
+def _bought(purchase: early.Purchase, args: Train[Any], cells: Cells,
+            wanted: table_purchase.Wanted, flags: tuple[str, ...], survey: Survey) -> early.Answer:
+    """Buys what is missing, after all checks that need none of it.
+
+    Whatever the noisy answers are, the draw ends with a schema, which is kept.
+    """
+    n, delta, source = len(cells.rows), purchase.budget.delta, Path(cells.source).name
+    alone = table_price.alone(survey, delta)
 
     def draw(spent: Events) -> early.Answer:
         document = table_purchase.buy(cells, wanted, survey, spent, OsBits())
         cost = gaussian.epsilon(
-            side_releases.purchases(schema.purchases(document["bought"])), budget.delta)
-        text = schema_draft.render(document, path.name, REMARK.format(
-            source=path.name, rows=n, alone=at_most(cost, 3), delta=at_most(budget.delta)))
-        if wanted.label not in (None, *document["columns"]):
-            (purchase.root / "schema.yaml").write_text(text, "utf-8")
-            raise UserError(
-                f"fewer than 2 classes of the label {wanted.label} are so frequent that they stand "
-                f"out of the noise; epsilon {at_most(gaussian.epsilon(spent, budget.delta), 3)} at "
-                f"delta {at_most(budget.delta)} of these rows is spent, and what it bought is in "
-                f"{purchase.root / 'schema.yaml'}: add `label: {wanted.label}` and that column "
-                "with its classes, and pass it as --schema with another --out")
-        schema.parse(document, "schema.yaml")
+            side_releases.purchases(schema.purchases(document["bought"])), delta)
+        text = schema_draft.render(document, source, REMARK.format(
+            source=source, rows=n, alone=at_most(cost, 3), delta=at_most(delta)))
         return early.Answer(
             flags, _said(document, wanted, purchase, args.schema_share, alone),
             files={"schema.yaml": text.encode()})
@@ -257,6 +301,13 @@ def _said(document: Json, wanted: table_purchase.Wanted, purchase: early.Purchas
         labelled = f"the label is {label}"
         if label in columns:
             labelled += f" with classes {listed(columns[label]['categories'])}"
+    elif wanted.label is not None and wanted.label not in document.get("targets", ()):
+        found = [text for text in columns[wanted.label].get("categories", ())
+                 if text != table_purchase.OTHER]
+        labelled = (f"fewer than 2 classes of the label {wanted.label} are so frequent that they "
+                    f"stand out of the noise{f' ({listed(found)} does)' * bool(found)}, so it is a "
+                    "column as any other, and rows have no label: to train with it, declare its "
+                    "classes in a copy of the schema, with `label:`, for a run with another --out")
     elif wanted.label is not None:
         labelled = f"{wanted.label} is a number with many values, so it is no label but a target"
     else:

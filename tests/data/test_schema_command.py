@@ -168,8 +168,8 @@ def test_private_entries_are_bought(run, fake, tmp_path):
     assert columns["job"].categories == ("a: b", "cook", "other")
     assert loaded.others["job"] == "other"
     assert loaded.notes == (
-        "bought under differential privacy on the same records: bounds of n, x",
-        "bought under differential privacy on the same records: categories of job")
+        "bought under differential privacy from 4 records: bounds of n, x",
+        "bought under differential privacy from 4 records: categories of job")
     assert not any("bounds of n" in entry.what or "of job, Class" in entry.what
                    for entry in loaded.uncovered)
 
@@ -234,13 +234,37 @@ def test_faults_are_found_before_anything_is_spent(run, fake, tmp_path, changes,
     assert not fake and not (tmp_path / "f.yaml").exists()
 
 
-def test_a_purchase_that_finds_nothing_is_spent_all_the_same(run, fake, tmp_path, monkeypatch):
+def test_a_label_of_one_class_is_a_column_as_any_other(run, fake, tmp_path, monkeypatch):
     draft(run, tmp_path / "p.yaml", ("Class", "categories", "private"))
     monkeypatch.setattr(schema_purchase.schema_queries, "categories", lambda *_: ("9",))
-    with pytest.raises(UserError, match=r"column Class: 1 classes came out.*count epsilon 1 of"):
+    run("--schema", "p.yaml", "--schema-epsilon", "1", "--schema-delta", "1e-6", "--out", "f.yaml")
+    made = schema.read(str(tmp_path / "f.yaml"))
+    column = next(column for column in made.spec.columns if column.name == "Class")
+    assert not made.spec.labelled and column.categories == ("9", "other")
+    assert "no label is declared: all rows are of one class" in made.notes and len(made.bought) == 1
+
+
+def test_what_no_value_came_out_of_is_spent_and_the_rest_is_kept(run, fake, tmp_path, monkeypatch):
+    draft(run, tmp_path / "p.yaml", ("n", "min", "private"), ("n", "max", "private"),
+          ("job", "categories", "private"))
+
+    def nothing(*_):
+        raise UserError("cannot find bounds")
+
+    monkeypatch.setattr(schema_purchase.schema_queries, "bounds", nothing)
+    with pytest.raises(UserError, match=r"stands out of the noise for n: declare .* in f.yaml"):
         run("--schema", "p.yaml", "--schema-epsilon", "1", "--schema-delta", "1e-6",
             "--out", "f.yaml")
-    assert not (tmp_path / "f.yaml").exists()
+    text = (tmp_path / "f.yaml").read_text()
+    with pytest.raises(UserError, match="column n: min is still `private`"):
+        schema.read(str(tmp_path / "f.yaml"))
+    (tmp_path / "g.yaml").write_text(
+        text.replace("min: private", "min: 0").replace("max: private", "max: 9"))
+    made = schema.read(str(tmp_path / "g.yaml"))
+    assert sum(event.epsilon * count for event, count in side_releases.purchases(made.bought)) == 1
+    assert next(c for c in made.spec.columns if c.name == "job").categories == (
+        "a: b", "cook", "other")
+    assert not any("bounds of n" in note for note in made.notes)
 
 
 @pytest.mark.parametrize("row", [

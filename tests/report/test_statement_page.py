@@ -70,6 +70,36 @@ def test_hostile_names_are_text_and_forge_no_line(name):
                    if not line.startswith(("Guarantee:", "    ")))
 
 
+@pytest.mark.parametrize(("bought", "words"), [
+    ({"records": 75_000, "held_out": 15_000}, (
+        "bought from 75,000 records: these, and 15,000 that were held out for tests. The same "
+        "promise holds for each of the 15,000; nothing else in this release was learned from "
+        "them.")),
+    ({"records": 80}, "bought from 80 records, some of which may not be among these."),
+    ({"records": 60_000, "held_out": 0}, ""), ({}, "")])
+def test_records_that_a_purchase_covered_are_promised_too(bought, words):
+    stated = STAMPS["valid"] | ({"bought_from": bought} if bought else {})
+    files = documents.files(stated, TABLE, documents.of_release(TABLE, False))
+    page, lines = Reading(files["statement.html"].decode()), files["README.txt"].decode()
+    said = explain.beyond(explain.checked(stated))
+    assert said.endswith(words) or words in said and "trained on." in said
+    assert bool(said) == bool(words)
+    assert said in page.text and said in " ".join(lines.split())
+    if bought:
+        assert page.row("description bought from")[0] == f"{bought['records']:,} records"
+    seeded = STAMPS["seeded"] | {"bought_from": bought}
+    assert explain.beyond(explain.checked(seeded)) == ""
+
+
+def test_an_epsilon_that_grew_is_not_said_to_be_fixed():
+    """As where a data-dependent bound was published after the training."""
+    before, after = (documents.terms(explain.checked(STAMPS["valid"] | {
+        "epsilon": epsilon, "budget_epsilon": 1.0})) for epsilon in (1.0, 1.5))
+    said = [dict(table.rows)["epsilon"][1].text for table in (before, after)]
+    assert said[0].endswith("; fixed before the first release")
+    assert said[1].endswith("what was charged beyond it is added")
+
+
 def test_the_sentence_names_who_and_how_much():
     said = explain.sentence(explain.checked(STAMPS["valid"]))
     assert said == ("It is promised for each of the 60,000 records that, if one record had held "

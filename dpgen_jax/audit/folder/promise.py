@@ -182,16 +182,17 @@ def _protected(folder: Folder) -> Protected:
     said = config.get("unit", {})
     notes, uncovered = tuple(config.get("data_notes", ())), tuple(config.get("not_covered", ()))
     simulated, records = config.get("simulated", ""), config.get("records")
+    bought = config.get("bought_from", {})
     if said:
         return Protected(Unit.SUBJECT, {"subjects": said["subjects"]}, notes, uncovered,
                          unit_column=said["unit_column"], rows_per_unit=said["rows_per_unit"])
     if mechanism.unit == Unit.RECORD:
         counts = {"records": int(records or 0)}
-        return Protected(Unit.RECORD, counts, notes, uncovered, simulated)
+        return Protected(Unit.RECORD, counts, notes, uncovered, simulated, bought_from=bought)
     if records is None:
         return Protected(Unit.CLIENT, {"clients": mechanism.n_units}, notes, uncovered)
     return Protected(Unit.RECORD, {"records": records, "simulated_clients": mechanism.n_units},
-                     notes, uncovered, simulated)
+                     notes, uncovered, simulated, bought_from=bought)
 
 
 def sound(folder: Folder, findings: Findings) -> None:

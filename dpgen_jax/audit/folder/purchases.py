@@ -11,6 +11,7 @@ from dpgen_jax.audit.folder.reading import Folder, attempt
 from dpgen_jax.audit.folder.spending import shortfall
 from dpgen_jax.core import cli
 from dpgen_jax.core.reading import exists
+from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import UserError
 from dpgen_jax.data import schema
 from dpgen_jax.run import early, judging, side_releases
@@ -101,18 +102,49 @@ def listed(folder: Folder) -> Events:
     Raises:
         UserError: The schema is not at hand, or one of the two cannot be read.
     """
+    found: Events = ()
+    for rows in _rows(folder):
+        found = larger_counts(found, side_releases.purchases(rows))
+    return merge(found)
+
+
+def covered(folder: Folder, findings: Findings) -> None:
+    """Compares the number of records that the statement says purchases covered with theirs.
+
+    Args:
+        folder: The folder of a run, whose version is this one.
+        findings: Where findings are added.
+    """
+    if not folder.released or attempt(lambda: folder.statement) or attempt(lambda: listed(folder)):
+        return
+    records = max((side_releases.records(rows) for rows in _rows(folder)), default=0)
+    said = folder.statement.get("bought_from") or {}
+    trained, held_out = folder.statement.get("records", 0), said.get("held_out")
+    wrong = ""
+    if records and said.get("records") != records:
+        wrong = f"it says {said.get('records', 'nothing')}, and a purchase was from {records:,}"
+    elif held_out is not None and trained + held_out != records:
+        wrong = (f"it says {trained:,} records and {held_out:,} that were held out, and a purchase "
+                 f"was from {records:,}")
+    if records or said:
+        findings.found("privacy.json names all records that purchases covered", not wrong,
+                       wrong or f"{records:,}")
+
+
+def _rows(folder: Folder) -> list[tuple[Json, ...]]:
+    """The purchases that purchase.json and each schema of the run list; raises as `listed`."""
     answer, bought = early.stored(folder.root), folder.files.schema
-    found = side_releases.purchases(answer.bought) if answer else ()
+    found = [answer.bought] if answer else []
     used = cli.peek([str(word) for word in folder.config.get("typed") or ()], "--schema")
     # A run may go on with another schema than that which it bought itself; both are paid for.
     places = [str(bought)] * bought.is_file()
     if used and (not places or exists(used)):
         places.append(used)
     for place in places:
-        found = larger_counts(found, side_releases.purchases(schema.read(place).bought))
+        found.append(schema.read(place).bought)
     if not places and any(note.startswith(NOTED) for note in folder.config.get("data_notes") or ()):
         raise UserError("the schema that was bought is not at hand, as it was declared in Python")
-    return merge(found)
+    return found
 
 
 def _single_charges(folder: Folder) -> Events:
