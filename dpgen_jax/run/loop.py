@@ -162,7 +162,7 @@ def _run_block(job: Job, block: Block, records: Private[Records], state: State, 
     try:
         hooks.keep_votes(votes, outcomes)
         ledger.settle(ticket, mechanism.actual_charge(outcomes, charged), n)
-    except (UserError, OSError) as error:
+    except Exception as error:  # of any kind: a mechanism's own code is called
         fault = error  # what is not settled stays charged in full: the block is paid for
     _refuse_infinite(metrics, state)
     hooks.on_block(state, metrics)
