@@ -8,6 +8,7 @@ none that is found so.
 import dataclasses
 
 import jax
+import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import Method, PostTraining, Records, Refinement
 from dpgen_jax.methods import datalens
 from dpgen_jax.release import bundle, model, statement
-from dpgen_jax.run import checkpoint, finish, lifecycle, rounds
+from dpgen_jax.run import checkpoint, finish, lifecycle, noise_digests, rounds
 from dpgen_jax.run.progress import Notices
 
 SPEC, STEPS, RUNTIME = small_datalens.SPEC, 2, Runtime(devices=1, chunk=4, steps_per_call=1)
@@ -52,13 +53,18 @@ def plain(config=small_datalens.CONFIG, spec=SPEC, runtime=None, **changes) -> M
 
 @pytest.fixture
 def train(tmp_path, monkeypatch):
-    """train(resume=False, **changes) -> (release, warnings): a run of `plain`, so changed."""
-    def one(resume=False, **changes):
+    """train(resume=False, later=None, **changes) -> (release, warnings): a run of `plain`, so
+    changed; later: the changes of the phase that makes all rounds but the first."""
+    def one(resume=False, later=None, **changes):
+        def build(*args):
+            phases = () if later is None else (plain(*args), plain(*args, **later))
+            return plain(*args, phases=phases, **changes)
+
         for cached in (model.built, model.compiled, model.arrays):
             cached.cache_clear()
         warnings = []
         with monkeypatch.context() as patch:
-            patch.setattr(datalens, "build", lambda *args: plain(*args, **changes))
+            patch.setattr(datalens, "build", build)
             release = lifecycle.run(
                 runs.request(tmp_path / "run", resume=resume, steps=STEPS, runtime=RUNTIME),
                 runs.dataset(), lambda line: None, Notices(warnings.append))
@@ -211,14 +217,14 @@ def test_a_line_that_cannot_be_printed_leaves_a_checkpoint(tmp_path, monkeypatch
     assert saved(tmp_path) == [1]
 
 
-def fails_after(function, calls):
+def fails_after(function, calls, error=OSError("no space")):  # noqa: B008
     """A function whose calls fail after some."""
     done = []
 
     def one(*args):
         done.append(args)
         if len(done) > calls:
-            raise OSError("no space")
+            raise error
         return function(*args)
 
     return one
@@ -286,3 +292,40 @@ def test_a_checkpoint_is_there_before_a_refinement_begins(train, tmp_path):
 
     train(**refining(apply))
     assert found == [[STEPS]]
+
+
+# --- the steps themselves
+
+unlowered = jax.extend.core.Primitive("unlowered")
+unlowered.def_abstract_eval(lambda a: a)
+
+
+@pytest.mark.parametrize("done", [0, 1])
+def test_a_program_that_does_not_compile_costs_nothing(train, tmp_path, done):
+    """A round was charged before it was compiled; it is all that a method of one round has."""
+    def absorb(key, public, query, released):
+        return jax.tree.map(unlowered.bind, public), {}
+
+    wrong, mended = {"absorb": absorb}, {}
+    with pytest.raises(NotImplementedError, match="unlowered"):
+        train(**{"later": wrong} if done else wrong)
+    assert account(tmp_path).steps == done and saved(tmp_path) == [done]
+    release, _ = train(resume=True, **{"later": mended} if done else mended)
+    assert release.privacy["steps"] == account(tmp_path).steps == STEPS
+
+
+def test_a_second_signal_leaves_the_block_that_was_paid_for(train, tmp_path, monkeypatch):
+    """The arrays of the state before it are gone, so there was no checkpoint at all."""
+    with monkeypatch.context() as patch:
+        patch.setattr(noise_digests, "append", fails_after(
+            noise_digests.append, 1, KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            train()
+    assert saved(tmp_path) == [2] and account(tmp_path).steps == 2
+    assert train(resume=True)[0].privacy["steps"] == account(tmp_path).steps == STEPS
+
+
+def test_checkpoints_that_cannot_be_thinned_stop_no_run(train, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "thin", fails_after(checkpoint.thin, 1))
+    release, warnings = train()
+    assert release.privacy["steps"] == STEPS and "no space" in warnings[0]
