@@ -17,7 +17,8 @@ class Refinement:
         check: ``check() -> str``, a line that says what it takes at most; raises UserError where
             it cannot be made here. It is called before anything is spent.
         apply: ``apply(public, model) -> model``, from arrays of NumPy to such arrays of the same
-            names, shapes and types.
+            names, shapes and types. Where it raises, or changes one of these, the model of
+            `Method.finalize` is released, and a resumed run refines it at no cost.
     """
 
     check: Callable[[], str]

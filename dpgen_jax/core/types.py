@@ -238,12 +238,13 @@ class Method:
             no state.
         learn: ``learn(key, unit, records, query) -> unit``, of the shapes that it had. Private.
             Default: a unit does not learn.
-        finalize: ``finalize(key, public) -> model``, the arrays that are released. Public.
-            Default: the public state.
+        finalize: ``finalize(key, public) -> model``, the arrays that are released: a dictionary,
+            which may be nested, whose names hold no "/". Public. Default: the public state.
         sample: ``sample(model, key, labels int32 [N]) -> x``, float32 [N, *spec.shape] in [0, 1].
         predict: ``predict(model, x float32 [N, *spec.shape] in [0, 1]) -> logits``, float32 [N, C].
         class_shares: ``class_shares(model) -> float32 [C]``, of a generator that knows how frequent
             classes are: labels are drawn so where no class counts were bought. None: equal shares.
+            It is traced, as `sample` and `predict` are.
         conditional: ``conditional(model, wanted) -> (model, probability)``, of a generator with
             `class_shares`: the model of records whose columns are as wanted alone, by name
             (`methods.shared.grid.Wanted`), and their share among all. None: it cannot.

@@ -59,11 +59,11 @@ def keep(files: RunFolder, state: State, ledger: Ledger, notices: Notices) -> No
         ledger: The run's open ledger.
         notices: Tells the user of a failure.
     """
-    if ledger.steps_charged not in checkpoint.steps(files.checkpoints):
-        try:
+    try:
+        if ledger.steps_charged not in checkpoint.steps(files.checkpoints):
             save(files, state, ledger)
-        except UserError as error:
-            notices.failure(str(error))
+    except (UserError, OSError) as error:
+        notices.failure(str(error))
 
 
 def latest(files: RunFolder, fresh: State, ledger: Ledger) -> State:

@@ -28,11 +28,11 @@ from dpgen_jax.federated.rounds import (
     train,
 )
 from dpgen_jax.federated.saved import State
-from dpgen_jax.release import guarantee, statement
+from dpgen_jax.release import guarantee, model, statement
 from dpgen_jax.release.bundle import Release
 from dpgen_jax.release.statement import Protected
-from dpgen_jax.run import folder, metrics, opening, resume, stages
-from dpgen_jax.run.finish import nothing_released
+from dpgen_jax.run import folder, metrics, opening, resume, rounds, stages
+from dpgen_jax.run.finish import keeping, nothing_released
 from dpgen_jax.run.folder import RunFolder
 from dpgen_jax.run.loop import require_32_bits
 from dpgen_jax.run.planning import Log
@@ -73,6 +73,8 @@ def run(request: Request, spec: Spec, exchange: Exchange, log: Log = tell,
     notices = notices or Notices()
     terms = Terms(request.method, request.config, spec)
     method = terms.build(request.runtime)
+    rounds.check(method)
+    model.check(method, spec)
     if len(exchange.members()) < MIN_CLIENTS:
         raise UserError(f"{len(exchange.members())} clients have joined; at least {MIN_CLIENTS} of "
                         f"{method.mechanism.n_units} must")
@@ -167,6 +169,14 @@ class Session:
         Returns:
             The release.
         """
+        def keep() -> None:
+            saved.keep(self.files, state, self.ledger, self.notices)
+
+        with keeping(keep):
+            return stages.publish(self.files, self.made(state), keep, self.notices, self.log)
+
+    def made(self, state: State) -> Release:
+        """Returns the release of a state, which is written nowhere yet."""
         mechanism, request = self.method.mechanism, self.request
         facts = statement.Facts(method=request.method, preset=request.preset, steps=state.step,
                                 noise_source=guarantee.sources(state.noise),
@@ -174,12 +184,8 @@ class Session:
         privacy = statement.statement(facts, self.ledger, mechanism.relation,
                                       protected(mechanism))
         key = stages.last_key(state, request.config)
-        model = jax.device_get(jax.jit(self.method.finalize)(key, state.public))
-        result = Release(request.method, request.config, self.terms.spec, model, privacy)
-        return stages.publish(
-            self.files, result,
-            lambda: saved.keep(self.files, state, self.ledger, self.notices),
-            self.notices, self.log)
+        arrays = jax.device_get(jax.jit(self.method.finalize)(key, state.public))
+        return Release(request.method, request.config, self.terms.spec, arrays, privacy)
 
 
 def protected(mechanism: Mechanism) -> Protected:

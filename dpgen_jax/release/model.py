@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,15 @@ from flax import traverse_util
 
 from dpgen_jax import methods
 from dpgen_jax.core import checks
-from dpgen_jax.core.types import CountTable, ImageSpec, Method, Spec, UserError
+from dpgen_jax.core.types import (
+    CountTable,
+    ImageSpec,
+    Method,
+    PyTree,
+    Refinement,
+    Spec,
+    UserError,
+)
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.release.sampling import CHUNK, key_at
 
@@ -109,12 +117,9 @@ def parse(path: Path, data: bytes, expected: dict[str, jax.ShapeDtypeStruct]) ->
         flat = safetensors.numpy.load(data)
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is damaged: no file of arrays ({error})") from error
-    for name in sorted(expected.keys() | flat.keys()):
-        wanted, present = (f"{part[name].dtype} of shape {list(part[name].shape)}"
-                           if name in part else "absent" for part in (expected, flat))
-        if wanted != present:
-            raise UserError(f"{path} is damaged: the array {name[:100]!r} is {present}, by "
-                            f"config.json it is {wanted}")
+    for name, wanted, present in _differing(expected, flat):
+        raise UserError(f"{path} is damaged: the array {name[:100]!r} is {present}, by "
+                        f"config.json it is {wanted}")
     return traverse_util.unflatten_dict(flat, sep="/")
 
 
@@ -136,12 +141,126 @@ def arrays(method: str, config: MethodConfig, spec: Spec) -> dict[str, jax.Shape
         return of_method.finalize(key, training.init(key, public) if training else public)
 
     try:
-        return traverse_util.flatten_dict(jax.eval_shape(model, jax.random.key(0)), sep="/")
+        return named(jax.eval_shape(model, jax.random.key(0)))
     except UserError:
         raise
     except Exception as error:  # what networks make of sizes that nobody trained
         raise UserError("config.json is damaged: it describes no model that can be built "
                         f"({type(error).__name__})") from error
+
+
+def named(model: PyTree) -> dict[str, Any]:
+    """Returns the arrays of a model by the names that they have in the file of a release.
+
+    Args:
+        model: Nested dict of arrays, or of their shapes.
+    """
+    flat: dict[str, Any] = traverse_util.flatten_dict(model, sep="/")
+    return flat
+
+
+def check(method: Method, spec: Spec) -> None:
+    """Checks that the state after the last step can become a release, which must not fail then.
+
+    The functions of the method get shapes and types, and nothing is computed. It is called before
+    anything is spent.
+
+    Args:
+        method: The method, built.
+        spec: The schema of the records.
+
+    Raises:
+        TypeError: For a function of the method that cannot take what it will be given, or whose
+            result cannot be stored or used.
+        UserError: From the method.
+    """
+    key, size = jax.random.key(0), jax.ShapeDtypeStruct
+    state = _result("init", method.init, key)
+    if training := method.post_training:
+        state = _result("post_training.init", training.init, key, state)
+        after, metrics = _result("post_training.step", lambda *args: tuple(training.step(*args)),
+                                 key, state, size((), np.int32))
+        _require("post_training.step", (after, metrics),
+                 (state, dict.fromkeys(metrics, size((), np.float32))))
+    model = _result("finalize", method.finalize, key, state)
+    _require_storable(model)
+    if method.predict:
+        rows = size((CHUNK, *spec.shape), np.float32)
+        _require("predict", _result("predict", method.predict, model, rows),
+                 size((CHUNK, spec.classes), np.float32))
+    elif method.sample:
+        labels = size((CHUNK,), np.int32)
+        _require("sample", _result("sample", method.sample, model, key, labels),
+                 size((CHUNK, *spec.shape), np.float32))
+    else:
+        raise TypeError("the method has neither `sample` nor `predict`, so nothing can be done "
+                        "with its release")
+    if method.class_shares:
+        _require("class_shares", _result("class_shares", method.class_shares, model),
+                 size((spec.classes,), np.float32))
+
+
+def refined(refinement: Refinement, public: PyTree, model: dict[str, Any]) -> dict[str, Any]:
+    """Returns the model as its refinement makes it.
+
+    Args:
+        refinement: What goes on from `Method.finalize`.
+        public: The state that `Method.finalize` got, of NumPy.
+        model: Nested dict of arrays of NumPy.
+
+    Raises:
+        TypeError: The refinement changes the name, the shape or the type of an array.
+        Exception: From the refinement, of any kind.
+    """
+    made: dict[str, Any] = jax.tree.map(np.asarray, refinement.apply(public, model))
+    for name, wanted, present in _differing(named(model), named(made)):
+        raise TypeError(f"the array {name!r} is {present}, expected {wanted}")
+    return made
+
+
+def _result(name: str, function: Callable[..., Any], *args: Any) -> Any:
+    """The shapes and types of what a function of a method makes of such arguments."""
+    try:
+        return jax.eval_shape(function, *args)
+    except UserError:
+        raise
+    except Exception as error:  # of any kind, as the author of a method may err in any way
+        raise TypeError(f"`Method.{name}` fails on what it will be given "
+                        f"({type(error).__name__}: {error})") from error
+
+
+def _require(name: str, made: PyTree, expected: PyTree) -> None:
+    """Refuses a function of a method by the shapes and types of what it makes."""
+    found, wanted = (jax.tree.map(_kind, tree) for tree in (made, expected))
+    if found != wanted:
+        raise TypeError(f"`Method.{name}` returns {found}, expected {wanted}")
+
+
+def _require_storable(model: PyTree) -> None:
+    """Refuses a model that the file of a release would not give back."""
+    try:
+        empty = jax.tree.map(lambda array: np.zeros(0, array.dtype), model)
+        data = safetensors.numpy.save(named(empty))
+        read = traverse_util.unflatten_dict(safetensors.numpy.load(data), sep="/")
+        _require("finalize", read, empty)
+    except Exception as error:  # flax and safetensors raise many kinds
+        raise TypeError(f"`Method.finalize` returns {str(model)[:200]}, which cannot be released: "
+                        "return a dictionary of arrays, which may be nested, whose names hold no "
+                        "'/'") from error
+
+
+def _kind(array: Any) -> str:
+    """The type and the shape of an array, in words."""
+    return f"{array.dtype} of shape {list(array.shape)}"
+
+
+def _differing(expected: dict[str, Any], found: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """The arrays that differ in type or shape: the name, what is expected, and what is found."""
+    for name in sorted(expected.keys() | found.keys()):
+        wanted, present = (_kind(part[name]) if name in part else "absent"
+                           for part in (expected, found))
+        if wanted != present:
+            yield name, wanted, present
 
 
 def as_generated(spec: Spec, x: object) -> np.ndarray:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from dpgen_jax.core import storage
 from dpgen_jax.core.config import to_json
@@ -19,6 +20,22 @@ from dpgen_jax.run.training import Training
 
 PROMISE = ("guarantee", "epsilon", "delta", "relation", "unit", "unit_column",
            "rows_per_unit", "noise_source", "package_version")
+
+
+@contextmanager
+def keeping(keep: Callable[[], None]) -> Iterator[None]:
+    """Saves the last checkpoint where anything within fails.
+
+    A run that goes on makes the release from it, at no cost in privacy.
+
+    Args:
+        keep: Saves the last checkpoint, unless it is there.
+    """
+    try:
+        yield
+    except BaseException:
+        keep()
+        raise
 
 
 def finish(files: RunFolder, release: Release, post_steps: int, keep: Callable[[], None],
@@ -40,7 +57,7 @@ def finish(files: RunFolder, release: Release, post_steps: int, keep: Callable[[
         as it does if its last checkpoint failed, or if this training of the generator was stopped.
 
     Raises:
-        UserError: Where the release cannot be written, after the checkpoint it can be made from.
+        UserError: Where the release cannot be written.
     """
     if further := _of_more_steps(files, release, post_steps):
         log(f"{files.release} is of more steps, and stays")
@@ -48,7 +65,6 @@ def finish(files: RunFolder, release: Release, post_steps: int, keep: Callable[[
     try:
         _release(files, release, post_steps)
     except OSError as error:
-        keep()
         raise UserError(
             f"{files.release} cannot be written ({reason(error)}): free some space, then go on, at "
             f"no cost in privacy: {go_on(files.root)}") from error

@@ -76,12 +76,15 @@ class Hooks:
         stop: Whether the run was asked to stop.
         on_bits: Called while a block is computed, before it is settled, with its first round and
             its secret bits, each uint32 [n, ...].
+        on_state: Called with a state that takes the place of the last one, whose arrays are gone,
+            where `on_block` is not called.
     """
 
     on_block: Callable[[State, dict[str, float]], None] = lambda state, metrics: None
     keep_votes: Callable[[Private[Array], np.ndarray], None] = lambda votes, answered: None
     stop: Callable[[], bool] = lambda: False
     on_bits: Callable[[int, list[np.ndarray]], None] = lambda first_round, bits: None
+    on_state: Callable[[State], None] = lambda state: None
 
 
 def require_32_bits() -> None:
@@ -136,9 +139,24 @@ def train(job: Job, records: Private[Records], state: State, steps: int, hooks: 
         if n < 1:
             break
         started = time.perf_counter()
+        if phase is not before:
+            state = _prepared(job, block, records, state)
+            hooks.on_state(state)
         state = _run_block(job, block, records, state, n, hooks)
         if not job.steps_per_call:
             n = min(job.longest, _next_length(n, started))
+    return state
+
+
+def _prepared(job: Job, block: Block, records: Private[Records], state: State) -> State:
+    """Returns the state after a block of no round, which costs nothing.
+
+    It is compiled for that, and gets its memory: where either fails nothing is charged yet.
+    """
+    draws = draw(job.method.mechanism, job.layout, SeededBits(0), 0, 1, job.longest)
+    hosts.tell("block", {"n": 0}, **draws._asdict())
+    state, *_ = run_block(block, records, state, job.layout, draws, 0)
+    jax.block_until_ready(state.public)
     return state
 
 
@@ -154,16 +172,20 @@ def _run_block(job: Job, block: Block, records: Private[Records], state: State, 
     draws = draw(mechanism, job.layout, source, first_round, n, job.longest)
     hosts.tell("block", {"n": n}, **draws._asdict())
     state, released, answered, votes = run_block(block, records, state, job.layout, draws, n)
-    # The devices are at work, and what they make is not known yet.
-    hooks.on_bits(first_round, secret_bits(mechanism, draws, source.drawn, n))
-    released, answered = jax.device_get((released, answered))
-    metrics, outcomes = _floats(released), answered[:n]
     fault = None
     try:
-        hooks.keep_votes(votes, outcomes)
-        ledger.settle(ticket, mechanism.actual_charge(outcomes, charged), n)
-    except (UserError, OSError) as error:
-        fault = error  # what is not settled stays charged in full: the block is paid for
+        # The devices are at work, and what they make is not known yet.
+        hooks.on_bits(first_round, secret_bits(mechanism, draws, source.drawn, n))
+        released, answered = jax.device_get((released, answered))
+        metrics, outcomes = _floats(released), answered[:n]
+        try:
+            hooks.keep_votes(votes, outcomes)
+            ledger.settle(ticket, mechanism.actual_charge(outcomes, charged), n)
+        except Exception as error:  # of any kind: a mechanism's own code is called
+            fault = error  # what is not settled stays charged in full: the block is paid for
+    except (KeyboardInterrupt, SystemExit):  # a second signal, which does not wait for the block
+        hooks.on_state(state)
+        raise
     _refuse_infinite(metrics, state)
     hooks.on_block(state, metrics)
     if fault:

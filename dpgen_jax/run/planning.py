@@ -22,6 +22,7 @@ from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private import records as sealing
 from dpgen_jax.private import teachers
 from dpgen_jax.private.partition import Partition
+from dpgen_jax.release import model
 from dpgen_jax.release.statement import Protected
 from dpgen_jax.run import (
     capacity,
@@ -31,6 +32,7 @@ from dpgen_jax.run import (
     monitor,
     protection,
     record_memory,
+    rounds,
     side_releases,
 )
 from dpgen_jax.run.calibrate_config import complete, with_records
@@ -239,14 +241,15 @@ def plan(checked: Checked) -> Plan:
     Raises:
         UserError: Where devices are missing, the units do not fit into memory, or the disk has no
             room for a checkpoint.
+        TypeError: For a function of the method that gives other shapes or types than it must.
     """
     declared, protected = checked.declared, checked.protected
     request, dataset, method = declared.request, declared.dataset, declared.method
     root = request.out or folder.default_root(request.method, dataset.name)
     slots = protection.slots(method, declared.config, dataset)
+    of_a_unit = record_memory.of_a_unit(dataset, slots // method.mechanism.n_units)
     layout = capacity.choose_layout(
-        method, request.runtime, protected.rows_per_unit or 1, RunFolder(root).private,
-        record_memory.of_a_unit(dataset, slots // method.mechanism.n_units))
+        method, request.runtime, protected.rows_per_unit or 1, RunFolder(root).private, of_a_unit)
     storage.refuse_remote(root)
     if request.release_to:
         storage.check_destination(request.release_to)
@@ -254,6 +257,8 @@ def plan(checked: Checked) -> Plan:
     in_memory = record_memory.footprint(dataset, slots, layout)
     record_memory.check(in_memory, method, layout, protected.unit)
     capacity.check_disk(root, method, request.runtime)
+    rounds.check(method, of_a_unit)
+    model.check(method, dataset.spec)
     return Plan(
         request=request, method=method, config=declared.config, spec=dataset.spec,
         purchases=declared.purchases, records=checked.records, protected=protected,

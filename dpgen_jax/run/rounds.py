@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
@@ -11,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.aggregation.mechanism import kept, release
 from dpgen_jax.core.types import Array, Method, Metrics, PostTraining, Private, PyTree, Records
-from dpgen_jax.private import streaming
+from dpgen_jax.private import streaming, teachers
 from dpgen_jax.private.checks import check_public, check_query
 from dpgen_jax.private.layout import Layout, on_devices, spread
 from dpgen_jax.private.teachers import Round, Units, bounded_sum
@@ -196,17 +198,43 @@ def run_block(block: Block, records: Private[Records], state: State, layout: Lay
     return after, released, answered, votes
 
 
+def check(method: Method, records: Records | None = None) -> None:
+    """Checks what a method does in a round, by shapes and types, before anything is spent.
+
+    Args:
+        method: The method, built.
+        records: Shapes of those of one unit; None where the units are elsewhere.
+
+    Raises:
+        TypeError: A function of the method returns a wrong shape or type.
+        Exception: From the method, of any kind.
+    """
+    for phase in method.phases or (method,):
+        _outputs_of_a_round(phase)
+        if records is not None:
+            jax.eval_shape(functools.partial(_contribution, phase), jax.random.key(0), records)
+
+
+def _contribution(method: Method, key: Array, records: Records) -> Array:
+    """Returns a sum over one unit of a round."""
+    mechanism = method.mechanism
+    query = _ask(method, method.init(key), jax.random.split(key))
+    secret = mechanism.private_inputs(SeededBits(0), np.zeros(1, np.int32), 0)[0, 0]
+    _, contribution = teachers.query_unit(method, teachers.one_unit(method, key, jnp.int32(0)),
+                                          records, query, jnp.int32(0), secret)
+    return mechanism.added(jnp.zeros(mechanism.shape, jnp.int32), contribution[None])
+
+
 def _outputs_of_a_round(method: Method) -> tuple[Metrics, Array, Private[Array]]:
     """Returns the shapes of the metrics, of what was answered and of the kept sum of one round."""
     mechanism = method.mechanism
 
     def outputs(key: Array) -> tuple[Metrics, Array, Private[Array]]:
-        public = method.init(key)
-        query = method.ask(key, public)
-        total = jnp.zeros(mechanism.shape, jnp.int32)
-        outcome = mechanism.decide(total, jnp.zeros(mechanism.bits_shape, jnp.uint32))
-        metrics = method.absorb(key, public, query, mechanism.value(outcome))[1]
-        return metrics, mechanism.answered(outcome), kept(mechanism, Private(total))
+        public, keys = method.init(key), jax.random.split(key)
+        query = _ask(method, public, keys)
+        total = Private(jnp.zeros(mechanism.shape, jnp.int32))
+        bits = jnp.zeros(mechanism.bits_shape, jnp.uint32)
+        return _absorb(method, public, query, total, bits, keys)[1:]
 
     return jax.eval_shape(outputs, jax.random.key(0))
 

@@ -22,11 +22,16 @@ from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import Private, PyTree, Records, TableSpec
 from dpgen_jax.methods.shared.config import MethodConfig
 from dpgen_jax.private.partition import Partition
-from dpgen_jax.release import guarantee, statement
+from dpgen_jax.release import guarantee, model, statement
 from dpgen_jax.release.bundle import Release
 from dpgen_jax.run import folder, follower, opening, protection, resume, side_releases, spending
 from dpgen_jax.run.best import Best
-from dpgen_jax.run.finish import finish, leave_where_seconds_count, nothing_released
+from dpgen_jax.run.finish import (
+    finish,
+    keeping,
+    leave_where_seconds_count,
+    nothing_released,
+)
 from dpgen_jax.run.first_lines import summary
 from dpgen_jax.run.folder import RunFolder
 from dpgen_jax.run.loop import State
@@ -34,7 +39,7 @@ from dpgen_jax.run.metrics import BUDGET_EPSILON, EPSILON
 from dpgen_jax.run.monitor import Monitor
 from dpgen_jax.run.needs import memory
 from dpgen_jax.run.planning import Log, Plan
-from dpgen_jax.run.progress import Notices, Stop, interruptible
+from dpgen_jax.run.progress import Notices, Stop, interruptible, reason
 from dpgen_jax.run.training import Training
 
 
@@ -185,7 +190,8 @@ def train(plan: Plan, begun: Begun, dealt: Dealt, log: Log) -> Trained:
         UserError: Where the run was interrupted before its first step, or the generator diverged.
         BudgetExceeded: Where the budget allowed no step.
     """
-    generator, planned = release_maker(plan, dealt.class_counts), plan.config.planned_steps
+    generator = release_maker(plan, dealt.class_counts, begun.notices)
+    planned = plan.config.planned_steps
     post_steps = plan.method.post_training.steps if plan.method.post_training else 0
     best = Best(plan.files.best) if plan.request.monitor.keep_best else None
     monitor = Monitor(plan.request.monitor, planned + post_steps, generator, plan.public_rows,
@@ -197,14 +203,17 @@ def train(plan: Plan, begun: Begun, dealt: Dealt, log: Log) -> Trained:
     if not state.step:
         raise nothing_released(plan.files, begun.stop)
     why = "it cannot go on" if fault else begun.stop.reason
-    if state.step < planned:
-        why = why or "the budget allows no further step"
-        log(f"stopped at step {state.step} of {planned}: {why}")
-    elif why and plan.is_open_ended:
-        log(f"stopped at step {state.step}, and the budget may allow more: {why}")
-    leave_where_seconds_count(training, state)
-    state = training.post_train(state, last_key(state, plan.config))
-    leave_where_seconds_count(training, state)
+    with keeping(lambda: training.keep(state)):
+        if state.step < planned:
+            why = why or "the budget allows no further step"
+            log(f"stopped at step {state.step} of {planned}: {why}")
+        elif why and plan.is_open_ended:
+            log(f"stopped at step {state.step}, and the budget may allow more: {why}")
+        leave_where_seconds_count(training, state)
+        if plan.method.refinement:
+            training.keep(state)  # it may take longer and more memory than all steps
+        state = training.post_train(state, last_key(state, plan.config))
+        leave_where_seconds_count(training, state)
     begun.notices.out_of_time = begun.stop.out_of_time
     begun.notices.interrupted = begun.stop.signal is not None
     if state.post_step < post_steps:
@@ -228,18 +237,22 @@ def release(plan: Plan, begun: Begun, trained: Trained, log: Log) -> Release:
 
     Raises:
         UserError: Where the release cannot be written.
+        Exception: From the method, of any kind; the last checkpoint is there.
     """
     request, state = plan.request, trained.state
-    facts = statement.Facts(
-        method=request.method, preset=request.preset, steps=state.step,
-        noise_source=trained.noise_source, accounting=plan.config.accounting,
-        as_published=as_published(request.method, plan.config, request.budget.delta, state.step))
-    privacy = statement.statement(facts, begun.ledger, plan.method.mechanism.relation,
-                                  plan.protected)
-    made = dataclasses.replace(release_maker(plan, trained.class_counts)(state), privacy=privacy)
-    with begun.notices.attempt("taking the best generator"):
-        made = trained.best.instead_of(made, log) if trained.best else made
-    return publish(plan.files, made, trained.save, begun.notices, log, state.post_step)
+    with keeping(trained.save):
+        facts = statement.Facts(
+            method=request.method, preset=request.preset, steps=state.step,
+            noise_source=trained.noise_source, accounting=plan.config.accounting,
+            as_published=as_published(
+                request.method, plan.config, request.budget.delta, state.step))
+        privacy = statement.statement(facts, begun.ledger, plan.method.mechanism.relation,
+                                      plan.protected)
+        made = dataclasses.replace(
+            release_maker(plan, trained.class_counts, begun.notices)(state), privacy=privacy)
+        with begun.notices.attempt("taking the best generator"):
+            made = trained.best.instead_of(made, log) if trained.best else made
+        return publish(plan.files, made, trained.save, begun.notices, log, state.post_step)
 
 
 def publish(files: RunFolder, release: Release, save: Callable[[], None], notices: Notices,
@@ -251,17 +264,27 @@ def publish(files: RunFolder, release: Release, save: Callable[[], None], notice
     return release
 
 
-def release_maker(plan: Plan, class_counts: tuple[int, ...] | None) -> Callable[[State], Release]:
-    """Returns the function from a state to the release as it stands, without a statement."""
+def release_maker(plan: Plan, class_counts: tuple[int, ...] | None, notices: Notices
+                  ) -> Callable[[State], Release]:
+    """Returns the function from a state to the release as it stands, without a statement.
+
+    A refinement that fails leaves the model as it was, and a line by `notices`. It reads released
+    values, so whether it fails depends on no record otherwise.
+    """
     finalize = jax.jit(plan.method.finalize)
 
     def at(state: State) -> Release:
         # From the host: the other processes are at their own work.
         public = jax.device_get(state.post_state if plan.method.post_training else state.public)
-        model = jax.device_get(finalize(last_key(state, plan.config), public))
+        arrays = jax.device_get(finalize(last_key(state, plan.config), public))
         if plan.method.refinement:
-            model = plan.method.refinement.apply(public, model)
-        return Release(plan.request.method, plan.config, plan.spec, model, {}, class_counts)
+            try:
+                arrays = model.refined(plan.method.refinement, public, arrays)
+            except Exception as error:  # of any kind: what was paid for must not hang on it
+                notices.failure(f"the model goes without its refinement, which failed "
+                                f"({reason(error)}); to refine it, at no cost in privacy: "
+                                f"{folder.go_on(plan.files.root)}")
+        return Release(plan.request.method, plan.config, plan.spec, arrays, {}, class_counts)
 
     return at
 

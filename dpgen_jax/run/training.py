@@ -135,7 +135,7 @@ class Training:
                 job = loop.Job(self.method, self.layout, self.ledger, bits,
                                self.runtime.steps_per_call)
                 hooks = loop.Hooks(on_block=record, keep_votes=keep, stop=self.stop,
-                                   on_bits=digest)
+                                   on_bits=digest, on_state=record.replaced)
                 return loop.train(job, records, state, limit, hooks), None
             except (UserError, OSError) as error:
                 if not (record.whole and record.latest.step):
@@ -222,7 +222,7 @@ class Training:
     def _failure_told(self) -> Iterator[None]:
         try:
             yield
-        except UserError as error:
+        except (UserError, OSError) as error:
             self.notices.failure(str(error))
 
     @property
@@ -248,11 +248,13 @@ class Recorder:
     It writes them as a line, moves the progress bar, and saves a checkpoint now and then.
 
     Attributes:
-        latest: The state after the last whole block.
+        latest: The state after the last whole block; after an interruption of the next one, that of
+            the next one.
     """
 
     def __init__(self, training: Training, bar: Bar, writer: MetricsWriter | None, state: State):
         self.latest, self._training, self._bar, self._writer = state, training, bar, writer
+        self._done = state.done
         self._next_save = training.elapsed() + training.between_saves
 
     @property
@@ -263,6 +265,10 @@ class Recorder:
         """
         return not jax.tree.leaves(self.latest.public)[0].is_deleted()
 
+    def replaced(self, state: State) -> None:
+        """Takes a state in place of the latest, whose arrays it has taken over."""
+        self.latest = state
+
     def __call__(self, now: State, values: dict[str, float]) -> None:
         """Records a block.
 
@@ -270,8 +276,8 @@ class Recorder:
             now: The state after it.
             values: Its public metrics by name.
         """
-        training, steps = self._training, now.done - self.latest.done
-        self.latest = now
+        training, steps = self._training, now.done - self._done
+        self.latest, self._done = now, now.done
         epsilon = training.ledger.epsilon()
         with training.notices.attempt("watching the run"):
             # With post-training there is no generator before it has begun.

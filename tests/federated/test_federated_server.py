@@ -5,6 +5,7 @@ import dataclasses
 
 import adversary
 import federation as fed
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,8 @@ from dpgen_jax.accountant.events import merge
 from dpgen_jax.core.config import Budget, Runtime
 from dpgen_jax.core.types import UserError
 from dpgen_jax.federated import rounds, saved, server
-from dpgen_jax.federated.messages import Reply
+from dpgen_jax.federated.messages import Reply, Terms
+from dpgen_jax.run import checkpoint
 from dpgen_jax.run.folder import RunFolder
 
 LARGEST = fed.method().mechanism.largest
@@ -171,6 +173,34 @@ def test_a_precision_in_which_no_client_computes_is_refused(tmp_path):
     with pytest.raises(UserError, match="compute is bfloat16, and the clients"):
         server.run(request, fed.SPEC, None)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_method_whose_release_cannot_be_stored_is_refused_before_a_question(
+        tmp_path, joined, monkeypatch):
+    """The toy releases a bare array, and no client is charged for that."""
+    monkeypatch.setattr(Terms, "build", lambda terms, runtime: fed.method())
+    exchange = fed.Together(joined())
+    with pytest.raises(TypeError, match="`Method.finalize` returns .* cannot be released"):
+        server.run(fed.request(tmp_path / "run"), adversary.SPEC, exchange)
+    assert not exchange.questions and not (tmp_path / "run").exists()
+
+
+def test_an_error_after_the_last_answer_leaves_a_checkpoint(tmp_path, joined, monkeypatch):
+    method = dataclasses.replace(
+        fed.method(), finalize=lambda key, public: {"seen": public.seen},
+        sample=lambda model, key, labels: jnp.zeros((len(labels), *adversary.SPEC.shape)))
+    monkeypatch.setattr(Terms, "build", lambda terms, runtime: method)
+    monkeypatch.setattr(server.stages, "publish", lambda *_: 1 / 0)
+    keep, calls = saved.keep, []
+
+    def failing(*args):
+        calls.append(args)
+        return keep(*args) if len(calls) > fed.STEPS else None
+
+    monkeypatch.setattr(saved, "keep", failing)
+    with pytest.raises(ZeroDivisionError):
+        server.run(fed.request(tmp_path / "run"), adversary.SPEC, fed.Together(joined()))
+    assert checkpoint.steps(RunFolder(tmp_path / "run").checkpoints) == [fed.STEPS]
 
 
 def test_bytes_are_counted_each_turn(tmp_path, joined):
