@@ -39,9 +39,11 @@ def command(argv: list[str]) -> None:
     """Runs the command. Raises: UserError."""
     args = cli.parse(Compare, argv, "python -m dpgen_jax.compare", DESCRIPTION)
     from dpgen_jax.evaluation.report import compare
+    from dpgen_jax.release import contents
 
-    page = compare.compare([_entry(path) for path in args.runs])
     out = args.out if args.out.suffix == ".html" else args.out / "comparison.html"
+    contents.refuse_shared(out, "a comparison holds numbers from real records")
+    page = compare.compare([_entry(path) for path in args.runs])
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(page, encoding="utf-8")
     print(out)

@@ -71,9 +71,7 @@ def command(argv: list[str]) -> None:
     out = args.out or (run or args.source.resolve().parent) / "evaluation"
     if out.exists() and not out.is_dir():  # said now: minutes would be lost
         raise UserError(f"--out {out} is a file; name a folder")
-    if contents.is_shared(out):
-        raise UserError(f"--out {out} lies in a release, which is shared, and an evaluation holds "
-                        "real records; name another folder")
+    contents.refuse_shared(out, "an evaluation holds real records")
     dataset = _held_out(args, release, run)
     if (name := _named(dataset.name, args.dataset or "")) != dataset.name:
         dataset = dataclasses.replace(dataset, name=name)

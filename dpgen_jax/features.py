@@ -61,6 +61,9 @@ def run(flags: Flags, log: Callable[[str], None] = print) -> None:
     Raises:
         UserError: One line. An `out` that exists is refused.
     """
+    from dpgen_jax.release import contents
+
+    contents.refuse_shared(flags.out, "features are those of real records")
     if flags.out.exists() or not flags.out.parent.is_dir() or flags.out.suffix != ".npz":
         raise UserError(f"--out {flags.out} is no new .npz file in a folder that exists")
     if not 0 < flags.bound < float("inf"):

@@ -26,6 +26,7 @@ from dpgen_jax.data import csv_files, parquet, schema, schema_draft, subjects, t
 from dpgen_jax.data.base import listed, locate
 from dpgen_jax.data.dialect import Dialect, declared
 from dpgen_jax.data.parsing import Cells
+from dpgen_jax.release import contents
 from dpgen_jax.run import schema_purchase
 from dpgen_jax.run.progress import Notices
 
@@ -77,6 +78,7 @@ def run(flags: Flags, log: Callable[[str], None] = print) -> None:
     if flags.out.exists() or not flags.out.parent.is_dir():
         raise UserError(f"--out {flags.out} exists; give a new file" if flags.out.exists() else
                         f"--out {flags.out}: no folder {flags.out.parent}; make it first")
+    contents.refuse_shared(flags.out, "a draft holds what was read from real records")
     document = _document(flags)
     flags.out.touch(mode=0o600, exist_ok=False)
     flags.out.write_text(schema_draft.render(document, flags.source), "utf-8")

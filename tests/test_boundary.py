@@ -171,6 +171,35 @@ PUBLIC = {"aggregation/mechanism.py:release",  # the door: bounded, summed, nois
           "private/records.py:fingerprint"}  # a keyed digest, kept in private/
 
 
+# Post-processing: what mends, conditions and draws rows, and what is fitted to released counts.
+PUBLIC_SIDE = (
+    "data/constraints.py", "data/derived.py", "data/finishing.py", "data/transform.py",
+    "release/conditions.py", "release/exact.py", "release/sampling.py", "release/standalone/",
+    "release/tracing.py",
+    *(f"methods/shared/{name}.py" for name in (
+        "graphical", "junction", "network", "products", "table_facts", "table_list", "table_plan",
+        "table_prior", "table_rounds", "table_shapes", "table_state", "tree", "tree_fit")))
+HOLD_RECORDS = {"Dataset", "Private", "Records"}
+
+
+def reached(path: str, sources: dict[str, str]) -> set[str]:
+    """The file and all of this package that it imports, by whatever way."""
+    found, left = set(), [path]
+    while left:
+        path = left.pop()
+        if path in sources and path not in found and path != "core/types.py":
+            found.add(path)
+            left += [f"{name.removeprefix('dpgen_jax.').replace('.', '/')}.py"
+                     for name in imports(sources[path], path)]
+    return found
+
+
+def hold_records(path: str, sources: dict[str, str]) -> set[str]:
+    """Files that this one reaches and that name what records are held by."""
+    return {other for other in reached(path, sources)
+            if names(sources[other]) & (HOLD_RECORDS | OPENERS)}
+
+
 def unsafe(source: str) -> set[str]:
     """Pickle, numpy's global generator, old-style keys, and arrays loaded with objects."""
     found = {name for name in imports(source)
@@ -199,6 +228,24 @@ def test_no_file_breaks_a_rule(path):
     assert not opens(path, source)
     assert not forbidden_imports(path, source)
     assert not unsafe(source)
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if path.startswith(PUBLIC_SIDE)])
+def test_post_processing_reaches_no_record(path):
+    """Nor does anything that it imports: what it makes is a function of released values."""
+    assert not hold_records(path, SOURCES)
+
+
+def test_every_module_of_the_public_side_is_there():
+    assert all(any(path.startswith(prefix) for path in SOURCES) for prefix in PUBLIC_SIDE)
+
+
+@pytest.mark.parametrize(("first", "second"), [
+    ("from dpgen_jax.data.base import Dataset", ""),
+    ("from dpgen_jax.data import other", "from dpgen_jax.core.types import Records"),
+    ("import dpgen_jax.data.other", "def f(x: 'Private'): ...")])
+def test_a_way_to_records_is_caught(first, second):
+    assert hold_records("data/a.py", {"data/a.py": first, "data/other.py": second})
 
 
 def test_release_is_the_only_way_out():

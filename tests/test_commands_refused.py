@@ -10,9 +10,10 @@ import runs
 import test_commands
 from test_commands import STEPS, TRAIN, one_line
 
-from dpgen_jax import account, publish, sample, train
+from dpgen_jax import account, compare, evaluate, features, publish, sample, schema, train
 from dpgen_jax.core import cli
 from dpgen_jax.core.types import UserError
+from dpgen_jax.release import bundle
 from dpgen_jax.run import fitting
 
 place = test_commands.place
@@ -34,6 +35,29 @@ def test_a_folder_that_holds_a_run_is_refused(run, call, monkeypatch):
 def test_a_folder_that_is_no_run_is_called_so(call, tmp_path, command):
     code, _, err = call(command, str(tmp_path))
     assert code == 2 and f"{tmp_path} is no folder of a run" in one_line(err)
+
+
+@pytest.mark.parametrize(("command", "words"), [
+    (compare, ["some-run", "--out", "{}/page.html"]), (compare, ["some-run", "--out", "{}/deep/a"]),
+    (evaluate, ["some-run", "--dataset", "glyphs", "--out", "{}"]),
+    (features, ["--dataset", "npz:a.npz", "--weights", "w.safetensors", "--bound", "1", "--out",
+                "{}/f.npz"]),
+    (schema, ["rows.csv", "--label", "a", "--out", "{}/s.yaml"])],
+    ids=["compare", "compare deep", "evaluate", "features", "schema"])
+def test_what_is_made_of_real_records_is_not_written_into_a_release(
+        call, tmp_path, monkeypatch, command, words):
+    """A page of numbers from real records, a draft and real features could be put beside the
+    generator, to be handed over with it."""
+    monkeypatch.chdir(tmp_path)
+    release = tmp_path / "release"
+    release.mkdir()
+    (release / "privacy.json").write_text("{}")
+    (tmp_path / "rows.csv").write_text("a,b\n" + "no,1\nyes,2\n" * 20)
+    monkeypatch.setattr(compare, "_one", lambda path: None)
+    monkeypatch.setattr(bundle, "load", lambda source: None)
+    code, _, err = call(command, *(word.format(release) for word in words))
+    assert code == 2 and "lies in a release, which is shared" in one_line(err)
+    assert [path.name for path in release.iterdir()] == ["privacy.json"]
 
 
 BAD = {

@@ -1,6 +1,7 @@
 """Data-dependent accounting of finished runs: run folders written by hand, without training."""
 
 import bisect
+import dataclasses
 import json
 import math
 import secrets
@@ -14,20 +15,20 @@ import small_datalens
 from dpgen_jax import account, publish
 from dpgen_jax.accountant import gaussian, ledger, pate
 from dpgen_jax.accountant import smooth_sensitivity as smooth
-from dpgen_jax.accountant.events import EpsilonDeltaEvent, RenyiEvent
+from dpgen_jax.accountant.events import EpsilonDeltaEvent, GaussianEvent, RenyiEvent
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.accountant.smooth_sensitivity import Sanitiser
 from dpgen_jax.aggregation import sanitise
 from dpgen_jax.aggregation.bits import OsBits, SeededBits
 from dpgen_jax.aggregation.gaussian_table import thresholds
-from dpgen_jax.core.config import to_json
+from dpgen_jax.core.config import digest, to_json
 from dpgen_jax.core.types import Private, UserError
 from dpgen_jax.methods import datalens, gpate
 from dpgen_jax.private import data_dependent as private
 from dpgen_jax.private import votes as log
 from dpgen_jax.release.statement import Facts, Protected, statement
 from dpgen_jax.run import data_dependent
-from dpgen_jax.run.folder import RunFolder, read_json, write_json
+from dpgen_jax.run.folder import MEANING, RunFolder, read_json, write_json
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +68,10 @@ def finished(root: Path, config=CONFIG, *, epsilon=3.0, method="gpate", seed=0, 
             }
         ),
     )
-    with Ledger.create(files.ledger, {"epsilon": epsilon, "delta": DELTA}) as book:
+    public = read_json(files.config)
+    with Ledger.create(files.ledger, {
+            "epsilon": epsilon, "delta": DELTA, "run": public["run"], "config_hash": digest(
+                {name: public[name] for name in MEANING if name in public})}) as book:
         if bought:
             book.charge(bought)
         if method == "gpate" and mechanism.keeps_votes:
@@ -229,6 +233,47 @@ def test_the_claim_depends_on_the_budget_and_not_on_the_votes(tmp_path):
               for seed in range(3)]
     answered = {int(kept(seed)[1].sum()) for seed in range(3)}
     assert len(answered) == 3 and len(set(claims)) == 1
+
+
+def changed(files, name, value):
+    """Changes a field of the configuration that the run was begun with."""
+    described = read_json(files.config)
+    described["config"][name] = value
+    files.config.write_text(json.dumps(described))
+
+
+@pytest.mark.parametrize(("name", "value"), [
+    ("sanitiser", to_json(dataclasses.replace(CONFIG.sanitiser, beta=0.001))), ("sigma", 50.0)])
+def test_what_is_published_is_fixed_when_the_run_begins(tmp_path, name, value):
+    """By `account --data-dependent` its owner has seen the votes: a sanitiser that is chosen after
+    that is a function of them, and no price covers the choice."""
+    files = finished(tmp_path / "run")
+    changed(files, name, value)
+    before = snapshot(files.root)
+    for refused in (data_dependent.price, data_dependent.publish):
+        with pytest.raises(UserError, match=r"of another configuration than that of .*config.json"):
+            refused(files.root)
+    assert snapshot(files.root) == before
+
+
+BESIDE = [((EpsilonDeltaEvent(2.5, 0.0, "class-counts"), 1),),
+          ((EpsilonDeltaEvent(0.5, 4e-6), 2),),
+          ((GaussianEvent(4.0, 1, mechanism="release that judges: x"), 3),)]
+
+
+@pytest.mark.parametrize("bought", BESIDE, ids=["class counts", "with delta", "judge"])
+def test_what_was_bought_beside_the_votes_is_part_of_the_bound(tmp_path, bought):
+    """The run has told at least as much as its class counts: a bound below their price alone stood
+    in its statement."""
+    files = finished(tmp_path / "run", epsilon=9.0, bought=bought)
+    read = data_dependent.reading(files.root)["data_dependent"]["epsilon"]
+    published = data_dependent.publish(files.root)["data_dependent_epsilon"]["epsilon"]
+    left = (DELTA - sum(event.delta * n for event, n in bought
+                        if isinstance(event, EpsilonDeltaEvent))) / 2
+    alone = gaussian.epsilon(bought, DELTA - left)
+    rdp = rdp_of_votes()
+    assert read == pytest.approx(alone + pate.epsilon_of(rdp, private.ORDERS, left), rel=1e-9)
+    assert published > alone + pate.epsilon_of(rdp, private.ORDERS, left)
 
 
 @pytest.mark.parametrize("bought", [(), ((EpsilonDeltaEvent(0.3, 0.0, "class-counts"), 1),),

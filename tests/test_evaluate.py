@@ -56,7 +56,9 @@ def command(place, *words, data="data.npz", source="run"):
 
 @pytest.fixture(scope="module")
 def written(place):
+    before = runs.snapshot(place / "run" / "release")
     command(place, *WORDS)
+    assert runs.snapshot(place / "run" / "release") == before
     return place / "run" / "evaluation"
 
 

@@ -41,7 +41,7 @@ def test_the_parts_are_the_same_records(both):
         for rows in (3, slice(2, 9), np.array([7, 1]), np.arange(len(there)) % 2 == 0):
             np.testing.assert_array_equal(here[rows], there[rows])
     assert lying.notes == copied.notes
-    assert parts.share_of(copied.x_test, copied.y_test, lying) == 1
+    assert parts.share_of(copied.x_test, lying) == 1
     again = parts.only(lying, np.arange(48) < 5, parts.where_they_lie)
     np.testing.assert_array_equal(again.x_train, copied.x_train[:5])
 

@@ -29,8 +29,7 @@ def require_folder(out: Path) -> Path:
     """
     if out.exists() and not out.is_dir():
         raise UserError(f"--out {out} is a file; name a folder")
-    if contents.is_shared(out):
-        raise UserError(f"--out {out} lies in a release, which is shared; name another folder")
+    contents.refuse_shared(out, "an audit is for the data holder")
     return out
 
 

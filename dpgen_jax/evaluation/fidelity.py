@@ -236,7 +236,8 @@ def fidelity(draws: Sequence[Images], test: Images, real: Images | None, judge: 
                "neighbours": min(NEIGHBOUR_IMAGES, n_pairs), "k": NEIGHBOURS,
                "inception": n_inception if inception else None}
     return {"fidelity": scores | {"judge": judge.info(), "samples": samples},
-            "not_covered_by_epsilon": [f"fidelity.{name}" for name in (*scores, "judge")]}
+            "not_covered_by_epsilon": [
+                f"fidelity.{name}" for name in (*scores, "judge", "samples")]}
 
 
 def _comparison(x_test: np.ndarray, judge: Judge, inception: Features | None, n_inception: int

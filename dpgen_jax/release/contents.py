@@ -173,13 +173,19 @@ def located(root: Path) -> Path:
     return root
 
 
-def is_shared(place: Path) -> bool:
-    """Returns whether a folder lies in a release or in an exported one, which others get.
+def refuse_shared(place: Path, holds: str) -> None:
+    """Refuses to write what is made of real records where others get it.
 
     Args:
-        place: The folder, which need not exist.
+        place: A file or folder, which need not exist.
+        holds: What is written, and what that holds, for the message.
+
+    Raises:
+        UserError: It lies in a release, or in an exported one.
     """
-    return any((path / "privacy.json").exists() for path in (place, *place.resolve().parents))
+    if any((path / "privacy.json").exists() for path in (place, *place.resolve().parents)):
+        raise UserError(f"--out {place} lies in a release, which is shared, and {holds}; name "
+                        "another place")
 
 
 def described(path: Path) -> Json:

@@ -15,7 +15,13 @@ from typing import Any
 
 from dpgen_jax import methods
 from dpgen_jax.accountant import gaussian, pate, renyi
-from dpgen_jax.accountant.events import EpsilonDeltaEvent, Events, GaussianEvent, RenyiEvent
+from dpgen_jax.accountant.events import (
+    EpsilonDeltaEvent,
+    Events,
+    GaussianEvent,
+    RenyiEvent,
+    of_kind,
+)
 from dpgen_jax.accountant.ledger import account, published, read
 from dpgen_jax.accountant.rounding import add_up
 from dpgen_jax.accountant.smooth_sensitivity import Sanitiser
@@ -38,8 +44,8 @@ from dpgen_jax.release import contents, documents, guarantee
 from dpgen_jax.run import costs, resume, spending
 from dpgen_jax.run.folder import RunFolder, existing, read_json, write_json
 
-EX_POST = ("ex-post: it describes this run's votes at one order, and is no guarantee of "
-           "differential privacy; epsilon is")
+EX_POST = ("ex-post: it describes this run's votes at one order, plus all other charges of "
+           "the run; it is no guarantee of differential privacy; epsilon is")
 
 
 def reading(root: Path) -> Json:
@@ -58,12 +64,15 @@ def reading(root: Path) -> Json:
     totals = account(read(files.ledger))
     kind = _kind_of(mechanism)
     votes, delta = kind.votes(files.votes), totals.header["delta"]
-    shown = data_dependent.for_the_holder(data_dependent.read(votes, kind, delta, totals.steps))
+    others = _others(mechanism, totals)
+    shown = data_dependent.for_the_holder(
+        data_dependent.read(votes, kind, others.delta, totals.steps))
     record: Json = {
         "run": str(root),
         "warning": "computed from the votes themselves: AS PRIVATE AS THE RECORDS, for your eyes "
                    "only; the epsilon to state is the data-independent one",
-        "data_dependent": {"epsilon": shown.epsilon, "order": shown.order, "kind": EX_POST},
+        "data_dependent": {"epsilon": shown.epsilon + others.epsilon, "order": shown.order,
+                           "kind": EX_POST},
         "data_independent": {"epsilon": costs.stamped(root, totals).claim,
                              "spent": totals.epsilon()},
         "votes": {**shown.agreement, "queries": shown.queries,
@@ -93,6 +102,7 @@ class _Offer:
         totals: What the ledger charges.
         cost: The cost of the bound.
         claim: The epsilon of the run once it is published.
+        others: What the run charged for anything but its rounds.
     """
 
     files: RunFolder
@@ -103,6 +113,31 @@ class _Offer:
     totals: Account
     cost: RenyiEvent
     claim: float
+    others: _Others
+
+
+@dataclasses.dataclass(frozen=True)
+class _Others:
+    """The charges of a run for class counts, entries of a schema and a release that judges.
+
+    Attributes:
+        epsilon: The epsilon of all of it, at the rest of the run's delta.
+        delta: The part of the run's delta that is left for the votes.
+    """
+
+    epsilon: float
+    delta: float
+
+
+def _others(mechanism: Mechanism, totals: Account) -> _Others:
+    """Returns the charges of a run but for those of its rounds, of which alone the votes tell."""
+    rounds, delta = {event for event, _ in mechanism.events(1)}, totals.header["delta"]
+    others = tuple(pair for pair in totals.spent() if pair[0] not in rounds)
+    if not others:
+        return _Others(0.0, delta)
+    bought = add_up((event.delta, n) for event, n in of_kind(EpsilonDeltaEvent, others))
+    left = (delta - bought) / 2
+    return _Others(gaussian.epsilon(others, delta - left), left)
 
 
 def price(root: Path) -> Json:
@@ -153,7 +188,8 @@ def publish(root: Path) -> Json:
         ledger.charge(((cost, 1),))
         bound = sanitise.upper_bound(sealed, offer.sanitiser, OsBits())
     order, statement = offer.sanitiser.order, offer.statement
-    epsilon = pate.epsilon_of([bound + cost.rdp], [order], totals.header["delta"])
+    epsilon = offer.others.epsilon + pate.epsilon_of(
+        [bound + cost.rdp], [order], offer.others.delta)
     statement["data_dependent_epsilon"] = {
         "epsilon": epsilon, "order": order,
         "kind": EX_POST, "own_cost_rdp": cost.rdp, "epsilon_without_it": totals.claim(),
@@ -181,7 +217,8 @@ def _offer(root: Path) -> _Offer:
     if not (stamp := guarantee.of(statement)).holds:
         raise UserError(f"{root} promises nothing ('{stamp.text}'), so no bound on its votes would "
                         "be a promise; publish that of a run with a guarantee")
-    totals = account(read(files.ledger))
+    # A sanitiser that was changed since the run began may have been chosen by the votes.
+    totals = resume.charged(files, stored)
     if any(isinstance(event, RenyiEvent) for event, _ in totals.spent()):
         raise UserError(f"{root} has charged its one sanitised release" + (
             "; another would need another run" if published(read(files.ledger)) else
@@ -189,7 +226,8 @@ def _offer(root: Path) -> _Offer:
             ))
     cost, delta = sanitise.event(config.sanitiser), totals.header["delta"]
     claim = gaussian.epsilon((*_budget(totals.claim(), delta, totals.spent()), (cost, 1)), delta)
-    return _Offer(files, mechanism, config.sanitiser, spec, statement, totals, cost, claim)
+    return _Offer(files, mechanism, config.sanitiser, spec, statement, totals, cost, claim,
+                  _others(mechanism, totals))
 
 
 def _known(files: RunFolder, digest: str) -> None:

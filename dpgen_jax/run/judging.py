@@ -159,7 +159,7 @@ def checked(options: MonitorOptions, dataset: Dataset, public: Rows | None) -> D
         return dataset
     lies_there = data.content(options.public_dataset or "")  # however it is read
     if not (lies_there and lies_there == dataset.content) and (
-            parts.share_of(*public, dataset) < SAME):
+            parts.share_of(public[0], dataset) < SAME):
         return dataset
     what = (f"what --public-dataset {options.public_dataset} tells of generators, as it holds "
             "records of this run's own data set")

@@ -17,6 +17,7 @@ import numpy as np
 from dpgen_jax.accountant import chain
 from dpgen_jax.accountant import ledger as books
 from dpgen_jax.accountant.ledger import NOBODY, Ledger
+from dpgen_jax.accountant.totals import Account
 from dpgen_jax.accountant.witness import Witness
 from dpgen_jax.aggregation.mechanism import Mechanism
 from dpgen_jax.core import hosts
@@ -96,20 +97,12 @@ def ledger(files: RunFolder, mechanism: Mechanism, public: Json, resumed: bool,
             ledger is that of another configuration or run, and when the folder or the journal
             knows more of it than it holds.
     """
-    meaning, run = digest({
-        name: public[name] for name in MEANING if name in public}), files.run_id()
+    meaning, run = _meaning(public), files.run_id()
     witness = _Folder(files, mechanism, journal)
     if (resumed and _begun(files)) or books.undeclared(files.ledger):
-        records = books.read(files.ledger)
-        known = books.account(records)
-        for what, stored, own in (("configuration", known.meaning or meaning, meaning),
-                                  ("run", records[0].get("run"), run)):
-            if stored != own:
-                raise UserError(f"{files.ledger} is the ledger of another {what} than that of "
-                                f"{files.config}; bring back the file that belongs to this run")
-        if not known.meaning:
+        if not charged(files, public).meaning:
             return _declared(files, mechanism, public, meaning, witness)
-        if books.published(records):
+        if books.published(books.read(files.ledger)):
             # a published bound speaks of all votes of a run: there may be no more of them
             raise UserError(f"{files.root} has published a data-dependent bound on its votes and "
                             "is finished; start a new run, whose epsilon adds to this one's")
@@ -121,6 +114,31 @@ def ledger(files: RunFolder, mechanism: Mechanism, public: Json, resumed: bool,
         "epsilon": float(budget["epsilon"]), "delta": budget["delta"],
         "relation": mechanism.relation, **public.get("unit", {"unit": mechanism.unit}),
         "config_hash": meaning, "run": run, **chain.several(hosts.count())}, witness)
+
+
+def charged(files: RunFolder, public: Json) -> Account:
+    """Returns what the ledger of a run charges.
+
+    Args:
+        files: The run folder.
+        public: The content of config.json.
+
+    Raises:
+        UserError: Where the ledger is that of another configuration or run.
+    """
+    records, meaning = books.read(files.ledger), _meaning(public)
+    known = books.account(records)
+    for what, stored, wanted in (("configuration", known.meaning or meaning, meaning),
+                                 ("run", records[0].get("run"), files.run_id())):
+        if stored != wanted:
+            raise UserError(f"{files.ledger} is the ledger of another {what} than that of "
+                            f"{files.config}; bring back the file that belongs to this run")
+    return known
+
+
+def _meaning(public: Json) -> str:
+    """Returns the hash of what decides what is computed and what it costs."""
+    return digest({name: public[name] for name in MEANING if name in public})
 
 
 def _declared(files: RunFolder, mechanism: Mechanism, public: Json, meaning: str,

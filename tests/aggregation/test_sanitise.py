@@ -1,8 +1,12 @@
 """The published bound on a data-dependent cost is the formula, from bits that are used once."""
 
 import dataclasses
+import functools
+import itertools
 import math
 
+import adversary
+import jax
 import mpmath
 import numpy as np
 import pytest
@@ -20,6 +24,7 @@ from dpgen_jax.aggregation.noise import RoundedGaussian, draw_one
 from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.core.types import Private, UserError, unseal
 from dpgen_jax.private.votes import Votes
+from dpgen_jax.run import loop
 
 SANITISER = Sanitiser(8.0, 0.025, 10.0, 12.0, 3.0)
 
@@ -168,6 +173,86 @@ def check_neighbours(place, total, ss, moved, changed, most):
     assert abs(one.total - two.total) * SANITISER.sigma_ss <= min(one.sigma, two.sigma)
     assert abs(math.log(one.sigma / two.sigma)) <= beta
     assert abs(one.log - two.log) <= 1024  # of which the noise has log_sigma
+
+
+UNITS, BETA = 12, 0.1
+LOOSE = Sanitiser(1.5, BETA, 10.0, 12.0, 3.0)
+
+
+@functools.cache
+def loops():
+    """The mechanism of twelve teachers, and a run of the real loop from records, a dealing and a
+    forced transcript to its transcript, votes and answers."""
+    close = ConfidentGNMax(
+        bound=OneHot(3, 8, adversary.ROWS, 0.3), noise=RoundedGaussian(1.0), n_units=UNITS,
+        schedule=FullParticipation(), test_noise=RoundedGaussian(1.0), threshold=0.6)
+    method, where = dataclasses.replace(adversary.build(), mechanism=close), adversary.layout(
+        units=UNITS)
+    block, state = loop.compile_block(method, where), loop.initial_state(
+        method, jax.random.key(0), where)
+    units = jax.device_get(unseal(state.units))
+    bits = SeededBits(0).draw((adversary.STEPS, *close.bits_shape))
+
+    def run(data, planted=None, deal=None):
+        public = jax.device_put(adversary.transcript(planted), where.replicated)
+        start = loop.State(public, Private(jax.device_put(units, where.by_unit)), state.key)
+        after, _, _, answered, votes = adversary.call(
+            block, start, adversary.placed(data, where, deal), where, bits, adversary.STEPS)[:5]
+        return (np.asarray(after.seen), np.asarray(unseal(votes)).reshape(-1, 3),
+                np.asarray(answered).ravel() == 1)
+
+    return close, run
+
+
+def neighbours():
+    """Twelve records, and all data sets in which the content and label of one are the worst."""
+    y = adversary.neighbours()[0][1]
+    x = np.random.default_rng(0).integers(64, 192, (12, *adversary.SPEC.shape)).astype(np.uint8)
+    others = []
+    for record, value in itertools.product(range(12), (255, 0)):
+        other, labels = x.copy(), y.copy()
+        other[record], labels[record] = value, 1 - y[record]
+        others.append((other, labels))
+    return (x, y), others
+
+
+@pytest.mark.slow
+def test_a_record_moves_what_is_published_as_far_as_the_noise_covers():
+    """Each record of a run of the real loop is replaced by the worst ones, on the same transcript:
+    a vote of each query moves at most, and total and sensitivity as the proof of `place` has it."""
+    mechanism, run = loops()
+    data, others = neighbours()
+    seen, votes, answered = run(data)
+
+    def numbers(counts):
+        args = (counts, answered, mechanism.votes_needed, 1.0, 1.0, LOOSE.order)
+        return smooth.total_rdp(*args), smooth.smooth_sensitivity(*args, BETA, UNITS)
+
+    total, sensitivity = numbers(votes)
+    moved, shifts, turns = set(), [], []
+    for other in others:
+        _, theirs, _ = run(other, seen)
+        moved |= {*np.abs(votes - theirs).sum(1).tolist()}
+        after, there = numbers(theirs)
+        shifts.append(abs(after - total) / min(there, sensitivity))
+        turns.append(abs(math.log(there / sensitivity)) / BETA)
+    assert moved == {0, 2} and 0 < max(shifts) <= 1
+    assert 0.99 < max(turns) <= 1 + 1e-9  # the sensitivity itself moves by all of beta
+    assert total < 0.6 * LOOSE.order * (len(votes) / 2 + answered.sum())  # worth publishing
+
+
+@pytest.mark.slow
+def test_a_record_that_two_teachers_have_is_caught():
+    """The planted fault: the sensitivity moves further than its noise covers."""
+    _, run = loops()
+    deal = adversary.dealt(UNITS)
+    index = deal.index.copy()
+    index[(adversary.owner(UNITS) + 1) % UNITS] = adversary.CANARY
+    shared = dataclasses.replace(deal, index=index)
+    data, others = neighbours()
+    seen, votes, _ = run(data, deal=shared)
+    moved = {*np.abs(votes - run(others[2 * adversary.CANARY], seen, shared)[1]).sum(1).tolist()}
+    assert 4 in moved
 
 
 def test_a_scale_without_the_grids_own_share_is_caught():

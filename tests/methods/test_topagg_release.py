@@ -169,7 +169,7 @@ def test_evaluation_is_its_accuracy_on_held_out_records(root, release, capsys):
     found = json.loads((root / "run" / "evaluation" / "metrics.json").read_text())
     assert found["kind"] == "classifier" and found["n_test"] == 60
     assert found["accuracy"] == accuracy(release)
-    assert found["not_covered_by_epsilon"] == ["accuracy"]
+    assert found["not_covered_by_epsilon"] == ["accuracy", "n_test"]
     assert f"{found['accuracy']:.4f}" in capsys.readouterr().out
     with pytest.raises(UserError, match="no records to compare"):
         compare.command([str(root / "run"), str(root / "run")])
