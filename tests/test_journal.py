@@ -127,7 +127,9 @@ def test_where_the_journal_is_full_nothing_is_drawn(world, root, journal, monkey
     lambda path: path.unlink(), lambda path: shutil.rmtree(path.parent.parent),
     lambda path: os.truncate(path, 0), lambda path: os.truncate(path, path.stat().st_size // 2),
     lambda path: path.with_name("back").write_bytes(path.read_bytes())
-    and path.with_name("back").rename(path)], ids=["file", "all", "empty", "cut", "put back"])
+    and path.with_name("back").rename(path),
+    lambda path: path.write_bytes(path.read_bytes() + path.read_bytes()[-300:])],
+    ids=["file", "all", "empty", "cut", "put back", "written to"])
 def test_a_journal_that_is_lost_under_a_run_stops_it(world, root, journal, monkeypatch, lost):
     """The run went on, and the journal knew nothing of what it drew from then on."""
     real, drawn = Ledger.settle, []
@@ -140,7 +142,7 @@ def test_a_journal_that_is_lost_under_a_run_stops_it(world, root, journal, monke
 
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "settle", settle)
-        with pytest.raises(UserError, match="was deleted, cut or replaced .*nothing may be drawn"):
+        with pytest.raises(UserError, match="was deleted, replaced or written to .*nothing may be"):
             world.live(root, resume_it=False, blocks=5)
     assert world.steps == len(drawn) == 2 < charged(root)[0] == 3
 

@@ -81,6 +81,7 @@ class Entry(Witness):
         self._path, self._about, self._folder = path, about, folder
         self._fd = self._holder = -1
         self._size, self._previous = 0, chain.START
+        self._end: int | None = None  # the bytes of the file; None after an append that failed
         self._records, self._guarantee = str(about["records"]), bool(about["guarantee"])
 
     def accept(self, ledger: Ledger) -> None:
@@ -119,6 +120,7 @@ class Entry(Witness):
         except OSError as error:
             raise failed(self._path, error) from None
         known, self._size, self._previous = _ends(self._path)
+        self._end = os.fstat(self._fd).st_size
         if known is not None:
             self._records = self._records or known.records
             # What had none before gets none by going on, nor does what has none now.
@@ -170,12 +172,13 @@ class Entry(Witness):
             data += line
         try:
             size = os.fstat(self._fd).st_size
-            if size < self._size or not self._in_place():
-                raise UserError(f"{self._path}, the journal of this run, was deleted, cut or "
-                                "replaced since the run started, so nothing may be drawn: bring it "
-                                "back, then resume the run")
-            if size > self._size:  # what an append that failed left
+            if size < self._size or self._end not in (None, size) or not self._in_place():
+                raise UserError(f"{self._path}, the journal of this run, was deleted, replaced or "
+                                "written to by something else since the run started, so nothing "
+                                "may be drawn: bring it back, then resume the run")
+            if size > self._size:  # a torn line, or what an append that failed left
                 os.ftruncate(self._fd, self._size)
+            self._end = None
             files.write_at(self._fd, data, self._size)
             os.fsync(self._fd)
             if not self._size:
@@ -183,6 +186,7 @@ class Entry(Witness):
         except OSError as error:
             raise failed(self._path, error) from None
         self._size, self._previous = self._size + len(data), previous
+        self._end = self._size
 
     def _in_place(self) -> bool:
         """Whether the open file is the one that others find by its name."""
