@@ -77,7 +77,7 @@ def test_what_two_records_of_a_person_are_covered_by(epsilon, two):
 
 
 def test_so_are_those_of_votes_budgets_and_audits(capsys, tmp_path):
-    """What a run claimed without a bound, 1.0000004, was printed as 1."""
+    """A claim of 1.0000004 was printed as 1."""
     shown = {"epsilon_without_it": 1.0000004, "own_cost_rdp": 0.10000004, "spent": 2.0000004}
     printing.print_record({"data_dependent_epsilon": shown}, False)
     assert re.findall(r"[\d.]+(?=,|\n)", capsys.readouterr().out) == ["1.00001", "0.100001",
