@@ -37,8 +37,8 @@ MAY_IMPORT = {
     "core/types.py": {"core.errors", "core.refinement", "core.schema", "aggregation"},
     "core/config.py": {"core.types", "core.strict_json"},
     "core/ranges.py": {"core.types"},
-    "accountant/": {"accountant", "core.atomic", "core.errors", "core.platforms", "core.reading",
-                    "core.strict_json", "core.terms"},
+    "accountant/": {"accountant", "core.at_most", "core.atomic", "core.errors", "core.platforms",
+                    "core.reading", "core.strict_json", "core.terms"},
     "private/": {"private", "core.types", "core.terms", "core.checks", "core.reading",
                  "core.subjects", "core.digests", "core.picked",
                  "core.hosts",  # which tells other processes what comes, and no record
@@ -52,8 +52,8 @@ MAY_IMPORT = {
                  # formulas of papers, for numbers beside the proven one
                  "accountant.published", "accountant.published_sampling",
                  "accountant.published_formula"},
-    "presets/": {"presets", "methods", "nets", "core.types", "core.errors", "core.console",
-                 "core.strict_json"},
+    "presets/": {"presets", "methods", "nets", "core.at_most", "core.types", "core.errors",
+                 "core.console", "core.strict_json"},
     "data/": {"data", "core.types", "core.terms", "core.errors", "core.checks", "core.reading",
               "core.strict_json", "core.subjects", "core.digests", "core.picked",
               "core.console",  # a question before a download

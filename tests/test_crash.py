@@ -169,6 +169,23 @@ def test_a_full_disk_keeps_the_earlier_checkpoints(tmp_path, monkeypatch, name, 
     assert not any("unfinished" in p.name for p in folder.iterdir())
 
 
+class Cancelled(BaseException):
+    """As `asyncio.CancelledError` is, which orbax may raise: no Exception."""
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_checkpoint_that_is_broken_off_beside_the_training_is_none(tmp_path, monkeypatch):
+    """It was put in its place without the part, and without the checksum by which that is seen."""
+    def broken_off(path, tree):
+        raise Cancelled
+
+    monkeypatch.setattr(checkpoint_parts, "write", broken_off)
+    saving = checkpoint.begin(tmp_path, 1, [("part", TREE)], {}, 2, beside=True)
+    with pytest.raises(UserError, match=r"checkpoint .* cannot be written \(.*broken off"):
+        saving.finish()
+    assert checkpoint.steps(tmp_path) == []
+
+
 def test_a_full_disk_in_a_run_costs_a_checkpoint(tmp_path, monkeypatch):
     real, tried = checkpoint.write_json, []
 

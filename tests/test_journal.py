@@ -7,6 +7,7 @@ import shutil
 import stat
 from pathlib import Path
 
+import filelock
 import pytest
 import runs
 import small_datalens
@@ -120,6 +121,46 @@ def test_where_the_journal_is_full_nothing_is_drawn(world, root, journal, monkey
     assert world.steps == 1
     world.live(root, blocks=1)
     assert world.steps == 2 and charged(root)[0] >= 2
+
+
+@pytest.mark.parametrize("lost", [
+    lambda path: path.unlink(), lambda path: shutil.rmtree(path.parent.parent),
+    lambda path: os.truncate(path, 0), lambda path: os.truncate(path, path.stat().st_size // 2),
+    lambda path: path.with_name("back").write_bytes(path.read_bytes())
+    and path.with_name("back").rename(path),
+    lambda path: path.write_bytes(path.read_bytes() + path.read_bytes()[-300:])],
+    ids=["file", "all", "empty", "cut", "put back", "written to"])
+def test_a_journal_that_is_lost_under_a_run_stops_it(world, root, journal, monkeypatch, lost):
+    """The run went on, and the journal knew nothing of what it drew from then on."""
+    real, drawn = Ledger.settle, []
+
+    def settle(ledger, *args):
+        real(ledger, *args)
+        drawn.append(args)
+        if len(drawn) == 2:
+            lost(entry(journal))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "settle", settle)
+        with pytest.raises(UserError, match="was deleted, replaced or written to .*nothing may be"):
+            world.live(root, resume_it=False, blocks=5)
+    assert world.steps == len(drawn) == 2 < charged(root)[0] == 3
+
+
+@pytest.mark.parametrize("place", ["lock", "runs"])
+def test_a_disk_without_locks_is_named(world, root, journal, monkeypatch, place):
+    """As some disks of networks are; that there was no space left was no help."""
+    real = filelock.lock_descriptor
+
+    def none(descriptor, **options):
+        if place in os.readlink(f"/proc/self/fd/{descriptor}").split("/"):
+            raise OSError(errno.ENOLCK, "No locks available")
+        return real(descriptor, **options)
+
+    monkeypatch.setattr(filelock, "lock_descriptor", none)
+    with pytest.raises(UserError, match="No locks available.*DPGEN_STATE to .* a local disk"):
+        world.live(root, resume_it=False, blocks=1)
+    assert not world.steps
 
 
 def test_only_its_owner_may_read_it(world, root, journal):

@@ -1,6 +1,7 @@
 """Programs beside a block of rounds lower for accelerators too, on a machine that has none."""
 
 import dataclasses
+import re
 
 import jax
 import jax.numpy as jnp
@@ -108,3 +109,33 @@ def test_post_training_lowers_and_has_no_second_copy_of_its_state():
     after, _ = block(key, state, 0, 1)
     assert all(leaf.is_deleted() for leaf in jax.tree.leaves(state))
     assert not any(leaf.is_deleted() for leaf in jax.tree.leaves(after))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", methods.NAMES)
+def test_no_product_of_matrices_lies_between_a_bound_and_the_release(name):
+    """Accelerators round the factors of products to 8 or 11 bits; sums and noise are integers."""
+    spec = test_battery.spec_of(name)
+    method = methods.get(name).build(test_battery.small(name), spec)
+    for phase in method.phases or (method,):
+        mechanism = phase.mechanism
+        inputs = mechanism.private_inputs(SeededBits(0), np.zeros(1, np.int32), 0)[0, 0]
+        bound = lowered(jax.jit(mechanism.contribution), KEY, message_of(phase, spec), inputs)
+        added = lowered(jax.jit(mechanism.added), jax.ShapeDtypeStruct(mechanism.shape, jnp.int32),
+                        jax.ShapeDtypeStruct((3, *mechanism.contribution_shape), jnp.int32))
+        drawn = lowered(jax.jit(mechanism.noise.sample), jax.ShapeDtypeStruct(
+            mechanism.noise.bits_shape((4,)), jnp.uint32))
+        for text in (bound, added, drawn):
+            assert "dot_general" not in text and "stablehlo.convolution" not in text
+        assert IN_FLOATS.search(bound) and not IN_FLOATS.search(added + drawn)
+
+
+KEY, IN_FLOATS = jax.eval_shape(lambda: jax.random.key(0)), re.compile(r"[x<]b?f\d+>")
+
+
+def message_of(method, spec):
+    """The shape of a message of a unit."""
+    own = Records(jax.ShapeDtypeStruct((6, *spec.shape), spec.dtype),
+                  jax.ShapeDtypeStruct((6,), jnp.int32))
+    query = jax.eval_shape(method.ask, KEY, jax.eval_shape(method.init, KEY))
+    return jax.eval_shape(method.answer, KEY, jax.eval_shape(method.init_unit, KEY), own, query)

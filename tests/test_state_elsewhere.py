@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,15 +14,17 @@ import runs
 import seeded
 import small_datalens
 from state_elsewhere import FIELDS
+from test_digests import digest
 
 from dpgen_jax import methods
 from dpgen_jax.accountant import ledger as books
+from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.core import hosts
 from dpgen_jax.core.config import Runtime
 from dpgen_jax.core.types import UserError
 from dpgen_jax.methods import datalens
-from dpgen_jax.private import streaming
-from dpgen_jax.run import calibrate_config, capacity, checkpoint
+from dpgen_jax.private import streaming, teachers
+from dpgen_jax.run import calibrate_config, capacity, checkpoint, checkpoint_parts
 
 PROGRAM = Path(__file__).with_name("state_elsewhere.py")
 
@@ -45,6 +48,97 @@ def test_a_run_that_moves_to_the_disk_and_back_has_the_release_of_one_that_stays
     stays, *moved = trained(case, tmp_path, "device,device,device", *moves)
     assert {*moved} == {stays}
     assert {"checkpoints", "identity.json"} < {*stays.split()}
+
+
+class Killed(BaseException):
+    """Ends a run at a moment, as nothing catches it."""
+
+
+def a_run(root, place, moment=None, resume=False, die=None):
+    """A run of four steps whose units lie in a place, in slabs of two, with a checkpoint of each
+    step; where it reaches a moment, as ("write", 5), it dies. Returns the digest of its release."""
+    reached = []
+
+    def counted(what, call):
+        def inner(*args, **options):
+            reached.append(what)
+            if moment == (what, reached.count(what)):
+                die() if die else raising()
+            return call(*args, **options)
+
+        return inner
+
+    def raising():
+        raise Killed
+
+    case = seeded.ALL["datalens images"]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(capacity, "SLAB_BYTES", 1)
+        patched.setattr(capacity, "copy_fits", lambda method: False)  # a thread would not die
+        patched.setattr(seeded, "RUNTIME", Runtime(
+            devices=1, chunk=2, steps_per_call=1, checkpoint_minutes=0, state=place))
+        for what, module, name in (("write", streaming, "write"), ("stack", teachers, "stack"),
+                                   ("part", checkpoint_parts, "write"),
+                                   ("draw", SeededBits, "draw")):
+            patched.setattr(module, name, counted(what, getattr(module, name)))
+        return digest(seeded.train(case, root, resume=resume, steps=4, teachers=5))
+
+
+def killed_and_resumed(root, place, moment):
+    """The digest of a run that died and went on, its checkpoints before, and what it charges."""
+    with pytest.raises(Killed):
+        a_run(root, place, moment)
+    return resumed(root, place)
+
+
+def resumed(root, place):
+    assert not (root / "release").exists()
+    left = checkpoint.steps(runs.files(root).checkpoints)
+    left = [step for step in left if step]  # what stops between steps may leave one of its start
+    done = a_run(root, place, resume=True)
+    account = books.account(books.read(root / "ledger.jsonl"))
+    return done, left, account.steps, account.spent()
+
+
+ROUNDS = {"write": lambda i: ("stack", 1) if i <= 3 else ("draw", (i - 1) // 3),
+          "part": lambda i: ("part", i)}
+"""The moment of a run on the devices that has charged and kept as much: three slabs are made, and
+three written in each round; a checkpoint has two parts."""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled_once")
+def test_killed_with_its_units_on_the_disk_a_run_goes_on_as_if_they_had_lain_on_the_devices(
+        tmp_path):
+    """Within a slab, a round or a checkpoint: no state of a unit is torn or another round's."""
+    known = {}
+    for what, i in [*(("write", i) for i in (2, 5, 8, 12)), ("part", 3)]:
+        same = ROUNDS[what](i)
+        if same not in known:
+            known[same] = killed_and_resumed(tmp_path / "-".join(map(str, same)), "device", same)
+        place = ("disk", "host")[i == 5]
+        assert killed_and_resumed(tmp_path / f"{place}-{what}-{i}", place, (what, i)) == known[same]
+    assert len({done for done, *_ in known.values()}) == len(known)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="signals are POSIX")
+def test_a_process_that_is_killed_leaves_no_state_of_units_on_the_disk(tmp_path):
+    """By the system, as it writes the second of three slabs of the second round.
+
+    The checkpoint of the first round was written whole, and yet not in its place until then.
+    """
+    code = ("import os, pathlib, signal, sys, test_state_elsewhere as t; t.a_run("
+            "pathlib.Path(sys.argv[1]), 'disk', ('write', 8), "
+            "die=lambda: os.kill(os.getpid(), signal.SIGKILL))")
+    root = tmp_path / "disk"
+    done = subprocess.run([sys.executable, "-c", code, root], cwd=PROGRAM.parent, timeout=1800,
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
+    assert sorted(path.name for path in (root / "private").iterdir()) == [
+        "checkpoints", "identity.json", "noise_digests.txt", "votes.i4"]
+    known = killed_and_resumed(tmp_path / "device", "device", ("draw", 2))
+    assert resumed(root, "disk") == known
 
 
 DISK = dataclasses.replace(runs.RUNTIME, state="disk")

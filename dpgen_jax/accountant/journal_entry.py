@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 from pathlib import Path
@@ -17,6 +18,8 @@ from dpgen_jax.core.errors import UserError
 from dpgen_jax.core.platforms import BINARY
 from dpgen_jax.core.strict_json import Json
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""the errors of a disk without room, for all or for this user"""
 END = 2**15
 """bytes at the start and the end of a run's file that are looked at: several of its lines"""
 
@@ -78,6 +81,7 @@ class Entry(Witness):
         self._path, self._about, self._folder = path, about, folder
         self._fd = self._holder = -1
         self._size, self._previous = 0, chain.START
+        self._end: int | None = None  # the bytes of the file; None after an append that failed
         self._records, self._guarantee = str(about["records"]), bool(about["guarantee"])
 
     def accept(self, ledger: Ledger) -> None:
@@ -116,6 +120,7 @@ class Entry(Witness):
         except OSError as error:
             raise failed(self._path, error) from None
         known, self._size, self._previous = _ends(self._path)
+        self._end = os.fstat(self._fd).st_size
         if known is not None:
             self._records = self._records or known.records
             # What had none before gets none by going on, nor does what has none now.
@@ -166,8 +171,14 @@ class Entry(Witness):
             line, previous = chain.line(previous, row)
             data += line
         try:
-            if os.fstat(self._fd).st_size > self._size:  # what an append that failed left
+            size = os.fstat(self._fd).st_size
+            if size < self._size or self._end not in (None, size) or not self._in_place():
+                raise UserError(f"{self._path}, the journal of this run, was deleted, replaced or "
+                                "written to by something else since the run started, so nothing "
+                                "may be drawn: bring it back, then resume the run")
+            if size > self._size:  # a torn line, or what an append that failed left
                 os.ftruncate(self._fd, self._size)
+            self._end = None
             files.write_at(self._fd, data, self._size)
             os.fsync(self._fd)
             if not self._size:
@@ -175,6 +186,14 @@ class Entry(Witness):
         except OSError as error:
             raise failed(self._path, error) from None
         self._size, self._previous = self._size + len(data), previous
+        self._end = self._size
+
+    def _in_place(self) -> bool:
+        """Whether the open file is the one that others find by its name."""
+        try:
+            return os.path.samestat(os.fstat(self._fd), self._path.stat())
+        except FileNotFoundError:
+            return False
 
     def close(self) -> None:
         """Closes the file and gives up its lock; a second call does nothing."""
@@ -194,8 +213,10 @@ def failed(path: Path, error: OSError) -> UserError:
     Returns:
         The error, to be raised.
     """
+    mend = ("free some space, then resume the run" if error.errno in FULL else
+            "mend that, or set DPGEN_STATE to a folder on a local disk, which starts a new journal")
     return UserError(f"the journal of this run, {path}, cannot be written ({error.strerror}), so "
-                     "nothing may be drawn: free some space, then resume the run")
+                     f"nothing may be drawn: {mend}")
 
 
 def read_run(path: Path) -> Run | None:

@@ -22,6 +22,7 @@ from dpgen_jax.accountant.events import Events, to_json
 from dpgen_jax.accountant.ledger_reading import account, begun, published, read, undeclared
 from dpgen_jax.accountant.totals import Account, Record, whole
 from dpgen_jax.accountant.witness import Witness
+from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.atomic import sync
 from dpgen_jax.core.errors import BudgetExceeded, UserError
 
@@ -217,7 +218,7 @@ class Ledger:
         needed = gaussian.epsilon((*self.spent(), *events), delta)
         if not needed <= self.target:
             raise BudgetExceeded(f"the budget, epsilon {self.target:g} at delta {delta:g}, allows "
-                                 f"no {purpose}: that would need epsilon {needed:.6g}")
+                                 f"no {purpose}: that would need epsilon {at_most(needed)}")
 
     def spent(self) -> Events:
         """All that is charged: settled blocks as settled, all others in full, merged."""

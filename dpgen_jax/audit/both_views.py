@@ -7,6 +7,7 @@ import dataclasses
 from dpgen_jax.audit import black_box, training
 from dpgen_jax.audit.findings import Finding, Log, Report
 from dpgen_jax.audit.target import Target
+from dpgen_jax.core.at_most import at_most
 from dpgen_jax.data import Dataset
 
 
@@ -55,5 +56,5 @@ def beside_the_claim(target: Target, white: tuple[Finding, ...], black: tuple[Fi
         # Of several attacks the last finding has the best, at the confidence of all together.
         return f"{values[-1]:.3g}" if values else "nothing"
 
-    return (f"{measure}: claimed {target.epsilon:g}, certified {certified(white)} from every "
-            f"released value and {certified(black)} from samples alone")
+    return (f"{measure}: claimed {at_most(target.epsilon)}, certified {certified(white)} from "
+            f"every released value and {certified(black)} from samples alone")

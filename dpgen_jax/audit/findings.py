@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.version import __version__
 
@@ -64,7 +65,7 @@ class Finding:
         numbers = [self.detail] * bool(self.detail)
         if self.claimed is not None and self.certified is not None:
             share = f" ({self.share:.0%})" if self.share is not None else ""
-            numbers = [f"{self.measure} claimed {self.claimed:.4g}, certified "
+            numbers = [f"{self.measure} claimed {at_most(self.claimed, 4)}, certified "
                        f"{self.certified:.4g}{share} at confidence {self.confidence:g}", *numbers]
         words = f": {'; '.join(numbers)}" if numbers else ""
         return f"{self.verdict:17} {self.check}{words} [{self.seconds:.1f} s]"

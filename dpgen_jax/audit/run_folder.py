@@ -23,6 +23,7 @@ from dpgen_jax.audit.folder import (
     spending,
 )
 from dpgen_jax.audit.folder.reading import Folder
+from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.data_options import DataOptions
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.release import contents
@@ -177,7 +178,8 @@ def _of_client(folder: Folder, findings: Findings) -> None:
     epsilon = float(budget.get("epsilon", math.inf))
     sound = seed is None and math.isfinite(epsilon)
     findings.add("the client promises something", Verdict.HOLDS if sound else Verdict.UNCHECKED, (
-        f"epsilon {epsilon:g} at delta {budget.get('delta')} to its own records" if sound else
+        f"epsilon {at_most(epsilon)} at delta {budget.get('delta')} to its own records"
+        if sound else
         "its noise is made from a seed, or its epsilon is infinite; that is no pass"))
 
 

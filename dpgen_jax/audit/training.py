@@ -20,6 +20,7 @@ from dpgen_jax.audit.canaries import Canaries, chosen, most
 from dpgen_jax.audit.findings import Findings, Log, Report, Verdict
 from dpgen_jax.audit.mechanism import message_shape, promises_nothing
 from dpgen_jax.audit.target import Target
+from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.config import Runtime, to_json
 from dpgen_jax.core.types import Method, Private, Records
 from dpgen_jax.data import Dataset
@@ -65,7 +66,8 @@ def of_dataset(target: Target, dataset: Dataset, canaries: int, log: Log) -> Rep
         guessed, ledger = trained(made, dataset, config, epsilon, delta, rng)
         guesses.judge(found, law, guessed, mechanism.events(config.planned_steps), delta, method)
         found.found(f"{method}: what was charged", ledger <= epsilon and np.isfinite(ledger),
-                    f"epsilon {ledger:.4g} of {epsilon:g}, in {config.planned_steps} steps")
+                    f"epsilon {at_most(ledger, 4)} of {at_most(epsilon)}, in "
+                    f"{config.planned_steps} steps")
     return Report(subject=f"a training of {method} with {canaries} canaries", limits=LIMITS,
                   findings=tuple(found.made), facts=facts)
 

@@ -8,7 +8,8 @@ from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.config import to_json
 from dpgen_jax.core.strict_json import Json
 
-BOUNDS = ("epsilon", "delta")
+BOUNDS = ("epsilon", "delta", "epsilon_without_it", "spent", "own_cost_rdp",
+          "may_be_too_low_with_probability", "independent", "laws of the entries")
 """Names of numbers that are upper bounds"""
 
 

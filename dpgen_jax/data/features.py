@@ -134,6 +134,7 @@ def _part(path: Path, stored: dict[str, np.ndarray], part: str, classes: int,
     require_memory(f"{name} as float32", 4 * x.size)
     checks.unit_range(name, x)
     checks.labels(f"{path}, y_{part}", y, len(x), classes, empty=empty)
+    y = y.astype(np.int32)  # of an unsigned type EMPTY would be a class
     if empty is not None and empty.any():
         if x[empty].any():
             raise UserError(f"{name}: an empty slot has features; make the file again")

@@ -26,13 +26,20 @@ def _of_file(place: str) -> str:
 
 
 def _of_folder(place: str) -> str:
-    """Returns a digest of the names and sizes of all files in a folder, of links as they are."""
+    """Returns a digest of the names and sizes of all files in a folder, of links as they are.
+
+    Hidden ones are left out: a file manager makes some in each folder that it shows.
+    """
     root, digest = locate(place), hashlib.sha256()
     for folder, below, names in os.walk(root):
-        below.sort()  # the order in which they are walked through
-        for path in (Path(folder, name) for name in sorted(names)):
+        below[:] = _visible(below)  # the order in which they are walked through
+        for path in (Path(folder, name) for name in _visible(names)):
             digest.update(repr((str(path.relative_to(root)), path.lstat().st_size)).encode())
     return digest.hexdigest()
+
+
+def _visible(names: list[str]) -> list[str]:
+    return sorted(name for name in names if not name.startswith("."))
 
 
 def _of_name(name: str) -> str:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from dpgen_jax.core import console
 from dpgen_jax.core.strict_json import Json
 from dpgen_jax.core.types import UserError
@@ -61,6 +63,10 @@ def tfds(name: str, classes: int | None, image_size: int | None, download: bool 
     if "label" not in features or schema_file is not None:
         raise UserError(f"tfds:{name} has features {', '.join(features)}; images need `label`, and "
                         "take no --schema")
+    kind = np.dtype(getattr(features["label"], "np_dtype", object)).kind
+    if kind not in "iu" or features["label"].shape:
+        raise UserError(f"tfds:{name} describes its `label` as {features['label']!r}; images need "
+                        "one integer each, the number of the class")
     stated = getattr(features["label"], "num_classes", None)
     if stated is not None:
         classes = fixed_classes(f"tfds:{name}", stated, classes)

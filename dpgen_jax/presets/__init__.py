@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from dpgen_jax import methods
+from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.types import Column, ImageSpec, Spec, TableSpec, UserError
 
 GLYPHS = ImageSpec(12, 12, 1, 10)
@@ -82,13 +83,18 @@ def serving(presets: Mapping[str, Preset], own: Collection[str], general: Mappin
     return made
 
 
+def _sized(preset: Preset) -> str:
+    """The budget of a preset and its number of records, in words."""
+    return (f"epsilon {at_most(preset.epsilon)}, delta {at_most(preset.delta, 3)}, "
+            f"{preset.records:,} records")
+
+
 def listed(method: str) -> list[str]:
     """Returns the presets of a method in words: a line of each, its source, and what differs."""
     lines = []
     for name, preset in all_of(method).items():
         differs = [f"    differs: {line}" for line in preset.differs]
-        lines += [f"{name}: epsilon {preset.epsilon:g}, delta {preset.delta:.3g}, "
-                  f"{preset.records:,} records", f"    source: {preset.source}", *differs]
+        lines += [f"{name}: {_sized(preset)}", f"    source: {preset.source}", *differs]
     return lines
 
 
@@ -152,8 +158,8 @@ class _Listing(ModuleType):
             UserError: There is no such method.
         """
         methods.get(method)
-        return {name: f"epsilon {preset.epsilon:g}, delta {preset.delta:.3g}, {preset.records:,} "
-                      f"records; {preset.source}" for name, preset in all_of(method).items()}
+        return {name: f"{_sized(preset)}; {preset.source}"
+                for name, preset in all_of(method).items()}
 
 
 sys.modules[__name__].__class__ = _Listing

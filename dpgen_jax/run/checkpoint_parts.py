@@ -76,6 +76,7 @@ class Parts:
         """
         self._sums: dict[str, int] = {}
         self._fault: Exception | None = None
+        self._whole = False
         self._thread: threading.Thread | None = None
         if not beside:
             self._write(folder, parts)
@@ -104,7 +105,7 @@ class Parts:
         """
         if self._thread:
             self._thread.join()
-        fault = self._fault
+        fault = self._fault or (None if self._whole else OSError("writing it was broken off"))
         each = hosts.gather({"sums": self._sums, "fault": fault and reason(fault)})
         if fault:
             raise fault
@@ -118,6 +119,7 @@ class Parts:
             for name, tree in parts:
                 self._sums[name] = checksum(tree)
                 write(folder / name, tree)
+            self._whole = True
         except Exception as error:  # the others wait to hear of it
             self._fault = error
 

@@ -40,7 +40,7 @@ def lines(plan: Plan, entries: int) -> list[str]:
         entries: How many entries of the schema were bought.
     """
     class_epsilon = plan.request.budget.class_epsilon
-    bought = [f"class counts for epsilon {class_epsilon:g}"] * bool(class_epsilon)
+    bought = [f"class counts for epsilon {at_most(class_epsilon)}"] * bool(class_epsilon)
     bought += [f"{entries} entries of the schema"] * bool(entries)
     kind = "table" if isinstance(plan.spec, TableSpec) else "images"
     return [summary(plan), f"bought beside the training: {' and '.join(bought) or 'nothing'}",

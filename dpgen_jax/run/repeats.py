@@ -73,7 +73,7 @@ def repeat(n: int, method: Any, x: Any = None, y: Any = None, *, out: str | Path
             math.isinf(epsilon) or n * as_written(epsilon) > as_written(most)):
         raise UserError(f"{n} trainings of epsilon {epsilon:g} spend {n * epsilon:g} on the same "
                         f"records, more than total_epsilon={most:g}; lower one of them")
-    each = "its own epsilon" if epsilon is None else f"epsilon {epsilon:g}"
+    each = "its own epsilon" if epsilon is None else f"epsilon {at_most(epsilon)}"
     total = f"{n} times that" if epsilon is None else f"epsilon {at_most(n * epsilon)}"
     if seed is not None:
         each, total = "epsilon inf", "nothing that bounds, as the noise is made from seeds"

@@ -216,6 +216,7 @@ class Training:
             self.saving.append(saved_state.begin(
                 self.files, state, self.method, self.layout, self.ledger,
                 self.runtime.keep_checkpoints))
+        self.saved(wait=False)  # one that is written whole is good from here on
         self.stopped[:] = [self.elapsed() - begun]
 
     @contextlib.contextmanager

@@ -10,13 +10,20 @@ import pytest
 
 from dpgen_jax.accountant.events import GaussianEvent, NonPrivateEvent
 from dpgen_jax.aggregation.bits import draw_bits
+from dpgen_jax.aggregation.clip import GradientL2, RowL2
+from dpgen_jax.aggregation.counts import NonNegativeL2
+from dpgen_jax.aggregation.few_rows import FewRows
 from dpgen_jax.aggregation.gaussian_table import thresholds
-from dpgen_jax.aggregation.mechanism import SumMechanism, release
+from dpgen_jax.aggregation.histogram import OneHot
+from dpgen_jax.aggregation.label_votes import LabelVotes
+from dpgen_jax.aggregation.laplace import DiscreteLaplace
+from dpgen_jax.aggregation.levels import KLevels
+from dpgen_jax.aggregation.mechanism import SumMechanism, check_range, release
 from dpgen_jax.aggregation.noise import NoNoise, RoundedGaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.aggregation.threshold import Mean, Threshold
 from dpgen_jax.aggregation.topk_sign import TopKSign
-from dpgen_jax.core.types import Private
+from dpgen_jax.core.types import Private, UserError
 
 SHAPE = (15, 784)
 
@@ -174,3 +181,40 @@ def test_a_sealed_sum_shows_its_shape_and_no_value():
 def test_mechanisms_are_plain_values():
     assert vote() == vote() and hash(vote()) == hash(vote())
     assert vote().schedule.max_participations(149) == 149
+
+
+LARGE = (0.0, 1e-45, 1e-38, 1e-3, 1.0, 2.0**24 + 2, 3e9, 1e19, 3.4e38, math.inf, math.nan)
+BOUNDS = [(RowL2(1.0, 8, 3, 64), 8), (RowL2(1e-30, 8, 3, 64), 8), (RowL2(1.0, 400, 1, 2**15), 400),
+          (GradientL2(1.0, 9, 4095), 9), (GradientL2(3e38, 9, 4095), 9), (KLevels(2, 9, 3), 9),
+          (KLevels(2000, 50, 1), 50), (NonNegativeL2(9, 4095, 4), 9), (TopKSign(3, 2), 7),
+          (OneHot(3, 4, 2, 1.0), 4), (LabelVotes(3), 1), (FewRows(RowL2(1.0, 8, 2, 64), 6), 8)]
+
+
+@pytest.mark.parametrize(("bound", "columns"), BOUNDS)
+def test_no_message_leaves_the_bound_or_its_sum_32_bits(bound, columns):
+    """From subnormal to infinite, and at the most units that fit beside the longest noise."""
+    rng, shape = np.random.default_rng(0), (bound.rows, columns)
+    drawn, first = rng.normal(size=shape), np.arange(columns) == 0
+    forms = (drawn, np.ones(shape), np.broadcast_to(first, shape))
+    with np.errstate(over="ignore", invalid="ignore"):
+        messages = np.stack([sign * size * form for size in LARGE for sign in (1, -1)
+                             for form in forms]).astype(np.float32)
+    keys = jax.random.split(jax.random.key(0), len(messages))
+    votes = np.asarray(jax.jit(jax.vmap(bound.project))(keys, messages)).astype(object)
+    assert max(abs(int(entry)) for entry in votes.ravel()) <= bound.max_abs
+    assert max(sum(int(entry)**2 for entry in vote.ravel()) for vote in votes) <= bound.squared_norm
+    for noise in (RoundedGaussian(0.3), RoundedGaussian(65536.0), DiscreteLaplace(65536.0)):
+        most = (2**31 - 1 - noise.max_abs) // bound.max_abs
+        check_range(most, bound, noise)
+        with pytest.raises(UserError, match="32-bit"):
+            check_range(most + 1, bound, noise)
+
+
+@pytest.mark.parametrize("noise", [RoundedGaussian(0.3), RoundedGaussian(64.0),
+                                   RoundedGaussian(1000.3), DiscreteLaplace(65536.0)])
+def test_the_longest_noise_is_within_what_is_declared(noise):
+    bits = np.zeros((2, *noise.bits_shape(())), np.uint32)
+    bits[0] = 0xFFFFFFFF
+    bits[1, 0] = 0x7FFFFFFF if bits[1].ndim == 1 else 0xFFFFFFFF
+    drawn = np.asarray(jax.jit(noise.sample)(bits), np.int64)
+    assert 0 < np.abs(drawn).max() <= noise.max_abs

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpgen_jax.core.types import ImageSpec, UserError
-from dpgen_jax.data import load
+from dpgen_jax.data import content, load
 from dpgen_jax.data.batches import read_batch
 
 N = 3
@@ -181,3 +181,15 @@ def test_a_changed_byte_is_read_or_refused(place, value):
 def test_a_truncated_pickle_is_refused(length):
     with pytest.raises(UserError, match="no CIFAR-10 batch"):
         read_batch("some", GOOD[:length], 3072)
+
+
+def test_what_a_file_manager_leaves_in_a_folder_is_no_other_data_set(tmp_path):
+    """A journal that recognises the records by it forgot what was spent on them."""
+    folder = write(tmp_path / "c", binary, ".bin")
+    known = content(f"cifar10:{folder}")
+    (folder / ".DS_Store").write_text("hidden")
+    (folder / ".thumbnails").mkdir()
+    (folder / ".thumbnails/a.png").write_text("hidden")
+    assert content(f"cifar10:{folder}") == known
+    (folder / "data_batch_6.bin").write_text("seen")
+    assert content(f"cifar10:{folder}") != known

@@ -4,6 +4,7 @@ and everything public stays byte for byte, or the load is refused, or it says wh
 
 import json
 import struct
+from collections import Counter
 
 import h5py
 import numpy as np
@@ -15,8 +16,9 @@ import test_cifar10
 import test_femnist
 from PIL import Image
 
+from dpgen_jax.core import picked
 from dpgen_jax.core.types import EMPTY, UserError, unseal
-from dpgen_jax.data import from_arrays, load
+from dpgen_jax.data import cache, files, from_arrays, load
 from dpgen_jax.private import partition
 from dpgen_jax.private import records as sealing
 from dpgen_jax.release.statement import Protected
@@ -265,3 +267,158 @@ def test_a_spoilt_image_changes_one_unit_and_no_count(tmp_path):
                or (before.y[u] != after.y[u]).any()}
     assert changed == {int(np.argwhere(dealt.index == 4)[0][0])}
     assert (after.y >= 0).all()  # refilled by the unit's other records
+
+
+def differing(before, after):
+    """How many training records of one part the other has not, whatever their order."""
+    counts = [Counter((x.tobytes(), int(y)) for x, y in zip(
+        data.x_train, data.y_train, strict=True)) for data in (before, after)]
+    assert counts[0].total() == counts[1].total()
+    return (counts[0] - counts[1]).total()
+
+
+OF_IMAGE_FILES = [case for case in CASES if case[3] != "uncovered" and case[0] in (
+    folder, celeba, places, places_lists)]
+
+
+@pytest.mark.parametrize(("make", "options", "edit", "outcome"), OF_IMAGE_FILES)
+def test_so_it_is_where_images_are_many_and_come_from_the_cache(
+        tmp_path, monkeypatch, make, options, edit, outcome):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DPGEN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(files, "MANY", 2)
+    monkeypatch.setattr(files, "BLOCK", 5)
+    spec = make(tmp_path)
+    before = load(spec, **options)
+    edit(tmp_path)
+    if outcome == "refused":
+        with pytest.raises(UserError):
+            load(spec, **options)
+        return
+    after = load(spec, **options)
+    assert public(after) == public(before) and differing(before, after) == 1
+    sizes = {(entry / cache.PIXELS).stat().st_size for entry in (tmp_path / "cache").iterdir()}
+    assert len(sizes) == 1  # whatever the record
+    assert picked.mapping(after.x_train) and picked.mapping(before.x_train)
+
+
+HELD_OUT = [case for case in CASES if case[3] == "same" and case[0] in (
+    folder, places, npz, features, csv)]
+
+
+@pytest.mark.parametrize(("make", "options", "edit", "outcome"), HELD_OUT)
+def test_so_it_is_where_a_share_is_held_out(tmp_path, monkeypatch, make, options, edit, outcome):
+    monkeypatch.chdir(tmp_path)
+    spec = make(tmp_path)
+    before = load(spec, test_fraction=0.25, **options)
+    edit(tmp_path)
+    after = load(spec, test_fraction=0.25, **options)
+    assert public(after) == public(before) and differing(before, after) <= 1
+    assert len(after.y_test) == len(before.y_test) == 3
+
+
+TINY = "tiny_tfds.tiny_tfds_dataset_builder"
+OPEN = (None, None, 1)
+TFDS = [  # shape that is described, options, what one record has instead, the outcome
+    ((8, 8, 1), {}, {"image": (8, 8)}, "same"), ((8, 8, 1), {}, {"label": 2}, "same"),
+    ((8, 8, 1), {}, {"label": -1}, "refused"),
+    (OPEN, {"image_size": 8}, {"image": (30, 20)}, "same"),
+    (OPEN, {"image_size": 8}, {"image": (3000, 2)}, "same"),
+    (OPEN, {"image_size": 8}, {"image": (8, 8, 3)}, "refused"),
+    (OPEN, {"image_size": 8}, {"image": (8, 8, 4)}, "refused"),
+    (OPEN, {}, {"image": (30, 20)}, "refused"), (OPEN, {}, {"image": (8, 8)}, "uncovered")]
+
+
+@pytest.mark.parametrize("many", [2, 5000])
+@pytest.mark.parametrize(("shape", "options", "changed", "outcome"), TFDS)
+def test_one_record_of_tensorflow_datasets(tmp_path, monkeypatch, many, shape, options, changed,
+                                           outcome):
+    tiny = pytest.importorskip(TINY, reason="an extra")
+    monkeypatch.setattr(files, "MANY", many)
+    monkeypatch.setattr(tiny.TinyTfds, "SHAPE", shape)
+    monkeypatch.setenv("DPGEN_CACHE", str(tmp_path / "cache"))
+    changed = {name: Image.fromarray(np.full(value, 7, np.uint8)) if name == "image" else value
+               for name, value in changed.items()}
+
+    def loaded(record):
+        monkeypatch.setattr(tiny.TinyTfds, "CHANGED", record)
+        folder = tmp_path / str(len(record))
+        tiny.TinyTfds(data_dir=folder, file_format="array_record").download_and_prepare()
+        monkeypatch.setenv("TFDS_DATA_DIR", str(folder))
+        return load("tfds:tiny_tfds", **options)
+
+    before = loaded({})
+    if outcome == "refused":
+        with pytest.raises(UserError) as caught:
+            loaded(changed)
+        assert "\n" not in str(caught.value)
+        return
+    after = loaded(changed)
+    assert public(after) == public(before) and differing(before, after) == 1
+    assert bool(after.uncovered) == bool(before.uncovered) == (outcome == "uncovered")
+    assert {bool(picked.mapping(data.x_train)) for data in (before, after)} == {many == 2}
+
+
+@pytest.mark.parametrize("label", [np.float32, (3,), bytes], ids=["float", "one-hot", "text"])
+def test_a_label_that_is_described_as_no_integer_is_refused(tmp_path, monkeypatch, label):
+    """A label of 1.7 became class 1."""
+    tiny = pytest.importorskip(TINY, reason="an extra")
+    kinds = tiny.tfds.features
+    feature, value = {np.float32: (np.float32, 1.7), bytes: (kinds.Text(), "1")}.get(
+        label, (kinds.Tensor(shape=(3,), dtype=np.int64), np.arange(3)))
+    monkeypatch.setattr(tiny.TinyTfds, "LABEL", feature)
+    monkeypatch.setattr(tiny.TinyTfds, "_generate_examples", lambda self, count: (
+        (i, {"image": Image.new("L", (8, 8)), "label": value}) for i in range(count)))
+    tiny.TinyTfds(data_dir=tmp_path, file_format="array_record").download_and_prepare()
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    with pytest.raises(UserError, match="describes its `label` as .*; images need one integer"):
+        load("tfds:tiny_tfds", classes=3)
+
+
+TABLE = """\
+label: cut
+columns:
+  carat: {kind: continuous, min: 0, max: 5, nullable: true}
+  clear: {kind: boolean}
+  price: {kind: continuous, min: 0, max: 2000}
+  rooms: {kind: integer, min: 0, max: 9}
+  "size[0]": {kind: continuous, min: 0, max: 9}
+  "size[1]": {kind: continuous, min: -9, max: 0}
+  cut: {kind: categorical, categories: [Fair, Good, Ideal]}
+"""
+
+
+@pytest.mark.parametrize(("changed", "outcome"), [
+    ({"carat": float("nan")}, "same"), ({"carat": 1e30}, "same"), ({"clear": False}, "same"),
+    ({"rooms": -10**12}, "same"), ({"cut": 2}, "same"), ({"size": np.float32([9, 1])}, "same"),
+    ({"carat": float("inf")}, "refused"), ({"cut": -1}, "refused"),
+    ({"size": np.float32([np.nan, 1])}, "refused")])
+def test_one_record_of_a_table_of_tensorflow_datasets(tmp_path, monkeypatch, changed, outcome):
+    tiny = pytest.importorskip(TINY, reason="an extra")
+    (tmp_path / "s.yaml").write_text(TABLE)
+
+    def loaded(record):
+        monkeypatch.setattr(tiny.TinyTable, "CHANGED", record)
+        folder = tmp_path / str(len(record))
+        tiny.TinyTable(data_dir=folder, file_format="array_record").download_and_prepare()
+        monkeypatch.setenv("TFDS_DATA_DIR", str(folder))
+        return load("tfds:tiny_table", schema=str(tmp_path / "s.yaml"))
+
+    before = loaded({})
+    if outcome == "refused":
+        with pytest.raises(UserError, match="tfds:tiny_table, train, record"):
+            loaded(changed)
+        return
+    after = loaded(changed)
+    assert public(after) == public(before) and differing(before, after) == 1
+    assert not (*before.uncovered, *after.uncovered)
+
+
+def test_labels_of_an_unsigned_type_leave_empty_slots_empty(tmp_path):
+    """The slot became a record of class 255, of a type that holds no -1."""
+    features(tmp_path, lambda x, y: None)
+    with np.load(tmp_path / "a.npz") as file:
+        arrays = dict(file)
+    np.savez(tmp_path / "a.npz", **arrays | {"y_train": arrays["y_train"].astype(np.uint8),
+                                             "classes": np.array(256)})
+    assert load(f"npz:{tmp_path / 'a.npz'}").y_train[9] == EMPTY

@@ -121,3 +121,29 @@ def test_people_with_many_rows(place):
     pq.write_table(pa.table(table | {"who": [None, *table["who"][1:]]}), "none.parquet")
     with pytest.raises(UserError, match="row 0, column who: '' is null, and each row needs"):
         load("parquet:none.parquet", schema="s.yaml", unit="who", rows_per_unit=2)
+
+
+@pytest.mark.parametrize(("name", "cell"), [
+    ("age", None), ("age", 30.0), ("age", float("nan")), ("age", 2**63), ("pay", 3),
+    ("pay", -1e308), ("born", None), ("born", datetime.datetime(1990, 1, 1, 5)), ("ill", 1.0),
+    ("ill", None), ("job", b"nurse"), ("job", None)])
+def test_a_cell_that_changes_the_type_of_its_column_changes_its_own_row(place, name, cell):
+    """As pandas writes it: whole numbers beside one null are floats."""
+    (place / "s.yaml").write_text(SCHEMA.replace('"2020-12-31"', '"2020-12-31", nullable: true'))
+
+    def loaded(rows):
+        pd.DataFrame(rows).to_parquet("b.parquet")
+        return load("parquet:b.parquet", schema="s.yaml")
+
+    rows = columns() | {"age": list(range(ROWS)), "pay": list(range(ROWS))}
+    before = loaded(rows)
+    changed = rows | {name: [cell if i == 5 else value for i, value in enumerate(rows[name])]}
+    if cell is None and name in ("ill", "job"):
+        with pytest.raises(UserError, match=f"row 5, column {name}: an empty cell"):
+            loaded(changed)
+        return
+    after = loaded(changed)
+    assert (after.spec, after.notes, after.uncovered) == (before.spec, before.notes, ())
+    others = np.arange(ROWS) != 5
+    np.testing.assert_array_equal(after.x_train[others], before.x_train[others])
+    np.testing.assert_array_equal(after.y_train[others], before.y_train[others])

@@ -8,9 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_examples import privacy
 
+from dpgen_jax import presets
+from dpgen_jax.accountant.events import EpsilonDeltaEvent
+from dpgen_jax.accountant.ledger import Ledger
+from dpgen_jax.audit.findings import Finding, Verdict
 from dpgen_jax.core import printing
 from dpgen_jax.core.at_most import at_most
-from dpgen_jax.core.types import ImageSpec
+from dpgen_jax.core.types import BudgetExceeded, ImageSpec
 from dpgen_jax.release import documents, explain, guarantee
 from dpgen_jax.release.render import bound, number, one_in
 
@@ -70,3 +74,22 @@ def test_what_two_records_of_a_person_are_covered_by(epsilon, two):
     assert (bound(two) in text) if two else "nothing is bounded" in text
     nothing = explain.checked(privacy(guarantee="none: a seed", epsilon="inf"))
     assert "twice" not in explain.promise(nothing)[0][1] and number(1.5) == "1.5"
+
+
+def test_so_are_those_of_votes_budgets_and_audits(capsys, tmp_path):
+    """A claim of 1.0000004 was printed as 1."""
+    shown = {"epsilon_without_it": 1.0000004, "own_cost_rdp": 0.10000004, "spent": 2.0000004}
+    printing.print_record({"data_dependent_epsilon": shown}, False)
+    assert re.findall(r"[\d.]+(?=,|\n)", capsys.readouterr().out) == ["1.00001", "0.100001",
+                                                                     "2.00001"]
+    line = Finding(check="", verdict=Verdict.HOLDS, detail="", seconds=0, measure="epsilon",
+                   claimed=1.0004, certified=0.5, confidence=0.9).line()
+    assert "claimed 1.001" in line
+    spent = ((EpsilonDeltaEvent(0.9999999), 1),)
+    with Ledger.create(tmp_path / "ledger.jsonl", {"epsilon": 1.0, "delta": 1e-5}) as book:
+        book.charge(spent)
+        with pytest.raises(BudgetExceeded, match="would need epsilon 1.00001$"):
+            book.charge(((EpsilonDeltaEvent(0.0000004), 1),))
+    for name, preset in presets.all_of("gswgan").items():
+        said = next(line for line in presets.listed("gswgan") if line.startswith(f"{name}:"))
+        assert float(re.search(r"delta (\S+),", said)[1]) * (1 + 1e-12) >= preset.delta

@@ -7,6 +7,7 @@ import json
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.audit.findings import Findings, Verdict
 from dpgen_jax.audit.folder.reading import Folder
+from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.config import to_json
 
 
@@ -44,7 +45,8 @@ def _costs(folder: Folder, findings: Findings) -> None:
              if listed.get(json.dumps(to_json(event.statement()), sort_keys=True), 0) < n]
     claimed, needed = privacy["epsilon"], gaussian.epsilon(due, privacy["delta"])
     if needed > float(claimed):
-        wrong.append(f"{privacy['steps']} steps cost epsilon {needed:.6g}, and {claimed} is stated")
+        wrong.append(f"{privacy['steps']} steps cost epsilon {at_most(needed)}, and {claimed} "
+                     "is stated")
     findings.found("privacy.json charges at least what the mechanism of config.json costs",
                    not wrong, "; ".join(wrong) or f"its {privacy['steps']} steps alone cost "
-                   f"epsilon {needed:.6g} of {claimed}")
+                   f"epsilon {at_most(needed)} of {claimed}")

@@ -14,6 +14,7 @@ from dpgen_jax.accountant.totals import Account
 from dpgen_jax.audit.findings import Findings, Verdict
 from dpgen_jax.audit.folder import promise
 from dpgen_jax.audit.folder.reading import Folder, attempt
+from dpgen_jax.core.at_most import at_most
 from dpgen_jax.core.config import digest
 from dpgen_jax.core.terms import Unit
 from dpgen_jax.federated.messages import Terms
@@ -44,7 +45,8 @@ def chained(folder: Folder, findings: Findings) -> bool:
     cut = bool(book.tail) or any(record["kind"] == "torn" for record in book.records)
     findings.found("ledger.jsonl, epsilon of all charges within its target, or claimed as it is",
                    spent <= target or cut,
-                   f"epsilon {spent:.6g} of {target:g} at delta {book.account.header['delta']:g}"
+                   f"epsilon {at_most(spent)} of {at_most(target)} at delta "
+                   f"{at_most(book.account.header['delta'])}"
                    + "; a torn line is charged in full, and the release states all that is charged"
                    * (spent > target and cut))
     return True
@@ -183,6 +185,6 @@ def journalled(folder: Folder, findings: Findings) -> str:
         wrong = wrong or ("the journal knows it as a run without a guarantee, and its release "
                           "states one")
     findings.found("ledger.jsonl is what this machine's journal last saw, or later", not wrong,
-                   wrong or f"line {known.lines} of {len(book.hashes)}, epsilon {known.spent:.6g} "
-                   f"of {known.target:g}")
+                   wrong or f"line {known.lines} of {len(book.hashes)}, epsilon "
+                   f"{at_most(known.spent)} of {at_most(known.target)}")
     return ""

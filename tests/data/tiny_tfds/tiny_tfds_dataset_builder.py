@@ -10,27 +10,34 @@ from PIL import Image
 
 
 class TinyTfds(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-    """Images 8 x 8 filled with 20 i and labels i % 3; 12 train and 6 test records."""
+    """Images 8 x 8 filled with 20 i and labels i % 3; 12 train and 6 test records.
+
+    Tests set the shape and the label that are described, and what training record 4 has instead.
+    """
 
     VERSION = tfds.core.Version("1.0.0")
+    SHAPE, LABEL = (8, 8, 1), tfds.features.ClassLabel(num_classes=3)
+    CHANGED = {}
 
     def _info(self):
         return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict({
-            "image": tfds.features.Image(shape=(8, 8, 1)),
-            "label": tfds.features.ClassLabel(num_classes=3)}))
+            "image": tfds.features.Image(shape=self.SHAPE), "label": self.LABEL}))
 
     def _split_generators(self, dl_manager):
         return {"train": self._generate_examples(12), "test": self._generate_examples(6)}
 
     def _generate_examples(self, count):
         for i in range(count):
-            yield i, {"image": Image.fromarray(np.full((8, 8), 20 * i, np.uint8)), "label": i % 3}
+            changed = self.CHANGED if (i, count) == (4, 12) else {}
+            yield i, {"image": Image.fromarray(np.full((8, 8), 20 * i, np.uint8)),
+                      "label": i % 3} | changed
 
 
 class TinyTable(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     """A table as tfds has them: parts in parts, classes with names, numbers, and a free text."""
 
     VERSION = tfds.core.Version("1.0.0")
+    CHANGED = {}
 
     def _info(self):
         return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict({
@@ -47,7 +54,8 @@ class TinyTable(tfds.core.GeneratorBasedBuilder, skip_registration=True):
         for i in range(first, last):
             yield i, {"features": {
                 "carat": float("nan") if i == 3 else i / 4, "clear": i % 2 == 0, "cut": i % 3,
-                "name": f"stone {i}", "rooms": i, "size": np.array([i, -i], np.float32)},
+                "name": f"stone {i}", "rooms": i, "size": np.array([i, -i], np.float32)} | (
+                    self.CHANGED if i == 4 else {}),
                 "price": 100.0 * i}
 
 
