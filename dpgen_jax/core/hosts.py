@@ -131,14 +131,14 @@ def threads() -> int:
     """
     import jax
 
-    given = next((os.environ[name] for name in (THREADS, "NPROC")
-                  if os.environ.get(name, "").isdigit()), None)
+    number = next((os.environ[name] for name in (THREADS, "NPROC")
+                   if os.environ.get(name, "").isdigit()), None)
     # JAX 0.10 adds its options at run time, where mypy does not see them.
     devices = jax.config.jax_num_cpu_devices  # type: ignore[attr-defined, unused-ignore]
     if devices < 1:
         forced = re.findall(r"host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", ""))
         devices = int(forced[-1]) if forced else 1
-    return max(int(given) if given else platforms.cores(), devices)
+    return max(int(number) if number else platforms.cores(), devices)
 
 
 def _place(hosts: Hosts) -> batch_system.Place | None:

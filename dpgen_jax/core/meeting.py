@@ -64,7 +64,7 @@ def flags(words: Sequence[str]) -> dict[str, str]:
 
 
 class Met(NamedTuple):
-    """What a process has once all have come.
+    """The outcome of a meeting for one process.
 
     Attributes:
         connections: They stay open until a process ends: of process 0 to all others, of another one
