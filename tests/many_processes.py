@@ -14,7 +14,7 @@ LIMIT = 1800
 
 
 def start(words, processes: int, devices: int, cwd: Path, change=lambda i, words: words,
-          program=("-m", "dpgen_jax.train")) -> list[subprocess.Popen]:
+          program=("-m", "dpgen_jax.train"), environment=lambda i: {}) -> list[subprocess.Popen]:
     """Starts the processes of `python -m dpgen_jax.train WORDS`.
 
     Args:
@@ -24,6 +24,7 @@ def start(words, processes: int, devices: int, cwd: Path, change=lambda i, words
         cwd: Where they run; process I writes to I.out and I.err there.
         change: From a process's number and words to the words that it gets.
         program: The words of Python that start the command.
+        environment: From a process's number to variables of its environment.
     """
     place, commands = coordinator(), []
     for i in range(processes):
@@ -31,7 +32,7 @@ def start(words, processes: int, devices: int, cwd: Path, change=lambda i, words
             f"--coordinator={place}", f"--processes={processes}", f"--process-id={i}",
             f"--join-seconds={LIMIT}"]
         commands.append([*program, *change(i, [*words, *meeting])])
-    return spawn(commands, devices, cwd)
+    return spawn(commands, devices, cwd, environment)
 
 
 def start_watched(processes: int, devices: int, cwd: Path, change=lambda i: {}, **request

@@ -70,6 +70,21 @@ def test_two_processes_release_what_one_does(place, call, monkeypatch, compiled_
     assert model(place / "two") == release
 
 
+@pytest.mark.slow
+def test_a_release_depends_on_the_threads_of_xla_alone_which_processes_agree_on(tmp_path):
+    """XLA splits a long sum by its threads. Here a layer's gradient is one, over a large batch."""
+    layouts = {"one": (4, [4]), "fewer": (2, [4]), "two": (2, [2, 4])}
+    for name, (devices, threads) in layouts.items():
+        (tmp_path / name).mkdir()
+        runs.npz(tmp_path / name / "noise.npz", *runs.images(n=600))
+        codes, said = processes.train(
+            words(devices, "--seed=3", "--batch=250", "--teachers=4", "--steps=1"), len(threads),
+            devices, tmp_path / name,
+            environment=lambda i, threads=threads: {hosts.THREADS: str(threads[i])})
+        assert codes == [0] * len(threads), said
+    assert model(tmp_path / "one") == model(tmp_path / "fewer") == model(tmp_path / "two")
+
+
 # Units that lie in cohorts and are pretrained, records that are sampled, phases, and post-training.
 METHODS = {
     "gswgan": ["--critics=4", "--critics-per-step=2", "--warm-steps=2", "--batch=3", "--pool=2",

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import tyro
 
+from dpgen_jax.core import platforms
 from dpgen_jax.core.console import as_typed, tell
 from dpgen_jax.core.errors import UserError, nearest, one_line
 
@@ -216,5 +217,4 @@ def use_all_cores() -> None:
     if ("JAX_NUM_CPU_DEVICES" not in os.environ
             and "host_platform_device_count" not in os.environ.get("XLA_FLAGS", "")):
         with contextlib.suppress(RuntimeError):  # a backend is already up: keep its devices
-            jax.config.update("jax_num_cpu_devices", min(16, len(os.sched_getaffinity(0))
-                              if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))
+            jax.config.update("jax_num_cpu_devices", min(16, platforms.cores()))

@@ -15,14 +15,16 @@ import dataclasses
 import functools
 import io
 import json
+import os
 import platform
+import re
 import socket
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpgen_jax.core import batch_system, meeting
+from dpgen_jax.core import batch_system, meeting, platforms
 from dpgen_jax.core.errors import UserError, one_line
 
 DEAD_AFTER = 30
@@ -32,6 +34,8 @@ LONGEST_START = 300
 SMALLEST = 4096
 """Bytes of the smallest parcel: sizes are powers of two from here on, and each is compiled once."""
 
+THREADS = "PJRT_NPROC"
+"""The variable that gives XLA's number of threads on a CPU in place of that of its cores."""
 END = "end"
 """The last order of a run."""
 
@@ -100,9 +104,11 @@ def start(hosts: Hosts, words: Sequence[str] = ()) -> None:
     place = _place(hosts)
     if place:
         seconds = hosts.join_seconds
-        Team.connections = meeting.meet(place.coordinator, meeting.Arrival(
-            place.process_id, place.processes, jax.__version__, meeting.flags(words)),
+        Team.connections, most = meeting.meet(place.coordinator, meeting.Arrival(
+            place.process_id, place.processes, jax.__version__, meeting.flags(words), threads()),
             max(seconds, LONGEST_START) if hosts.coordinator == "auto" else seconds)
+        # The public state is computed by each process for itself, and must be the same on all.
+        os.environ[THREADS] = str(most)
     try:
         coordinator, processes, number = place or (None, None, None)
         jax.distributed.initialize(
@@ -115,6 +121,24 @@ def start(hosts: Hosts, words: Sequence[str] = ()) -> None:
     except (RuntimeError, ValueError) as error:
         raise UserError(f"the processes do not meet at --coordinator {hosts.coordinator}: "
                         f"{one_line(error, 200)}") from error
+
+
+def threads() -> int:
+    """Returns by how many threads XLA splits products on a CPU: its cores, or its devices if more.
+
+    Where a product adds up thousands of terms for few results each thread adds up a part of them,
+    so that their number decides how the sum is rounded.
+    """
+    import jax
+
+    number = next((os.environ[name] for name in (THREADS, "NPROC")
+                   if os.environ.get(name, "").isdigit()), None)
+    # JAX 0.10 adds its options at run time, where mypy does not see them.
+    devices = jax.config.jax_num_cpu_devices  # type: ignore[attr-defined, unused-ignore]
+    if devices < 1:
+        forced = re.findall(r"host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", ""))
+        devices = int(forced[-1]) if forced else 1
+    return max(int(number) if number else platforms.cores(), devices)
 
 
 def _place(hosts: Hosts) -> batch_system.Place | None:

@@ -15,7 +15,7 @@ import json
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpgen_jax.core.errors import UserError
 
@@ -36,12 +36,14 @@ class Arrival:
         processes: How many it expects in all.
         version: Of JAX.
         flags: Its flags and their values, without those that may differ.
+        threads: By how many threads XLA would split the products of a CPU there.
     """
 
     process: int
     processes: int
     version: str
     flags: Mapping[str, str]
+    threads: int
 
 
 def flags(words: Sequence[str]) -> dict[str, str]:
@@ -61,7 +63,20 @@ def flags(words: Sequence[str]) -> dict[str, str]:
     return {name: value for name, value in values.items() if name not in MAY_DIFFER}
 
 
-def meet(place: str, mine: Arrival, seconds: float) -> list[socket.socket]:
+class Met(NamedTuple):
+    """The outcome of a meeting for one process.
+
+    Attributes:
+        connections: They stay open until a process ends: of process 0 to all others, of another one
+            to process 0.
+        threads: The largest number of threads that any of them has, the same for all.
+    """
+
+    connections: list[socket.socket]
+    threads: int
+
+
+def meet(place: str, mine: Arrival, seconds: float) -> Met:
     """Waits until all processes of the run have come.
 
     Args:
@@ -70,8 +85,7 @@ def meet(place: str, mine: Arrival, seconds: float) -> list[socket.socket]:
         seconds: How long, at most.
 
     Returns:
-        The connections that stay open until a process ends: of process 0 to all others, of another
-        one to process 0.
+        The connections to the others, and what all have agreed on.
 
     Raises:
         UserError: Where they do not come, or cannot make one run: on all of them.
@@ -81,12 +95,13 @@ def meet(place: str, mine: Arrival, seconds: float) -> list[socket.socket]:
         raise UserError(f"--coordinator {place} is no HOST:PORT, as host0:1234")
     if mine.process == 0:
         return _receive(int(port), mine, seconds)
-    return [_arrive(host.strip("[]"), int(port), mine, seconds)]
+    return _arrive(host.strip("[]"), int(port), mine, seconds)
 
 
-def _receive(port: int, mine: Arrival, seconds: float) -> list[socket.socket]:
+def _receive(port: int, mine: Arrival, seconds: float) -> Met:
     """Process 0: waits for the others, and answers all at once."""
     others: dict[int, socket.socket] = {}
+    threads = mine.threads
     end = time.monotonic() + seconds
     with _server(port) as server, contextlib.ExitStack() as stack:
         try:
@@ -110,14 +125,15 @@ def _receive(port: int, mine: Arrival, seconds: float) -> list[socket.socket]:
                     continue
                 others[theirs.process] = connection
                 _require_alike(mine, theirs)
+                threads = max(threads, theirs.threads)
         except UserError as error:
             for connection in others.values():
                 _answer(connection, str(error))
             raise
         for connection in others.values():
-            _answer(connection, "")
+            _answer(connection, "", threads)
         stack.pop_all()
-        return list(others.values())
+        return Met(list(others.values()), threads)
 
 
 def _waiting(others: Mapping[int, socket.socket]) -> set[int]:
@@ -178,7 +194,7 @@ def _require_alike(mine: Arrival, theirs: Arrival) -> None:
                         "process 0; start all with the same command, but for --process-id")
 
 
-def _arrive(host: str, port: int, mine: Arrival, seconds: float) -> socket.socket:
+def _arrive(host: str, port: int, mine: Arrival, seconds: float) -> Met:
     """Another process: presents itself to process 0, and waits for its answer."""
     place, end, why = f"{host}:{port}", time.monotonic() + seconds, ""
     while time.monotonic() < end:
@@ -193,7 +209,8 @@ def _arrive(host: str, port: int, mine: Arrival, seconds: float) -> socket.socke
             connection.settimeout(seconds + 10)  # process 0 answers within its own
             try:
                 _send(connection, dataclasses.asdict(mine))
-                fault = str(_read(connection)["error"])
+                answer = _read(connection)
+                fault, threads = str(answer["error"]), int(answer["threads"])
             except (OSError, ValueError, TypeError, KeyError):
                 raise UserError(
                     f"what answers at --coordinator {place} does not wait for this process: the "
@@ -202,15 +219,15 @@ def _arrive(host: str, port: int, mine: Arrival, seconds: float) -> socket.socke
             if fault:
                 raise UserError(fault)
             stack.pop_all()
-            return connection
+            return Met([connection], threads)
     raise UserError(f"nobody answers at --coordinator {place} ({why}): start process 0 there, "
                     f"within {seconds:g} s; --join-seconds waits longer")
 
 
-def _answer(connection: socket.socket, error: str) -> None:
-    """Tells a process why it cannot begin; nothing: that it can."""
+def _answer(connection: socket.socket, error: str, threads: int = 0) -> None:
+    """Tells a process why it cannot begin, or with no error the number of threads that all have."""
     with contextlib.suppress(OSError):
-        _send(connection, {"error": error})
+        _send(connection, {"error": error, "threads": threads})
 
 
 def _send(connection: socket.socket, content: dict[str, Any]) -> None:

@@ -28,6 +28,13 @@ def shortfall() -> str:
             "may be lost: a run that lost its ledger so is not gone on with")
 
 
+def cores() -> int:
+    """Returns the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def usable_bytes() -> float:
     """Returns the memory that this process may use, bytes: of the machine, or of its container.
 

@@ -1,9 +1,11 @@
 """`--coordinator auto`: a run finds its processes as a batch system started them, and they meet."""
 
+import os
+
 import many_processes as processes
 import pytest
 
-from dpgen_jax.core import batch_system, hosts, meeting
+from dpgen_jax.core import batch_system, hosts, meeting, platforms
 from dpgen_jax.core.errors import UserError
 
 KNOWN = ("SLURM_JOB_ID", "OMPI_MCA_orte_hnp_uri", "KUBERNETES_SERVICE_HOST", "TPU_WORKER_HOSTNAMES",
@@ -59,7 +61,10 @@ def test_processes_of_a_batch_system_meet_and_may_be_long_in_coming(monkeypatch)
     monkeypatch.setattr(hosts.batch_system, "place",
                         lambda seconds: batch_system.Place("host0:1", 2, 1))
     monkeypatch.setattr(hosts.Team, "connections", ())
-    monkeypatch.setattr(meeting, "meet", lambda *arguments: met.append(arguments) or [])
+    monkeypatch.setenv(hosts.THREADS, "3")
+    monkeypatch.setattr(type(jax.config), "jax_num_cpu_devices", 2)
+    monkeypatch.setattr(meeting, "meet",
+                        lambda *arguments: met.append(arguments) or meeting.Met([], 5))
     monkeypatch.setattr(jax.config, "update", lambda *_: None)
 
     def refused(*arguments, **_):
@@ -70,7 +75,25 @@ def test_processes_of_a_batch_system_meet_and_may_be_long_in_coming(monkeypatch)
         hosts.start(hosts.Hosts("auto"), ["dpgan", "--seed=3"])
     (place, mine, seconds), = met
     assert (place, mine.process, mine.processes, seconds) == ("host0:1", 1, 2, 300)
-    assert mine.flags == {"": "dpgan", "--seed": "3"}
+    assert mine.flags == {"": "dpgan", "--seed": "3"} and mine.threads == 3
+    assert os.environ[hosts.THREADS] == "5"
+
+
+@pytest.mark.parametrize(("variables", "devices", "threads"), [
+    ({}, 1, 6), ({"NPROC": "3"}, 1, 3), ({"NPROC": "3", "PJRT_NPROC": "4"}, 1, 4), ({}, 8, 8),
+    ({"XLA_FLAGS": "--xla_force_host_platform_device_count=7"}, -1, 7),
+    ({"XLA_FLAGS": "--xla_force_host_platform_device_count=7"}, 1, 6)])
+def test_the_threads_of_a_process_are_its_cores_or_its_devices(monkeypatch, variables, devices,
+                                                              threads):
+    import jax
+
+    for name in ("NPROC", "PJRT_NPROC", "XLA_FLAGS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(platforms, "cores", lambda: 6)
+    monkeypatch.setattr(type(jax.config), "jax_num_cpu_devices", devices)
+    assert hosts.threads() == threads
 
 
 TALK = """

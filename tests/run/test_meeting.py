@@ -16,17 +16,19 @@ LONG = 120
 
 
 def arrival(process, processes=2, version="1", **flags):
-    return meeting.Arrival(process, processes, version, flags)
+    return meeting.Arrival(process, processes, version, flags, 1)
 
 
-def met(*arrivals, seconds=LONG, place=None):
-    """Returns what each is told, in order: nothing, or its error."""
+def met(*arrivals, seconds=LONG, place=None, agreed=None):
+    """Returns what each is told, in order: nothing, or its error; `agreed` gets their threads."""
     place, errors = place or many_processes.coordinator(), [None] * len(arrivals)
 
     def come(i):
         try:
-            meeting.meet(place, arrivals[i], seconds)
+            all_met = meeting.meet(place, arrivals[i], seconds)
             errors[i] = ""
+            if agreed is not None:
+                agreed.append(all_met.threads)
         except UserError as error:
             errors[i] = str(error)
 
@@ -40,6 +42,14 @@ def met(*arrivals, seconds=LONG, place=None):
 
 def test_all_come_in_any_order():
     assert met(*(arrival(i, 4) for i in (3, 1, 0, 2))) == [""] * 4
+
+
+@pytest.mark.parametrize("numbers", [(2, 4, 3), (4, 2, 2)])
+def test_all_take_the_largest_number_of_threads(numbers):
+    agreed = []
+    assert met(*(dataclasses.replace(arrival(i, 3), threads=n) for i, n in enumerate(numbers)),
+               agreed=agreed) == [""] * 3
+    assert agreed == [4] * 3
 
 
 def test_process_0_names_who_does_not_come():
@@ -144,9 +154,9 @@ def test_a_process_learns_at_once_that_the_one_that_leads_is_gone():
     leader = threading.Thread(
         target=lambda: ends.update(leader=meeting.meet(place, arrival(0), LONG)))
     leader.start()
-    (other,) = meeting.meet(place, arrival(1), LONG)
+    (other,) = meeting.meet(place, arrival(1), LONG).connections
     leader.join(LONG)
-    (here,) = ends["leader"]
+    (here,) = ends["leader"].connections
     with other, here:
         other.settimeout(LONG)
         here.send(b"\x02")
