@@ -150,7 +150,7 @@ def _expected(folder: Folder, book: Book) -> Json:
     source = SeededBits.label if seeded else OsBits.label
     steps = written.get("steps", 0)
     facts = statements.Facts(
-        method=config.get("method_then", config["method"]), preset=config.get("preset"),
+        method=str(config.get("method_then", config["method"])), preset=config.get("preset"),
         steps=steps,
         noise_source=str(written["noise_source"]) if folder.of_server else source,
         accounting=folder.method_config.accounting, as_published=stages.as_published(
