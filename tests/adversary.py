@@ -1,4 +1,4 @@
-"""The toy method of the audit (`planted.adversary`), with the states of its units opened."""
+"""The toy method of the audit (`planted.toy`), with the states of its units opened."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from planted.adversary import *  # noqa: F403  all of it, under the name that tests use
-from planted.adversary import UNITS, fresh
+from planted.toy import *  # noqa: F403  all of it, under the name that tests use
+from planted.toy import UNITS, fresh
 
 from dpgen_jax.core.types import unseal
 from dpgen_jax.private import partition, records  # noqa: F401

@@ -31,7 +31,7 @@ from dpgen_jax.aggregation.schedule import FullParticipation, PublishedSampling,
 from dpgen_jax.core.types import Method
 from dpgen_jax.private.teachers import Layout
 from dpgen_jax.run import loop
-from planted import adversary
+from planted import toy
 from planted.planting import replaced
 
 DELTA, ROUNDS = 1e-5, 6
@@ -80,20 +80,20 @@ def crash() -> str:
     Returns:
         Which round was drawn before it was charged, or was lost and not charged; empty where none.
     """
-    method, where = adversary.build(), adversary.layout()
-    data = adversary.neighbours()[0]
+    method, where = toy.build(), toy.layout()
+    data = toy.neighbours()[0]
     with tempfile.TemporaryDirectory() as folder, replaced(loop, "compile_block", idle):
         path = Path(folder, "ledger")
         bits = Watched(path, killed_at=3)
         with contextlib.suppress(Killed):
-            adversary.train(path, method, data, where, bits=bits, block=idle, steps_per_call=1)
+            toy.train(path, method, data, where, bits=bits, block=idle, steps_per_call=1)
         with Ledger.open(path) as ledger:
             job = loop.Job(method, where, ledger, bits, 1)
-            loop.train(job, adversary.placed(data, where), adversary.start(where),
-                       adversary.STEPS - 2)
+            loop.train(job, toy.placed(data, where), toy.start(where),
+                       toy.STEPS - 2)
             if not bits.late and ledger.steps_charged < bits.rounds:
                 return f"{bits.rounds} rounds were drawn, and {ledger.steps_charged} are charged"
-            mu = math.sqrt(bits.rounds * 4 * adversary.TOP_K * adversary.ROWS) / adversary.SIGMA
+            mu = math.sqrt(bits.rounds * 4 * toy.TOP_K * toy.ROWS) / toy.SIGMA
             return bits.late or _too_low(f"{bits.rounds} rounds that were drawn", gaussian.epsilon(
                 ledger.spent(), DELTA), of_mu(mu))
 
@@ -132,9 +132,9 @@ def hand_computed() -> str:
     Returns:
         The first that is too low; empty where none is.
     """
-    rows, k, sigma = adversary.ROWS, adversary.TOP_K, adversary.SIGMA
-    votes = adversary.mechanism()
-    turns = adversary.mechanism(schedule=RoundRobin(2))
+    rows, k, sigma = toy.ROWS, toy.TOP_K, toy.SIGMA
+    votes = toy.mechanism()
+    turns = toy.mechanism(schedule=RoundRobin(2))
     queries, confident = 3 * 2, _confident()
     test = 1 / (2 * ANSWER_SIGMA)**2 + 2 / ANSWER_SIGMA**2
     levels, clip_sigma = 4095, 2.0
@@ -153,7 +153,7 @@ def hand_computed() -> str:
     for what, (mechanism, rounds, by_hand) in cases.items():
         if wrong := _too_low(what, gaussian.epsilon(mechanism.events(rounds), DELTA), by_hand):
             return wrong
-    published = adversary.mechanism(schedule=PublishedSampling(adversary.UNITS))
+    published = toy.mechanism(schedule=PublishedSampling(toy.UNITS))
     epsilon = gaussian.epsilon(published.events(1), DELTA)
     return "" if epsilon == math.inf else (
         f"the published draw of GS-WGAN costs epsilon {epsilon:.4g}; nothing is proven for it")

@@ -19,7 +19,7 @@ from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.aggregation.topk_sign import TopKSign
 from dpgen_jax.audit.findings import ALARM
 from dpgen_jax.run import loop
-from planted import adversary
+from planted import toy
 from planted.planting import replaced
 
 ROUNDS = 400
@@ -43,25 +43,25 @@ def fresh(devices: int = 1) -> str:
     Returns:
         Where noise is used twice or has another spread; empty where it is fresh.
     """
-    where = adversary.layout(2 if devices == 1 else 1, devices)
-    method, data = adversary.build(), adversary.neighbours()[0]
-    half = adversary.STEPS // 2
+    where = toy.layout(2 if devices == 1 else 1, devices)
+    method, data = toy.build(), toy.neighbours()[0]
+    half = toy.STEPS // 2
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "ledger")
-        state, _ = adversary.train(path, method, data, where, bits=OsBits(), steps=half,
+        state, _ = toy.train(path, method, data, where, bits=OsBits(), steps=half,
                                    steps_per_call=3)
-        with Ledger.open(path) as ledger, replaced(loop, "compile_block", adversary.block):
+        with Ledger.open(path) as ledger, replaced(loop, "compile_block", toy.block):
             job = loop.Job(method, where, ledger, OsBits(), 3)
-            state = loop.train(job, adversary.placed(data, where), state, adversary.STEPS)
+            state = loop.train(job, toy.placed(data, where), state, toy.STEPS)
         seen = np.asarray(state.public.seen)
         previous = seen.copy()
         previous[-1] = 0  # which the first query reads, when nothing is there yet
-        silent, _ = adversary.train(Path(folder, "silent"), method, data, where, planted=previous,
+        silent, _ = toy.train(Path(folder, "silent"), method, data, where, planted=previous,
                                     bits=NoBits(0))
-    rows = (seen - np.asarray(silent.public.seen)).reshape(-1, adversary.SHAPE[1])
+    rows = (seen - np.asarray(silent.public.seen)).reshape(-1, toy.SHAPE[1])
     if again := len(rows) - len(np.unique(rows, axis=0)):
         return f"{again} of {len(rows)} rows have the noise of another"
-    spread, slack = rows.std() / adversary.SIGMA, 6 / math.sqrt(2 * rows.size)
+    spread, slack = rows.std() / toy.SIGMA, 6 / math.sqrt(2 * rows.size)
     return "" if abs(spread - 1) < slack else (
         f"noise has {spread:.3g} of the standard deviation that is charged, of {rows.size} numbers")
 
@@ -78,8 +78,8 @@ def of_clients() -> str:
         Where two of them have the same; empty where they are fresh.
     """
     local = LocalMechanism(
-        bound=TopKSign(adversary.TOP_K, adversary.ROWS), noise=RoundedGaussian(adversary.SIGMA),
-        schedule=FullParticipation(), n_units=adversary.UNITS, shape=adversary.SHAPE,
+        bound=TopKSign(toy.TOP_K, toy.ROWS), noise=RoundedGaussian(toy.SIGMA),
+        schedule=FullParticipation(), n_units=toy.UNITS, shape=toy.SHAPE,
         decode=lambda noised, n: noised.astype(jnp.float32))
     bits = local.private_inputs(OsBits(), np.zeros(3, np.int32), 0)
     rows = bits.reshape(-1, bits.shape[-2] * bits.shape[-1])

@@ -18,7 +18,7 @@ from dpgen_jax.core.types import Private
 from dpgen_jax.methods import gpate
 from dpgen_jax.private import records, votes
 from dpgen_jax.run import metrics, opening, resume, side_releases
-from planted import adversary
+from planted import toy
 
 STEPS, TEACHERS = 4, 40
 CONFIG = gpate.Config(teachers=TEACHERS, batch=2, projection=3, bins=4, sigma=20.0,
@@ -38,15 +38,15 @@ def written(root: Path) -> None:
     """
     public = to_json({
         "method": "gpate", "preset": None, "dataset": "toy", "records": 12,
-        "spec": adversary.SPEC, "config": CONFIG, "budget": BUDGET, "runtime": Runtime(),
+        "spec": toy.SPEC, "config": CONFIG, "budget": BUDGET, "runtime": Runtime(),
         "seed": None, "data_notes": (), "not_covered": (), "simulated": ""})
     files = opening.create(root, public)
-    sealed = records.seal(*adversary.neighbours()[0], adversary.SPEC)
-    resume.identity(files, sealed, lambda key: adversary.dealt(), False, None)
-    mechanism, rng = gpate.mechanism(CONFIG, adversary.SPEC), np.random.default_rng(0)
+    sealed = records.seal(*toy.neighbours()[0], toy.SPEC)
+    resume.identity(files, sealed, lambda key: toy.dealt(), False, None)
+    mechanism, rng = gpate.mechanism(CONFIG, toy.SPEC), np.random.default_rng(0)
     with resume.ledger(files, mechanism, public, False) as ledger, \
             metrics.MetricsWriter(files.metrics) as rows:
-        counted = side_releases.Counted(sealed, adversary.SPEC)
+        counted = side_releases.Counted(sealed, toy.SPEC)
         side_releases.class_counts(files, ledger, counted, BUDGET.class_epsilon, OsBits(),
                                    lambda line: None)
         for step in range(STEPS):

@@ -16,7 +16,7 @@ import numpy as np
 from dpgen_jax.core.types import Private
 from dpgen_jax.private import interference
 from dpgen_jax.run import loop
-from planted import adversary
+from planted import toy
 
 
 def separation() -> str:
@@ -25,12 +25,12 @@ def separation() -> str:
     Returns:
         What differs beside what was released and the state of one unit; empty where nothing does.
     """
-    method, where = adversary.build(), adversary.layout()
-    planted = np.zeros((adversary.STEPS, *adversary.SHAPE), np.float32)
+    method, where = toy.build(), toy.layout()
+    planted = np.zeros((toy.STEPS, *toy.SHAPE), np.float32)
     with tempfile.TemporaryDirectory() as folder:
         states, ledgers = zip(*(
-            adversary.train(Path(folder, name), method, data, where, planted=planted)
-            for name, data in zip("ab", adversary.neighbours(), strict=True)), strict=True)
+            toy.train(Path(folder, name), method, data, where, planted=planted)
+            for name, data in zip("ab", toy.neighbours(), strict=True)), strict=True)
     one, other = (dataclasses.replace(jax.device_get(state.public), seen=0) for state in states)
     if ledgers[0].steps_charged != ledgers[1].steps_charged:
         return (f"{ledgers[0].steps_charged} rounds were made with one record, and "
@@ -39,9 +39,9 @@ def separation() -> str:
         return "the public state differs beside what was released"
     before, after = (state.units for state in states)
     assert before is not None and after is not None
-    moved = interference.differing(before, after, adversary.UNITS)
-    return "" if moved == {adversary.owner()} else (
-        f"units {sorted(moved)} moved, and unit {adversary.owner()} has the record")
+    moved = interference.differing(before, after, toy.UNITS)
+    return "" if moved == {toy.owner()} else (
+        f"units {sorted(moved)} moved, and unit {toy.owner()} has the record")
 
 
 def messages(devices: int = 1, chunk: int = 2) -> str:
@@ -55,24 +55,24 @@ def messages(devices: int = 1, chunk: int = 2) -> str:
         What is wrong; empty where one unit's message moves, no message is longer than the bound
         says, and together they are the sum.
     """
-    method, where = adversary.build(), adversary.layout(chunk, devices)
+    method, where = toy.build(), toy.layout(chunk, devices)
     compiled = loop.compile_block(method, where)
-    bits = np.zeros((adversary.STEPS, *adversary.SHAPE, 3), np.uint32)
-    pair = [adversary.placed(data, where) for data in adversary.neighbours()]
+    bits = np.zeros((toy.STEPS, *toy.SHAPE, 3), np.uint32)
+    pair = [toy.placed(data, where) for data in toy.neighbours()]
 
     def total(records: Private[Any], only: int | None) -> np.ndarray:
-        state = adversary.start(where)
+        state = toy.start(where)
         if state.units is not None and only is not None:
             alone = interference.alone(state.units, only, where)
             state = dataclasses.replace(state, units=alone)
-        public = adversary.call(compiled, state, records, where, bits, 1)[0]
+        public = toy.call(compiled, state, records, where, bits, 1)[0]
         return np.asarray(public.seen[0], np.int64)
 
-    added = np.array([[total(records, unit) for unit in range(adversary.UNITS)]
+    added = np.array([[total(records, unit) for unit in range(toy.UNITS)]
                      for records in pair])
     moved = set(np.flatnonzero((added[0] != added[1]).any((1, 2))).tolist())
     bound = method.mechanism.bound
-    if moved != {adversary.owner()}:
+    if moved != {toy.owner()}:
         return f"the messages of units {sorted(moved)} moved, and one unit has the record"
     longest = int((added**2).sum((2, 3)).max())
     if longest > bound.squared_norm:

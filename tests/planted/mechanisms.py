@@ -12,7 +12,7 @@ from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.audit import attacks, law, pairs
 from dpgen_jax.audit.findings import Findings, Verdict
-from planted import adversary
+from planted import toy
 
 SEARCH, LAW, RELEASES = 0.5, 0.05, 60.0
 """Seconds: of the search for two messages, at least a round of it; of draws, at least 2^20; and of
@@ -24,7 +24,7 @@ NAME = "the toy"
 
 def votes() -> SumMechanism:
     """Top-k votes, as in DataLens."""
-    return adversary.mechanism()
+    return toy.mechanism()
 
 
 def rows() -> SumMechanism:

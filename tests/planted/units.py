@@ -16,7 +16,7 @@ from dpgen_jax.private import partition, teachers
 from dpgen_jax.private.layout import AXIS, Layout
 from dpgen_jax.private.partition import Partition
 from dpgen_jax.run import loop, rounds
-from planted import adversary
+from planted import toy
 from planted.catalogue import fault
 from planted.planting import all_replaced, replaced
 
@@ -38,8 +38,8 @@ def record_in_two_units() -> Iterator[None]:
     def assign(n_records: int, n_units: int, key: bytes) -> Partition:
         dealt = usual(n_records, n_units, key)
         index = dealt.index.copy()
-        first = int(np.argwhere(index == adversary.CANARY)[0][0])
-        index[(first + 1) % n_units, 0] = adversary.CANARY
+        first = int(np.argwhere(index == toy.CANARY)[0][0])
+        index[(first + 1) % n_units, 0] = toy.CANARY
         return Partition(index, dealt.sizes)
 
     usual = partition.assign
@@ -77,7 +77,7 @@ def batch_normalisation_across_units() -> Iterator[None]:
         message = usual(*args)
         return message - lax.pmean(message, "chunk")
 
-    usual = adversary.answer
+    usual = toy.answer
     with all_replaced((adversary, "answer", answer), (teachers, "vmapped", lambda one, chunk: (
             jax.vmap(one, axis_name="chunk")))):
         yield
@@ -89,7 +89,7 @@ def gradients_summed_over_devices() -> Iterator[None]:
     def answer(*args: Any) -> Array:
         return lax.psum(usual(*args), AXIS)
 
-    usual = adversary.answer
+    usual = toy.answer
     with replaced(adversary, "answer", answer):
         yield
 
@@ -109,13 +109,13 @@ def _looking_at(seen: list[Array]) -> Callable:
 @fault("non-interference")
 def generator_fed_by_private_labels() -> Iterator[None]:
     """Statistics of the generator are updated with labels of records, as in G-PATE."""
-    def absorb(key: Array, public: adversary.Transcript, query: Any, released: Array) -> Any:
+    def absorb(key: Array, public: toy.Transcript, query: Any, released: Array) -> Any:
         after, metrics = usual(key, public, query, released)
         mean = seen.pop() if seen else 0.0  # shapes are looked at without a sum
         return dataclasses.replace(after, planted=after.planted + mean), metrics
 
     seen: list[Array] = []
-    usual = adversary.absorb
+    usual = toy.absorb
     with all_replaced((rounds, "bounded_sum", _looking_at(seen)), (adversary, "absorb", absorb)):
         yield
 
@@ -142,7 +142,7 @@ def early_stopping_on_private_loss() -> Iterator[None]:
         low = float(np.asarray(unseal(records).y, np.float64).mean()) > threshold
         return usual(job, records, state, steps - int(low), *hooks)
 
-    y = [labels.mean() for _, labels in adversary.neighbours()]
+    y = [labels.mean() for _, labels in toy.neighbours()]
     threshold, usual = float(np.mean(y)), loop.train
     with replaced(loop, "train", train):
         yield
