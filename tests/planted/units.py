@@ -78,7 +78,7 @@ def batch_normalisation_across_units() -> Iterator[None]:
         return message - lax.pmean(message, "chunk")
 
     usual = toy.answer
-    with all_replaced((adversary, "answer", answer), (teachers, "vmapped", lambda one, chunk: (
+    with all_replaced((toy, "answer", answer), (teachers, "vmapped", lambda one, chunk: (
             jax.vmap(one, axis_name="chunk")))):
         yield
 
@@ -90,7 +90,7 @@ def gradients_summed_over_devices() -> Iterator[None]:
         return lax.psum(usual(*args), AXIS)
 
     usual = toy.answer
-    with replaced(adversary, "answer", answer):
+    with replaced(toy, "answer", answer):
         yield
 
 
@@ -116,7 +116,7 @@ def generator_fed_by_private_labels() -> Iterator[None]:
 
     seen: list[Array] = []
     usual = toy.absorb
-    with all_replaced((rounds, "bounded_sum", _looking_at(seen)), (adversary, "absorb", absorb)):
+    with all_replaced((rounds, "bounded_sum", _looking_at(seen)), (toy, "absorb", absorb)):
         yield
 
 
