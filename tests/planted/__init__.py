@@ -11,13 +11,15 @@ from collections.abc import Sequence
 
 import jax
 
+import planted.charges
+import planted.noise
+import planted.sums
+import planted.units  # noqa: F401  each registers its faults when it is imported
 from dpgen_jax.audit.findings import Findings, Log, Report, Verdict
 from dpgen_jax.core.errors import UserError, nearest, one_line
-from planted import charges, noise, sums, units
 from planted.catalogue import ATTACKS, FAULTS, TWO_DEVICES, Fault
 
 __all__ = ["FAULTS", "all_of"]
-assert charges and noise and sums and units  # each registers its faults when it is imported
 LONGEST = 150
 """letters of what an attack found that are shown"""
 LIMITS = ("faults that nobody thought of, and the same ones at the size of a real run",)
