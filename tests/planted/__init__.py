@@ -7,19 +7,18 @@ fault that it must catch. An attack that breaks down has caught nothing.
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Sequence
 
 import jax
 
-import planted.charges
-import planted.noise
-import planted.sums
-import planted.units  # noqa: F401  each registers its faults when it is imported
 from dpgen_jax.audit.findings import Findings, Log, Report, Verdict
 from dpgen_jax.core.errors import UserError, nearest, one_line
 from planted.catalogue import ATTACKS, FAULTS, TWO_DEVICES, Fault
 
 __all__ = ["FAULTS", "all_of"]
+for _module in ("charges", "noise", "sums", "units"):  # each registers its faults
+    importlib.import_module(f"planted.{_module}")
 LONGEST = 150
 """letters of what an attack found that are shown"""
 LIMITS = ("faults that nobody thought of, and the same ones at the size of a real run",)
