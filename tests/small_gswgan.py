@@ -6,11 +6,11 @@ import dataclasses
 import functools
 from typing import Any
 
-import adversary
 import jax
 import numpy as np
 import pytest
 import small_datalens
+from planted import toy as adversary
 
 from dpgen_jax.core.types import Array, Method
 from dpgen_jax.methods import dpac, gswgan

@@ -12,13 +12,13 @@ import functools
 import math
 from typing import Any
 
-import adversary
 import jax
 import jax.numpy as jnp
 import loops
 import numpy as np
 import pytest
 import small_datalens
+from planted import toy as adversary
 
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import SeededBits

@@ -9,12 +9,12 @@ import dataclasses
 import functools
 import math
 
-import adversary
 import jax
 import jax.numpy as jnp
 import loops
 import numpy as np
 import pytest
+from planted import toy as adversary
 
 from dpgen_jax.accountant.events import SampledGaussianEvent
 from dpgen_jax.accountant.ledger import Ledger

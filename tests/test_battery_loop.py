@@ -12,7 +12,6 @@ import dataclasses
 import functools
 from typing import Any
 
-import adversary
 import as_in_a_run
 import jax
 import jax.numpy as jnp
@@ -21,6 +20,7 @@ import people_table
 import pytest
 import small_datalens
 import test_battery
+from planted import toy as adversary
 from private.test_empty_arrays import taken
 
 from dpgen_jax import methods

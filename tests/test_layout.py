@@ -7,13 +7,13 @@ bits where another kernel is picked, so there the share of votes that differ is 
 import dataclasses
 import functools
 
-import adversary
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import small_datalens
 import watched_datalens
+from planted import toy as adversary
 
 from dpgen_jax.aggregation.schedule import RoundRobin
 from dpgen_jax.core.types import Private, unseal

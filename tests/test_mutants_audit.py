@@ -7,11 +7,11 @@ import dataclasses
 import functools
 import math
 
-import adversary
 import jax
 import numpy as np
 import pytest
 from planted import FAULTS
+from planted import toy as adversary
 
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.aggregation.bits import SeededBits

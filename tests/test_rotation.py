@@ -3,13 +3,13 @@
 import dataclasses
 import functools
 
-import adversary
 import jax.numpy as jnp
 import loops
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planted import toy as adversary
 
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.accountant.ledger import Ledger

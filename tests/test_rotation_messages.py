@@ -3,12 +3,12 @@
 import dataclasses
 import functools
 
-import adversary
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import small_datalens
+from planted import toy as adversary
 from test_rotation import GROUPS, Silent, layout, method
 
 from dpgen_jax.core.types import Private, unseal

@@ -11,12 +11,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import adversary
 import jax
 import jax.numpy as jnp
 import loops
 import numpy as np
 import small_datalens
+from planted import toy as adversary
 
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import SeededBits

@@ -4,11 +4,11 @@ import dataclasses
 import functools
 import math
 
-import adversary
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from planted import toy as adversary
 from scipy import stats
 
 from dpgen_jax.accountant import gaussian

@@ -5,13 +5,13 @@ import functools
 import itertools
 import math
 
-import adversary
 import jax
 import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from planted import toy as adversary
 
 from dpgen_jax.accountant import smooth_sensitivity as smooth
 from dpgen_jax.accountant.events import RenyiEvent

@@ -6,9 +6,9 @@ import functools
 import itertools
 from types import SimpleNamespace
 
-import adversary
 import numpy as np
 import pytest
+from planted import toy as adversary
 
 from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.aggregation.topk_sign import TopKSign, magnitude_bits

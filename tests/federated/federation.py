@@ -10,10 +10,10 @@ import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import adversary
 import jax
 import jax.numpy as jnp
 import numpy as np
+from planted import toy as adversary
 
 from dpgen_jax.accountant.ledger import Ledger, account, read
 from dpgen_jax.accountant.totals import Account

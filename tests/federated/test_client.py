@@ -5,11 +5,11 @@ import os
 import shutil
 import stat
 
-import adversary
 import federation as fed
 import jax
 import numpy as np
 import pytest
+from planted import toy as adversary
 
 from dpgen_jax.accountant import gaussian
 from dpgen_jax.accountant import ledger as books

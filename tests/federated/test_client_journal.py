@@ -2,8 +2,8 @@
 
 import dataclasses
 
-import adversary
 import federation as fed
+from planted import toy as adversary
 
 from dpgen_jax.accountant.journal import Journal
 from dpgen_jax.core.types import Private

@@ -3,11 +3,11 @@
 import contextlib
 import dataclasses
 
-import adversary
 import federation as fed
 import jax
 import numpy as np
 import pytest
+from planted import toy as adversary
 
 from dpgen_jax.accountant.events import merge
 from dpgen_jax.core.types import Pretraining, UserError

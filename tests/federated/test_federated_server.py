@@ -3,13 +3,13 @@
 import contextlib
 import dataclasses
 
-import adversary
 import federation as fed
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planted import toy as adversary
 
 from dpgen_jax.accountant.events import merge
 from dpgen_jax.core.config import Budget, Runtime

@@ -6,12 +6,12 @@ import math
 import stat
 import types
 
-import adversary
 import jax
 import loops
 import numpy as np
 import pytest
 import small_datalens
+from planted import toy as adversary
 from small_gpate import CONFIG, KEY, QUERIES, TABLE, rows
 
 from dpgen_jax.accountant import ledger

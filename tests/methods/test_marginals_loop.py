@@ -4,7 +4,6 @@ import dataclasses
 import functools
 from typing import Any
 
-import adversary
 import as_in_a_run
 import jax
 import jax.numpy as jnp
@@ -14,6 +13,7 @@ import pytest
 import small_datalens
 import test_battery
 import test_battery_loop as battery
+from planted import toy as adversary
 from test_marginals_method import SPEC, everybody, states, verbs
 
 from dpgen_jax.aggregation.bits import SeededBits

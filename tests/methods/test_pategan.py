@@ -4,13 +4,13 @@ import dataclasses
 import functools
 import math
 
-import adversary
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import small_datalens
 import small_pategan as small
+from planted import toy as adversary
 
 from dpgen_jax import presets
 from dpgen_jax.accountant import gaussian

@@ -26,7 +26,7 @@ from dpgen_jax.aggregation.mechanism import SumMechanism
 from dpgen_jax.aggregation.noise import RoundedGaussian
 from dpgen_jax.aggregation.schedule import FullParticipation
 from dpgen_jax.aggregation.topk_sign import TopKSign
-from dpgen_jax.core.types import Array, ImageSpec, Method, Metrics, Private, Records
+from dpgen_jax.core.types import Array, ImageSpec, Method, Metrics, Private, Records, unseal
 from dpgen_jax.private import partition, records, teachers
 from dpgen_jax.private.layout import padded_rows, spread
 from dpgen_jax.run import loop
@@ -235,3 +235,10 @@ def train(path: str | Path, method: Method, data: Data, where: teachers.Layout, 
         state = loop.train(job, placed(data, where, deal), start(where, planted), steps,
                            loop.Hooks(**hooks))
     return state, ledger
+
+
+def arrays(state: loop.State, units: int = UNITS) -> Any:
+    """Returns the units' arrays [U, ...] of a state, opened."""
+    return jax.tree.map(
+        lambda a, unit: np.asarray(a).reshape(-1, *unit.shape[1:])[:units],
+        unseal(state.units).state, fresh(units)[0].state)

@@ -2,9 +2,9 @@
 
 import dataclasses
 
-import adversary
 import numpy as np
 import pytest
+from planted import toy as adversary
 
 from dpgen_jax.aggregation.bits import SeededBits
 from dpgen_jax.aggregation.discrete_laplace import class_counts, class_counts_sensitivity

@@ -4,11 +4,11 @@ import dataclasses
 import importlib
 import pkgutil
 
-import adversary
 import jax
 import numpy as np
 import pytest
 import small_datalens
+from planted import toy as adversary
 
 from dpgen_jax import aggregation
 from dpgen_jax.aggregation import (

@@ -3,12 +3,12 @@
 import dataclasses
 import functools
 
-import adversary
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import small_datalens
+from planted import toy as adversary
 
 from dpgen_jax.core.types import Pretraining, Private, unseal
 from dpgen_jax.private import packing, pretraining, teachers

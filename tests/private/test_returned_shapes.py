@@ -2,11 +2,11 @@
 
 import dataclasses
 
-import adversary
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from planted import toy as adversary
 
 from dpgen_jax.run import loop
 

@@ -10,13 +10,13 @@ import math
 import os
 import stat
 
-import adversary
 import jax
 import jax.numpy as jnp
 import loops
 import numpy as np
 import pytest
 import small_datalens
+from planted import toy as adversary
 
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import SeededBits

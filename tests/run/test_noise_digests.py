@@ -2,9 +2,9 @@
 
 import dataclasses
 
-import adversary
 import numpy as np
 import pytest
+from planted import toy as adversary
 
 from dpgen_jax.accountant.ledger import Ledger
 from dpgen_jax.aggregation.bits import SeededBits
