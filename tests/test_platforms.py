@@ -25,7 +25,7 @@ NAMES = {"fork", "forkpty", "getuid", "geteuid", "getgid", "getloadavg", "getpgi
          "mkfifo", "pread", "pwrite", "register_at_fork", "sched_getaffinity", "setsid", "statvfs",
          "sysconf", "uname", "chown", "fchown", "fchmod", "O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC",
          "AF_UNIX", "SIGALRM", "SIGHUP", "SIGKILL", "SIGUSR1", "SIGUSR2", "alarm", "setitimer"}
-GUARDED = {("accountant/files.py", "pwrite"), ("core/cli.py", "sched_getaffinity"),
+GUARDED = {("accountant/files.py", "pwrite"), ("core/platforms.py", "sched_getaffinity"),
            ("core/platforms.py", "sysconf"), ("federated/wire.py", "AF_UNIX")}
 
 

@@ -4,7 +4,6 @@ import types
 import pytest
 from dp_accounting import GaussianDpEvent
 from dp_accounting.rdp import RdpAccountant
-from dpgen_jax.methods.shared.nearest import Nearest
 
 from dpgen_jax import methods
 from dpgen_jax.accountant.published import datalens, gpate
@@ -53,8 +52,7 @@ def test_datalens_is_the_formula_it_names():
 
 
 def test_from_a_configuration():
-    config = types.SimpleNamespace(top_k=200, batch=15, sigma=5000.0, aggregate="topk",
-                                   nearest=Nearest())
+    config = types.SimpleNamespace(top_k=200, batch=15, sigma=5000.0, aggregate="topk")
     assert methods.published("datalens", config, DELTA).max_steps(1) == 127
     config.sigma = 0.0
     assert methods.published("datalens", config, DELTA).epsilon(1) == math.inf

@@ -75,7 +75,7 @@ def test_frequencies_that_do_not_fit_are_named():
         gpate.Config(frequencies=-1)
     with pytest.raises(UserError, match="frequencies is -1; it must be 0 or above"):
         datalens.Config(frequencies=-1)
-    with pytest.raises(UserError, match="frequencies are those of images; set it to 0 for a table"):
+    with pytest.raises(UserError, match="prototypes and frequencies are for images"):
         gpate.build(gpate.Config(frequencies=4, sigma=1.0, steps=1), people_table.THREE)
     with pytest.raises(UserError, match="only 16 frequencies to project"):
         gpate.build(gpate.Config(projection=17, frequencies=4, sigma=1.0, steps=1),
