@@ -36,8 +36,8 @@ from dpgen_jax.accountant import gdp
 from dpgen_jax.core import cli
 from dpgen_jax.core.config import Budget, Runtime, to_json
 from dpgen_jax.data.held_out import hashes
-from dpgen_jax.evaluation import table_models
 from dpgen_jax.evaluation.scores import summary
+from dpgen_jax.evaluation.table_models import CLASSIFIERS, score
 from dpgen_jax.release.bundle import Release
 from dpgen_jax.run import lifecycle
 
@@ -136,7 +136,7 @@ def judged(release: Release, fit: Rows, test: Rows, names: tuple[str, ...]) -> d
         if shares == "released" and shown is None:
             continue
         synthetic = dataclasses.replace(release, class_counts=shown).encoded(SAMPLES)
-        result[shares] = {name: table_models.score(name, synthetic, test, 2).auroc for name in names}
+        result[shares] = {name: score(name, synthetic, test, 2).auroc for name in names}
         result[shares]["frauds"] = int(synthetic[1].sum())
     return result
 
@@ -197,7 +197,7 @@ def untrained(dataset: data.Dataset, n: int = 20) -> dict[str, Any]:
     for run in range(n):
         made = np.asarray(rows(jax.random.key(run)), np.float64), np.asarray(labels)
         test = dataset.x_train[fold == run % FOLDS], dataset.y_train[fold == run % FOLDS]
-        values.append({name: table_models.score(name, made, test, 2).auroc for name in ("lr", "mlp")})
+        values.append({name: score(name, made, test, 2).auroc for name in ("lr", "mlp")})
     return {"about": "generators of the preset credit that have learnt nothing, half frauds",
             "auroc": {name: summary([v[name] for v in values]) for name in values[0]}}
 
@@ -213,7 +213,7 @@ def real(dataset: data.Dataset, frauds: int | None) -> dict[str, Any]:
                                  rng.permutation(place[y == 0])[:SAMPLES]])
         fit, test = ((dataset.x_train[part], dataset.y_train[part])
                      for part in (picked, fold == outside))
-        values.append({name: table_models.score(name, fit, test, 2).auroc for name in table_models.CLASSIFIERS})
+        values.append({name: score(name, fit, test, 2).auroc for name in CLASSIFIERS})
     return {"about": f"real records, {frauds or 'all'} frauds",
             "auroc": {name: summary([v[name] for v in values]) for name in values[0]}}
 
